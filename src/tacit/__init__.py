@@ -1,0 +1,3 @@
+"""Tacit answers logical questions over knowledge graphs that are missing facts, and says why."""
+
+__version__ = "0.1.0"

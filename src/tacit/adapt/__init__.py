@@ -1,0 +1,1 @@
+"""Adaptation: a small trained re-calibration of a frozen link predictor."""

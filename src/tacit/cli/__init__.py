@@ -1,0 +1,60 @@
+"""The command line. One file per group of commands; each loads what it needs when it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from tacit import __version__
+from tacit.cli import data
+from tacit.errors import TacitError
+
+app = typer.Typer(
+    name="tacit",
+    help="Answers logical questions over knowledge graphs that are missing facts, and says why.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(data.app, name="data")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tacit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+    debug: bool = typer.Option(False, "--debug", help="Show a traceback when something goes wrong."),
+) -> None:
+    """Answers logical questions over knowledge graphs that are missing facts, and says why."""
+
+
+def main() -> None:
+    """Run the command line; an error of ours is one line and exit code 2, never a traceback."""
+    debug = "--debug" in sys.argv
+    try:
+        app()
+    except TacitError as error:
+        if debug:
+            raise
+        message = " ".join(str(error).split())
+        typer.echo(f"error: {message}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        typer.echo("interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of a pipe went away: not an error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,1 @@
+"""Engines: from a plan and a scorer to ranked answers with reasons."""

@@ -1,0 +1,98 @@
+"""Everything Tacit raises on purpose, in one tree.
+
+::
+
+    TacitError            the root: catch this to catch them all
+    ├── DataError         a file or folder does not hold what it should; carries the path and the line
+    ├── UnknownName       an entity or relation the graph does not have; carries the nearest names
+    ├── QueryError        a text, SPARQL or formula that is no question; carries line and column
+    ├── PlanError         a well-formed question that cannot be answered, with the reason
+    ├── SettingsError     a setting out of range, or two that contradict each other
+    ├── RunError          a run folder that is missing, damaged, or made for another graph
+    ├── TrainingError     training went wrong: the loss is not a number, or nothing is left to learn from
+    └── LimitError        memory, disk, time or size limits would be, or were, exceeded
+
+Every message says what was given, where, and what would work, on one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class TacitError(Exception):
+    """The root of all errors Tacit raises on purpose."""
+
+
+class DataError(TacitError):
+    """A file or folder does not hold what it should."""
+
+    def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
+        self.path = None if path is None else Path(path)
+        self.line = line
+        place = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
+        super().__init__(place + message)
+
+
+class UnknownName(TacitError):  # noqa: N818 - reads as what it says
+    """An entity or relation the graph does not have; `suggestions` holds the nearest names."""
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        suggestions: Sequence[str] = (),
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
+        self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
+        self.line, self.column = line, column
+        shown = name if len(name) <= 80 else name[:77] + "..."
+        hint = (
+            "; did you mean " + " or ".join(f"'{s}'" for s in self.suggestions) + "?" if suggestions else ""
+        )
+        super().__init__(f"unknown {kind} '{shown}'{at(line, column)}{hint}")
+
+    def located(self, line: int, column: int) -> UnknownName:
+        """The same error, pointing at a place in the question."""
+        return UnknownName(self.kind, self.name, self.suggestions, line, column)
+
+
+class QueryError(TacitError):
+    """A text, SPARQL or formula that is no question."""
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
+        self.line, self.column = line, column
+        super().__init__(message + at(line, column))
+
+
+class PlanError(TacitError):
+    """A well-formed question that cannot be answered, with the reason."""
+
+
+class SettingsError(TacitError):
+    """A setting out of range, or two that contradict each other."""
+
+
+class RunError(TacitError):
+    """A run folder that is missing, damaged, or made for another graph."""
+
+
+class TrainingError(TacitError):
+    """Training went wrong: the loss is not a number, or nothing is left to learn from."""
+
+
+class LimitError(TacitError):
+    """Memory, disk, time or size limits would be, or were, exceeded."""
+
+
+def at(line: int | None, column: int | None) -> str:
+    """The place in a question, as it reads at the end of a message; line 1 goes without saying.
+
+    >>> at(1, 9), at(2, 3), at(None, None)
+    (' at column 9', ' at line 2, column 3', '')
+    """
+    if column is None:
+        return ""
+    return f" at column {column}" if line in (None, 1) else f" at line {line}, column {column}"

@@ -1,0 +1,1 @@
+"""Evaluation: ranks, calibration, tables and figures."""

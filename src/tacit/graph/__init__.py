@@ -1,0 +1,1 @@
+"""Graphs: labels, integer facts, and the files they come from."""

@@ -1,0 +1,122 @@
+"""A knowledge graph: labels, and integer facts in three parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.graph.index import Index
+from tacit.graph.vocabulary import Vocabulary
+
+Triples = NDArray[np.int32]
+PARTS = ("train", "valid", "test")
+INVERSE = "^-1"
+
+
+def no_triples() -> Triples:
+    """An empty part."""
+    return np.empty((0, 3), dtype=np.int32)
+
+
+def directed(relations: Iterable[str]) -> Vocabulary:
+    """The vocabulary of relation ids: each relation at `2i`, its inverse at `2i + 1`.
+
+    >>> directed(["borders"]).labels
+    ['borders', 'borders^-1']
+    """
+    return Vocabulary((name for r in relations for name in (r, r + INVERSE)), kind="relation")
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Facts `(head, relation, tail)` over labelled entities and relations, as train, valid and test parts.
+
+    Facts are stored forward, with even relation ids; the inverse of relation `r` is `r ^ 1`, an id like any other,
+    and `triples` and `index` speak of both directions.
+
+    >>> graph = Graph.of([("France", "borders", "Spain")])
+    >>> graph.index().tails(graph.entities.id("Spain"), graph.relations.id("borders^-1"))
+    array([0], dtype=int32)
+    """
+
+    entities: Vocabulary
+    relations: Vocabulary  # directed: 2i forward, 2i + 1 inverse
+    train: Triples
+    valid: Triples = field(default_factory=no_triples)
+    test: Triples = field(default_factory=no_triples)
+    name: str = "graph"
+
+    @classmethod
+    def of(
+        cls,
+        train: Iterable[Sequence[str]],
+        valid: Iterable[Sequence[str]] = (),
+        test: Iterable[Sequence[str]] = (),
+        name: str = "graph",
+    ) -> Graph:
+        """A graph from label triples; ids are given in the order of first occurrence."""
+        entities: dict[str, int] = {}
+        relations: dict[str, int] = {}
+        parts = []
+        for facts in (train, valid, test):
+            rows = [
+                (
+                    entities.setdefault(head, len(entities)),
+                    2 * relations.setdefault(relation, len(relations)),
+                    entities.setdefault(tail, len(entities)),
+                )
+                for head, relation, tail in facts
+            ]
+            parts.append(np.array(rows, dtype=np.int32).reshape(-1, 3))
+        return cls(Vocabulary(entities), directed(relations), parts[0], parts[1], parts[2], name)
+
+    @property
+    def num_entities(self) -> int:
+        """How many entities there are, N."""
+        return len(self.entities)
+
+    @property
+    def num_relations(self) -> int:
+        """How many relation ids there are, inverses included."""
+        return len(self.relations)
+
+    def part(self, name: str) -> Triples:
+        """One part by name."""
+        if name not in PARTS:
+            raise ValueError(f"no part '{name}'; the parts are {', '.join(PARTS)}")
+        part: Triples = getattr(self, name)
+        return part
+
+    def facts(self, *parts: str) -> Triples:
+        """The forward facts of some parts (all of them by default)."""
+        return np.concatenate([self.part(name) for name in parts or PARTS])
+
+    def triples(self, *parts: str) -> Triples:
+        """The triples of some parts (all of them by default), each followed by its inverse."""
+        facts = self.facts(*parts)
+        both = np.empty((2 * len(facts), 3), dtype=np.int32)
+        both[0::2] = facts
+        both[1::2, 0], both[1::2, 1], both[1::2, 2] = facts[:, 2], facts[:, 1] ^ 1, facts[:, 0]
+        return both
+
+    def index(self, *parts: str) -> Index:
+        """The sorted index of some parts (all of them by default), both directions; built once."""
+        wanted = tuple(name for name in PARTS if name in (parts or PARTS))
+        if wanted not in self._indexes:
+            self._indexes[wanted] = Index(self.triples(*wanted), self.num_relations)
+        return self._indexes[wanted]
+
+    @cached_property
+    def _indexes(self) -> dict[tuple[str, ...], Index]:
+        return {}
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{len(self.part(name)):,} {name}" for name in PARTS if len(self.part(name)))
+        return (
+            f"Graph({self.name}: {self.num_entities:,} entities, {self.num_relations // 2:,} relations, "
+            f"{sizes or 'no'} facts)"
+        )

@@ -1,0 +1,91 @@
+"""A sorted index of triples: the tails of any (head, relation), for one pair or a million at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+class Index:
+    """`(head, relation) -> tails` over directed triples, kept as one sorted array.
+
+    Keys are `head · R + relation`; the tails of a key lie side by side and are sorted, so that a lookup is a
+    binary search and a membership test is another. Duplicate triples are stored once.
+
+    >>> index = Index(np.array([[0, 0, 2], [0, 0, 1], [1, 1, 0]]), num_relations=2)
+    >>> index.tails(0, 0), index.tails(2, 1)
+    (array([1, 2], dtype=int32), array([], dtype=int32))
+    """
+
+    def __init__(self, triples: NDArray[np.integer], num_relations: int) -> None:
+        self.num_relations = num_relations
+        keys = triples[:, 0].astype(np.int64) * num_relations + triples[:, 1]
+        self._width = int(triples[:, 2].max()) + 1 if len(triples) else 1
+        packed = np.unique(keys * self._width + triples[:, 2])  # sorted by key, then tail
+        all_keys, tails = np.divmod(packed, self._width)
+        starts = np.flatnonzero(np.diff(all_keys, prepend=-1))
+        self.keys: Ints = all_keys[starts]  # [P] distinct (head, relation)
+        self.offsets: Ints = np.append(starts, len(packed)).astype(np.int64)  # [P + 1]
+        self.all_tails: NDArray[np.int32] = tails.astype(np.int32)
+        self._packed = packed
+
+    def __len__(self) -> int:
+        return len(self.all_tails)
+
+    @property
+    def heads(self) -> Ints:
+        """The head of each distinct key."""
+        return self.keys // self.num_relations
+
+    @property
+    def relations(self) -> Ints:
+        """The relation of each distinct key."""
+        return self.keys % self.num_relations
+
+    def tails(self, head: int, relation: int) -> NDArray[np.int32]:
+        """The sorted tails of one (head, relation)."""
+        key = head * self.num_relations + relation
+        at = int(np.searchsorted(self.keys, key))
+        if at == len(self.keys) or self.keys[at] != key:
+            return self.all_tails[:0]
+        return self.all_tails[self.offsets[at] : self.offsets[at + 1]]
+
+    def counts(self, heads: NDArray[np.integer], relations: NDArray[np.integer]) -> Ints:
+        """The number of tails of each (head, relation)."""
+        starts, ends = self.spans(heads, relations)
+        return ends - starts
+
+    def spans(self, heads: NDArray[np.integer], relations: NDArray[np.integer]) -> tuple[Ints, Ints]:
+        """Where the tails of each (head, relation) start and end in `all_tails`."""
+        wanted = np.asarray(heads, dtype=np.int64) * self.num_relations + relations
+        if not len(self.keys):
+            zeros = np.zeros(wanted.shape, dtype=np.int64)
+            return zeros, zeros
+        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        found = self.keys[at] == wanted
+        return np.where(found, self.offsets[at], 0), np.where(found, self.offsets[at + 1], 0)
+
+    def neighbours(
+        self, heads: NDArray[np.integer], relations: NDArray[np.integer]
+    ) -> tuple[Ints, NDArray[np.int32]]:
+        """The tails of many pairs at once: `(row, tail)` arrays, where `row` says which pair a tail belongs to."""
+        starts, ends = self.spans(heads, relations)
+        sizes = ends - starts
+        rows = np.repeat(np.arange(len(sizes)), sizes)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return rows, self.all_tails[np.repeat(starts, sizes) + within]
+
+    def contains(
+        self, heads: NDArray[np.integer], relations: NDArray[np.integer], tails: NDArray[np.integer]
+    ) -> NDArray[np.bool_]:
+        """Whether each triple is in the index."""
+        if not len(self._packed):
+            return np.zeros(np.broadcast(heads, relations, tails).shape, dtype=bool)
+        tails = np.asarray(tails, dtype=np.int64)
+        keys = np.asarray(heads, dtype=np.int64) * self.num_relations + relations
+        wanted = keys * self._width + tails
+        at = np.minimum(np.searchsorted(self._packed, wanted), len(self._packed) - 1)
+        found: NDArray[np.bool_] = (self._packed[at] == wanted) & (tails < self._width)
+        return found

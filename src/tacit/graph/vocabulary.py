@@ -1,0 +1,116 @@
+"""Labels and their ids."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+
+from tacit.errors import UnknownName
+
+
+class Vocabulary(Sequence[str]):
+    """The labels of entities or relations; the position of a label is its id.
+
+    >>> countries = Vocabulary(["France", "Germany", "Ghana"], kind="entity")
+    >>> countries.id("Germany"), countries[2], countries.complete("g")
+    (1, 'Ghana', ['Ghana', 'Germany'])
+    >>> countries.id("Frnace")
+    Traceback (most recent call last):
+    tacit.errors.UnknownName: unknown entity 'Frnace'; did you mean 'France'?
+    """
+
+    def __init__(self, labels: Iterable[str], kind: str = "entity") -> None:
+        self.labels = list(labels)
+        self.kind = kind
+        self._ids = {label: i for i, label in enumerate(self.labels)}
+        if len(self._ids) != len(self.labels):
+            twice = next(label for i, label in enumerate(self.labels) if self._ids[label] != i)
+            raise ValueError(f"{kind} label '{twice}' occurs twice")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, position):  # type: ignore[no-untyped-def]
+        return self.labels[position]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.labels)
+
+    def __contains__(self, label: object) -> bool:
+        return label in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.labels == other.labels
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} {self.kind} labels)"
+
+    def get(self, label: str) -> int | None:
+        """The id of a label, or None."""
+        return self._ids.get(label)
+
+    def id(self, label: str) -> int:
+        """The id of a label; an unknown one is an error that names the nearest labels."""
+        found = self._ids.get(label)
+        if found is None:
+            raise UnknownName(self.kind, label, self.nearest(label))
+        return found
+
+    def nearest(self, label: str, count: int = 3) -> list[str]:
+        """Labels a person may have meant: the same but for case and separators first, then by spelling."""
+        if len(label) > 200:  # nobody mistypes this much, and matching costs length x length
+            return []
+        wanted = _folded(label)
+        same = [self.labels[i] for i in self._by_folding.get(wanted, ())]
+        if same:
+            return same[:count]
+        # Full matching over a large vocabulary takes seconds: labels that share the first letters come first.
+        pool: Iterable[str] = self._by_folding
+        if len(self._by_folding) > 20_000:
+            near = [f for f in self._by_folding if f[:1] == wanted[:1] and abs(len(f) - len(wanted)) <= 3]
+            pool = near[:20_000]
+        close = get_close_matches(wanted, pool, n=count, cutoff=0.75)
+        return [self.labels[self._by_folding[f][0]] for f in close][:count]
+
+    def complete(self, prefix: str, limit: int = 10) -> list[str]:
+        """Labels that start with a prefix, or have a word that does, whatever the case; shorter ones first."""
+        wanted = prefix.casefold()
+        if not wanted:
+            return self.labels[:limit]
+        keys, ids = self._words
+        found: dict[int, int] = {}
+        at = bisect_left(keys, (wanted,))
+        while at < len(keys) and keys[at][0].startswith(wanted) and len(found) < 50 * limit:
+            rank = keys[at][1]
+            found[ids[at]] = min(rank, found.get(ids[at], rank))
+            at += 1
+        order = sorted(found, key=lambda i: (found[i] > 0, len(self.labels[i]), self.labels[i]))
+        return [self.labels[i] for i in order[:limit]]
+
+    @cached_property
+    def _by_folding(self) -> dict[str, list[int]]:
+        table: dict[str, list[int]] = {}
+        for i, label in enumerate(self.labels):
+            table.setdefault(_folded(label), []).append(i)
+        return table
+
+    @cached_property
+    def _words(self) -> tuple[list[tuple[str, int]], list[int]]:
+        """Every suffix of a label that begins a word, sorted, with the word's position and the label's id."""
+        rows: list[tuple[str, int, int]] = []
+        for i, label in enumerate(self.labels):
+            folded = label.casefold()
+            starts = [0] + [
+                j + 1 for j, c in enumerate(folded[:-1]) if not c.isalnum() and folded[j + 1].isalnum()
+            ]
+            rows += [(folded[start:], position, i) for position, start in enumerate(dict.fromkeys(starts))]
+        rows.sort()
+        return [(text, position) for text, position, _ in rows], [i for *_, i in rows]
+
+
+def _folded(label: str) -> str:
+    return "".join(c for c in label.casefold() if c.isalnum()) or label

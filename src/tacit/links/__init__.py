@@ -1,0 +1,1 @@
+"""Link predictors: models, their training, and models trained elsewhere."""

@@ -1,0 +1,90 @@
+"""The contract between a link predictor and everything built on it."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.graph.index import Index
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Scores atoms by id. Relation ids are directed: `r ^ 1` is the inverse of `r`."""
+
+    @property
+    def num_entities(self) -> int:
+        """How many entities there are, N."""
+
+    @property
+    def num_relations(self) -> int:
+        """How many relation ids there are, inverses included."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where scores are computed; ids are expected there."""
+
+    def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
+        """Raw scores of every tail, `[B] x [B] -> [B, N]`; written into `out` where given."""
+
+    def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """Raw scores of single atoms, `[B] x [B] x [B] -> [B]`."""
+
+
+@runtime_checkable
+class BilinearScorer(Scorer, Protocol):
+    """A scorer whose row of scores is one matrix product: `queries(h, r) @ keys.T`.
+
+    Engines use it to score blocks of entities without ever holding a whole row, and to share work.
+    """
+
+    def queries(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """`[B] x [B] -> [B, D]`, so that `logits(h, r) = queries(h, r) @ keys().T`."""
+
+    def keys(self) -> Tensor:
+        """The entity side of the product, `[N, D]`."""
+
+
+@runtime_checkable
+class VectorScorer(Scorer, Protocol):
+    """A scorer that also accepts vectors in place of entities, as continuous search needs."""
+
+    def entity_vectors(self, entities: Tensor) -> Tensor:
+        """`[B] -> [B, D]`, the vectors of entities."""
+
+    def score_vectors(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """`[B, D] x [B] x [B, D] -> [B]`, differentiable in both vectors."""
+
+    def score_all(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """`[B, D] x [B] -> [B, N]`, the scores of every tail from head vectors."""
+
+
+class GraphScorer:
+    """The graph itself as a scorer: `+scale` where a fact is known, `-scale` elsewhere.
+
+    With a large scale its calibrated scores are 0 and 1, which makes it the oracle of every engine.
+    """
+
+    def __init__(self, index: Index, num_entities: int, scale: float = 200.0) -> None:
+        self.index = index
+        self.scale = scale
+        self.num_entities = num_entities
+        self.num_relations = index.num_relations
+        self.device = torch.device("cpu")
+
+    def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
+        """`±scale` for every tail."""
+        if out is None:
+            out = torch.empty(len(heads), self.num_entities)
+        rows, tails = self.index.neighbours(heads.numpy(), relations.numpy())
+        out.fill_(-self.scale)
+        out[torch.from_numpy(rows), torch.from_numpy(tails.astype(np.int64))] = self.scale
+        return out
+
+    def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """`±scale` for single atoms."""
+        known = torch.from_numpy(self.index.contains(heads.numpy(), relations.numpy(), tails.numpy()))
+        return torch.where(known, self.scale, -self.scale)

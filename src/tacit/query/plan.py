@@ -1,0 +1,159 @@
+"""What to compute for a question: a tree of fuzzy sets, with slots where entities and relations go.
+
+Every `Node` stands for one fuzzy set over all entities (a value per entity `t`), or, for `At` and `Any`, for one value
+that holds whatever the entity. Queries of one structure share one plan and run as one batch: entity slot `i` of a batch
+is column `i` of `entities[B, E]`, relation slot `j` column `j` of `relations[B, R]`, where relation ids are *directed*
+(`r ^ 1` is the inverse of `r`).
+
+With `c_r(s, t)` the calibrated score of an atom:
+
+========================== ==========================================================================
+`Row(slot, edge)`           `edge(entity of slot, t)`
+`Project(v, source, edge)`  `max_s  source[s] ⊤ edge(s, t)`; variable `v` takes the value `s`
+`Loop(relation)`            `c_r(t, t)`
+`Everything()`              `1`
+`Is(slot)`                  `1` at the entity of the slot, `0` elsewhere
+`Intersect`, `Union`        `⊤`, `⊥` of the parts, entity by entity
+`Complement(part)`          `n(part[t])`
+`At(part, slot)`            `part[entity of slot]`, whatever `t`
+`Any(v, part)`              `max_s part[s]`, whatever `t`; variable `v` takes the value `s`
+`Condition(v, slot, from, body)`  `max_x body[t]` with entity `x` in the extra entity slot, over the best `x` of `from`
+========================== ==========================================================================
+
+An *edge* is a formula over the pair `(s, t)`: `Relation(slot, flip)` is `c_r(s, t)` with `r` the id in the slot, or its
+inverse where `flip`; `Intersect`, `Union` and `Complement` combine; `Source(node)` and `Target(node)` are the value of a
+set at `s` or at `t`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Relation:
+    """`c_r(s, t)` for the relation in a slot, or for its inverse where the atom is walked backwards."""
+
+    slot: int
+    flip: bool = False
+
+
+@dataclass(frozen=True)
+class Source:
+    """Inside an edge: the value of a set at `s`."""
+
+    part: Node
+
+
+@dataclass(frozen=True)
+class Target:
+    """Inside an edge: the value of a set at `t`."""
+
+    part: Node
+
+
+@dataclass(frozen=True)
+class Row:
+    """The values of an edge from the entity of a slot to every entity."""
+
+    slot: int
+    edge: Edge
+
+
+@dataclass(frozen=True)
+class Project:
+    """The best way to reach each entity over an edge from a set: `max_s source[s] ⊤ edge(s, t)`."""
+
+    variable: int
+    source: Node
+    edge: Edge
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`c_r(t, t)`: atoms with one variable at both ends."""
+
+    relation: int
+
+
+@dataclass(frozen=True)
+class Everything:
+    """The set of all entities."""
+
+
+@dataclass(frozen=True)
+class Is:
+    """The set that holds only the entity of a slot."""
+
+    slot: int
+
+
+@dataclass(frozen=True)
+class Intersect:
+    """The t-norm of two or more parts."""
+
+    parts: tuple[Edge, ...]
+
+
+@dataclass(frozen=True)
+class Union:
+    """The t-conorm of two or more parts."""
+
+    parts: tuple[Edge, ...]
+
+
+@dataclass(frozen=True)
+class Complement:
+    """The negation of a part."""
+
+    part: Edge
+
+
+@dataclass(frozen=True)
+class At:
+    """The value of a set at the entity of a slot: one value, whatever the target."""
+
+    part: Node
+    slot: int
+
+
+@dataclass(frozen=True)
+class Any:
+    """The largest value of a set: one value, whatever the target."""
+
+    variable: int
+    part: Node
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The best of `body` over candidates for a cut variable, which fills an extra entity slot."""
+
+    variable: int
+    slot: int
+    candidates: Node
+    body: Node
+
+
+Node = Row | Project | Loop | Everything | Is | Intersect | Union | Complement | At | Any | Condition
+Edge = Node | Relation | Source | Target
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The structure shared by all queries that differ only in their entities and relations."""
+
+    root: Node
+    num_entities: int  # entity slots a query fills; `Condition` adds slots after these
+    num_relations: int  # relation slots a query fills
+    num_variables: int  # variable 0 is the target
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A query ready to run: its plan, and the names that fill the plan's slots."""
+
+    plan: Plan
+    entities: tuple[str, ...]
+    relations: tuple[str, ...]
+    variables: tuple[str, ...]  # names of the plan's variables, the target first

@@ -1,0 +1,1 @@
+"""The HTTP service, the SPARQL endpoint and the page."""
