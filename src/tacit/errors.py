@@ -49,9 +49,7 @@ class UnknownName(TacitError):  # noqa: N818 - reads as what it says
         self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
         self.line, self.column = line, column
         shown = name if len(name) <= 80 else name[:77] + "..."
-        hint = (
-            "; did you mean " + " or ".join(f"'{s}'" for s in self.suggestions) + "?" if suggestions else ""
-        )
+        hint = "; did you mean " + " or ".join(f"'{s}'" for s in self.suggestions) + "?" if suggestions else ""
         super().__init__(f"unknown {kind} '{shown}'{at(line, column)}{hint}")
 
     def located(self, line: int, column: int) -> UnknownName:

@@ -31,9 +31,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version."
-    ),
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
     debug: bool = typer.Option(False, "--debug", help="Show a traceback when something goes wrong."),
 ) -> None:
     """Answers logical questions over knowledge graphs that are missing facts, and says why."""

@@ -67,9 +67,7 @@ class Index:
         found = self.keys[at] == wanted
         return np.where(found, self.offsets[at], 0), np.where(found, self.offsets[at + 1], 0)
 
-    def neighbours(
-        self, heads: NDArray[np.integer], relations: NDArray[np.integer]
-    ) -> tuple[Ints, NDArray[np.int32]]:
+    def neighbours(self, heads: NDArray[np.integer], relations: NDArray[np.integer]) -> tuple[Ints, NDArray[np.int32]]:
         """The tails of many pairs at once: `(row, tail)` arrays, where `row` says which pair a tail belongs to."""
         starts, ends = self.spans(heads, relations)
         sizes = ends - starts

@@ -104,9 +104,7 @@ class Vocabulary(Sequence[str]):
         rows: list[tuple[str, int, int]] = []
         for i, label in enumerate(self.labels):
             folded = label.casefold()
-            starts = [0] + [
-                j + 1 for j, c in enumerate(folded[:-1]) if not c.isalnum() and folded[j + 1].isalnum()
-            ]
+            starts = [0] + [j + 1 for j, c in enumerate(folded[:-1]) if not c.isalnum() and folded[j + 1].isalnum()]
             rows += [(folded[start:], position, i) for position, start in enumerate(dict.fromkeys(starts))]
         rows.sort()
         return [(text, position) for text, position, _ in rows], [i for *_, i in rows]

@@ -112,7 +112,7 @@ def _parts(kind: type[And] | type[Or], formula: Formula) -> tuple[Formula, ...]:
 
 
 def _bracketed(part: Formula, around: type[Formula]) -> str:
-    tight = isinstance(part, Atom) or (isinstance(part, Not)) or (isinstance(part, And) and around is Or)
+    tight = isinstance(part, (Atom, Not)) or (isinstance(part, And) and around is Or)
     return str(part) if tight else f"({part})"
 
 
@@ -128,9 +128,7 @@ def quoted(name: str) -> str:
     """
     if _PLAIN.fullmatch(name) and name.lower() not in _WORDS:
         return name
-    return (
-        '"' + name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t") + '"'
-    )
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t") + '"'
 
 
 def children(formula: Formula) -> tuple[Formula, ...]:

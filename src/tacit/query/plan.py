@@ -21,8 +21,8 @@ With `c_r(s, t)` the calibrated score of an atom:
 ========================== ==========================================================================
 
 An *edge* is a formula over the pair `(s, t)`: `Relation(slot, flip)` is `c_r(s, t)` with `r` the id in the slot, or its
-inverse where `flip`; `Intersect`, `Union` and `Complement` combine; `Source(node)` and `Target(node)` are the value of a
-set at `s` or at `t`.
+inverse where `flip`; `Intersect`, `Union` and `Complement` combine; `Source(node)` and `Target(node)` are the value of
+a set at `s` or at `t`.
 """
 
 from __future__ import annotations
