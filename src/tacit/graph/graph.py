@@ -49,6 +49,7 @@ class Graph:
     valid: Triples = field(default_factory=no_triples)
     test: Triples = field(default_factory=no_triples)
     name: str = "graph"
+    notes: tuple[str, ...] = ()  # what was noticed while reading: duplicates, literals, facts that cannot be evaluated
 
     @classmethod
     def of(
@@ -94,6 +95,15 @@ class Graph:
     def facts(self, *parts: str) -> Triples:
         """The forward facts of some parts (all of them by default)."""
         return np.concatenate([self.part(name) for name in parts or PARTS])
+
+    def evaluable(self, part: str) -> Triples:
+        """The forward facts of a part whose entities and relation all occur in train: others cannot be predicted."""
+        facts = self.part(part)
+        seen = np.zeros(self.num_entities, dtype=bool)
+        seen[self.train[:, 0]] = seen[self.train[:, 2]] = True
+        known = np.zeros(self.num_relations, dtype=bool)
+        known[self.train[:, 1]] = True
+        return facts[seen[facts[:, 0]] & known[facts[:, 1]] & seen[facts[:, 2]]]
 
     def triples(self, *parts: str) -> Triples:
         """The triples of some parts (all of them by default), each followed by its inverse."""

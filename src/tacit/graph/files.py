@@ -1,0 +1,128 @@
+"""Files in and out: gzip-aware reading in blocks of whole lines, and writing that leaves nothing half-done."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from tacit.errors import DataError, LimitError
+
+BLOCK = 1 << 20  # bytes; large enough for numpy to pay off, small enough to stay in the cache
+LONGEST_LINE = 1 << 24
+_BOM = b"\xef\xbb\xbf"
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """A file open for reading bytes, unpacked where it ends in `.gz`; what goes wrong becomes a `DataError`."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            yield file  # type: ignore[misc]  # a GzipFile is no IO[bytes] to the type checker
+    except FileNotFoundError:
+        raise DataError("no such file", path) from None
+    except IsADirectoryError:
+        raise DataError("is a folder where a file is expected", path) from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"is not a whole gzip file ({error}); unpack it, or fetch it again", path) from None
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path) from None
+
+
+def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The file in blocks of whole lines that end in `\\n`, each with the number of its first line."""
+    line, rest = 1, b""
+    with opened(path) as file:
+        while chunk := file.read(BLOCK):
+            cut = chunk.rfind(b"\n") + 1
+            if not cut:
+                rest += chunk
+                if len(rest) > LONGEST_LINE:
+                    raise DataError(f"is longer than {LONGEST_LINE >> 20} MB; is this a text file?", path, line)
+                continue
+            block, rest = rest + chunk[:cut], chunk[cut:]
+            yield line, _plain(block, line)
+            line += block.count(b"\n")
+    if rest:
+        yield line, _plain(rest + b"\n", line)
+
+
+def _plain(block: bytes, line: int) -> bytes:
+    if line == 1 and block.startswith(_BOM):
+        block = block[len(_BOM) :]
+    return block.replace(b"\r\n", b"\n") if b"\r" in block else block
+
+
+def decoded(block: bytes, line: int, path: Path) -> str:
+    """A block as text; a byte that is not UTF-8 is an error that names its line."""
+    try:
+        return block.decode()
+    except UnicodeDecodeError as error:
+        at = line + block.count(b"\n", 0, error.start)
+        byte = block[error.start]
+        raise DataError(f"is not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8", path, at) from None
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file that appears under its name, packed where that ends in `.gz`, once it is written without error."""
+    with written(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        draft = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as raw:
+                if path.suffix == ".gz":
+                    with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
+                        yield packed  # type: ignore[misc]
+                else:
+                    yield raw
+            draft.chmod(0o666 & ~_umask())
+            draft.replace(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill; its files move to `path` once all are written, and replace those of the same names."""
+    with written(path):
+        if path.exists() and not path.is_dir():
+            raise DataError("is a file where a folder is to be written", path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        try:
+            yield draft
+            draft.chmod(0o777 & ~_umask())
+            if path.exists():
+                for file in draft.iterdir():
+                    file.replace(path / file.name)
+            else:
+                draft.replace(path)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Turns what the system says while `path` is written into one of our errors."""
+    try:
+        yield
+    except IsADirectoryError:
+        raise DataError("is a folder where a file is to be written", path) from None
+    except OSError as error:
+        kind = LimitError if error.errno in (28, 122, 27) else DataError  # no space, quota, file too large
+        raise kind(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

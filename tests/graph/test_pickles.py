@@ -1,0 +1,86 @@
+"""Pickles are read without trusting them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections import OrderedDict, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.errors import DataError
+from tacit.graph.pickles import load_pickle
+
+
+class Calls:
+    """Pickles as a call, which a trusting reader would make."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = (function, arguments)
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+def hostile(mark: Path) -> dict[str, bytes]:
+    """Pickles that would create the file `mark` if anything in them were executed."""
+    touch = f"touch {mark}"
+    evil = f"open({str(mark)!r}, 'w').close()"
+    return {
+        "os.system": pickle.dumps(Calls(os.system, touch)),
+        "eval": pickle.dumps(Calls(eval, evil)),
+        "exec": pickle.dumps(Calls(exec, evil)),
+        "nested in a dict": pickle.dumps({0: "Oslo", 1: Calls(os.system, touch)}),
+        "nested reduce": pickle.dumps(Calls(tuple, [Calls(eval, evil)])),
+        "an attribute of something plain": pickle.dumps(Calls(getattr, "", "format")),
+        "inside a defaultdict": pickle.dumps(defaultdict(set, {(0, (1,)): {Calls(os.system, touch)}})),
+        "as the factory of a defaultdict": b"ccollections\ndefaultdict\n(cos\nsystem\ntR.",
+        "a dotted name under an allowed module": b"\x80\x04\x8c\x0bcollections\x8c\x12defaultdict.__init__\x93.",
+        "by module walking": b"\x80\x04\x8c\x0bcollections\x8c\x10_sys.modules.get\x93.",
+        "old protocol": f"cos\nsystem\n(S'{touch}'\ntR.".encode(),
+        "instance opcode": f"(S'{touch}'\nios\nsystem\n.".encode(),
+        "object opcode": f"(cos\nsystem\nS'{touch}'\no.".encode(),
+        "extension registry": b"\x80\x02\x82\x01.",
+        "persistent id": b"Pelsewhere\n.",
+    }
+
+
+@pytest.mark.parametrize("kind", hostile(Path("mark")))
+def test_hostile_pickles_are_refused_and_nothing_runs(tmp_path: Path, kind: str) -> None:
+    mark, path = tmp_path / "executed", tmp_path / "id2ent.pkl"
+    path.write_bytes(hostile(mark)[kind])
+    with pytest.raises(DataError, match=r"id2ent\.pkl: is not a pickle of plain .* nothing in it was executed"):
+        load_pickle(path)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"\x80\x04", pickle.dumps([1, 2])[:-3], b"\x80\x7f.", b"(" * 9])
+def test_damaged_pickles_are_errors_of_ours(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.pkl").write_bytes(content)
+    with pytest.raises(DataError, match=r"x\.pkl"):
+        load_pickle(tmp_path / "x.pkl")
+
+
+def test_other_classes_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.pkl").write_bytes(pickle.dumps(OrderedDict(a=1)))
+    with pytest.raises(DataError, match=r"refers to collections\.OrderedDict"):
+        load_pickle(tmp_path / "x.pkl")
+
+
+def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"x\.pkl: cannot be read"):
+        load_pickle(tmp_path / "x.pkl")
+    with pytest.raises(DataError, match="is a folder where a pickle file is expected"):
+        load_pickle(tmp_path)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_what_betae_ships_is_read(tmp_path: Path, protocol: int) -> None:
+    queries = defaultdict(set, {("e", ("r", "r")): {(3, (0, 5)), (7, (1, -2))}})
+    data = {"queries": queries, "ids": {0: "Zürich"}, "frozen": frozenset({1}), "numbers": [1, 2**40, -1]}
+    (tmp_path / "x.pkl").write_bytes(pickle.dumps(data, protocol=protocol))
+    back = load_pickle(tmp_path / "x.pkl")
+    assert back == data
+    assert back["queries"]["absent"] == set()

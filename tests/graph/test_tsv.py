@@ -1,0 +1,174 @@
+"""Label facts in three columns."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from tacit.errors import DataError
+from tacit.graph.datasets import load
+from tacit.graph.graph import Graph
+from tacit.graph.tsv import write_tsv
+
+FACTS = [("France", "borders", "Spain"), ("Paris", "capital of", "France"), ("Málaga", "city in", "Spain")]
+
+
+def facts(graph: Graph, *parts: str) -> list[tuple[str, str, str]]:
+    """The facts of a graph by label."""
+    return [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.facts(*parts).tolist()]
+
+
+def lines(rows: list[tuple[str, str, str]], separator: str = "\t") -> str:
+    return "".join(separator.join(row) + "\n" for row in rows)
+
+
+def test_ids_follow_first_occurrence(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text(lines(FACTS), encoding="utf-8")
+    graph = load(tmp_path / "g.tsv")
+    assert graph.name == "g"
+    assert graph.entities.labels == ["France", "Spain", "Paris", "Málaga"]
+    assert graph.relations.labels[0::2] == ["borders", "capital of", "city in"]
+    assert graph.relations.labels[1] == "borders^-1"
+    assert graph.train.tolist() == [[0, 0, 1], [2, 2, 0], [3, 4, 1]]
+    assert not len(graph.valid)
+    assert not len(graph.test)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("g.txt", lines(FACTS)),
+        ("g.tsv", "\ufeff" + lines(FACTS)),
+        ("g.tsv", lines(FACTS).replace("\n", "\r\n")),
+        ("g.tsv", "\n" + lines(FACTS) + "\n \n"),
+        ("g.tsv", lines(FACTS).rstrip("\n")),
+        ("g.tsv", lines(FACTS, " \t ")),
+        ("g.tsv", "Head\tRelation\tTail\n" + lines(FACTS)),
+        ("g.csv", lines(FACTS, ",")),
+        ("g.csv", "subject,predicate,object\n" + lines(FACTS, ", ")),
+        ("g.csv", '"France",borders,"Spain"\n' + lines(FACTS[1:], ",")),
+        ("g.TSV", lines(FACTS)),
+    ],
+)
+def test_the_same_facts_however_they_are_laid_out(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_bytes(content.encode())
+    assert facts(load(tmp_path / name)) == FACTS
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content.encode()))
+    assert facts(load(tmp_path / f"{name}.gz")) == FACTS
+    assert load(tmp_path / f"{name}.gz").name == "g"
+
+
+def test_a_skipped_header_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("head\trelation\ttail\na\tr\tb\n")
+    assert load(tmp_path / "g.tsv").notes == ("train: the first line of g.tsv was taken for a header and skipped",)
+
+
+def test_csv_fields_may_hold_commas_quotes_and_newlines(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text('"Washington, D.C.",in,"the ""States"""\n"two\nlines",in,x\n')
+    assert facts(load(tmp_path / "g.csv")) == [
+        ("Washington, D.C.", "in", 'the "States"'),
+        ("two\nlines", "in", "x"),
+    ]
+
+
+def test_quotes_in_a_tsv_are_part_of_the_label(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text('"a"\tr\tb "c"\n')
+    assert facts(load(tmp_path / "g.tsv")) == [('"a"', "r", 'b "c"')]
+
+
+def test_blocks_are_cut_between_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(f"entity {i % 700}", f"relation {i % 13}", f"entitä {i}") for i in range(3000)]
+    (tmp_path / "g.tsv").write_text(lines(rows), encoding="utf-8")
+    (tmp_path / "g.csv").write_text(lines(rows, ","), encoding="utf-8")
+    for size in (7, 100, 4096):
+        monkeypatch.setattr("tacit.graph.files.BLOCK", size)
+        assert facts(load(tmp_path / "g.tsv")) == rows
+        assert facts(load(tmp_path / "g.csv")) == rows
+
+
+def test_an_inverse_label_is_the_fact_the_other_way_round(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("a\tr\tb\nc\tr^-1\td\ne\ts^-1\tf\n")
+    graph = load(tmp_path / "g.tsv")
+    assert facts(graph) == [("a", "r", "b"), ("d", "r", "c"), ("f", "s", "e")]
+    assert graph.relations.labels == ["r", "r^-1", "s", "s^-1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("g.tsv", b"a\tr\tb\na\tr\n", "g.tsv, line 2: has 2 columns; expected 3 .* separated by tabs"),
+        ("g.tsv", b"a\tr\tb\n\na\tr\tb\tc\n", "g.tsv, line 3: has 4 columns"),
+        ("g.tsv", b"a\tr\tb\tc\td\ta\n", "g.tsv, line 1: has 6 columns"),
+        ("g.tsv", b"a r b\n", "g.tsv, line 1: has 1 column; expected 3"),
+        ("g.tsv", b"a\tr\tb\na\t\tb\n", "g.tsv, line 2: the relation is empty"),
+        ("g.tsv", b"a\tr\tb\na\tr\t\n", "g.tsv, line 2: the tail is empty"),
+        ("g.tsv", b"a\tr\tb\na\tr\t\xff\n", "g.tsv, line 2: is not UTF-8 .byte 0xff.; save"),
+        ("g.tsv", "a\tr\tb\n".encode("utf-16"), "g.tsv, line 1: is not UTF-8"),
+        ("g.tsv", b"", "g.tsv: holds no facts"),
+        ("g.tsv", b"\n \n", "g.tsv: holds no facts"),
+        ("g.tsv", b"head\trelation\ttail\n", "g.tsv: holds no facts"),
+        ("g.csv", b"a,r,b\na,r\n", "g.csv, line 2: has 2 columns; expected 3 .* separated by commas"),
+        ("g.csv", b'a,r,b\n"a,r,b\n', "g.csv, line 2: is not CSV"),
+        ("g.csv", b"", "g.csv: holds no facts"),
+        ("g.tsv.gz", b"a\tr\tb\n", "g.tsv.gz: is not a whole gzip file"),
+        ("g.tsv.gz", gzip.compress(b"a\tr\tb\n" * 99)[:-9], "g.tsv.gz: is not a whole gzip file"),
+    ],
+)
+def test_bad_files_name_the_file_and_the_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        load(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bad_line_far_into_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.graph.files.BLOCK", 64)
+    (tmp_path / "g.tsv").write_bytes(b"a\tr\tb\n" * 900 + b"a\tr\xff\tb\n" + b"a\tr\tb\n" * 90)
+    with pytest.raises(DataError) as caught:
+        load(tmp_path / "g.tsv")
+    assert caught.value.line == 901
+    assert caught.value.path == tmp_path / "g.tsv"
+
+
+def test_an_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.graph.files.BLOCK", 1 << 10)
+    monkeypatch.setattr("tacit.graph.files.LONGEST_LINE", 1 << 14)
+    (tmp_path / "g.tsv").write_bytes(b"a" * (1 << 15))
+    with pytest.raises(DataError, match="line 1: is longer than"):
+        load(tmp_path / "g.tsv")
+
+
+@pytest.mark.parametrize("name", ["out.tsv", "out.txt.gz"])
+def test_written_files_read_back(tmp_path: Path, name: str) -> None:
+    graph = Graph.of(FACTS)
+    write_tsv(graph, tmp_path / "deep" / name)
+    assert facts(load(tmp_path / "deep" / name)) == FACTS
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == [name]
+
+
+def test_written_folders_read_back(tmp_path: Path) -> None:
+    graph = Graph.of(FACTS[:1], [("Spain", "borders", "France")], FACTS[:1:-1])
+    write_tsv(graph, tmp_path / "out")
+    back = load(tmp_path / "out")
+    for part in ("train", "valid", "test"):
+        assert facts(back, part) == facts(graph, part)
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["out", "test.tsv", "train.tsv", "valid.tsv"]
+
+
+def test_a_label_that_would_break_the_file_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "out.tsv").write_text("kept")
+    with pytest.raises(DataError, match="tab"):
+        write_tsv(Graph.of([("a\tb", "r", "c")]), tmp_path / "out.tsv")
+    assert (tmp_path / "out.tsv").read_text() == "kept"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_folder_is_not_overwritten_by_a_file_nor_a_file_by_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "out.tsv").mkdir()
+    with pytest.raises(DataError, match="is a folder where a file is to be written"):
+        write_tsv(Graph.of(FACTS), tmp_path / "out.tsv")
+    (tmp_path / "out").write_text("")
+    with pytest.raises(DataError, match="is a file where a folder is to be written"):
+        write_tsv(Graph.of(FACTS), tmp_path / "out")
