@@ -1,0 +1,288 @@
+"""Plans: their values against the formula itself over all assignments, their slots, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any as Whatever
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from formulas import ENTITIES, RELATIONS, queries
+from tacit.errors import PlanError
+from tacit.query import plan as p
+from tacit.query.compile import compile_query
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
+
+Values = NDArray[np.float64]
+Binary = Callable[[Values, Values], Values]
+
+LOGICS: dict[str, tuple[Binary, Binary]] = {
+    "godel": (np.minimum, np.maximum),
+    "product": (lambda x, y: x * y, lambda x, y: x + y - x * y),
+    "lukasiewicz": (lambda x, y: np.maximum(x + y - 1, 0), lambda x, y: np.minimum(x + y, 1)),
+}
+NEGATIONS: dict[str, Callable[[Values], Values]] = {
+    "standard": lambda x: 1 - x,
+    "cosine": lambda x: (1 + np.cos(np.pi * x)) / 2,
+}
+
+
+class BruteForce:
+    """The value of a formula by the definition: every assignment of entities to variables, one after the other."""
+
+    def __init__(self, tables: dict[str, Values], logic: str, negation: str) -> None:
+        self.tables = tables
+        self.size = len(next(iter(tables.values())))
+        (self.norm, self.conorm), self.negate = LOGICS[logic], NEGATIONS[negation]
+
+    def value(self, formula: Formula, where: dict[Variable, int]) -> Values:
+        match formula:
+            case Atom(relation, subject, object_):
+                ends = [ENTITIES.index(e.name) if isinstance(e, Entity) else where[e] for e in (subject, object_)]
+                return self.tables[relation][ends[0], ends[1]]
+            case And(parts):
+                return reduce(self.norm, [self.value(part, where) for part in parts])
+            case Or(parts):
+                return reduce(self.conorm, [self.value(part, where) for part in parts])
+            case Not(part):
+                return self.negate(self.value(part, where))
+            case Exists(variable, part):
+                return np.max([self.value(part, {**where, variable: e}) for e in range(self.size)])
+        raise AssertionError(formula)
+
+    def answers(self, query: Query) -> Values:
+        return np.array([self.value(query.formula, {query.target: e}) for e in range(self.size)])
+
+
+class Interpreter:
+    """The value of a plan by the table in `tacit.query.plan`; every set is a vector, every edge a matrix."""
+
+    def __init__(self, tables: dict[str, Values], logic: str, negation: str) -> None:
+        self.tables = tables
+        self.size = len(next(iter(tables.values())))
+        (self.norm, self.conorm), self.negate = LOGICS[logic], NEGATIONS[negation]
+
+    def answers(self, prepared: p.Prepared) -> Values:
+        self.relations = [self.tables[name] for name in prepared.relations]
+        slots = [ENTITIES.index(name) for name in prepared.entities]
+        return self.of(prepared.plan.root, slots)
+
+    def of(self, node: Whatever, slots: list[int]) -> Values:
+        """`[N]` for a set, `[N, N]` for an edge."""
+        match node:
+            case p.Relation(slot, flip):
+                return self.relations[slot].T if flip else self.relations[slot]
+            case p.Source(part):
+                return np.repeat(self.of(part, slots)[:, None], self.size, axis=1)
+            case p.Target(part):
+                return np.repeat(self.of(part, slots)[None, :], self.size, axis=0)
+            case p.Row(slot, edge):
+                return self.of(edge, slots)[slots[slot]]
+            case p.Project(_, source, edge):
+                return self.norm(self.of(source, slots)[:, None], self.of(edge, slots)).max(axis=0)
+            case p.Loop(relation):
+                return np.diagonal(self.relations[relation])
+            case p.Everything():
+                return np.ones(self.size)
+            case p.Intersect(parts):
+                return reduce(self.norm, [self.of(part, slots) for part in parts])
+            case p.Union(parts):
+                return reduce(self.conorm, [self.of(part, slots) for part in parts])
+            case p.Complement(part):
+                return self.negate(self.of(part, slots))
+            case p.At(part, slot):
+                return np.full(self.size, self.of(part, slots)[slots[slot]])
+            case p.Any(_, part):
+                return np.full(self.size, self.of(part, slots).max())
+            case p.Condition(_, slot, candidates, body):
+                assert slot == len(slots), "cut variables count on after the slots in scope"
+                assert self.of(candidates, slots).shape == (self.size,)
+                return np.max([self.of(body, [*slots, e]) for e in range(self.size)], axis=0)
+        raise AssertionError(node)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> dict[str, Values]:
+    size = draw(st.integers(len(ENTITIES), 5))
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return {name: random.random((size, size)) for name in RELATIONS}
+
+
+@given(queries(), tables(), st.sampled_from(sorted(LOGICS)), st.sampled_from(sorted(NEGATIONS)))
+@settings(max_examples=300, deadline=None)
+def test_a_plan_has_the_value_of_its_formula(
+    query: Query, scores: dict[str, Values], logic: str, negation: str
+) -> None:
+    expected = BruteForce(scores, logic, negation).answers(query)
+    found = Interpreter(scores, logic, negation).answers(compile_query(query, safe=False))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+A, B, C = (Entity(name) for name in ENTITIES)
+T, X, Y, Z = (Variable(name) for name in "txyz")
+
+
+def root(formula: Formula) -> p.Node:
+    return compile_query(Query(T, formula)).plan.root
+
+
+def row(entity: int, relation: int) -> p.Row:
+    return p.Row(entity, p.Relation(relation))
+
+
+def hop(variable: int, source: p.Node, relation: int) -> p.Project:
+    return p.Project(variable, source, p.Relation(relation))
+
+
+def both(*parts: Whatever) -> p.Intersect:
+    return p.Intersect(parts)
+
+
+def no(part: Whatever) -> p.Complement:
+    return p.Complement(part)
+
+
+def path(start: Entity, *relations: str) -> Formula:
+    """`start` to the target over existential variables."""
+    between = [Variable(f"v{i}") for i in range(len(relations) - 1)]
+    ends = [start, *between, T]
+    steps = [Atom(r, ends[i], ends[i + 1]) for i, r in enumerate(relations)]
+    formula: Formula = steps[0] if len(steps) == 1 else And(tuple(steps))
+    for variable in reversed(between):
+        formula = Exists(variable, formula)
+    return formula
+
+
+def to(start: Entity, relation: str, end: Variable = T) -> Atom:
+    return Atom(relation, start, end)
+
+
+SHAPES: dict[str, tuple[Formula, p.Node, str, str]] = {
+    "1p": (path(A, "r"), row(0, 0), "e0", "r"),
+    "2p": (path(A, "r", "q"), hop(1, row(0, 0), 1), "e0", "r q"),
+    "3p": (path(A, "r", "q", "p"), hop(2, hop(1, row(0, 0), 1), 2), "e0", "r q p"),
+    "2i": (to(A, "r") & to(B, "q"), both(row(0, 0), row(1, 1)), "e0 e1", "r q"),
+    "3i": (to(A, "r") & to(B, "q") & to(C, "p"), both(row(0, 0), row(1, 1), row(2, 2)), "e0 e1 e2", "r q p"),
+    "pi": (path(A, "r", "q") & to(B, "p"), both(hop(1, row(0, 0), 1), row(1, 2)), "e0 e1", "r q p"),
+    "ip": (
+        Exists(X, to(A, "r", X) & to(B, "q", X) & Atom("p", X, T)),
+        hop(1, both(row(0, 0), row(1, 1)), 2),
+        "e0 e1",
+        "r q p",
+    ),
+    "2u": (to(A, "r") | to(B, "q"), p.Union((row(0, 0), row(1, 1))), "e0 e1", "r q"),
+    "2u-dm": (~(~to(A, "r") & ~to(B, "q")), no(both(no(row(0, 0)), no(row(1, 1)))), "e0 e1", "r q"),
+    "up": (
+        Exists(X, (to(A, "r", X) | to(B, "q", X)) & Atom("p", X, T)),
+        hop(1, p.Union((row(0, 0), row(1, 1))), 2),
+        "e0 e1",
+        "r q p",
+    ),
+    "2in": (to(A, "r") & ~to(B, "q"), both(row(0, 0), no(row(1, 1))), "e0 e1", "r q"),
+    "inp": (
+        Exists(X, to(A, "r", X) & ~to(B, "q", X) & Atom("p", X, T)),
+        hop(1, both(row(0, 0), no(row(1, 1))), 2),
+        "e0 e1",
+        "r q p",
+    ),
+    "pin": (path(A, "r", "q") & ~to(B, "p"), both(hop(1, row(0, 0), 1), no(row(1, 2))), "e0 e1", "r q p"),
+    "pni": (~path(A, "r", "q") & to(B, "p"), both(no(hop(1, row(0, 0), 1)), row(1, 2)), "e0 e1", "r q p"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_benchmark_shapes_keep_the_order_of_their_tuples(name: str) -> None:
+    formula, expected, entities, relations = SHAPES[name]
+    prepared = compile_query(Query(T, formula))
+    assert prepared.plan.root == expected
+    assert prepared.entities == tuple(entities.split())
+    assert prepared.relations == tuple(relations.split())
+
+
+def test_queries_that_differ_only_in_names_share_one_plan() -> None:
+    one = compile_query(Query(T, path(A, "r", "q")))
+    other = compile_query(Query(Variable("s"), Exists(Z, Atom("p", C, Z) & Atom("p", Z, Variable("s")))))
+    assert one.plan is other.plan
+    assert other.variables == ("s", "z")
+
+
+def test_an_atom_is_walked_either_way() -> None:
+    flipped = p.Relation(0, flip=True)
+    assert root(Atom("r", T, A)) == p.Row(0, flipped)
+    assert root(Exists(X, Atom("r", T, X) & Atom("q", X, A))) == p.Project(1, p.Row(0, p.Relation(1, True)), flipped)
+
+
+def test_parallel_atoms_are_one_edge() -> None:
+    formula = Exists(X, to(A, "r", X) & Atom("q", X, T) & ~Atom("p", T, X))
+    edge = both(p.Relation(1), no(p.Relation(2, flip=True)))
+    assert root(formula) == p.Project(1, row(0, 0), edge)
+
+
+def test_a_disjunction_over_a_pair_is_one_edge_with_its_ends_inside() -> None:
+    formula = Exists(X, Atom("r", X, T) | to(A, "q", X) & to(B, "p", T))
+    edge = p.Union((p.Relation(0), both(p.Source(row(0, 1)), p.Target(row(1, 2)))))
+    assert root(formula) == p.Project(1, p.Everything(), edge)
+
+
+def test_a_quantifier_leaves_out_the_alternatives_that_do_not_mention_it() -> None:
+    formula = Exists(X, (to(A, "r", X) & Atom("q", X, T)) | to(B, "p"))
+    assert root(formula) == p.Union((hop(1, row(0, 0), 1), row(1, 2)))
+
+
+def test_loops_ground_atoms_and_closed_parts() -> None:
+    assert root(Atom("r", T, T)) == p.Loop(0)
+    assert root(to(A, "r") & Atom("q", B, C)) == both(row(0, 0), p.At(row(1, 1), 2))
+    assert root(to(A, "r") & Exists(X, to(B, "q", X))) == both(row(0, 0), p.Any(1, row(1, 1)))
+    assert root(Exists(X, Atom("r", X, T))) == hop(1, p.Everything(), 0)
+
+
+def test_a_cycle_is_cut_where_it_is_anchored() -> None:
+    triangle = Atom("r", X, Y) & Atom("q", Y, T) & Atom("p", X, T) & to(A, "r", Y)
+    rest = p.Project(1, p.Row(1, p.Relation(0, flip=True)), p.Relation(2))
+    body = both(p.At(row(0, 3), 1), rest, p.Row(1, p.Relation(1)))
+    assert root(Exists(X, Exists(Y, triangle))) == p.Condition(2, 1, row(0, 3), body)
+
+
+def test_a_cut_without_an_anchor_is_ranked_by_its_neighbours() -> None:
+    cycle = to(A, "r") & Atom("q", T, X) & Atom("p", X, Y) & Atom("r", Y, T)
+    found = root(Exists(X, Exists(Y, cycle)))
+    assert isinstance(found, p.Intersect)
+    assert found.parts[0] == row(0, 0)
+    condition = found.parts[1]
+    assert isinstance(condition, p.Condition)
+    assert condition.candidates == hop(0, row(0, 0), 1)
+
+
+def test_an_inner_quantifier_over_two_outer_variables_conditions_on_the_inner_one_of_them() -> None:
+    formula = Exists(X, to(A, "r", X) & ~Exists(Y, Atom("q", X, Y) & Atom("p", Y, T)) & Atom("r", X, T))
+    inner = no(p.Project(2, p.Row(1, p.Relation(1)), p.Relation(2)))
+    body = both(p.At(row(0, 0), 1), inner, p.Row(1, p.Relation(3)))
+    assert root(formula) == p.Condition(1, 1, row(0, 0), body)
+
+
+@pytest.mark.parametrize(
+    ("formula", "reason"),
+    [
+        (Atom("r", A, B), r"the target \?t occurs nowhere"),
+        (~Atom("r", A, T), r"\?t occurs only under negation"),
+        (to(A, "r") & Exists(X, ~Atom("q", X, T)), r"\?x occurs only under negation"),
+        (to(A, "r") & ~Exists(X, ~Atom("q", X, T)), r"\?x occurs only under negation"),
+        (Atom("r", X, T), r"\?x is neither the target nor bound"),
+        (Exists(T, Atom("r", A, T)), r"the target \?t occurs nowhere"),
+    ],
+)
+def test_questions_without_an_answer_are_refused_with_the_reason(formula: Formula, reason: str) -> None:
+    with pytest.raises(PlanError, match=reason):
+        compile_query(Query(T, formula))
+
+
+def test_a_name_bound_twice_is_two_variables() -> None:
+    formula = Exists(X, to(A, "r", X) & Atom("q", X, T)) & Exists(X, to(B, "r", X) & Atom("p", X, T))
+    prepared = compile_query(Query(T, formula))
+    assert prepared.plan.root == both(hop(1, row(0, 0), 1), hop(2, row(1, 2), 3))
+    assert prepared.variables == ("t", "x", "x")
