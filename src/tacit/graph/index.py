@@ -8,6 +8,18 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 
+def distinct(keys: Ints) -> Ints:
+    """The distinct keys in order: a sort, which on millions of keys is many times faster than `np.unique`'s hashing.
+
+    >>> distinct(np.array([3, 1, 3]))
+    array([1, 3])
+    """
+    keys = np.sort(keys)
+    fresh = np.ones(len(keys), dtype=bool)
+    np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
+    return keys[fresh]
+
+
 class Index:
     """`(head, relation) -> tails` over directed triples, kept as one sorted array.
 
@@ -23,7 +35,7 @@ class Index:
         self.num_relations = num_relations
         keys = triples[:, 0].astype(np.int64) * num_relations + triples[:, 1]
         self._width = int(triples[:, 2].max()) + 1 if len(triples) else 1
-        packed = np.unique(keys * self._width + triples[:, 2])  # sorted by key, then tail
+        packed = distinct(keys * self._width + triples[:, 2])  # sorted by key, then tail
         all_keys, tails = np.divmod(packed, self._width)
         starts = np.flatnonzero(np.diff(all_keys, prepend=-1))
         self.keys: Ints = all_keys[starts]  # [P] distinct (head, relation)

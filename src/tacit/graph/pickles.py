@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import pickle
 from collections import defaultdict
@@ -41,6 +42,8 @@ def load_pickle(path: str | Path) -> Any:
         raise DataError("is a folder where a pickle file is expected", path) from None
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path) from None
+    collecting = gc.isenabled()
+    gc.disable()  # plain data has no cycles, and looking for some takes as long as reading
     try:
         return _PlainData(io.BytesIO(data)).load()
     except Exception as error:  # a damaged pickle can raise nearly anything
@@ -50,3 +53,6 @@ def load_pickle(path: str | Path) -> Any:
             "it was refused and nothing in it was executed",
             path,
         ) from None
+    finally:
+        if collecting:
+            gc.enable()
