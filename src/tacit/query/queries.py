@@ -1,0 +1,261 @@
+"""Queries of one shape with their answers, and the BetaE files they are kept in."""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DataError
+from tacit.graph.files import atomic_folder
+from tacit.graph.graph import PARTS
+from tacit.graph.index import distinct
+from tacit.graph.pickles import load_pickle
+from tacit.query.shapes import Encoding, Ids, Shape, from_tuples, parse_shapes, shape_of, to_tuples
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The answers of many queries side by side: those of query `q` are `ids[offsets[q]:offsets[q + 1]]`, sorted.
+
+    >>> answers = Answers.of([{5, 2}, set()])
+    >>> len(answers), answers[0], answers.counts
+    (2, array([2, 5], dtype=int32), array([2, 0]))
+    """
+
+    offsets: NDArray[np.int64]  # [Q + 1]
+    ids: Ids
+
+    @classmethod
+    def of(cls, sets: Iterable[Collection[int]]) -> Answers:
+        """The answers given as one collection of ids per query."""
+        sets = list(sets)
+        flat = np.array(list(chain.from_iterable(sets)) or np.empty(0, dtype=np.int64))
+        if flat.dtype.kind != "i" or (len(flat) and not 0 <= flat.min() <= flat.max() <= np.iinfo(np.int32).max):
+            raise DataError("answers must be entity ids: whole numbers from 0")
+        rows = np.repeat(np.arange(len(sets)), [len(one) for one in sets])
+        return cls.of_keys(distinct(rows << 32 | flat), len(sets), 1 << 32)
+
+    @classmethod
+    def of_keys(cls, keys: NDArray[np.int64], num_queries: int, num_entities: int) -> Answers:
+        """The answers given as sorted distinct keys `query · N + entity`."""
+        offsets = np.searchsorted(keys, np.arange(num_queries + 1) * num_entities)
+        return cls(offsets, (keys % num_entities).astype(np.int32))
+
+    @classmethod
+    def none(cls, num_queries: int) -> Answers:
+        """No answer to any of the queries."""
+        return cls(np.zeros(num_queries + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, query: int) -> Ids:
+        at = range(len(self))[query]
+        return self.ids[self.offsets[at] : self.offsets[at + 1]]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many answers each query has."""
+        return np.diff(self.offsets)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Which query each of `ids` answers."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    def keys(self, num_entities: int) -> NDArray[np.int64]:
+        """The answers as sorted distinct keys `query · N + entity`."""
+        return self.rows * num_entities + self.ids
+
+    def minus(self, other: Answers) -> Answers:
+        """The answers that the other does not have."""
+        width = int(max(self.ids.max(initial=0), other.ids.max(initial=0))) + 1
+        kept = np.setdiff1d(self.keys(width), other.keys(width), assume_unique=True)
+        return Answers.of_keys(kept, len(self), width)
+
+    def same(self, other: Answers) -> NDArray[np.bool_]:
+        """Whether each query has the same answers in both."""
+        equal: NDArray[np.bool_] = self.counts == other.counts
+        mine, theirs = self.subset(np.flatnonzero(equal)), other.subset(np.flatnonzero(equal))
+        differ = mine.rows[mine.ids != theirs.ids]
+        equal[np.flatnonzero(equal)[differ]] = False
+        return equal
+
+    def subset(self, queries: NDArray[np.int64]) -> Answers:
+        """The answers of some queries, in the order given."""
+        sizes = self.counts[queries]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
+        return Answers(offsets, self.ids[np.repeat(self.offsets[queries], sizes) + within])
+
+    def to_sets(self) -> list[set[int]]:
+        """One set of ids per query."""
+        flat, ends = self.ids.tolist(), self.offsets.tolist()
+        return [set(flat[start:end]) for start, end in pairwise(ends)]
+
+
+@dataclass(frozen=True, eq=False)
+class QuerySet:
+    """Queries of one shape: the ids in their slots, and their answers.
+
+    *Easy* answers hold on the smaller graph, *hard* ones only on the larger: for test queries, without and with the
+    test facts; for train queries the smaller graph is empty, so that all their answers are hard.
+    """
+
+    shape: Shape
+    entities: Ids  # [Q, E]
+    relations: Ids  # [Q, R], directed
+    easy: Answers
+    hard: Answers
+    encoding: Encoding = "dnf"
+
+    @property
+    def name(self) -> str:
+        """The name of the shape, with the encoding where it is De Morgan's."""
+        return self.shape.name if self.encoding == "dnf" else f"{self.shape.name}-DM"
+
+    def __len__(self) -> int:
+        return len(self.entities)
+
+    def __getitem__(self, queries: slice) -> QuerySet:
+        return self.subset(np.arange(len(self))[queries])
+
+    def __repr__(self) -> str:
+        return f"QuerySet({len(self):,} {self.name} queries, {len(self.hard.ids):,} hard answers)"
+
+    def subset(self, queries: NDArray[np.int64]) -> QuerySet:
+        """Some of the queries, in the order given."""
+        return replace(
+            self,
+            entities=self.entities[queries],
+            relations=self.relations[queries],
+            easy=self.easy.subset(queries),
+            hard=self.hard.subset(queries),
+        )
+
+    def share(self, fraction: float, seed: int = 0) -> QuerySet:
+        """A random share of the queries, at least one where there are any."""
+        size = min(len(self), max(1, round(fraction * len(self))))
+        return self.subset(np.sort(np.random.default_rng(seed).choice(len(self), size, replace=False)))
+
+    def tuples(self) -> list[Any]:
+        """The queries as BetaE's nested tuples."""
+        return to_tuples(self.shape.encoded(self.encoding), self.entities, self.relations)
+
+
+def read_queries(folder: str | Path, split: str, shapes: str | Iterable[str] | None = None) -> dict[str, QuerySet]:
+    """The queries of a BetaE folder by name, all of them or those of some shapes, sorted by their ids.
+
+    Unions in De Morgan's form are sets of their own, `2u-DM` and `up-DM`. Train queries without a file of answers have
+    none here; `tacit.query.symbolic.with_answers` finds them.
+    """
+    folder = Path(folder)
+    path = folder / f"{split}-queries.pkl"
+    if split not in PARTS or not path.is_file():
+        raise DataError(f"no {split}-queries.pkl; a folder of queries has {_splits_of(folder)}", folder)
+    listed = load_pickle(path)
+    if not isinstance(listed, dict):
+        raise DataError("does not hold a dict of structures and their queries", path)
+    found: dict[str, tuple[Shape, Encoding, list[Any]]] = {}
+    for structure, queries in listed.items():
+        try:
+            shape, encoding = shape_of(structure)
+            found[shape.name if encoding == "dnf" else f"{shape.name}-DM"] = (shape, encoding, list(queries))
+        except (DataError, TypeError, RecursionError) as error:
+            raise DataError(f"cannot be read as queries: {error}", path) from None
+    wanted = list(found) if shapes is None else parse_shapes(shapes) if isinstance(shapes, str) else tuple(shapes)
+    absent = [name for name in wanted if name not in found]
+    if absent:
+        raise DataError(f"holds no {', '.join(absent)} queries; it holds {', '.join(found) or 'none'}", path)
+    easy, hard = _answer_files(folder, split)
+    sizes = _sizes(folder)
+    return {name: _query_set(*found[name], easy, hard, sizes, path) for name in wanted if found[name][2]}
+
+
+def _query_set(
+    shape: Shape,
+    encoding: Encoding,
+    queries: list[Any],
+    easy: Mapping[Any, Any] | None,
+    hard: Mapping[Any, Any] | None,
+    sizes: tuple[int, int],
+    path: Path,
+) -> QuerySet:
+    try:
+        entities, relations = from_tuples(queries, shape.encoded(encoding))
+        order = np.lexsort((*relations.T[::-1], *entities.T[::-1]))
+        queries = [queries[i] for i in order]
+        none: frozenset[int] = frozenset()
+        easy_answers, hard_answers = (
+            Answers.none(len(queries)) if table is None else Answers.of([table.get(query, none) for query in queries])
+            for table in (easy, hard)
+        )
+    except (DataError, TypeError, RecursionError) as error:
+        raise DataError(f"{shape.name} cannot be read: {error}", path) from None
+    for ids, kind, size in (
+        (entities, "entity", sizes[0]),
+        (relations, "relation", sizes[1]),
+        (easy_answers.ids, "entity", sizes[0]),
+        (hard_answers.ids, "entity", sizes[0]),
+    ):
+        if ids.max(initial=0) >= size:
+            raise DataError(f"{shape.name} has {kind} {ids.max()}, but the graph ends at {size - 1}", path)
+    return QuerySet(shape, entities[order], relations[order], easy_answers, hard_answers, encoding)
+
+
+def _answer_files(folder: Path, split: str) -> tuple[Mapping[Any, Any] | None, Mapping[Any, Any] | None]:
+    """The tables of easy and hard answers; train queries have one table of answers, or none."""
+    if split == "train":
+        path = folder / "train-answers.pkl"
+        return None, _table(path) if path.is_file() else None
+    return _table(folder / f"{split}-easy-answers.pkl"), _table(folder / f"{split}-hard-answers.pkl")
+
+
+def _table(path: Path) -> Mapping[Any, Any]:
+    table = load_pickle(path)
+    if not isinstance(table, dict):
+        raise DataError("does not hold a dict of queries and their answers", path)
+    return table
+
+
+def _sizes(folder: Path) -> tuple[int, int]:
+    """The numbers of entities and relation ids by `stats.txt`; without that file every id is in range."""
+    path = folder / "stats.txt"
+    if not path.is_file():
+        return 1 << 31, 1 << 31
+    try:
+        entities, relations = (int(line.split()[-1]) for line in path.read_text().split("\n") if line.strip())
+    except (ValueError, OSError):
+        raise DataError("does not hold 'numentity: N' and 'numrelations: R' on two lines", path) from None
+    return entities, relations
+
+
+def _splits_of(folder: Path) -> str:
+    there = [f"{part}-queries.pkl" for part in PARTS if (folder / f"{part}-queries.pkl").is_file()]
+    return f"{' and '.join(there)} here" if there else "train-, valid- or test-queries.pkl, and this one has none"
+
+
+def write_queries(folder: str | Path, split: str, sets: Mapping[str, QuerySet] | Iterable[QuerySet]) -> None:
+    """Write the queries of one split as BetaE's pickles; files of the same names are replaced, all or none."""
+    queries: dict[Any, set[Any]] = defaultdict(set)
+    easy: dict[Any, set[int]] = defaultdict(set)
+    hard: dict[Any, set[int]] = defaultdict(set)
+    for one in sets.values() if isinstance(sets, Mapping) else sets:
+        tuples = one.tuples()
+        queries[one.shape.encoded(one.encoding)].update(tuples)
+        easy.update(zip(tuples, one.easy.to_sets(), strict=True))
+        hard.update(zip(tuples, one.hard.to_sets(), strict=True))
+    tables: dict[str, Any] = {"queries": queries}
+    tables |= {"answers": hard} if split == "train" else {"easy-answers": easy, "hard-answers": hard}
+    with atomic_folder(Path(folder)) as draft:
+        for name, table in tables.items():
+            # Protocol 4 is the newest that Python 3.7, which BetaE's own code asks for, can read.
+            (draft / f"{split}-{name}.pkl").write_bytes(pickle.dumps(table, protocol=4))
