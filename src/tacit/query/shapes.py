@@ -190,14 +190,17 @@ def shape_of(structure: Structure) -> tuple[Shape, Encoding]:
     return Shape.of_structure(structure), "dnf"
 
 
-def _well_formed(part: Any) -> bool:
-    """Whether a value is a structure: a walk from an entity or a structure, or two or more structures."""
-    if not isinstance(part, tuple) or len(part) < 2 or not all(isinstance(inner, tuple) for inner in part[1:]):
+def _well_formed(part: Any, depth: int = 16) -> bool:
+    """Whether a value is a structure: a walk from an entity or a structure, or several structures, within reason."""
+    if not depth or not isinstance(part, tuple) or not 2 <= len(part) <= 64:
+        return False
+    if not all(isinstance(inner, tuple) for inner in part[1:]):
         return False
     if _is_walk(part):
-        return bool(part[1]) and ((part[0] == "e" and part[1][0] == "r") or _well_formed(part[0]))
+        starts = part[0] == "e" and part[1][:1] == ("r",)
+        return 1 <= len(part[1]) <= 64 and (starts or _well_formed(part[0], depth - 1))
     parts = part[:-1] if part[-1] == ("u",) else part
-    return len(parts) >= 2 and all(map(_well_formed, parts))
+    return len(parts) >= 2 and all(_well_formed(inner, depth - 1) for inner in parts)
 
 
 def structure_of(query: Any) -> Structure:
