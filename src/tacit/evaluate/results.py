@@ -1,0 +1,108 @@
+"""What an evaluation found, and the JSON it is kept as."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DataError
+from tacit.links.ranking import METRICS
+from tacit.query.shapes import NEGATIVE, POSITIVE
+
+AVERAGES = {"avg_p": POSITIVE, "avg_n": NEGATIVE}
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """Reciprocal rank and Hits@k of each query of one set (means over its hard answers), and the time they took."""
+
+    by_query: Mapping[str, Floats]  # metric -> [Q]
+    seconds: float
+
+    def __len__(self) -> int:
+        return len(self.by_query["mrr"])
+
+    def mean(self, metric: str = "mrr") -> float:
+        """The mean over the queries."""
+        return float(self.by_query[metric].mean())
+
+    def grouped(self, keys: NDArray[np.integer]) -> dict[int, dict[str, float]]:
+        """The means over the queries that share a key, such as their relation, and how many they are."""
+        distinct, group, sizes = np.unique(keys, return_inverse=True, return_counts=True)
+        sums = {metric: np.bincount(group, values) / sizes for metric, values in self.by_query.items()}
+        return {
+            int(key): {metric: float(sums[metric][i]) for metric in METRICS} | {"queries": int(sizes[i])}
+            for i, key in enumerate(distinct)
+        }
+
+
+@dataclass(frozen=True)
+class Results:
+    """The figures of every set of queries, with the tie policy and the settings they were made with."""
+
+    figures: Mapping[str, Figures]
+    ties: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def mrr(self) -> dict[str, float]:
+        """The mean reciprocal rank of each set, as a fraction."""
+        return self.metric("mrr")
+
+    def metric(self, metric: str) -> dict[str, float]:
+        """A metric of each set, as a fraction."""
+        return {name: figures.mean(metric) for name, figures in self.figures.items()}
+
+    def average(self, name: str) -> float | None:
+        """`avg_p` or `avg_n`: the mean MRR over nine positive or five negative shapes, or None unless all are in."""
+        return average(self.mrr, AVERAGES[name])
+
+    def to_json(self) -> dict[str, Any]:
+        """The results as `tacit eval --json` writes them; metrics are fractions."""
+        averages = {name: self.average(name) for name in AVERAGES}
+        return {
+            **{metric: self.metric(metric) for metric in METRICS},
+            **averages,
+            "queries": {name: len(figures) for name, figures in self.figures.items()},
+            "seconds": {name: round(figures.seconds, 4) for name, figures in self.figures.items()},
+            "ties": self.ties,
+            "settings": dict(self.settings),
+        }
+
+
+def average(values: Mapping[str, float], names: Sequence[str]) -> float | None:
+    """The mean of the named values, or None unless all of them are there.
+
+    >>> average({"2i": 0.5, "3i": 0.25}, ("2i", "3i")), average({"2i": 0.5}, ("2i", "3i"))
+    (0.375, None)
+    """
+    return sum(values[name] for name in names) / len(names) if all(name in values for name in names) else None
+
+
+def read_results(path: str | Path) -> dict[str, Any]:
+    """The results in a file written by `tacit eval --json`, their form checked."""
+    path = Path(path)
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path) from None
+    except ValueError as error:
+        raise DataError(f"is not JSON ({error})", path) from None
+    if not is_results(found):
+        raise DataError("holds no results; write some with: tacit eval RUN --json FILE", path)
+    return dict(found)
+
+
+def is_results(found: Any) -> bool:
+    """Whether plain data has the form of results."""
+    tables = [found.get(metric) for metric in METRICS] if isinstance(found, dict) else [None]
+    return all(
+        isinstance(table, dict) and all(isinstance(value, int | float) for value in table.values()) for table in tables
+    )

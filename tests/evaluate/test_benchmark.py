@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tacit.errors import DataError
+from tacit.evaluate.benchmark import batch_size, evaluate, measure, one_hop_queries
+from tacit.evaluate.results import average, read_results
+from tacit.graph.graph import Graph
+from tacit.query.plan import Plan
+from tacit.query.queries import Answers, QuerySet
+from tacit.query.shapes import NEGATIVE, POSITIVE, SHAPES
+
+
+class Fixed:
+    """A reasoner that gives every query the row of its first entity."""
+
+    def __init__(self, rows: list[list[float]]) -> None:
+        self.rows = torch.tensor(rows)
+        self.num_entities = self.rows.shape[1]
+        self.device = torch.device("cpu")
+        self.batches: list[list[list[int]]] = []
+
+    def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        assert entities.shape[1] == plan.num_entities
+        assert relations.shape[1] == plan.num_relations
+        self.batches.append(relations.tolist())
+        return self.rows[entities[:, 0]]
+
+
+def query_set(name: str, easy: list[set[int]], hard: list[set[int]], relations: list[int] | None = None) -> QuerySet:
+    """Query `q` starts at entity `q`; its other slots hold zeros."""
+    shape, size = SHAPES[name], len(hard)
+    entities = np.zeros((size, shape.num_entities), dtype=np.int32)
+    entities[:, 0] = np.arange(size)
+    ids = np.zeros((size, shape.num_relations), dtype=np.int32)
+    ids[:, -1] = relations or 0
+    return QuerySet(shape, entities, ids, Answers.of(easy), Answers.of(hard))
+
+
+ROWS = [
+    [5.0, 4.0, 3.0, 2.0],  # easy {0}, hard {1, 3}: ranks 1 and 2 (entity 2 is better than 3)
+    [1.0, 1.0, 1.0, 0.0],  # easy {}, hard {0}: two ties: 1, 2 or 3
+    [0.0, 1.0, 2.0, 3.0],  # easy {3}, hard {0}: rank 3
+]
+QUERIES = query_set("2p", [{0}, set(), {3}], [{1, 3}, {0}, {0}], relations=[4, 0, 2])
+
+
+@pytest.mark.parametrize(("ties", "tied"), [("realistic", 2), ("optimistic", 1), ("pessimistic", 3)])
+def test_mrr_and_hits_by_hand(ties: str, tied: int) -> None:
+    results = evaluate(Fixed(ROWS), {"2p": QUERIES}, ties=ties)
+    assert results.mrr["2p"] == pytest.approx(((1 + 1 / 2) / 2 + 1 / tied + 1 / 3) / 3)
+    assert results.metric("hits@1")["2p"] == pytest.approx((1 / 2 + (tied == 1) + 0) / 3)
+    assert results.metric("hits@3")["2p"] == 1.0
+
+
+def test_figures_stay_in_the_order_of_the_queries_while_batches_follow_the_last_relation() -> None:
+    reasoner = Fixed(ROWS)
+    figures = measure(reasoner, QUERIES, batch=1)
+    assert figures.by_query["mrr"].tolist() == pytest.approx([0.75, 0.5, 1 / 3])
+    assert [batch[0][-1] for batch in reasoner.batches] == [0, 2, 4]
+    by_relation = figures.grouped(QUERIES.relations[:, -1])
+    assert by_relation[4] == {"mrr": pytest.approx(0.75), "hits@1": 0.5, "hits@3": 1.0, "hits@10": 1.0, "queries": 1}
+
+
+def test_json_has_the_documented_form(tmp_path) -> None:
+    results = evaluate(Fixed(ROWS), {"2p": QUERIES}, settings={"k": 64})
+    written = tmp_path / "results.json"
+    written.write_text(json.dumps(results.to_json()))
+    found = read_results(written)
+    seconds = found.pop("seconds")
+    assert set(seconds) == {"2p"}
+    assert seconds["2p"] > 0
+    assert found == {
+        "mrr": {"2p": pytest.approx((0.75 + 0.5 + 1 / 3) / 3)},
+        "hits@1": {"2p": pytest.approx(0.5 / 3)},
+        "hits@3": {"2p": 1.0},
+        "hits@10": {"2p": 1.0},
+        "avg_p": None,
+        "avg_n": None,
+        "queries": {"2p": 3},
+        "ties": "realistic",
+        "settings": {"k": 64},
+    }
+
+
+def test_averages_need_all_their_shapes() -> None:
+    sets = {name: query_set(name, [set()], [{0}]) for name in POSITIVE}
+    row = [[1.0, 2.0]]  # rank 2 everywhere
+    results = evaluate(Fixed(row), sets)
+    assert results.average("avg_p") == 0.5
+    assert results.average("avg_n") is None
+    both = evaluate(Fixed(row), sets | {name: query_set(name, [set()], [{1}]) for name in NEGATIVE})
+    assert (both.average("avg_p"), both.average("avg_n")) == (0.5, 1.0)
+    assert average({}, ("1p",)) is None
+
+
+def test_queries_without_hard_answers_are_left_out() -> None:
+    queries = query_set("1p", [{0}, set()], [set(), {0}])
+    assert evaluate(Fixed(ROWS), {"1p": queries}).to_json()["queries"] == {"1p": 1}
+    with pytest.raises(DataError, match="2 1p queries have no hard answers"):
+        evaluate(Fixed(ROWS), {"1p": query_set("1p", [{0}, {1}], [set(), set()])})
+
+
+def test_a_limit_takes_the_same_sample_every_time() -> None:
+    queries = query_set("1p", [set()] * 40, [{q % 4} for q in range(40)])
+    rows = np.random.default_rng(0).normal(size=(40, 4)).tolist()
+    first, second = (evaluate(Fixed(rows), {"1p": queries}, limit=7) for _ in range(2))
+    assert len(first.figures["1p"]) == 7
+    assert first.mrr == second.mrr
+
+
+def test_progress_and_batches_by_memory() -> None:
+    seen = []
+    evaluate(Fixed(ROWS), {"2p": QUERIES}, batch=2, progress=lambda *event: seen.append(event))
+    assert seen == [("2p", 2, 3), ("2p", 3, 3)]
+    assert batch_size(63_361, memory=0.5) == 2**29 // (32 * 63_361)
+    assert batch_size(10, memory=1.0) == 512
+    assert batch_size(10**9, memory=1.0) == 1
+
+
+def test_one_hop_queries_ask_both_directions_and_filter_the_parts_before() -> None:
+    graph = Graph.of(
+        [("a", "r", "b"), ("a", "r", "c")], valid=[("a", "r", "d")], test=[("a", "r", "e"), ("a", "r", "b")]
+    )
+    queries = one_hop_queries(graph, "test")
+    ids = {name: graph.entities.id(name) for name in "abcde"}
+    found = {
+        (int(queries.entities[q, 0]), int(queries.relations[q, 0])): (set(queries.easy[q]), set(queries.hard[q]))
+        for q in range(len(queries))
+    }
+    assert found == {  # (a, r, b) is a training fact too: known, so nothing is asked about it
+        (ids["a"], 0): ({ids["b"], ids["c"], ids["d"]}, {ids["e"]}),
+        (ids["e"], 1): (set(), {ids["a"]}),
+    }
+    training = one_hop_queries(graph, "train")
+    assert len(training.easy.ids) == 0
+    assert len(training.hard.ids) == 4
+    assert queries.shape.name == "1p"
+
+
+def test_files_that_hold_no_results_are_named(tmp_path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text('{"mrr": 3}')
+    with pytest.raises(DataError, match="tacit eval RUN --json FILE"):
+        read_results(path)
+    path.write_text("{")
+    with pytest.raises(DataError, match="is not JSON"):
+        read_results(path)
+    with pytest.raises(DataError, match="No such file"):
+        read_results(tmp_path / "none.json")
