@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from hypothesis import strategies as st
 
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, children, free_variables
@@ -21,6 +23,7 @@ def queries(draw: st.DrawFn, depth: int = 4, size: int = 8) -> Query:
     return Query(TARGET, formula)
 
 
+@lru_cache  # building a strategy costs far more than drawing from it
 def _formulas(depth: int, size: int) -> st.SearchStrategy[Formula]:
     terms = st.one_of(
         st.just(TARGET), st.sampled_from(VARIABLES), st.sampled_from(VARIABLES), st.sampled_from(ENTITIES).map(Entity)

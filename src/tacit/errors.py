@@ -48,7 +48,7 @@ class UnknownName(TacitError):  # noqa: N818 - reads as what it says
     ) -> None:
         self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
         self.line, self.column = line, column
-        shown = name if len(name) <= 80 else name[:77] + "..."
+        shown = " ".join((name if len(name) <= 80 else name[:77] + "...").split())
         hint = "; did you mean " + " or ".join(f"'{s}'" for s in self.suggestions) + "?" if suggestions else ""
         super().__init__(f"unknown {kind} '{shown}'{at(line, column)}{hint}")
 

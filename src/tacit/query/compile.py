@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TypeVar, cast
 
+from tacit.errors import PlanError
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, free_variables
 from tacit.query.plan import (
     Any,
@@ -39,6 +40,8 @@ from tacit.query.plan import (
 from tacit.query.safety import check_safe
 from tacit.query.skeleton import skeleton
 
+MAX_CUTS = 6  # a condition multiplies the cost of all inside it
+
 _Part = TypeVar("_Part", bound=Edge)
 
 
@@ -54,12 +57,14 @@ def compile_query(query: Query, safe: bool = True) -> Prepared:
     """
     check_safe(query, negation=safe)
     shape, entities, relations, variables = skeleton(query)
-    return Prepared(_plan(shape, len(entities), len(relations), len(variables)), entities, relations, variables)
+    plan = _plan(shape, len(entities), len(relations), len(variables))
+    return Prepared(plan, entities, relations, variables, query.text)
 
 
 @lru_cache(maxsize=4096)
 def _plan(shape: Query, num_entities: int, num_relations: int, num_variables: int) -> Plan:
-    return Plan(_node(shape.formula, shape.target, num_entities), num_entities, num_relations, num_variables)
+    cuts = range(num_entities, num_entities + MAX_CUTS)
+    return Plan(_node(shape.formula, shape.target, cuts), num_entities, num_relations, num_variables)
 
 
 class _Stuck(Exception):  # noqa: N818 - a signal between two functions below
@@ -70,21 +75,21 @@ class _Narrowed(Exists):
     """A quantifier in its narrowest place, over parts that all speak of its variable and of at most one other."""
 
 
-def _node(formula: Formula, target: Variable, slot: int) -> Node:
-    """The fuzzy set over `target` of a formula free in nothing else; `slot` is the next slot for a cut variable."""
+def _node(formula: Formula, target: Variable, slots: range) -> Node:
+    """The fuzzy set over `target` of a formula free in nothing else; `slots` are left for cut variables."""
     match formula:
         case Atom():
             return _atom(formula)
         case And(parts):
-            return _intersect([_node(part, target, slot) for part in parts])
+            return _intersect([_node(part, target, slots) for part in parts])
         case Or(parts):
-            return _union([_node(part, target, slot) for part in parts])
+            return _union([_node(part, target, slots) for part in parts])
         case Not(part):
-            return Complement(_node(part, target, slot))
+            return Complement(_node(part, target, slots))
         case _Narrowed(variable, part):
-            return _message(variable, _conjuncts(part), target, slot)
+            return _message(variable, _conjuncts(part), target, slots)
         case Exists():
-            return _block(formula, target, slot)
+            return _block(formula, target, slots)
     raise TypeError(f"not a formula: {formula!r}")
 
 
@@ -102,53 +107,53 @@ def _atom(atom: Atom) -> Node:
     return At(Row(min(first, second), Relation(relation, flip=second < first)), max(first, second))
 
 
-def _edge(formula: Formula, source: Variable, target: Variable, slot: int) -> Edge:
+def _edge(formula: Formula, source: Variable, target: Variable, slots: range) -> Edge:
     """A formula over two variables as an edge from one to the other."""
     free = free_variables(formula)
     if source not in free:
-        return Target(_node(formula, target, slot))
+        return Target(_node(formula, target, slots))
     if target not in free:
-        return Source(_node(formula, source, slot))
+        return Source(_node(formula, source, slots))
     match formula:
         case Atom(relation, subject):
             return Relation(int(relation), flip=subject == target)
         case And(parts):
-            return _intersect([_edge(part, source, target, slot) for part in parts])
+            return _intersect([_edge(part, source, target, slots) for part in parts])
         case Or(parts):
-            return _union([_edge(part, source, target, slot) for part in parts])
+            return _union([_edge(part, source, target, slots) for part in parts])
         case Not(part):
-            return Complement(_edge(part, source, target, slot))
+            return Complement(_edge(part, source, target, slots))
         case Exists():
             variables, factors = _narrow(formula)
             if variables:
                 raise _Stuck
-            return _intersect([_edge(factor, source, target, slot) for factor in factors])
+            return _intersect([_edge(factor, source, target, slots) for factor in factors])
     raise TypeError(f"not a formula: {formula!r}")
 
 
-def _message(variable: Variable, factors: Sequence[Formula], target: Variable, slot: int) -> Node:
+def _message(variable: Variable, factors: Sequence[Formula], target: Variable, slots: range) -> Node:
     """`max_s` over the values of a variable that meets no other, or the target alone."""
     index = int(variable.name)
     own = [f for f in factors if target not in free_variables(f)]
     shared = [f for f in factors if target in free_variables(f)]
     if not shared:
-        return Any(index, _intersect([_node(f, variable, slot) for f in own]))
+        return Any(index, _intersect([_node(f, variable, slots) for f in own]))
     try:
-        edge = _intersect([_edge(f, variable, target, slot) for f in shared])
+        edge = _intersect([_edge(f, variable, target, slots) for f in shared])
     except _Stuck:
-        return _condition([variable], factors, target, slot)
-    return Project(index, _intersect([_node(f, variable, slot) for f in own]), edge)
+        return _condition([variable], factors, target, slots)
+    return Project(index, _intersect([_node(f, variable, slots) for f in own]), edge)
 
 
-def _block(formula: Exists, target: Variable, slot: int) -> Node:
+def _block(formula: Exists, target: Variable, slots: range) -> Node:
     """Quantifiers over a conjunction: messages towards the target, and a condition for every knot that is left."""
     variables, factors = _narrow(formula)
     tied = frozenset(variables)
     own = [f for f in factors if not free_variables(f) & tied]
-    parts = [_node(f, target, slot) for f in own]
+    parts = [_node(f, target, slots) for f in own]
     for knot in _components(variables, factors):
         inside = [f for f in factors if free_variables(f) & frozenset(knot)]
-        parts.append(_condition(knot, inside, target, slot, beside=[f for f in own if free_variables(f)]))
+        parts.append(_condition(knot, inside, target, slots, beside=[f for f in own if free_variables(f)]))
     return _intersect(parts)
 
 
@@ -156,23 +161,26 @@ def _condition(
     variables: Sequence[Variable],
     factors: Sequence[Formula],
     target: Variable,
-    slot: int,
+    slots: range,
     beside: Sequence[Formula] = (),
 ) -> Node:
     """Tries the values of one of the variables; with it out of the way the rest is smaller, in the end a tree."""
+    if not slots:
+        raise PlanError(f"the variables form cycles that take more than {MAX_CUTS} nested cuts; ask a simpler question")
+    slot, deeper = slots[0], slots[1:]
     cut = min(variables, key=lambda v: (_knotted(v, variables, factors), not _anchored(v, factors)))
     own = [f for f in factors if free_variables(f) == {cut}]
     rest = [_substitute(f, cut, Entity(str(slot))) for f in factors if free_variables(f) != {cut}]
-    ranking = [_node(f, cut, slot) for f in own] or _bounds(cut, [*factors, *beside], slot)
+    ranking = [_node(f, cut, slots) for f in own] or _bounds(cut, [*factors, *beside], slots)
     inner = _conjunction(rest)
     for variable in reversed(variables):
         if variable != cut:
             inner = Exists(variable, inner)
-    body = [At(_node(f, cut, slot + 1), slot) for f in own]
-    return Condition(int(cut.name), slot, _intersect(ranking), _intersect([*body, _node(inner, target, slot + 1)]))
+    body = [At(_node(f, cut, deeper), slot) for f in own]
+    return Condition(int(cut.name), slot, _intersect(ranking), _intersect([*body, _node(inner, target, deeper)]))
 
 
-def _bounds(cut: Variable, factors: Sequence[Formula], slot: int) -> list[Node]:
+def _bounds(cut: Variable, factors: Sequence[Formula], slots: range) -> list[Node]:
     """Upper bounds on a cut variable with no part of its own: what its neighbours' own parts let through."""
     found: list[Node] = []
     for factor in factors:
@@ -182,8 +190,8 @@ def _bounds(cut: Variable, factors: Sequence[Formula], slot: int) -> list[Node]:
             own = [f for f in factors if free_variables(f) == {neighbour} and not isinstance(f, Not)]
             if own:
                 with suppress(_Stuck):
-                    edge = _edge(factor, neighbour, cut, slot)
-                    reach = _intersect([_node(f, neighbour, slot) for f in own])
+                    edge = _edge(factor, neighbour, cut, slots)
+                    reach = _intersect([_node(f, neighbour, slots) for f in own])
                     found.append(Project(int(neighbour.name), reach, edge))
     return found
 

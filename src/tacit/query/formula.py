@@ -1,10 +1,18 @@
-"""Questions as frozen first-order formulas."""
+"""Questions as frozen first-order formulas.
+
+`str()` writes a formula in the text syntax, which reads back as the same formula.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from tacit.errors import QueryError
+
+MAX_DEPTH = 100
+MAX_ATOMS = 64
 
 
 @dataclass(frozen=True)
@@ -19,9 +27,13 @@ class Entity:
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable, by its name without the question mark."""
+    """A variable, by its name without the question mark: letters, digits and underscores."""
 
     name: str
+
+    def __post_init__(self) -> None:
+        if not _WORD.fullmatch(self.name):
+            raise QueryError(f"{self.name!r} is no name for a variable: use letters, digits and underscores")
 
     def __str__(self) -> str:
         return f"?{self.name}"
@@ -31,7 +43,16 @@ Term = Entity | Variable
 
 
 class Formula:
-    """A formula; `&`, `|` and `~` build larger ones."""
+    """A formula; `&`, `|` and `~` build larger ones. None is nested deeper than `MAX_DEPTH`."""
+
+    depth: int = 1
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def same_as(self, other: Formula) -> bool:
+        """Whether two formulas differ only in the names of bound variables and in the order within `&` and `|`."""
+        return _canonical(self, {}) == _canonical(other, {})
 
     def __and__(self, other: Formula) -> And:
         return And((*_parts(And, self), *_parts(And, other)))
@@ -43,7 +64,7 @@ class Formula:
         return Not(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Atom(Formula):
     """`relation(subject, object)`; an inverse relation is the forward one with its arguments swapped."""
 
@@ -51,60 +72,125 @@ class Atom(Formula):
     subject: Term
     object: Term
 
+    @property
+    def terms(self) -> tuple[Term, Term]:
+        """The two ends of the atom."""
+        return self.subject, self.object
+
     def __str__(self) -> str:
         return f"{quoted(self.relation)}({self.subject}, {self.object})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class And(Formula):
     """All of the parts hold; there are two or more."""
 
     parts: tuple[Formula, ...]
+    depth: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _nest(self, self.parts)
 
     def __str__(self) -> str:
         return " & ".join(_bracketed(part, And) for part in self.parts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Or(Formula):
     """At least one of the parts holds; there are two or more."""
 
     parts: tuple[Formula, ...]
+    depth: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _nest(self, self.parts)
 
     def __str__(self) -> str:
         return " | ".join(_bracketed(part, Or) for part in self.parts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Not(Formula):
     """The part does not hold."""
 
     part: Formula
+    depth: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _nest(self, (self.part,))
 
     def __str__(self) -> str:
         return f"!{_bracketed(self.part, Not)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Exists(Formula):
     """The part holds for some entity in place of the variable."""
 
     variable: Variable
     part: Formula
+    depth: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _nest(self, (self.part,))
 
     def __str__(self) -> str:
         return f"exists {self.variable} . {self.part}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Query:
     """Which entities, in place of the target variable, make the formula hold?"""
 
     target: Variable
     formula: Formula
+    text: str = field(default="", compare=False)  # what it was read from, for messages that point at a name
 
     def __str__(self) -> str:
         return f"{self.target} : {self.formula}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def same_as(self, other: Query) -> bool:
+        """Whether two queries differ only in the names of variables and in the order within `&` and `|`.
+
+        >>> t, x, a = Variable("t"), Variable("x"), Entity("a")
+        >>> one = Query(t, Atom("r", a, t) & Atom("q", t, t))
+        >>> one.same_as(Query(x, Atom("q", x, x) & Atom("r", a, x))), one.same_as(Query(x, one.formula))
+        (True, False)
+        """
+        return _canonical(self.formula, {self.target: 0}) == _canonical(other.formula, {other.target: 0})
+
+
+def _canonical(formula: Formula, scope: dict[Variable, int]) -> str:
+    """A text equal for equal formulas: bound variables by the number of quantifiers around theirs, parts sorted."""
+    if isinstance(formula, Atom):
+        ends = [str(scope.get(e, e)) if isinstance(e, Variable) else repr(e.name) for e in formula.terms]
+        return f"{formula.relation!r}({','.join(ends)})"
+    if isinstance(formula, Exists):
+        return f"E({_canonical(formula.part, {**scope, formula.variable: len(scope)})})"
+    if isinstance(formula, And | Or):
+        return f"{type(formula).__name__}({','.join(sorted(_canonical(p, scope) for p in _merged(formula)))})"
+    return f"N({','.join(_canonical(part, scope) for part in children(formula))})"
+
+
+def _merged(formula: And | Or) -> Iterator[Formula]:
+    for part in formula.parts:
+        if isinstance(part, type(formula)):
+            yield from _merged(part)
+        else:
+            yield part
+
+
+def _nest(formula: Formula, parts: tuple[Formula, ...]) -> None:
+    """Record how deep a formula is; recursion over any formula stays within Python's limits."""
+    if isinstance(formula, And | Or) and len(parts) < 2:
+        raise QueryError(f"'{type(formula).__name__}' joins two formulas or more, not {len(parts)}")
+    depth = 1 + max(part.depth for part in parts)
+    if depth > MAX_DEPTH:
+        raise QueryError(f"the formula is nested deeper than {MAX_DEPTH} levels")
+    object.__setattr__(formula, "depth", depth)
 
 
 def _parts(kind: type[And] | type[Or], formula: Formula) -> tuple[Formula, ...]:
@@ -116,8 +202,10 @@ def _bracketed(part: Formula, around: type[Formula]) -> str:
     return str(part) if tight else f"({part})"
 
 
-_PLAIN = re.compile(r"[^\W\d]\w*(?:[-.:/]\w+)*")
+_WORD = re.compile(r"\w+")
+_PLAIN = re.compile(r"[+/-]*\w(?:[\w.:/+'-]*\w)?")
 _WORDS = {"and", "or", "not", "exists"}
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t", "\r": r"\r"})
 
 
 def quoted(name: str) -> str:
@@ -128,7 +216,7 @@ def quoted(name: str) -> str:
     """
     if _PLAIN.fullmatch(name) and name.lower() not in _WORDS:
         return name
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t") + '"'
+    return f'"{name.translate(_ESCAPES)}"'
 
 
 def children(formula: Formula) -> tuple[Formula, ...]:
@@ -151,6 +239,6 @@ def atoms(formula: Formula) -> Iterator[Atom]:
 def free_variables(formula: Formula) -> frozenset[Variable]:
     """The variables a formula speaks of without binding them."""
     if isinstance(formula, Atom):
-        return frozenset(t for t in (formula.subject, formula.object) if isinstance(t, Variable))
+        return frozenset(t for t in formula.terms if isinstance(t, Variable))
     inside = frozenset[Variable]().union(*map(free_variables, children(formula)))
     return inside - {formula.variable} if isinstance(formula, Exists) else inside

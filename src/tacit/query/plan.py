@@ -27,7 +27,7 @@ a set at `s` or at `t`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -157,3 +157,4 @@ class Prepared:
     entities: tuple[str, ...]
     relations: tuple[str, ...]
     variables: tuple[str, ...]  # names of the plan's variables, the target first
+    text: str = field(default="", compare=False, repr=False)  # what it was read from, for messages

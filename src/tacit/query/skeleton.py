@@ -13,10 +13,8 @@ def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tup
 
     >>> a, t = Entity("a"), Variable("t")
     >>> shape, *names = skeleton(Query(t, Atom("r", a, t) & Atom("s", t, a)))
-    >>> shape.formula.parts[1]
-    Atom(relation='1', subject=Variable(name='0'), object=Entity(name='1'))
-    >>> names
-    [('a', 'a'), ('r', 's'), ('t',)]
+    >>> shape, names
+    (<?0 : 0(0, ?0) & 1(?0, 1)>, [('a', 'a'), ('r', 's'), ('t',)])
     """
     entities: list[str] = []
     relations: list[str] = []

@@ -1,0 +1,75 @@
+"""What a mistake in the text of a question is called, for someone who does not know the grammar."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lark import UnexpectedCharacters, UnexpectedInput
+
+from tacit.errors import QueryError
+
+_EXAMPLE = "'?c : borders(France, ?c)'"
+_EXPECTED = {
+    "VARIABLE": "a variable such as ?x",
+    "NAME": "a name",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "COMMA": "','",
+    "COLON": "':'",
+    "DOT": "'.'",
+    "_AND": "'&'",
+    "_OR": "'|'",
+    "_NOT": "'!'",
+    "_EXISTS": "'exists'",
+    "$END": "the end",
+}
+_IMPLIED = {"STRING", "INVERSE"}  # goes without saying: a name may be quoted, a relation inverted
+
+
+def explained(error: UnexpectedInput, text: str) -> QueryError:
+    """The mistake behind a parser's complaint, with its line and column."""
+    details: Any = error  # what it carries depends on its class
+    if isinstance(error, UnexpectedCharacters):
+        start, expected, found = details.pos_in_stream, set(details.allowed or ()), text[details.pos_in_stream]
+    elif details.token.type == "$END":
+        start, expected, found = len(text), set(details.accepts or details.expected), ""
+    else:
+        start, expected, found = details.pos_in_stream, set(details.accepts or details.expected), str(details.token)
+    line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+    return QueryError(_message(found, expected, text[:start].rstrip()), line, column)
+
+
+def _message(found: str, expected: set[str], before: str) -> str:
+    if not before:
+        return f"a question starts with the variable it asks for, as in {_EXAMPLE}"
+    if found in ('"', "'"):
+        return f"the quoted name that starts with {found} has no end"
+    if expected == {"COLON"}:
+        return f"after the variable it asks for, a question goes on with ':', as in {_EXAMPLE}"
+    shown = "the question ends" if not found else f"unexpected {_short(found)}"
+    return f"{shown}, where {_listed(expected)} should follow{_hint(found, expected, before)}"
+
+
+def _hint(found: str, expected: set[str], before: str) -> str:
+    inside = expected <= {"COMMA", "RPAR", "LPAR", "INVERSE"}
+    if inside and found and (found[0].isalnum() or found[0] not in ")(,?&|!") and before[-1:] not in ("'", '"'):
+        return '; names with spaces or punctuation go in quotes, as in "New York"'
+    if expected == {"COMMA"} and found == ")":
+        return "; a relation takes two arguments, as in borders(France, ?c)"
+    if "RPAR" in expected and found == ",":
+        return "; a relation takes two arguments, as in borders(France, ?c)"
+    if {"LPAR", "INVERSE"} == expected and found in ("", ")", ","):
+        return "; a relation takes its arguments in brackets, as in borders(France, ?c)"
+    return ""
+
+
+def _listed(expected: set[str]) -> str:
+    words = [_EXPECTED[name] for name in _EXPECTED if name in expected - _IMPLIED] or ["something else"]
+    if {"NAME", "_NOT", "_EXISTS"} <= expected:
+        return "an atom such as borders(France, ?c), '!', 'exists' or '('"
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _short(found: str) -> str:
+    found = " ".join(found.split())
+    return f"'{found if len(found) <= 30 else found[:27] + '...'}'"

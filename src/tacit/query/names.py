@@ -1,0 +1,47 @@
+"""From the names in a question to the ids of a graph."""
+
+from __future__ import annotations
+
+from tacit.errors import UnknownName
+from tacit.graph.graph import INVERSE, Graph
+from tacit.graph.vocabulary import Vocabulary
+from tacit.query.plan import Prepared
+from tacit.query.text import locate
+
+
+def bind(prepared: Prepared, graph: Graph) -> tuple[list[int], list[int]]:
+    """The entity ids and directed relation ids that fill the slots of a plan.
+
+    A name is matched exactly, or else to the only label that is the same but for case, spaces, `_` and `-`. One that
+    the graph does not have is an error that points at its place in the text, where the question came from a text.
+
+    >>> from tacit.query.compile import compile_query
+    >>> from tacit.query.text import parse
+    >>> graph = Graph.of([("France", "borders", "Spain")])
+    >>> bind(compile_query(parse("?c : Borders(spain, ?c)")), graph)
+    ([1], [0])
+    >>> bind(compile_query(parse("?c : boarders(Spain, ?c)")), graph)
+    Traceback (most recent call last):
+    tacit.errors.UnknownName: unknown relation 'boarders' at column 6; did you mean 'borders'?
+    """
+    return (
+        [_id(graph.entities, name, prepared.text) for name in prepared.entities],
+        [_id(graph.relations, name, prepared.text) for name in prepared.relations],
+    )
+
+
+def _id(vocabulary: Vocabulary, name: str, text: str) -> int:
+    found = vocabulary.get(name)
+    if found is not None:
+        return found
+    near = [label for label in vocabulary.nearest(name) if name.endswith(INVERSE) or not label.endswith(INVERSE)]
+    alike = [label for label in near if _loosely(label) == _loosely(name)]
+    if len(alike) == 1:
+        return vocabulary.id(alike[0])
+    error = UnknownName(vocabulary.kind, name, alike or near)
+    place = locate(text, vocabulary.kind, name)
+    raise error.located(*place) if place else error
+
+
+def _loosely(label: str) -> str:
+    return " ".join(label.casefold().replace("_", " ").replace("-", " ").split())

@@ -1,0 +1,132 @@
+"""Questions as text: `?c : borders(France, ?c) & !speaks(?c, German)`."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from tacit.errors import QueryError
+from tacit.query.formula import MAX_ATOMS, And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, atoms
+from tacit.query.quantify import bind_loose
+
+if TYPE_CHECKING:
+    from lark import Lark, Token
+
+MAX_CHARACTERS = 20_000
+MAX_BRACKETS = 100
+
+
+def parse(text: str) -> Query:
+    """The query a text asks; a mistake is a `QueryError` that points at it.
+
+    A variable that is neither the target nor bound is existential, at the narrowest place that holds its atoms.
+
+    >>> parse("?c : borders(France, ?c) and not speaks(?c, German)")
+    <?c : borders(France, ?c) & !speaks(?c, German)>
+    >>> parse("?t : !(p(a, ?v) & q(?v, ?t)) & r^-1(?t, 'b c')")
+    <?t : !(exists ?v . p(a, ?v) & q(?v, ?t)) & r("b c", ?t)>
+    """
+    from lark import UnexpectedInput
+
+    from tacit.query.mistakes import explained
+
+    _check_size(text)
+    try:
+        query: Query = _parser().parse(text)  # type: ignore[assignment]
+    except UnexpectedInput as error:
+        raise explained(error, text) from None
+    if sum(1 for _ in atoms(query.formula)) > MAX_ATOMS:
+        raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
+    return Query(query.target, bind_loose(query.formula, query.target), text)
+
+
+def locate(text: str, kind: str, name: str) -> tuple[int, int] | None:
+    """The line and column where a text first uses a name as an entity or as a relation.
+
+    >>> locate("?c : borders(France, ?c)", "entity", "France")
+    (1, 14)
+    """
+    for found in _NAME.finditer(text):
+        word = found.group()
+        role = "relation" if _APPLIED.match(text, found.end()) else "entity"
+        if role == kind and not word.startswith("?") and _plain(word) == name:
+            start = found.start()
+            return text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+    return None
+
+
+_NAME = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\?\w+|[+/-]*\w(?:[\w.:/+'-]*\w)?""", re.DOTALL)
+_APPLIED = re.compile(r"\s*(?:\^-1|⁻¹)?\s*\(")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def _plain(word: str) -> str:
+    """A name as it is meant: without its quotes and escapes."""
+    if word[0] not in "\"'":
+        return word
+    inside = word[1:-1]
+    return _ESCAPE.sub(lambda e: _ESCAPED.get(e[1], e[1]), inside) if "\\" in inside else inside
+
+
+def _check_size(text: str) -> None:
+    if len(text) > MAX_CHARACTERS:
+        raise QueryError(f"the question is {len(text):,} characters long; at most {MAX_CHARACTERS:,} are read")
+    if text.count("(") <= MAX_BRACKETS:
+        return
+    depth = 0
+    for at, character in enumerate(_QUOTED.sub(lambda q: " " * len(q[0]), text)):
+        depth += (character == "(") - (character == ")")
+        if depth > MAX_BRACKETS:
+            line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+            raise QueryError(f"brackets are nested deeper than {MAX_BRACKETS} levels", line, column)
+
+
+_QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Lark:
+    from lark import Lark
+
+    grammar = files("tacit.query").joinpath("grammar.lark").read_text(encoding="utf-8")
+    return Lark(grammar, start="query", parser="lalr", transformer=_Builder())
+
+
+class _Builder:
+    """Makes formulas of the grammar's rules while it parses; each method is named after its rule."""
+
+    def query(self, found: list[Token | Formula]) -> Query:
+        target, formula = found
+        return Query(_variable(target), formula)  # type: ignore[arg-type]
+
+    def disjunction(self, parts: list[Formula]) -> Formula:
+        return Or(tuple(parts))
+
+    def conjunction(self, parts: list[Formula]) -> Formula:
+        return And(tuple(parts))
+
+    def negation(self, parts: list[Formula]) -> Formula:
+        return Not(parts[0])
+
+    def exists(self, found: list[Token | Formula]) -> Formula:
+        formula: Formula = found.pop()  # type: ignore[assignment]
+        for variable in reversed(found):
+            formula = Exists(_variable(variable), formula)  # type: ignore[arg-type]
+        return formula
+
+    def atom(self, found: list[Token]) -> Formula:
+        subject, object_ = _term(found[-2]), _term(found[-1])
+        if len(found) == 4:  # the inverse mark stands between the name and the arguments
+            subject, object_ = object_, subject
+        return Atom(_plain(found[0].value), subject, object_)
+
+
+def _variable(token: Token) -> Variable:
+    return Variable(token.value[1:])
+
+
+def _term(token: Token) -> Term:
+    return _variable(token) if token.type == "VARIABLE" else Entity(_plain(token.value))

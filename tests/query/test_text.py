@@ -1,0 +1,200 @@
+"""The text syntax: what it reads, what it refuses and where it points, and that printing reads back."""
+
+from __future__ import annotations
+
+import os
+import random
+import string
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formulas import queries
+from tacit.errors import QueryError, TacitError, UnknownName
+from tacit.graph.graph import Graph
+from tacit.query.compile import compile_query
+from tacit.query.formula import Atom, Entity, Exists, Formula, Query, Variable, quoted
+from tacit.query.names import bind
+from tacit.query.text import MAX_CHARACTERS, locate, parse
+
+C, T, V, X, Y = (Variable(name) for name in "ctvxy")
+
+
+def atom(relation: str, subject: str | Variable, object_: str | Variable) -> Atom:
+    ends = [Entity(end) if isinstance(end, str) else end for end in (subject, object_)]
+    return Atom(relation, ends[0], ends[1])
+
+
+READ: dict[str, Formula] = {
+    "borders(France, ?c) & !speaks(?c, German)": atom("borders", "France", C) & ~atom("speaks", C, "German"),
+    "borders(France, ?c) AND Not speaks(?c, German)": atom("borders", "France", C) & ~atom("speaks", C, "German"),
+    "p(a, ?c) | q(b, ?c) & !r(d, ?c)": atom("p", "a", C) | (atom("q", "b", C) & ~atom("r", "d", C)),
+    "(p(a, ?c) or q(b, ?c)) ∧ ¬r(d, ?c)": (atom("p", "a", C) | atom("q", "b", C)) & ~atom("r", "d", C),
+    "exists ?x . p(a, ?x) & q(?x, ?c)": Exists(X, atom("p", "a", X) & atom("q", X, C)),
+    "p(a, ?c) & exists ?x . q(?x, ?c) | r(?x, ?c)": atom("p", "a", C) & Exists(X, atom("q", X, C) | atom("r", X, C)),
+    "!exists ?x . q(?x, ?c) & r(?x, a)": ~Exists(X, atom("q", X, C) & atom("r", X, "a")),
+    "∃ ?x, ?y . p(?x, ?y) & q(?y, ?c)": Exists(X, Exists(Y, atom("p", X, Y) & atom("q", Y, C))),
+    "exists ?x ?y . p(?x, ?y)": Exists(X, Exists(Y, atom("p", X, Y))),
+    "borders^-1(?c, France)": atom("borders", "France", C),
+    "borders⁻¹ (France, ?c)": atom("borders", C, "France"),
+    "in('New York', \"it's\")": atom("in", "New York", "it's"),
+    r'"say \"hi\""(?c, "tab\there")': atom('say "hi"', C, "tab\there"),
+    "+/location/country(/m/027rn, ?c)": atom("+/location/country", "/m/027rn", C),
+    "concept:teamplays(concept:team:a-b_c, ?c)": atom("concept:teamplays", "concept:team:a-b_c", C),
+    "android(or, ?c)": atom("android", "or", C),
+    "p(1990, ?c)": atom("p", "1990", C),
+}
+
+
+@pytest.mark.parametrize("text", READ)
+def test_reads(text: str) -> None:
+    assert parse("?c : " + text) == Query(C, READ[text])
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("p(a, ?v) & q(?v, ?t)", "exists ?v . p(a, ?v) & q(?v, ?t)"),
+        ("!(p(a, ?v) & q(?v, ?t)) & r(b, ?t)", "!(exists ?v . p(a, ?v) & q(?v, ?t)) & r(b, ?t)"),
+        ("r(b, ?t) & !q(?v, ?t)", "r(b, ?t) & !(exists ?v . q(?v, ?t))"),
+        ("p(a, ?v) & !q(?v, ?t)", "exists ?v . p(a, ?v) & !q(?v, ?t)"),
+        ("p(?v, ?t) | q(?v, ?t)", "exists ?v . p(?v, ?t) | q(?v, ?t)"),
+        ("p(?v, ?t) | q(b, ?t)", "(exists ?v . p(?v, ?t)) | q(b, ?t)"),
+        ("p(?x, ?y) & q(?y, ?t)", "exists ?y . (exists ?x . p(?x, ?y)) & q(?y, ?t)"),
+        ("exists ?y . p(?y, ?t) & q(?v, ?y)", "exists ?y . p(?y, ?t) & (exists ?v . q(?v, ?y))"),
+    ],
+)
+def test_loose_variables_are_bound_at_the_narrowest_place(text: str, meant: str) -> None:
+    assert parse("?t : " + text) == parse("?t : " + meant)
+    assert str(parse("?t : " + text)) == "?t : " + meant
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "words"),
+    [
+        ("", 1, 1, "starts with the variable it asks for"),
+        ("borders(France, ?c)", 1, 1, "starts with the variable it asks for"),
+        ("?c borders(France, ?c)", 1, 4, "':'"),
+        ("?c : borders(New York, ?c)", 1, 18, "quotes"),
+        ("?c : borders(France)", 1, 20, "two arguments"),
+        ("?c : borders(France, ?c, ?d)", 1, 24, "two arguments"),
+        ("?c : borders", 1, 13, "arguments in brackets"),
+        ("?c : borders(France, ?c", 1, 24, "')'"),
+        ("?c : borders(France, ?c) speaks(?c, German)", 1, 26, "'&', '|' or the end"),
+        ("?c : p(a, ?c) &\n  & q(b, ?c)", 2, 3, "an atom such as"),
+        ("?c : exists x . p(x, ?c)", 1, 13, "a variable such as ?x"),
+        ("?c : borders('France, ?c)", 1, 14, "has no end"),
+        ("?c : p(a, ?c))", 1, 14, "the end"),
+    ],
+)
+def test_a_mistake_is_located_and_explained(text: str, line: int, column: int, words: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse(text)
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(queries())
+@settings(max_examples=200, deadline=None)
+def test_printing_reads_back(query: Query) -> None:
+    assert parse(str(query)) == query
+
+
+@given(st.text(max_size=12))
+def test_every_name_reads_back(name: str) -> None:
+    assert parse(f"?t : {quoted(name)}({quoted(name)}, ?t)") == Query(T, Atom(name, Entity(name), T))
+
+
+GRAPH = Graph.of([("France", "borders", "Spain"), ("New York", "part_of", "USA"), ("usa", "part_of", "US-A")])
+
+
+def bound(text: str) -> tuple[list[int], list[int]]:
+    return bind(compile_query(parse(text)), GRAPH)
+
+
+def test_names_are_matched_exactly_then_loosely() -> None:
+    assert bound("?c : borders(France, ?c) & part_of(usa, ?c)") == ([0, 4], [0, 2])
+    assert bound("?c : Borders(france, ?c) & 'Part Of'(new_york, ?c)") == ([0, 2], [0, 2])
+    assert bound("?c : 'borders^-1'(Spain, ?c)") == ([1], [1])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("?c : boarders(France, ?c)", "unknown relation 'boarders' at column 6; did you mean 'borders'?"),
+        ("?c : borders(?c,\n 'Frence')", "unknown entity 'Frence' at line 2, column 2; did you mean 'France'?"),
+        ("?c : borders(Usa, ?c)", "unknown entity 'Usa' at column 14; did you mean 'USA' or 'usa'?"),
+        ("?c : part_of^-1(borders, ?c)", "unknown entity 'borders' at column 17"),
+    ],
+)
+def test_an_unknown_name_is_located(text: str, message: str) -> None:
+    with pytest.raises(UnknownName) as caught:
+        bound(text)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_name_is_located_by_its_role() -> None:
+    assert locate("?a : a(b, ?a) & a(a, ?a)", "entity", "a") == (1, 19)
+    assert locate("?a : p(b, ?a)", "entity", "a") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "?c : " + "!" * 1000 + "p(a, ?c)",
+        "?c : " + "(" * 1000 + "p(a, ?c)" + ")" * 1000,
+        "?c : " + "exists ?x . " * 1000 + "p(a, ?c)",
+        "?c : " + "p(a, ?c) & " * 64 + "p(a, ?c)",
+        "?c : p(" + "a" * 100_000 + ", ?c)",
+        "?c : " + "p(a, ?c) & (" * 1000,
+        "(" * 100_000,
+        '?c : "' + "\\" * (MAX_CHARACTERS - 10),
+    ],
+)
+def test_what_is_too_large_is_refused_at_once(text: str) -> None:
+    start = time.perf_counter()
+    with pytest.raises(QueryError):
+        parse(text)
+    assert time.perf_counter() - start < 0.5
+
+
+PIECES = [
+    *"?:&|!(),.'\"\\^-1 \n\t~",
+    *("?c", "?x", "exists", "and", "or", "not", "∧", "∨", "¬", "∃", "^-1", "borders", "France", "a b", "\x00", "é"),
+]
+SEEDS = ["?c : " + text for text in READ]
+
+
+def mutated(rng: random.Random) -> str:
+    """A question with a few pieces dropped, doubled, swapped or put in; or pieces and characters alone."""
+    if rng.random() < 0.3:
+        pieces = rng.choices(PIECES if rng.random() < 0.5 else list(string.printable), k=rng.randrange(40))
+        return ("?c : " if rng.random() < 0.5 else "") + "".join(pieces)
+    text = rng.choice(SEEDS)
+    for _ in range(rng.randrange(1, 5)):
+        i, j = sorted(rng.randrange(len(text) + 1) for _ in range(2))
+        text = rng.choice(
+            [text[:i] + text[j:], text[:j] + text[i:], text[:i] + rng.choice(PIECES) + text[i:], text[j:] + text[:j]]
+        )[:2000]
+    return text
+
+
+def test_any_text_is_a_query_or_an_error_of_ours() -> None:
+    rng = random.Random(4)
+    read, messages = 0, set[str]()
+    for _ in range(int(os.environ.get("TACIT_FUZZ", "3000"))):
+        text = mutated(rng)
+        start = time.perf_counter()
+        try:
+            query = parse(text)
+            read += 1
+            assert parse(str(query)) == query, text
+            compile_query(query)
+        except TacitError as error:
+            messages.add(str(error))
+        assert time.perf_counter() - start < 1, text
+    assert read > 100
+    assert not [message for message in messages if "\n" in message]
