@@ -12,7 +12,8 @@ import pytest
 
 from tacit.errors import DataError
 from tacit.query.queries import Answers, QuerySet, read_queries, write_queries
-from tacit.query.shapes import SHAPES, STRUCTURES
+from tacit.query.shapes import SHAPES
+from tacit.query.tuples import STRUCTURES
 
 
 def ids(*rows: tuple[int, ...]) -> np.ndarray:

@@ -6,20 +6,11 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError, UnknownName
+from tacit.query.compile import compile_query
+from tacit.query.formula import Atom, Entity, Exists, Query, Variable
 from tacit.query.plan import Complement, Intersect, Project, Relation, Row, Union
-from tacit.query.shapes import (
-    DE_MORGAN,
-    NEGATIVE,
-    POSITIVE,
-    SHAPES,
-    STRUCTURES,
-    from_tuple,
-    from_tuples,
-    parse_shapes,
-    shape_of,
-    to_tuple,
-    to_tuples,
-)
+from tacit.query.shapes import NEGATIVE, POSITIVE, SHAPES, Shape, from_tuple, parse_shapes, shape_of, to_tuple
+from tacit.query.tuples import DE_MORGAN, STRUCTURES, from_tuples, to_tuples
 
 FORMULAS = {
     "1p": "?t : r1(e1, ?t)",
@@ -88,6 +79,7 @@ def test_formula(name: str) -> None:
 def test_plan(name: str) -> None:
     shape = SHAPES[name]
     assert shape.plan.root == PLANS[name]
+    assert shape.plan == compile_query(shape.query).plan
     text = FORMULAS[name]
     assert shape.num_entities == sum(f"e{i}" in text for i in (1, 2, 3))
     assert shape.num_relations == sum(f"r{i}" in text for i in (1, 2, 3))
@@ -120,6 +112,30 @@ def test_other_structures_are_shapes_too() -> None:
     shape, entities, relations, encoding = from_tuple((5, (1, 3, 5, 7)))
     assert (shape.name, entities, relations, encoding) == ("(e,(r,r,r,r))", (5,), (1, 3, 5, 7), "dnf")
     assert to_tuple(shape, entities, relations) == (5, (1, 3, 5, 7))
+
+
+T, X, Y = Variable("t"), Variable("x"), Variable("y")
+
+
+def test_a_template_of_betaes_kind_has_its_tuples() -> None:
+    formula = Exists(X, (Atom("eats", Entity("cat"), X) & ~Atom("fears", Entity("dog"), X)) & Atom("likes", X, T))
+    shape = Shape.of("mine", Query(T, formula))
+    assert (shape.name, shape.structure, shape.plan) == ("mine", STRUCTURES["inp"], SHAPES["inp"].plan)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        Atom("likes", T, Entity("cat")),  # walked backwards
+        Exists(X, Atom("eats", Entity("cat"), X) & Atom("likes", X, T) & Atom("fears", X, T)),  # two edges side by side
+        Exists(X, Exists(Y, Atom("a", X, Y) & Atom("b", Y, T) & Atom("c", X, T))),  # a cycle
+    ],
+)
+def test_other_templates_are_shapes_without_tuples(formula: object) -> None:
+    shape = Shape.of("mine", Query(T, formula))
+    assert shape.structure is None
+    with pytest.raises(DataError, match="'mine' cannot be written as BetaE tuples"):
+        shape.encoded()
 
 
 @pytest.mark.parametrize(

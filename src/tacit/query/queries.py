@@ -18,7 +18,8 @@ from tacit.graph.files import atomic_folder
 from tacit.graph.graph import PARTS
 from tacit.graph.index import distinct
 from tacit.graph.pickles import load_pickle
-from tacit.query.shapes import Encoding, Ids, Shape, from_tuples, parse_shapes, shape_of, to_tuples
+from tacit.query.shapes import Encoding, Shape, parse_shapes, shape_of
+from tacit.query.tuples import Ids, from_tuples, to_tuples
 
 
 @dataclass(frozen=True, eq=False)
