@@ -29,12 +29,11 @@ class Reasoner(Protocol):
     def num_entities(self) -> int:
         """How many entities there are, N."""
 
-    @property
-    def device(self) -> torch.device:
-        """Where ids are expected."""
+    def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        """Log-scores of every entity, `[B, E] x [B, R] -> [B, N]`."""
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Values that order the entities, larger is better: `[B, E] x [B, R] -> [B, N]`."""
+        """Values that order the entities as the scores do, larger is better."""
 
 
 def evaluate(
@@ -77,7 +76,7 @@ def measure(
     found = []
     for start in range(0, len(order), size):
         part = queries.subset(order[start : start + size])
-        scores = reasoner.ranking(part.shape.plan, *slots(part, reasoner.device))
+        scores = reasoner.ranking(part.shape.plan, *slots(part))
         found.append(rank_answers(scores, part, ties).cpu())
         progress(start + len(part))
     by_rank = by_query(torch.cat(found), torch.from_numpy(queries.subset(order).hard.rows))
@@ -119,11 +118,9 @@ def one_hop_queries(graph: Graph, part: str = "test") -> QuerySet:
     return queries.subset(np.flatnonzero(queries.hard.counts))
 
 
-def slots(queries: QuerySet, device: torch.device) -> tuple[Tensor, Tensor]:
+def slots(queries: QuerySet) -> tuple[Tensor, Tensor]:
     """The entities and relations of queries, as a reasoner takes them."""
-    entities, relations = (
-        torch.from_numpy(ids.astype(np.int64)).to(device) for ids in (queries.entities, queries.relations)
-    )
+    entities, relations = (torch.from_numpy(ids.astype(np.int64)) for ids in (queries.entities, queries.relations))
     return entities, relations
 
 

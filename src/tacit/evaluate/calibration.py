@@ -1,0 +1,133 @@
+"""Whether scores can be read as probabilities: of the things scored 0.8, do four in five hold?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.errors import SettingsError
+from tacit.evaluate.benchmark import Reasoner, batch_size, slots
+from tacit.evaluate.results import Floats
+from tacit.query.queries import QuerySet
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """Scores in bins of equal width over [0, 1], what they add up to, and how often they were right.
+
+    Sums are all that is kept, so two of them add up, and millions of scores cost no memory.
+    """
+
+    counts: NDArray[np.int64]  # [bins]
+    scores: Floats  # [bins] sum of the scores
+    hits: Floats  # [bins] how many hold
+    squares: float  # sum of (score - label)²
+
+    @classmethod
+    def empty(cls, bins: int = 10) -> Reliability:
+        """No scores at all."""
+        if bins < 1:
+            raise SettingsError(f"a reliability curve needs at least 1 bin, not {bins}")
+        return cls(np.zeros(bins, dtype=np.int64), np.zeros(bins), np.zeros(bins), 0.0)
+
+    @classmethod
+    def of(cls, scores: Tensor | Floats, labels: Tensor | NDArray[Any], bins: int = 10) -> Reliability:
+        """Scores in [0, 1] and whether each holds, 0 or 1."""
+        empty = cls.empty(bins)
+        scores = torch.as_tensor(scores).detach().double().flatten()
+        labels = torch.as_tensor(labels, device=scores.device).double().flatten()
+        if len(scores) != len(labels):
+            raise SettingsError(f"{len(scores)} scores cannot be compared with {len(labels)} labels")
+        if len(scores) and not bool(((scores >= 0) & (scores <= 1)).all()):
+            raise SettingsError("scores to be read as probabilities must lie between 0 and 1")
+        bin_of = (scores * bins).long().clamp_(max=bins - 1)
+        sums = [torch.bincount(bin_of, weights, bins).cpu().numpy() for weights in (None, scores, labels)]
+        squares = float((scores - labels).square().sum())
+        return empty + cls(sums[0], sums[1], sums[2], squares)
+
+    def __add__(self, other: Reliability) -> Reliability:
+        return Reliability(
+            self.counts + other.counts, self.scores + other.scores, self.hits + other.hits, self.squares + other.squares
+        )
+
+    def __len__(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def mean_score(self) -> Floats:
+        """The mean score in each bin; not a number where the bin is empty."""
+        return _ratio(self.scores, self.counts)
+
+    @property
+    def accuracy(self) -> Floats:
+        """The share that holds in each bin; not a number where the bin is empty."""
+        return _ratio(self.hits, self.counts)
+
+    @property
+    def calibration_error(self) -> float:
+        """The expected calibration error: `Σ_b n_b / n · |accuracy_b - score_b|`."""
+        return float(np.abs(self.hits - self.scores).sum() / max(1, len(self)))
+
+    @property
+    def brier(self) -> float:
+        """The Brier score: the mean of `(score - label)²`."""
+        return self.squares / max(1, len(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """Both figures and the curve, as plain data."""
+        seen = self.counts > 0
+        return {
+            "ece": self.calibration_error,
+            "brier": self.brier,
+            "count": len(self),
+            "curve": {
+                "count": self.counts[seen].tolist(),
+                "score": self.mean_score[seen].tolist(),
+                "accuracy": self.accuracy[seen].tolist(),
+            },
+        }
+
+
+def reliability(
+    reasoner: Reasoner,
+    queries: QuerySet,
+    bins: int = 10,
+    top: int | None = None,
+    batch: int | None = None,
+    memory: float = 1.0,
+) -> Reliability:
+    """How the scores of entities as answers compare with the hard answers, easy ones left out.
+
+    With `one_hop_queries` the scores are those of atoms: held-out facts against what is no fact. `top` looks only at
+    the best so many of each query, which is what people are shown; all others are nearly always right at nearly 0.
+    """
+    size = batch or batch_size(reasoner.num_entities, memory)
+    found = Reliability.empty(bins)
+    for start in range(0, len(queries), size):
+        part = queries[start : start + size]
+        with torch.inference_mode():
+            scores = reasoner.scores(part.shape.plan, *slots(part)).exp().clamp(0, 1)
+            labels = torch.zeros_like(scores)
+            labels[_cells(part.hard.rows, part.hard.ids)] = 1
+            scores[_cells(part.easy.rows, part.easy.ids)] = -1  # below every score: last, and recognised
+            if top is not None:
+                scores, chosen = scores.topk(min(top, scores.shape[1]))
+                labels = labels.gather(1, chosen)
+            kept = scores >= 0
+            found += Reliability.of(scores[kept], labels[kept], bins)
+    return found
+
+
+def _cells(rows: NDArray[np.integer], ids: NDArray[np.integer]) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(rows.astype(np.int64)), torch.from_numpy(ids.astype(np.int64))
+
+
+def _ratio(sums: Floats, counts: NDArray[np.int64]) -> Floats:
+    ratio: Floats = np.full(len(sums), np.nan)
+    np.divide(sums, counts, out=ratio, where=counts > 0)
+    return ratio
