@@ -8,7 +8,7 @@ import sys
 import typer
 
 from tacit import __version__
-from tacit.cli import data
+from tacit.cli import data, plan
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
+app.command("plan")(plan.plan)
 
 
 def _version(wanted: bool) -> None:
