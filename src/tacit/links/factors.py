@@ -1,0 +1,149 @@
+"""What all models share: three tables of factors, a query made of head and relation, and its match with every tail."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from tacit.links.products import product
+from tacit.links.tables import MULTIPLE, Table
+
+
+class FactorModel(nn.Module, ABC):
+    """Scores `(h, r, t)` as `match(compose(h, r), t)`; a model says how to compose and how to match."""
+
+    bilinear: ClassVar[bool] = False
+
+    def __init__(self, num_entities: int, num_relations: int, rank: int) -> None:
+        super().__init__()
+        self.num_entities, self.num_relations, self.rank = num_entities, num_relations, rank
+        self.entities = Table(num_entities, self.entity_width(rank), MULTIPLE)
+        self.relations = Table(num_relations, self.relation_width(rank))
+
+    @classmethod
+    def entity_width(cls, rank: int) -> int:
+        """How many numbers make an entity's row."""
+        return rank
+
+    @classmethod
+    def relation_width(cls, rank: int) -> int:
+        """How many numbers make a relation's row."""
+        return rank
+
+    @property
+    def head_table(self) -> Table:
+        """The rows of entities as heads."""
+        return self.entities
+
+    @property
+    def tail_table(self) -> Table:
+        """The rows of entities as tails."""
+        return self.entities
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tables are."""
+        return self.entities.storage.device
+
+    @abstractmethod
+    def compose(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """The query of rows of heads and relations, `[B, ·] x [B, ·] -> [B, D]`."""
+
+    @abstractmethod
+    def match(self, queries: Tensor, tails: Tensor) -> Tensor:
+        """The score of every query with every tail row, `[B, D] x [n, D] -> [B, n]`."""
+
+    @abstractmethod
+    def match_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
+        """The score of each query with its own tail row, `[B, D] x [B, D] -> [B]`."""
+
+    @abstractmethod
+    def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
+        """The squared moduli `|f|²` of the factors a regulariser should see, each `[B, ·]`."""
+
+    def pull(
+        self, queries: Tensor, tails: Tensor, weights: Tensor, out: Tensor, precision: str = "float32"
+    ) -> Tensor:
+        """The gradient of `Σ weights · match(queries, tails)`: that of queries is returned, that of tails fills `out`."""
+        with torch.enable_grad():
+            queries, tails = queries.detach().requires_grad_(), tails.detach().requires_grad_()
+            by_query, by_tail = torch.autograd.grad(self.match(queries, tails), (queries, tails), weights)
+        out.copy_(by_tail)
+        return by_query
+
+    def reset(self, scale: float, generator: torch.Generator | None = None) -> None:
+        """Draw all parameters anew."""
+        for table in self.children():
+            if isinstance(table, Table):
+                table.reset(scale, generator)
+
+    def rows(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The rows of triples in the three tables."""
+        return self.head_table(heads), self.relations(relations), self.tail_table(tails)
+
+    def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
+        """Raw scores of every tail, `[B] x [B] -> [B, N]`; written into `out` where given."""
+        scores = self.score_all(self.head_table(heads), relations)
+        return scores if out is None else out.copy_(scores)
+
+    def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """Raw scores of single atoms, `[B] x [B] x [B] -> [B]`."""
+        h, r, t = self.rows(heads, relations, tails)
+        return self.match_pairs(self.compose(h, r), t)
+
+    def entity_vectors(self, entities: Tensor) -> Tensor:
+        """`[B] -> [B, D]`, the vectors of entities."""
+        return self.entities(entities)
+
+    def score_vectors(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """`[B, D] x [B] x [B, D] -> [B]`, differentiable in both vectors."""
+        return self.match_pairs(self.compose(heads, self.relations(relations)), tails)
+
+    def score_all(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """`[B, D] x [B] -> [B, N]`, the scores of every tail from head vectors."""
+        queries = self.compose(heads, self.relations(relations))
+        return self.match(queries, self.tail_table.storage)[:, : self.num_entities]
+
+
+class BilinearModel(FactorModel):
+    """A model whose match is an inner product, so that a row of scores is one matrix product."""
+
+    bilinear: ClassVar[bool] = True
+
+    @abstractmethod
+    def relation_queries(self, heads: Tensor, tails: Tensor) -> Tensor:
+        """`[B, D] x [B, D] -> [B, D]`, so that the scores of all relations are `relation_queries(h, t) @ R.T`."""
+
+    def match(self, queries: Tensor, tails: Tensor) -> Tensor:
+        """Inner products, `[B, D] x [n, D] -> [B, n]`."""
+        return queries @ tails.T
+
+    def match_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
+        """Inner products of pairs."""
+        return (queries * tails).sum(-1)
+
+    def pull(
+        self, queries: Tensor, tails: Tensor, weights: Tensor, out: Tensor, precision: str = "float32"
+    ) -> Tensor:
+        """The gradient of `Σ weights · match`: two more products."""
+        if precision == "bf16":
+            weights = weights.bfloat16()  # once for both
+        product(weights.T, queries, precision, out=out)
+        return product(weights, tails, precision)
+
+    def queries(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """`[B] x [B] -> [B, D]`, so that `logits(h, r) = queries(h, r) @ keys().T`."""
+        return self.compose(self.head_table(heads), self.relations(relations))
+
+    def keys(self) -> Tensor:
+        """The entity side of the product, `[N, D]`."""
+        return self.tail_table.weight
+
+    def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
+        """Raw scores of every tail, `[B] x [B] -> [B, N]`; written into `out` where given."""
+        if out is not None and not out.is_cuda and not torch.is_grad_enabled():
+            return torch.mm(self.queries(heads, relations), self.keys().T, out=out)
+        return super().logits(heads, relations, out)

@@ -1,0 +1,191 @@
+"""The link predictors: ComplEx, DistMult, CP, TransE and RotatE."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from tacit.errors import SettingsError
+from tacit.links.factors import BilinearModel, FactorModel
+from tacit.links.tables import MULTIPLE, Table
+
+BLOCK_BYTES = 64 * 2**20  # temporaries of a streamed distance
+
+
+class ComplEx(BilinearModel):
+    """`Re ⟨h, r, conj(t)⟩` over complex vectors (Trouillon et al., 2016); rows hold the real half, then the imaginary."""
+
+    @classmethod
+    def entity_width(cls, rank: int) -> int:
+        """Two numbers for each complex one."""
+        return 2 * rank
+
+    @classmethod
+    def relation_width(cls, rank: int) -> int:
+        """Two numbers for each complex one."""
+        return 2 * rank
+
+    def compose(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """The complex product `h · r`."""
+        (a, b), (c, d) = heads.chunk(2, -1), relations.chunk(2, -1)
+        return torch.cat((a * c - b * d, a * d + b * c), -1)
+
+    def relation_queries(self, heads: Tensor, tails: Tensor) -> Tensor:
+        """`conj(h) · t`."""
+        (a, b), (c, d) = heads.chunk(2, -1), tails.chunk(2, -1)
+        return torch.cat((a * c + b * d, a * d - b * c), -1)
+
+    def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
+        """`|h|²`, `|r|²`, `|t|²` of the complex numbers."""
+        return tuple(_squared_moduli(factor) for factor in (heads, relations, tails))
+
+
+class DistMult(BilinearModel):
+    """`⟨h, r, t⟩` over real vectors (Yang et al., 2015): the same in both directions."""
+
+    def compose(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """`h · r`, number by number."""
+        return heads * relations
+
+    def relation_queries(self, heads: Tensor, tails: Tensor) -> Tensor:
+        """`h · t`, number by number."""
+        return heads * tails
+
+    def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
+        """`h²`, `r²`, `t²`."""
+        return heads.square(), relations.square(), tails.square()
+
+
+class CP(DistMult):
+    """`⟨h, r, t⟩` with one table of entities as heads and another as tails (Hitchcock, 1927; Lacroix et al., 2018)."""
+
+    def __init__(self, num_entities: int, num_relations: int, rank: int) -> None:
+        super().__init__(num_entities, num_relations, rank)
+        self.tails = Table(num_entities, rank, MULTIPLE)
+
+    @property
+    def tail_table(self) -> Table:
+        """The rows of entities as tails."""
+        return self.tails
+
+    def entity_vectors(self, entities: Tensor) -> Tensor:
+        """`[B] -> [B, 2D]`: an entity is its row as a head, then its row as a tail."""
+        return torch.cat((self.entities(entities), self.tails(entities)), -1)
+
+    def score_vectors(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """`[B, 2D] x [B] x [B, 2D] -> [B]`."""
+        return super().score_vectors(heads[..., : self.rank], relations, tails[..., self.rank :])
+
+    def score_all(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """`[B, D] or [B, 2D] x [B] -> [B, N]`."""
+        return super().score_all(heads[..., : self.rank], relations)
+
+
+class TransE(FactorModel):
+    """`-‖h + r - t‖` in the L1 or L2 norm (Bordes et al., 2013)."""
+
+    def __init__(self, num_entities: int, num_relations: int, rank: int, norm: int = 1) -> None:
+        super().__init__(num_entities, num_relations, rank)
+        self.norm = checked_norm(norm)
+
+    def compose(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """`h + r`."""
+        return heads + relations
+
+    def match(self, queries: Tensor, tails: Tensor) -> Tensor:
+        """Negative distances of all pairs, never all differences at once."""
+        # The product form of the L2 distance cancels digits, and pairs would score otherwise than rows.
+        return -torch.cdist(queries, tails, float(self.norm), "donot_use_mm_for_euclid_dist")
+
+    def match_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
+        """Negative distances of pairs."""
+        return -torch.linalg.vector_norm(queries - tails, float(self.norm), -1)
+
+    def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
+        """`h²`, `r²`, `t²`."""
+        return heads.square(), relations.square(), tails.square()
+
+
+class RotatE(FactorModel):
+    """`-‖h ∘ r - t‖` over complex vectors with `|r| = 1` (Sun et al., 2019); relations are stored as phases.
+
+    The norm is the sum of moduli (1) or the length of the complex vector (2).
+    """
+
+    def __init__(self, num_entities: int, num_relations: int, rank: int, norm: int = 1) -> None:
+        super().__init__(num_entities, num_relations, rank)
+        self.norm = checked_norm(norm)
+
+    @classmethod
+    def entity_width(cls, rank: int) -> int:
+        """Two numbers for each complex one."""
+        return 2 * rank
+
+    def reset(self, scale: float, generator: torch.Generator | None = None) -> None:
+        """Draw entities from a normal distribution and phases from the whole circle."""
+        self.entities.reset(scale, generator)
+        with torch.no_grad():
+            turns = torch.rand(self.relations.rows, self.relations.width, generator=generator)
+            self.relations.weight.copy_((turns * 2 - 1) * math.pi)
+
+    def compose(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """`h` turned by the phases of `r`."""
+        (a, b), c, d = heads.chunk(2, -1), relations.cos(), relations.sin()
+        return torch.cat((a * c - b * d, a * d + b * c), -1)
+
+    def match(self, queries: Tensor, tails: Tensor) -> Tensor:
+        """Negative distances of all pairs, streamed over blocks of tails; a backward pass computes them again."""
+        if self.norm == 2:
+            return -torch.cdist(queries, tails, 2.0, "donot_use_mm_for_euclid_dist")
+        block = max(1, BLOCK_BYTES // (16 * max(1, queries.numel())))
+        blocks = tails.split(block)
+        if not torch.is_grad_enabled() or len(blocks) == 1:
+            return torch.cat([_modulus_match(queries, part) for part in blocks], -1)
+        parts = [
+            checkpoint(_modulus_match, queries, part, use_reentrant=False, preserve_rng_state=False) for part in blocks
+        ]
+        return torch.cat(parts, -1)
+
+    def match_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
+        """Negative distances of pairs."""
+        if self.norm == 2:
+            return -torch.linalg.vector_norm(queries - tails, 2.0, -1)
+        return -_as_complex(queries - tails).abs().sum(-1)
+
+    def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
+        """`|h|²` and `|t|²`: a phase has no size."""
+        return _squared_moduli(heads), _squared_moduli(tails)
+
+
+MODELS: dict[str, type[FactorModel]] = {
+    "complex": ComplEx,
+    "distmult": DistMult,
+    "cp": CP,
+    "transe": TransE,
+    "rotate": RotatE,
+}
+
+
+def checked_norm(norm: int) -> int:
+    """The norm of a distance, 1 or 2."""
+    if norm not in (1, 2):
+        raise SettingsError(f"norm is {norm}; distances are measured in norm 1 or 2")
+    return norm
+
+
+def _squared_moduli(halves: Tensor) -> Tensor:
+    real, imaginary = halves.chunk(2, -1)
+    return real.square() + imaginary.square()
+
+
+def _as_complex(halves: Tensor) -> Tensor:
+    real, imaginary = halves.chunk(2, -1)
+    return torch.complex(real.contiguous(), imaginary.contiguous())
+
+
+def _modulus_match(queries: Tensor, tails: Tensor) -> Tensor:
+    # |z| of complex tensors has the gradient 0 at z = 0, where that of a square root is not a number.
+    return -(_as_complex(queries)[:, None] - _as_complex(tails)[None]).abs().sum(-1)

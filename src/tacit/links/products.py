@@ -1,0 +1,35 @@
+"""Matrix products at a chosen precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+PRECISIONS = ("auto", "float32", "tf32", "bf16")
+# From this version on a product of bfloat16 matrices can leave the accelerator in float32.
+_WIDE_RESULTS = torch.__version__ >= (2, 8)
+
+
+def product(left: Tensor, right: Tensor, precision: str = "float32", out: Tensor | None = None) -> Tensor:
+    """`left @ right` in float32, of factors rounded to bfloat16 where asked; written into `out` where given."""
+    if precision != "bf16":
+        return torch.mm(left, right, out=out)
+    left, right = left.bfloat16(), right.bfloat16()
+    if left.is_cuda and _WIDE_RESULTS:
+        return torch.mm(left, right, out_dtype=torch.float32, out=out)
+    narrow = torch.mm(left, right)
+    return narrow.float() if out is None else out.copy_(narrow)
+
+
+@contextmanager
+def float32_products(precision: str) -> Iterator[None]:
+    """Let float32 products round their factors to TF32 where the precision is `tf32`, and only there."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,68 @@
+"""A table of embeddings whose height suits matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+# A product with a table of 63,361 rows runs at a sixth of the speed of one with 63,488 on a recent GPU.
+MULTIPLE = 128
+
+
+class Table(nn.Module):
+    """Rows of numbers, `[N, D]`, stored with zero rows up to a multiple.
+
+    `storage` is the parameter, padding included; `weight` is its first N rows, and what a state dict holds.
+    """
+
+    def __init__(self, rows: int, width: int, multiple: int = 1) -> None:
+        super().__init__()
+        self.rows, self.width = rows, width
+        self.storage = nn.Parameter(torch.zeros(-(-rows // multiple) * multiple, width))
+        self.sparse = False  # sparse gradients, for losses that touch few rows
+
+    @property
+    def weight(self) -> Tensor:
+        """The rows without the padding, `[N, D]`."""
+        return self.storage[: self.rows]
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """The rows of some ids, `[B] -> [B, D]`."""
+        return F.embedding(ids, self.storage, sparse=self.sparse)
+
+    def reset(self, scale: float, generator: torch.Generator | None = None) -> None:
+        """Draw all rows from a normal distribution of a given scale."""
+        with torch.no_grad():
+            self.weight.copy_(torch.randn(self.rows, self.width, generator=generator).mul_(scale))
+
+    def extra_repr(self) -> str:
+        """What `print` shows of the table."""
+        return f"{self.rows}, {self.width}"
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        destination[prefix + "weight"] = self.weight if keep_vars else self.weight.detach()
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        key = prefix + "weight"
+        found = state_dict.get(key)
+        if found is None:
+            missing_keys.append(key)
+        elif found.shape != (self.rows, self.width):
+            error_msgs.append(f"{key} is {tuple(found.shape)} where ({self.rows}, {self.width}) is expected")
+        else:
+            with torch.no_grad():
+                self.weight.copy_(found)
+        if strict:
+            unexpected_keys += [other for other in state_dict if other.startswith(prefix) and other != key]

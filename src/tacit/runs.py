@@ -1,0 +1,352 @@
+"""The run folder: everything a trained model needs, in files that are never half-written."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from hashlib import sha256
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from tacit.errors import LimitError, RunError
+from tacit.graph.graph import PARTS, Graph
+from tacit.graph.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SETTINGS, ENTITIES, RELATIONS, FACTS = "settings.toml", "entities.txt", "relations.txt", "facts.npz"
+MODEL, ADAPTER, CHECKPOINT = "model.safetensors", "adapter.safetensors", "checkpoint.safetensors"
+TRACE, RESULTS = "trace.jsonl", "results.json"
+FILES = (SETTINGS, ENTITIES, RELATIONS, FACTS, MODEL, ADAPTER, CHECKPOINT, TRACE, RESULTS)
+_TEMPORARY = ".tacit-"
+
+Values = Mapping[str, Any]
+_T = TypeVar("_T")
+
+
+class RunFolder:
+    """A folder that holds a graph, the settings and weights of models trained on it, and what was measured.
+
+    `settings.toml` is written last when a run is created: a folder without it is no run.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"RunFolder({str(self.path)!r})"
+
+    @classmethod
+    def create(cls, path: str | Path, graph: Graph, settings: Values, force: bool = False) -> RunFolder:
+        """A run folder for a graph, with `settings` as the table `[train]`; `force` replaces a run that is there."""
+        run = cls(path)
+        _make_empty(run.path, force)
+        run._write_text(ENTITIES, _lines(graph.entities))
+        run._write_text(RELATIONS, _lines(graph.relations))
+        facts = io.BytesIO()
+        np.savez(facts, train=graph.train, valid=graph.valid, test=graph.test)
+        atomic_write(run.path / FACTS, lambda target: Path(target).write_bytes(facts.getvalue()))
+        described = {
+            "name": graph.name,
+            "entities": graph.num_entities,
+            "relations": graph.num_relations,
+            "vocabulary": fingerprint(graph),
+        }
+        run._write_text(SETTINGS, to_toml({"graph": described, "train": settings}))
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """The run in a folder, its settings checked to be readable."""
+        run = cls(path)
+        if not run.path.is_dir():
+            raise RunError(f"there is no run folder '{path}'; make one with: tacit train GRAPH --out {path}")
+        if not run.has(SETTINGS):
+            raise RunError(f"folder '{path}' is no run: it has no {SETTINGS}")
+        _ = run.settings
+        return run
+
+    def has(self, name: str) -> bool:
+        """Whether the run has a file."""
+        return (self.path / name).is_file()
+
+    @property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """The tables of `settings.toml`: `graph`, `train`, and those other commands add."""
+        try:
+            settings = tomllib.loads(self._read_text(SETTINGS))
+        except tomllib.TOMLDecodeError as error:
+            raise RunError(f"{self.path / SETTINGS} is damaged ({error}); train the run again") from None
+        if not isinstance(settings.get("graph"), dict) or not isinstance(settings.get("train"), dict):
+            raise RunError(f"{self.path / SETTINGS} lacks the tables [graph] and [train]; train the run again")
+        return settings
+
+    def write_settings(self, table: str, values: Values) -> None:
+        """Replace one table of `settings.toml`."""
+        self._write_text(SETTINGS, to_toml({**self.settings, table: values}))
+
+    @property
+    def vocabulary(self) -> str:
+        """The fingerprint of the labels this run was made for."""
+        return str(self.settings["graph"].get("vocabulary"))
+
+    def graph(self) -> Graph:
+        """The graph the run was made for, facts of all parts included; read once."""
+        return self._graph
+
+    @cached_property
+    def _graph(self) -> Graph:
+        entities = Vocabulary(self._labels(ENTITIES), kind="entity")
+        relations = Vocabulary(self._labels(RELATIONS), kind="relation")
+        try:
+            with np.load(self.path / FACTS, allow_pickle=False) as file:
+                facts = [file[part].astype(np.int32).reshape(-1, 3) for part in PARTS]
+        except (OSError, ValueError, KeyError, EOFError) as error:
+            raise RunError(f"{self.path / FACTS} cannot be read ({error}); train the run again") from None
+        except Exception as error:  # zipfile and zlib have errors of their own
+            raise RunError(f"{self.path / FACTS} is damaged ({error}); train the run again") from None
+        name = str(self.settings["graph"].get("name", "graph"))
+        graph = Graph(entities, relations, facts[0], facts[1], facts[2], name)
+        if fingerprint(graph) != self.vocabulary:
+            raise RunError(f"the labels in '{self.path}' are not those the run was made with; train the run again")
+        sizes = np.array([graph.num_entities, graph.num_relations, graph.num_entities])
+        if any(len(part) and ((part < 0) | (part >= sizes)).any() for part in facts):
+            raise RunError(f"{self.path / FACTS} has ids without labels; train the run again")
+        return graph
+
+    def check(self, graph: Graph) -> None:
+        """Raise a `RunError` unless the run was made for the labels of this graph."""
+        if fingerprint(graph) != self.vocabulary:
+            made = self.settings["graph"]
+            raise RunError(
+                f"run '{self.path}' was trained on another vocabulary: {made.get('name')} with {made.get('entities')} "
+                f"entities and {made.get('relations')} relation ids, but the graph given is {graph.name} with "
+                f"{graph.num_entities} and {graph.num_relations}; give that graph, or another --out"
+            )
+
+    def write_tensors(
+        self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+    ) -> None:
+        """Write tensors and string metadata as one safetensors file, stamped with the run's vocabulary."""
+        from safetensors import SafetensorError
+        from safetensors.torch import save_file
+
+        ready = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+        stamped = {**(metadata or {}), "vocabulary": self.vocabulary}
+
+        def write(target: str) -> None:
+            try:
+                save_file(ready, target, stamped)
+            except SafetensorError as error:
+                full = "os error 28" in str(error) or "No space left" in str(error)
+                raise OSError(errno.ENOSPC if full else errno.EIO, str(error)) from None
+
+        atomic_write(self.path / name, write)
+
+    def tensors(self, name: str, device: str = "cpu") -> dict[str, Tensor]:
+        """The tensors of a safetensors file of this run."""
+        return self._open_tensors(name, lambda file: {key: file.get_tensor(key) for key in file.keys()}, device)  # noqa: SIM118
+
+    def metadata(self, name: str) -> dict[str, str]:
+        """The metadata of a safetensors file of this run."""
+        return self._open_tensors(name, lambda file: dict(file.metadata() or {}))
+
+    def _open_tensors(self, name: str, read: Callable[[Any], _T], device: str = "cpu") -> _T:
+        from safetensors import SafetensorError, safe_open
+
+        path = self.path / name
+        if not path.is_file():
+            raise RunError(f"run '{self.path}' has no {name}")
+        try:
+            with safe_open(path, framework="pt", device=device) as file:
+                stamp = (file.metadata() or {}).get("vocabulary")
+                if stamp != self.vocabulary:
+                    reason = "was trained on another vocabulary" if stamp else "was not written by Tacit"
+                    raise RunError(f"{path} {reason}; weights and labels must come from one run")
+                return read(file)
+        except (SafetensorError, OSError) as error:
+            raise RunError(f"{path} is truncated or no safetensors file ({error}); delete it and train again") from None
+
+    def trace(self, event: Values) -> None:
+        """Append one line to `trace.jsonl`."""
+        line = json.dumps(dict(event), ensure_ascii=False) + "\n"
+        try:
+            with (self.path / TRACE).open("a", encoding="utf-8") as file:
+                file.write(line)
+        except OSError as error:
+            raise _write_error(self.path / TRACE, error) from None
+
+    def events(self) -> list[dict[str, Any]]:
+        """The lines of `trace.jsonl`; a last line cut short by a crash is left out."""
+        if not self.has(TRACE):
+            return []
+        lines = self._read_text(TRACE).split("\n")
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+    def write_results(self, results: Values) -> None:
+        """Write `results.json`, with the versions that produced it."""
+        stamped = {**results, "versions": versions()}
+        self._write_text(RESULTS, json.dumps(stamped, indent=2, ensure_ascii=False) + "\n")
+
+    def results(self) -> dict[str, Any]:
+        """What `results.json` holds, or nothing."""
+        if not self.has(RESULTS):
+            return {}
+        try:
+            results = json.loads(self._read_text(RESULTS))
+        except ValueError as error:
+            raise RunError(f"{self.path / RESULTS} is damaged ({error})") from None
+        return dict(results)
+
+    def remove(self, name: str) -> None:
+        """Delete a file of the run, if it is there."""
+        (self.path / name).unlink(missing_ok=True)
+
+    def _labels(self, name: str) -> list[str]:
+        text = self._read_text(name)
+        return [_unescaped(line) for line in text.split("\n")[:-1]]
+
+    def _read_text(self, name: str) -> str:
+        path = self.path / name
+        try:
+            return path.read_bytes().decode("utf-8")
+        except FileNotFoundError:
+            raise RunError(f"run '{self.path}' has no {name}; train the run again") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise RunError(f"{path} cannot be read ({error})") from None
+
+    def _write_text(self, name: str, text: str) -> None:
+        atomic_write(self.path / name, lambda target: Path(target).write_bytes(text.encode("utf-8")))
+
+
+def atomic_write(path: Path, write: Callable[[str], object]) -> None:
+    """Write a file beside its place, force it to disk and rename it: readers see the old file or the whole new one."""
+    temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{path.name}")
+    try:
+        write(str(temporary))
+        _sync(str(temporary))
+        temporary.replace(path)
+        _sync(str(path.parent))
+    except OSError as error:
+        raise _write_error(path, error) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def fingerprint(graph: Graph) -> str:
+    """A short hash of the labels of a graph, in the order of their ids."""
+    digest = sha256()
+    for labels in (graph.entities, graph.relations):
+        digest.update(_lines(labels).encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()[:32]
+
+
+def versions() -> dict[str, str]:
+    """The versions results depend on: Python, torch, numpy, Tacit, and the git head of the working directory if any."""
+    found = {"python": platform.python_version(), "numpy": np.__version__}
+    found["torch"] = sys.modules["torch"].__version__ if "torch" in sys.modules else _installed("torch")
+    found["tacit"] = sys.modules["tacit"].__version__
+    head = _git_head()
+    return {**found, "git": head} if head else found
+
+
+def to_toml(tables: Mapping[str, Values]) -> str:
+    """Tables of plain values as TOML; a value of None is left out.
+
+    >>> print(to_toml({"train": {"rank": 100, "model": "complex", "memory": None}}), end="")
+    [train]
+    rank = 100
+    model = "complex"
+    """
+    blocks = []
+    for table, values in tables.items():
+        rows = [f"{key} = {_toml_value(value)}" for key, value in values.items() if value is not None]
+        blocks.append("\n".join([f"[{table}]", *rows]) + "\n")
+    return "\n".join(blocks)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | Path):
+        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    return repr(value)
+
+
+def _make_empty(path: Path, force: bool) -> None:
+    """Make a folder that holds no run; files that are not ours are never deleted."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise RunError(f"'{path}' is a file; a run needs a folder") from None
+    except OSError as error:
+        raise _write_error(path, error) from None
+    names = {entry.name for entry in path.iterdir()}
+    if SETTINGS in names and not force:
+        raise RunError(f"'{path}' holds a run; go on with it with --resume, replace it with --force, or choose another")
+    ours = {name for name in names if name in FILES or name.startswith(_TEMPORARY)}
+    if names - ours and SETTINGS not in names:
+        raise RunError(f"folder '{path}' is not empty and holds no run; choose another")
+    for name in sorted(ours, key=lambda name: name != SETTINGS):  # the mark of a run goes first
+        (path / name).unlink()
+
+
+def _lines(labels: Iterable[str]) -> str:
+    return "".join(_escaped(label) + "\n" for label in labels)
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _unescaped(line: str) -> str:
+    if "\\" not in line:
+        return line
+    pieces = line.split("\\\\")
+    return "\\".join(piece.replace("\\n", "\n").replace("\\r", "\r") for piece in pieces)
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _write_error(path: Path, error: OSError) -> RunError | LimitError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return LimitError(
+            f"the disk is full: {path} was not written and what was there is whole; make room, then --resume"
+        )
+    return RunError(f"{path} cannot be written ({error.strerror or error})")
+
+
+def _installed(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "none"
+
+
+def _git_head() -> str:
+    command = ["git", "rev-parse", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
