@@ -111,12 +111,10 @@ class RunFolder:
         entities = Vocabulary(self._labels(ENTITIES), kind="entity")
         relations = Vocabulary(self._labels(RELATIONS), kind="relation")
         try:
-            with np.load(self.path / FACTS, allow_pickle=False) as file:
+            with np.load(io.BytesIO((self.path / FACTS).read_bytes()), allow_pickle=False) as file:
                 facts = [file[part].astype(np.int32).reshape(-1, 3) for part in PARTS]
-        except (OSError, ValueError, KeyError, EOFError) as error:
-            raise RunError(f"{self.path / FACTS} cannot be read ({error}); train the run again") from None
-        except Exception as error:  # zipfile and zlib have errors of their own
-            raise RunError(f"{self.path / FACTS} is damaged ({error}); train the run again") from None
+        except Exception as error:  # zipfile, zlib and numpy each have errors of their own
+            raise RunError(f"{self.path / FACTS} is missing or damaged ({error}); train the run again") from None
         name = str(self.settings["graph"].get("name", "graph"))
         graph = Graph(entities, relations, facts[0], facts[1], facts[2], name)
         if fingerprint(graph) != self.vocabulary:

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from tacit import __version__
-from tacit.cli import data, plan
+from tacit.cli import data, plan, train
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.command("plan")(plan.plan)
+app.command("train")(train.train)
 
 
 def _version(wanted: bool) -> None:

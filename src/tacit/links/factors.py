@@ -64,10 +64,8 @@ class FactorModel(nn.Module, ABC):
     def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
         """The squared moduli `|f|²` of the factors a regulariser should see, each `[B, ·]`."""
 
-    def pull(
-        self, queries: Tensor, tails: Tensor, weights: Tensor, out: Tensor, precision: str = "float32"
-    ) -> Tensor:
-        """The gradient of `Σ weights · match(queries, tails)`: that of queries is returned, that of tails fills `out`."""
+    def pull(self, queries: Tensor, tails: Tensor, weights: Tensor, out: Tensor, precision: str = "float32") -> Tensor:
+        """The gradient of `Σ weights · match(queries, tails)`: by queries, returned, and by tails, written to `out`."""
         with torch.enable_grad():
             queries, tails = queries.detach().requires_grad_(), tails.detach().requires_grad_()
             by_query, by_tail = torch.autograd.grad(self.match(queries, tails), (queries, tails), weights)
@@ -125,9 +123,7 @@ class BilinearModel(FactorModel):
         """Inner products of pairs."""
         return (queries * tails).sum(-1)
 
-    def pull(
-        self, queries: Tensor, tails: Tensor, weights: Tensor, out: Tensor, precision: str = "float32"
-    ) -> Tensor:
+    def pull(self, queries: Tensor, tails: Tensor, weights: Tensor, out: Tensor, precision: str = "float32") -> Tensor:
         """The gradient of `Σ weights · match`: two more products."""
         if precision == "bf16":
             weights = weights.bfloat16()  # once for both

@@ -92,7 +92,7 @@ class OneVsAll:
 def sampled_softmax(model: FactorModel, queries: Tensor, tails: Tensor, targets: Tensor, negatives: Tensor) -> Tensor:
     """The cross entropy with the sum over all entities estimated from `negatives`, entities drawn uniformly.
 
-    `log Σ_e exp s(e) ≈ log(exp s(t) + (N - 1) / K · Σ_k exp s(n_k))`, so that scores mean what they mean in the full loss.
+    `log Σ_e exp s(e) ≈ log(exp s(t) + (N - 1) / K · Σ_k exp s(n_k))`: scores mean what they mean in the full loss.
     """
     right = model.match_pairs(queries, tails)
     wrong = model.match(queries, model.tail_table(negatives))  # [B, K]
@@ -103,6 +103,6 @@ def sampled_softmax(model: FactorModel, queries: Tensor, tails: Tensor, targets:
 
 
 def relation_loss(model: BilinearModel, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
-    """The cross entropy of the right relation among all relation ids, for rows of heads and tails (Chen et al., 2021)."""
+    """The cross entropy of the right relation among all of them, for rows of heads and tails (Chen et al., 2021)."""
     scores = model.relation_queries(heads, tails) @ model.relations.storage.T  # [B, R]
     return F.cross_entropy(scores, relations)

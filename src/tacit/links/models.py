@@ -16,7 +16,7 @@ BLOCK_BYTES = 64 * 2**20  # temporaries of a streamed distance
 
 
 class ComplEx(BilinearModel):
-    """`Re ⟨h, r, conj(t)⟩` over complex vectors (Trouillon et al., 2016); rows hold the real half, then the imaginary."""
+    """`Re ⟨h, r, conj(t)⟩` over complex vectors (Trouillon et al., 2016); rows are real half, imaginary half."""
 
     @classmethod
     def entity_width(cls, rank: int) -> int:
@@ -102,7 +102,7 @@ class TransE(FactorModel):
 
     def match_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
         """Negative distances of pairs."""
-        return -torch.linalg.vector_norm(queries - tails, float(self.norm), -1)
+        return -_length(queries - tails, self.norm)
 
     def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
         """`h²`, `r²`, `t²`."""
@@ -141,7 +141,7 @@ class RotatE(FactorModel):
         if self.norm == 2:
             return -torch.cdist(queries, tails, 2.0, "donot_use_mm_for_euclid_dist")
         block = max(1, BLOCK_BYTES // (16 * max(1, queries.numel())))
-        blocks = tails.split(block)
+        blocks = torch.split(tails, block)
         if not torch.is_grad_enabled() or len(blocks) == 1:
             return torch.cat([_modulus_match(queries, part) for part in blocks], -1)
         parts = [
@@ -152,7 +152,7 @@ class RotatE(FactorModel):
     def match_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
         """Negative distances of pairs."""
         if self.norm == 2:
-            return -torch.linalg.vector_norm(queries - tails, 2.0, -1)
+            return -_length(queries - tails, 2)
         return -_as_complex(queries - tails).abs().sum(-1)
 
     def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
@@ -174,6 +174,11 @@ def checked_norm(norm: int) -> int:
     if norm not in (1, 2):
         raise SettingsError(f"norm is {norm}; distances are measured in norm 1 or 2")
     return norm
+
+
+def _length(vectors: Tensor, norm: int) -> Tensor:
+    lengths: Tensor = torch.linalg.vector_norm(vectors, float(norm), -1)
+    return lengths
 
 
 def _squared_moduli(halves: Tensor) -> Tensor:

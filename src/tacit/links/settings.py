@@ -60,14 +60,13 @@ class TrainSettings:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise SettingsError(f"{name} is '{getattr(self, name)}'; it must be one of {', '.join(choices)}")
-        for names, holds, wanted in (
-            (AT_LEAST_ONE, lambda value: value >= 1, "at least 1"),
-            (POSITIVE, lambda value: value > 0, "above 0"),
-            (NOT_NEGATIVE, lambda value: value >= 0, "0 or more"),
-        ):
+        for names, least, wanted in ((AT_LEAST_ONE, 1, "at least 1"), (NOT_NEGATIVE, 0, "0 or more")):
             for name in names:
-                if not holds(getattr(self, name)):
+                if getattr(self, name) < least:
                     raise SettingsError(f"{name} is {getattr(self, name)}; it must be {wanted}")
+        for name in POSITIVE:
+            if getattr(self, name) <= 0:
+                raise SettingsError(f"{name} is {getattr(self, name)}; it must be above 0")
         if self.memory is not None and self.memory <= 0:
             raise SettingsError(f"memory is {self.memory}; it must be a number of GB above 0")
         if self.norm not in (1, 2):
@@ -81,11 +80,12 @@ class TrainSettings:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> TrainSettings:
         """Settings from the table `[train]` of a run."""
-        known = {field.name: field.type for field in fields(cls)}
+        known = [field.name for field in fields(cls)]
         unknown = sorted(set(values) - set(known))
         if unknown:
             raise SettingsError(f"unknown training setting '{unknown[0]}'; the settings are {', '.join(known)}")
-        return cls(**{name: float(v) if "float" in str(known[name]) else v for name, v in values.items()})
+        plain: dict[str, Any] = dict(values)
+        return cls(**plain)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain values."""

@@ -42,6 +42,18 @@ class Step:
         self.optimizer.step()
         return loss
 
+    @property
+    def flops(self) -> float:
+        """The floating-point operations of the three products of a step."""
+        compared = self.settings.negatives or self.model.num_entities
+        return 6.0 * self.settings.batch * compared * self.model.tail_table.width
+
+    def release(self) -> None:
+        """Let go of gradients and buffers."""
+        self.full = None
+        for parameter in self.model.parameters():
+            parameter.grad = None
+
     def _full(self, loss_of: OneVsAll, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         model = self.model
         tables = (model.head_table, model.relations, model.tail_table)
@@ -89,7 +101,7 @@ def make_optimizer(model: FactorModel, settings: TrainSettings) -> Optimizer:
         if settings.optimizer == "adam":
             return SparseAdam(parameters, lr=settings.lr)
         return Adagrad(parameters, lr=settings.lr)
-    kind = {"adagrad": Adagrad, "adam": Adam}[settings.optimizer]
+    kind: type[Adagrad] | type[Adam] = Adam if settings.optimizer == "adam" else Adagrad
     return kind(parameters, lr=settings.lr, fused=_fused_works(kind, model.device))
 
 

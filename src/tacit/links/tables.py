@@ -24,6 +24,11 @@ class Table(nn.Module):
         self.storage = nn.Parameter(torch.zeros(-(-rows // multiple) * multiple, width))
         self.sparse = False  # sparse gradients, for losses that touch few rows
 
+    def __call__(self, ids: Tensor) -> Tensor:
+        """The rows of some ids, `[B] -> [B, D]`."""
+        rows: Tensor = super().__call__(ids)
+        return rows
+
     @property
     def weight(self) -> Tensor:
         """The rows without the padding, `[N, D]`."""

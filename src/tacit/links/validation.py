@@ -52,4 +52,3 @@ class Validation:
 
 def _ids(values: NDArray[np.integer], model: Scorer) -> torch.Tensor:
     return torch.from_numpy(values.astype(np.int64)).to(model.device)
-

@@ -1,0 +1,40 @@
+"""Ctrl-C as a wish, granted between two steps."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Stop:
+    """Whether somebody asked to stop."""
+
+    wanted = False
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """Note a first SIGINT or SIGTERM in the `Stop` it yields; a second one interrupts at once.
+
+    Weights are consistent between steps only, so a signal may not break into one. Outside the main thread, where
+    Python delivers no signals, nothing is installed.
+    """
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if stop.wanted:
+            raise KeyboardInterrupt
+        stop.wanted = True
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

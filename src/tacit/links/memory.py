@@ -1,0 +1,83 @@
+"""How much memory training takes, and how much there is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from tacit.errors import LimitError
+from tacit.links.models import MODELS
+from tacit.links.settings import TrainSettings
+from tacit.links.tables import MULTIPLE
+
+GB = 1e9
+ADVICE = "lower --rank or --batch, set --memory, or use --negatives"
+
+
+def table_bytes(settings: TrainSettings, num_entities: int, num_relations: int, keeps_best: bool) -> int:
+    """The bytes of all tables with their gradients, optimizer state and the best weights so far."""
+    kind = MODELS[settings.model]
+    rows = -(-num_entities // MULTIPLE) * MULTIPLE * (2 if settings.model == "cp" else 1)
+    numbers = rows * kind.entity_width(settings.rank) + num_relations * kind.relation_width(settings.rank)
+    states = 2 if settings.optimizer == "adam" else 1
+    return 4 * numbers * (1 + states + (not settings.negatives) + keeps_best)
+
+
+def score_budget(settings: TrainSettings, tables: int, device: torch.device) -> float:
+    """The bytes scores may take; an error where not even the tables and a few columns of scores fit."""
+    free = free_bytes(device)
+    least = 4 * settings.batch * (settings.negatives or MULTIPLE)
+    if tables + least > free:
+        raise LimitError(
+            f"model {settings.model} of rank {settings.rank} with batch {settings.batch} needs at least "
+            f"{(tables + least) / GB:.1f} GB on {device} and {free / GB:.1f} GB are free; {ADVICE}"
+        )
+    wanted = settings.memory * GB if settings.memory is not None else (free - tables) / 2
+    if wanted < least:
+        raise LimitError(
+            f"memory is {settings.memory} GB and a batch needs {least / GB:.3f}; raise it or lower --batch"
+        )
+    return wanted
+
+
+def free_bytes(device: torch.device) -> float:
+    """The memory that is free on a device; unbounded where the platform does not say."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    return min(_from_meminfo(), _from_cgroup())
+
+
+@contextmanager
+def clear_memory_errors(settings: TrainSettings) -> Iterator[None]:
+    """Turn an allocation that failed into a `LimitError` with advice."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+            raise LimitError(f"out of memory at rank {settings.rank} and batch {settings.batch}; {ADVICE}") from None
+        raise
+
+
+def _from_meminfo() -> float:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        pass
+    try:  # not all of it is free, but more than this is impossible
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (ValueError, OSError, AttributeError):
+        return float("inf")
+
+
+def _from_cgroup() -> float:
+    folder = Path("/sys/fs/cgroup")
+    try:
+        limit, used = (folder / "memory.max").read_text().strip(), int((folder / "memory.current").read_text())
+        return float("inf") if limit == "max" else float(int(limit) - used)
+    except (OSError, ValueError):
+        return float("inf")

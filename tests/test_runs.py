@@ -1,0 +1,170 @@
+"""Run folders: whole or absent, and never mistaken for another's."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.errors import LimitError, RunError
+from tacit.graph.graph import Graph
+from tacit.runs import FACTS, MODEL, RESULTS, SETTINGS, TRACE, RunFolder, fingerprint, to_toml, versions
+
+GRAPH = Graph.of(
+    [("a", "r", "b"), ("b\\n", "r", "line\nbreak"), ("\u2028é", "s", "a")], [("a", "s", "b")], [("b", "r", "a")], "five"
+)
+OTHER = Graph.of([("x", "r", "y")])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path / "run", GRAPH, {"rank": 3, "lr": 0.1, "model": 'a "b"', "memory": None})
+
+
+def test_opens_with_the_same_graph_and_settings(run: RunFolder) -> None:
+    opened = RunFolder.open(run.path)
+    graph = opened.graph()
+    assert graph.entities == GRAPH.entities
+    assert graph.relations == GRAPH.relations
+    assert graph.name == "five"
+    for part in ("train", "valid", "test"):
+        assert np.array_equal(graph.part(part), GRAPH.part(part))
+    assert opened.settings["train"] == {"rank": 3, "lr": 0.1, "model": 'a "b"'}
+    opened.write_settings("adapter", {"steps": 5, "shapes": ["2i", "3i"], "held_out": True})
+    assert run.settings["adapter"] == {"steps": 5, "shapes": ["2i", "3i"], "held_out": True}
+    assert run.settings["train"]["rank"] == 3
+
+
+def test_what_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="there is no run folder"):
+        RunFolder.open(tmp_path / "absent")
+    with pytest.raises(RunError, match=r"has no settings\.toml"):
+        RunFolder.open(tmp_path)
+
+
+def test_refuses_to_overwrite(run: RunFolder, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="--resume"):
+        RunFolder.create(run.path, OTHER, {})
+    assert run.graph().name == "five"
+    replaced = RunFolder.create(run.path, OTHER, {}, force=True)
+    assert replaced.graph().entities == OTHER.entities
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("1")
+    with pytest.raises(RunError, match="not empty"):
+        RunFolder.create(tmp_path / "thesis", GRAPH, {}, force=True)
+    with pytest.raises(RunError, match="is a file"):
+        RunFolder.create(tmp_path / "thesis" / "chapter.txt", GRAPH, {})
+
+
+def test_force_leaves_other_files_alone(run: RunFolder) -> None:
+    (run.path / "notes.txt").write_text("mine")
+    run.trace({"event": "old"})
+    RunFolder.create(run.path, GRAPH, {}, force=True)
+    assert (run.path / "notes.txt").read_text() == "mine"
+    assert not (run.path / TRACE).exists()
+
+
+def test_tensors_keep_values_and_metadata(run: RunFolder) -> None:
+    table = torch.arange(6.0).view(2, 3)
+    run.write_tensors(MODEL, {"table": table, "turned": table.T}, {"rank": "3"})
+    assert torch.equal(run.tensors(MODEL)["turned"], table.T)
+    assert run.metadata(MODEL)["rank"] == "3"
+
+
+def test_weights_of_another_graph(run: RunFolder, tmp_path: Path) -> None:
+    other = RunFolder.create(tmp_path / "other", OTHER, {})
+    other.write_tensors(MODEL, {"table": torch.zeros(1)})
+    (run.path / MODEL).write_bytes((other.path / MODEL).read_bytes())
+    with pytest.raises(RunError, match="another vocabulary"):
+        run.tensors(MODEL)
+    with pytest.raises(RunError, match="another vocabulary"):
+        run.check(OTHER)
+    run.check(GRAPH)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x08\x00\x00\x00\x00\x00\x00\x00{}      ", b"not tensors at all"])
+def test_files_that_are_no_tensors(run: RunFolder, content: bytes) -> None:
+    with pytest.raises(RunError, match="has no model"):
+        run.tensors(MODEL)
+    (run.path / MODEL).write_bytes(content)
+    with pytest.raises(RunError, match=r"truncated|not written by Tacit"):
+        run.tensors(MODEL)
+
+
+def test_damage_is_named(run: RunFolder) -> None:
+    run.write_tensors(MODEL, {"table": torch.zeros(100)})
+    for name, match in ((MODEL, "truncated"), (FACTS, "facts"), (SETTINGS, "settings"), (RESULTS, "results")):
+        run.write_results({"a": 1})
+        whole = (run.path / name).read_bytes()
+        (run.path / name).write_bytes(whole[: len(whole) // 2])
+        opened = RunFolder(run.path)
+        with pytest.raises(RunError, match=match):
+            {MODEL: lambda r: r.tensors(MODEL), RESULTS: lambda r: r.results()}.get(name, lambda r: r.graph())(opened)
+        (run.path / name).write_bytes(whole)
+
+
+def test_labels_changed_behind_its_back(run: RunFolder) -> None:
+    labels = (run.path / "entities.txt").read_text(encoding="utf-8")
+    (run.path / "entities.txt").write_text(labels + "one more\n", encoding="utf-8")
+    with pytest.raises(RunError, match="not those the run was made with"):
+        RunFolder.open(run.path).graph()
+
+
+def test_a_full_disk_keeps_what_was_there(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.write_tensors(MODEL, {"table": torch.ones(2)})
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(LimitError, match="disk is full"):
+        run.write_tensors(MODEL, {"table": torch.zeros(2)})
+    with pytest.raises(LimitError, match="disk is full"):
+        run.write_results({})
+    monkeypatch.undo()
+    assert torch.equal(run.tensors(MODEL)["table"], torch.ones(2))
+    assert not [path for path in run.path.iterdir() if path.name.startswith(".")]
+
+
+def test_a_full_disk_under_the_tensor_writer(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    from safetensors import SafetensorError
+
+    def full(*_: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(LimitError, match="disk is full"):
+        run.write_tensors(MODEL, {"table": torch.zeros(2)})
+
+
+def test_trace_survives_a_cut_line(run: RunFolder) -> None:
+    run.trace({"event": "epoch", "loss": 0.5})
+    with (run.path / TRACE).open("a") as file:
+        file.write('{"event": "ep')
+    assert run.events() == [{"event": "epoch", "loss": 0.5}]
+
+
+def test_results_record_versions(run: RunFolder) -> None:
+    run.write_results({"mrr": 0.5})
+    stored = json.loads((run.path / RESULTS).read_text())
+    assert stored["mrr"] == 0.5
+    assert stored["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert set(versions()) - {"git"} == {"python", "numpy", "torch", "tacit"}
+
+
+def test_fingerprints_tell_orders_and_kinds_apart() -> None:
+    swapped = Graph.of([("b", "r", "a")])
+    assert fingerprint(Graph.of([("a", "r", "b")])) != fingerprint(swapped)
+    assert fingerprint(GRAPH) == fingerprint(GRAPH)
+
+
+def test_toml_of_every_kind() -> None:
+    import tomllib
+
+    values = {"flag": True, "size": 1e-3, "label": 'tab\t"quote" \x7f', "list": [1, 2], "none": None}
+    assert tomllib.loads(to_toml({"t": values}))["t"] == {k: v for k, v in values.items() if v is not None}
