@@ -1,0 +1,140 @@
+"""Fuzzy logic on log-scores: t-norms, their dual t-conorms, and negations.
+
+A value `x` in [0, 1] is kept as `log x`. Near 0 that keeps the order of tiny scores, near 1 `log x ≈ -(1 - x)` keeps
+the order of nearly certain ones; a float32 in [0, 1] does neither, and the ties it makes destroy rankings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.errors import SettingsError
+
+Binary = Callable[[Tensor, Tensor], Tensor]
+_LOG_HALF = -math.log(2.0)
+
+
+class _Log1mExp(torch.autograd.Function):
+    """`log(1 - exp(a))` for `a <= 0`, accurate at both ends, with a gradient that is finite where the value is."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        ctx.save_for_backward(a)
+        return torch.where(a > _LOG_HALF, torch.log(-torch.expm1(a)), torch.log1p(-torch.exp(a)))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (a,) = ctx.saved_tensors
+        slope = -1.0 / torch.expm1(-a.clamp(max=-1e-7))
+        return grads[0] * slope
+
+
+def log1mexp(a: Tensor) -> Tensor:
+    """`log(1 - x)` from `a = log x`.
+
+    >>> log1mexp(torch.tensor([0.0, -1e-9, math.log(0.25), -30.0])).exp()
+    tensor([0.0000e+00, 1.0000e-09, 7.5000e-01, 1.0000e+00])
+    """
+    result: Tensor = _Log1mExp.apply(a)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _product_or(a: Tensor, b: Tensor) -> Tensor:
+    """`x + y - xy`; the complement form where one value is large, the sum form where both are tiny."""
+    low, high = torch.minimum(a, b), torch.maximum(a, b)
+    by_complements = log1mexp(log1mexp(high) + log1mexp(low))
+    # x + y(1 - x): never takes a difference of small numbers.
+    by_sum = torch.logaddexp(high, low + log1mexp(high.clamp(max=_LOG_HALF)))
+    return torch.where(high > _LOG_HALF, by_complements, by_sum)
+
+
+def _lukasiewicz_and(a: Tensor, b: Tensor) -> Tensor:
+    """`max(0, x + y - 1)`, as `x - (1 - y)` with the larger value complemented, or from both complements near 1."""
+    low, high = torch.minimum(a, b), torch.maximum(a, b)
+    near_one = torch.log1p((torch.expm1(low) + torch.expm1(high)).clamp(min=-1.0))
+    elsewhere = torch.log((torch.exp(low) + torch.expm1(high)).clamp(min=0.0))
+    # With y = 1 exactly the t-norm is neutral; exp and log would round.
+    result = torch.where(low > _LOG_HALF, near_one, elsewhere)
+    return torch.where(high == 0.0, low, result)
+
+
+def _lukasiewicz_or(a: Tensor, b: Tensor) -> Tensor:
+    """`min(1, x + y)`."""
+    return torch.logaddexp(a, b).clamp(max=0.0)
+
+
+def _standard(a: Tensor) -> Tensor:
+    """`1 - x`."""
+    return log1mexp(a)
+
+
+def _cosine(a: Tensor) -> Tensor:
+    """`½(1 + cos πx) = cos²(πx/2)`, from `x` or from `1 - x`, whichever is smaller."""
+    small = torch.log1p(-torch.sin(torch.exp(a.clamp(max=_LOG_HALF)) * (math.pi / 2)).square())
+    large = 2.0 * torch.log(torch.sin(-torch.expm1(a.clamp(min=_LOG_HALF)) * (math.pi / 2)))
+    return torch.where(a > _LOG_HALF, large, small)
+
+
+_NORMS: dict[str, tuple[Binary, Binary]] = {
+    "product": (torch.add, _product_or),
+    "godel": (torch.minimum, torch.maximum),
+    "lukasiewicz": (_lukasiewicz_and, _lukasiewicz_or),
+}
+_NEGATIONS: dict[str, Callable[[Tensor], Tensor]] = {"standard": _standard, "cosine": _cosine}
+NORMS = tuple(_NORMS)
+NEGATIONS = tuple(_NEGATIONS)
+
+
+@dataclass(frozen=True)
+class Logic:
+    """A t-norm `⊤`, its dual t-conorm `⊥` and a negation `n`, all on log-scores.
+
+    `strength` multiplies a score (capped at 1) before it is negated: link predictors spread their belief thinly, so
+    that `1 - x` alone hardly ever excludes anything. It has no part in the t-conorm.
+
+    >>> logic = Logic("product")
+    >>> x, y = torch.tensor(0.5).log(), torch.tensor(0.4).log()
+    >>> [round(v.exp().item(), 4) for v in (logic.conjunction(x, y), logic.disjunction(x, y), logic.negation(y))]
+    [0.2, 0.7, 0.6]
+    """
+
+    norm: str = "product"
+    negation_name: str = "standard"
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.norm not in _NORMS:
+            raise SettingsError(f"no t-norm '{self.norm}'; there are {', '.join(NORMS)}")
+        if self.negation_name not in _NEGATIONS:
+            raise SettingsError(f"no negation '{self.negation_name}'; there are {', '.join(NEGATIONS)}")
+        if not (math.isfinite(self.strength) and self.strength > 0):
+            raise SettingsError(f"the strength of negation must be a positive number, not {self.strength}")
+
+    def conjunction(self, a: Tensor, b: Tensor) -> Tensor:
+        """`x ⊤ y`."""
+        return _NORMS[self.norm][0](a, b)
+
+    def disjunction(self, a: Tensor, b: Tensor) -> Tensor:
+        """`x ⊥ y = 1 - (1 - x) ⊤ (1 - y)`."""
+        return _NORMS[self.norm][1](a, b)
+
+    def negation(self, a: Tensor) -> Tensor:
+        """`n(x)`, or `n(min(1, strength · x))`."""
+        if self.strength != 1.0:
+            a = (a + math.log(self.strength)).clamp(max=0.0)
+        return _NEGATIONS[self.negation_name](a)
+
+    def all(self, parts: Sequence[Tensor]) -> Tensor:
+        """The conjunction of all parts."""
+        return reduce(self.conjunction, parts)
+
+    def any(self, parts: Sequence[Tensor]) -> Tensor:
+        """The disjunction of all parts."""
+        return reduce(self.disjunction, parts)
