@@ -1,0 +1,186 @@
+"""Calibrated scores of atoms: rows of a scorer, cut into blocks, with known facts lifted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tacit.engine.calibration import Calibration
+from tacit.engine.facts import Facts
+from tacit.errors import SettingsError
+from tacit.links.scorer import BilinearScorer, Scorer
+
+PRECISIONS = ("float32", "tf32", "bf16")
+OBSERVED = 1.0 - 2.0**-10  # a known fact is nearly certain: its negation stays comparable to others
+
+
+@dataclass(frozen=True)
+class Block:
+    """Log-scores of some rows for the entities in `columns`; valid until the next block is asked for."""
+
+    columns: slice
+    scores: Tensor  # [rows, n]
+
+
+class Atoms:
+    """The log-scores of atoms `relation(head, ·)`, from a scorer, a calibration and the known facts.
+
+    Rows come whole (`rows`) or in blocks of columns (`blocks`) that stay in a buffer of their own, so that nothing of
+    size rows x N is ever written to memory on the way to a maximum.
+    """
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        calibration: Calibration,
+        facts: Facts | None = None,
+        *,
+        observed: float = OBSERVED,
+        precision: str = "float32",
+    ) -> None:
+        if precision not in PRECISIONS:
+            raise SettingsError(f"no precision '{precision}'; there are {', '.join(PRECISIONS)}")
+        if not 0.5 < observed <= 1.0:
+            raise SettingsError(f"the score of an observed fact must be above 0.5 and at most 1, not {observed}")
+        self.scorer, self.calibration, self.facts = scorer, calibration, facts
+        self.observed = math.log(observed)
+        self.num_entities = scorer.num_entities
+        self.device = scorer.device
+        self.precision = precision if self.device.type == "cuda" else "float32"
+        self._keys = self._product_table() if isinstance(scorer, BilinearScorer) else None
+        self._buffer = torch.empty(0, device=self.device)
+
+    @property
+    def blockwise(self) -> bool:
+        """Whether rows can be scored block by block of columns."""
+        return self._keys is not None and self.calibration.pointwise
+
+    def _product_table(self) -> Tensor:
+        """The entity side of the product; padded on a GPU, where ragged sizes miss the fast kernels."""
+        assert isinstance(self.scorer, BilinearScorer)
+        keys = self.scorer.keys().detach()
+        if self.device.type == "cuda":
+            keys = F.pad(keys, (0, 0, 0, -len(keys) % 128))
+            if self.precision == "bf16":
+                keys = keys.to(torch.bfloat16)
+        return keys
+
+    def ordering(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Raw scores of every tail, `[B, N]`, known facts lifted above all others."""
+        with torch.no_grad():
+            logits = self.scorer.logits(heads, relations)
+        known = self._known(heads, relations)
+        if known is not None:
+            logits[known.rows, known.tails] = float("inf")
+        return logits
+
+    def rows(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Log-scores of every tail, `[B, N]`, in memory of their own; gradients reach the calibration."""
+        with torch.no_grad():
+            logits = self.scorer.logits(heads, relations)
+        scores: Tensor = self.calibration(logits, heads, relations)
+        return self._lifted(scores, heads, relations)
+
+    def of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """Log-scores of single atoms, `[B]`."""
+        if not self.calibration.pointwise:
+            return self._gathered(heads, relations, tails)
+        logits = self.scorer.logits_of(heads, relations, tails)
+        scores: Tensor = self.calibration(logits[:, None], heads, relations, tails)[:, 0]
+        if self.facts is not None:
+            scores = torch.where(self.facts.contains(heads, relations, tails), self.observed, scores)
+        return scores
+
+    def _gathered(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """Single atoms of a calibration that needs whole rows: each distinct row is scored once."""
+        r, step = self.scorer.num_relations, 256
+        keys, inverse = torch.unique(heads * r + relations, return_inverse=True)
+        out = torch.empty(len(heads), device=self.device)
+        for start in range(0, len(keys), step):
+            part = keys[start : start + step]
+            here = ((inverse >= start) & (inverse < start + step)).nonzero()[:, 0]
+            out[here] = self.rows(part // r, part % r)[inverse[here] - start, tails[here]]
+        return out
+
+    def blocks(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
+        """Log-scores of every tail, block by block of at most `width` entities, in one reused buffer."""
+        n = self.num_entities
+        if not self.blockwise:
+            scores = self.calibration(self._product(heads, relations), heads, relations)
+            yield Block(slice(0, n), self._lifted(scores, heads, relations))
+            return
+        assert isinstance(self.scorer, BilinearScorer)
+        assert self._keys is not None
+        queries = self.scorer.queries(heads, relations).to(self._keys.dtype)
+        known = self._known(heads, relations)
+        for start in range(0, n, width):
+            columns = slice(start, min(start + width, n))
+            size = columns.stop - columns.start
+            padded = min(size + (-size % 128 if self.device.type == "cuda" else 0), len(self._keys) - start)
+            out = self._times(queries, self._keys[start : start + padded])
+            scores = self.calibration(out[:, :size], heads, relations, columns)
+            if known is not None:
+                rows, tails = known.within(columns)
+                scores[rows, tails - start] = self.observed
+            yield Block(columns, scores)
+
+    def _product(self, heads: Tensor, relations: Tensor) -> Tensor:
+        if self._keys is None:
+            return self.scorer.logits(heads, relations)
+        assert isinstance(self.scorer, BilinearScorer)
+        queries = self.scorer.queries(heads, relations).to(self._keys.dtype)
+        return self._times(queries, self._keys)[:, : self.num_entities]
+
+    def _times(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """`queries @ keys.T` in float32, in a buffer: fresh memory costs more to touch than products to compute."""
+        if keys.dtype == torch.bfloat16:  # bf16 operands, float32 sums: a bf16 result would be full of ties
+            return torch.mm(queries, keys.t(), out_dtype=torch.float32)
+        size = len(queries) * len(keys)
+        if self._buffer.numel() < size:
+            self._buffer = torch.empty(size, device=self.device)
+        allowed = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = self.precision == "tf32"
+        try:
+            return torch.mm(queries, keys.t(), out=self._buffer[:size].view(len(queries), len(keys)))
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = allowed
+
+    def _lifted(self, scores: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
+        known = self._known(heads, relations)
+        if known is None:
+            return scores
+        if scores.requires_grad:
+            lifted = torch.zeros_like(scores, dtype=torch.bool)
+            lifted[known.rows, known.tails] = True
+            return scores.masked_fill(lifted, self.observed)
+        scores[known.rows, known.tails] = self.observed
+        return scores
+
+    def _known(self, heads: Tensor, relations: Tensor) -> Known | None:
+        if self.facts is None:
+            return None
+        rows, tails = self.facts.tails(heads, relations)
+        if not len(rows):
+            return None
+        return Known(rows, tails)
+
+
+class Known:
+    """The known facts of some rows, ready to be cut by columns."""
+
+    def __init__(self, rows: Tensor, tails: Tensor) -> None:
+        self.tails, order = tails.sort()
+        self.rows = rows[order]
+
+    def within(self, columns: slice) -> tuple[Tensor, Tensor]:
+        """The rows and tails of the facts whose tail is in some columns."""
+        if columns.start == 0 and (not len(self.tails) or columns.stop > int(self.tails[-1])):
+            return self.rows, self.tails
+        edges = torch.tensor([columns.start, columns.stop], device=self.tails.device)
+        start, stop = torch.searchsorted(self.tails, edges).tolist()
+        return self.rows[start:stop], self.tails[start:stop]

@@ -1,0 +1,92 @@
+"""From raw scores of a link predictor to log-scores that can be combined."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tacit.engine.facts import Facts
+from tacit.errors import SettingsError
+
+CALIBRATIONS = ("sigmoid", "minmax", "softmax-count")
+EVERY = slice(None)
+Tails = slice | Tensor
+_NEARLY_ONE = math.log1p(-(2.0**-10))
+
+
+class Calibration(nn.Module):
+    """Turns rows of logits into log-scores: `forward(logits[B, n], heads[B], relations[B]) -> [B, n]`.
+
+    A *pointwise* calibration needs one logit to give one score, so rows can be cut into blocks of columns; the others
+    need whole rows. A *monotone* one keeps the order of every row. Where no gradient is asked for, the result may use
+    the memory of `logits`.
+    """
+
+    pointwise = False
+    monotone = True
+    name = "calibration"
+
+    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+        """The log-scores of atoms `relation(head, ·)`; `tails` are the entities of the columns.
+
+        They are a slice of all entities, or, for single atoms (`n = 1`), one entity a row.
+        """
+        raise TypeError(f"{type(self).__name__} does not calibrate")
+
+
+class Sigmoid(Calibration):
+    """`log σ(x)`."""
+
+    pointwise = True
+    name = "sigmoid"
+
+    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+        """The log of the sigmoid of each logit."""
+        return F.logsigmoid(logits)
+
+
+class MinMax(Calibration):
+    """`log (x - min) / (max - min)` over a row, as CQD re-scales scores."""
+
+    name = "minmax"
+
+    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+        """The log of each logit re-scaled to [0, 1] within its row."""
+        low, high = logits.aminmax(dim=1, keepdim=True)
+        span = (high - low).clamp(min=torch.finfo(logits.dtype).tiny)
+        return torch.log((logits - low) / span)
+
+
+class SoftmaxCount(Calibration):
+    """`log min(1, n · softmax(x))` with `n` the number of known tails of `(head, relation)`, at least 1.
+
+    A softmax row sums to 1 whatever the number of right answers; times that number it reads as a probability.
+    """
+
+    name = "softmax-count"
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__()
+        self.facts = facts
+
+    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+        """The log-softmax of each row, plus the log of its count, clipped below 0."""
+        counts = self.facts.counts(heads, relations).clamp(min=1).to(logits.dtype)
+        shift = counts.log() - torch.logsumexp(logits, dim=1)
+        if torch.is_grad_enabled() and logits.requires_grad:
+            return (logits + shift[:, None]).clamp(max=_NEARLY_ONE)
+        return logits.add_(shift[:, None]).clamp_(max=_NEARLY_ONE)
+
+
+def calibration(name: str, facts: Facts) -> Calibration:
+    """The calibration of a name."""
+    if name == "sigmoid":
+        return Sigmoid()
+    if name == "minmax":
+        return MinMax()
+    if name == "softmax-count":
+        return SoftmaxCount(facts)
+    raise SettingsError(f"no calibration '{name}'; there are {', '.join(CALIBRATIONS)}")

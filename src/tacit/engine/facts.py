@@ -1,0 +1,48 @@
+"""The known facts, as tensors on the device where scores are computed."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.graph.index import Index
+
+
+class Facts:
+    """A graph's sorted index on a device: counts and tails of many `(head, relation)` at once."""
+
+    def __init__(self, index: Index, device: torch.device | str = "cpu") -> None:
+        self.index = index
+        self.num_relations = index.num_relations
+        # A closing key and span keep the lookup of a missing pair inside the arrays.
+        keys = np.append(index.keys, np.iinfo(np.int64).max)
+        self._keys = torch.from_numpy(keys).to(device)
+        self._offsets = torch.from_numpy(np.append(index.offsets, index.offsets[-1])).to(device)
+        self._tails = torch.from_numpy(index.all_tails.astype(np.int64)).to(device)
+
+    def spans(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the tails of each pair start, and how many there are."""
+        wanted = heads * self.num_relations + relations
+        at = torch.searchsorted(self._keys, wanted)
+        starts = self._offsets[at]
+        found = self._keys[at] == wanted
+        return starts, (self._offsets[at + 1] - starts) * found
+
+    def counts(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """The number of known tails of each pair."""
+        return self.spans(heads, relations)[1]
+
+    def tails(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """All known tails of many pairs: `(row, tail)`, where `row` says which pair a tail belongs to."""
+        starts, sizes = self.spans(heads, relations)
+        ends = sizes.cumsum(0)
+        total = int(ends[-1]) if len(ends) else 0
+        rows = torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes, output_size=total)
+        within = torch.arange(total, device=sizes.device) - (ends - sizes)[rows]
+        return rows, self._tails[starts[rows] + within]
+
+    def contains(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """Whether each triple is a known fact."""
+        found = self.index.contains(heads.cpu().numpy(), relations.cpu().numpy(), tails.cpu().numpy())
+        return torch.from_numpy(found).to(heads.device)
