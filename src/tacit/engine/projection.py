@@ -1,0 +1,129 @@
+"""One hop from a fuzzy set over a relation: `out[t] = max_s source[s] ⊤ c_r(s, t)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tacit.engine.atoms import Atoms
+from tacit.engine.logic import Logic
+
+ZERO = float("-inf")
+_CPU_ROWS = 512  # rows a product is computed for at a time: enough for full speed, few enough to stay in cache
+_CPU_BYTES = 2**21  # size of a block of scores that stays in cache
+
+
+@dataclass(frozen=True)
+class Hop:
+    """How a hop is made: over which atoms, in which logic, keeping how many candidates, in how much memory."""
+
+    atoms: Atoms
+    logic: Logic
+    k: int | None  # None keeps all candidates
+    memory: int  # bytes
+    raised: Tensor | None = None  # [B] rows that hold upper bounds
+
+    def candidates(self, source: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The best candidates of each row: their values and ids `[B, K]`, and the best value dropped, `[B]`."""
+        n = source.shape[1]
+        if self.k is None or self.k >= n:
+            return source, torch.arange(n, device=source.device).expand(len(source), n), None
+        if self.raised is None:
+            values, ids = source.topk(self.k, dim=1, sorted=False)
+            return values, ids, None
+        values, ids = source.topk(self.k + 1, dim=1)
+        return values[:, :-1], ids[:, :-1], values[:, -1]
+
+    def raise_bounds(self, out: Tensor, dropped: Tensor | None) -> Tensor:
+        """Upper bounds can be no lower than the best candidate dropped, since `x ⊤ y <= x`."""
+        if self.raised is None or dropped is None:
+            return out
+        return torch.where(self.raised[:, None], torch.maximum(out, dropped[:, None]), out)
+
+    def over(self, source: Tensor, relations: Tensor) -> Tensor:
+        """The hop from `source[B, N]` over one relation a row, `[B, N]`."""
+        if torch.is_grad_enabled() and any(p.requires_grad for p in self.atoms.calibration.parameters()):
+            return self._differentiable(source, relations)
+        values, ids, dropped = self.candidates(source)
+        order = relations.argsort(stable=True)  # neighbours share relations, and so rows
+        out = torch.full_like(source, ZERO, memory_format=torch.contiguous_format)
+        if values.shape[1] == source.shape[1]:
+            self._from_all(values[order], relations[order], out)
+        else:
+            self._from_some(values[order], ids[order], relations[order], out)
+        back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+        return self.raise_bounds(out[back], dropped)
+
+    def _from_some(self, values: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> None:
+        """Queries side by side: the distinct `(candidate, relation)` rows of a few queries are scored once."""
+        n, k = self.atoms.num_entities, values.shape[1]
+        rows, width = self.sizes()
+        for queries, some in chunks(len(values), k, rows):
+            keys = (relations[queries, None] * n + ids[queries, some]).reshape(-1)  # [G · K]
+            distinct, inverse = torch.unique(keys, return_inverse=True)
+            shared = len(distinct) < 0.9 * len(keys)
+            wanted = distinct if shared else keys
+            weights = values[queries, some, None]  # [G, K, 1]
+            for block in self.atoms.blocks(wanted % n, wanted // n, width):
+                scores = block.scores.index_select(0, inverse) if shared else block.scores
+                scores = scores.view(*weights.shape[:2], -1)  # [G, K, n]
+                best = self._conjunction_(scores, weights).amax(dim=1)
+                here = out[queries, block.columns]
+                torch.maximum(here, best, out=here)
+
+    def _from_all(self, values: Tensor, relations: Tensor, out: Tensor) -> None:
+        """Every entity is a candidate: queries of one relation share all rows, which stream by."""
+        n = self.atoms.num_entities
+        rows, width = self.sizes()
+        distinct, sizes = torch.unique_consecutive(relations, return_counts=True)
+        first = 0
+        for relation, size in zip(distinct.tolist(), sizes.tolist(), strict=True):
+            for start in range(0, n, rows):
+                heads = torch.arange(start, min(start + rows, n), device=out.device)
+                useful = values[first : first + size, heads].amax(dim=0) > ZERO
+                heads = heads if bool(useful.all()) else heads[useful]
+                if not len(heads):
+                    continue
+                for block in self.atoms.blocks(heads, torch.full_like(heads, relation), width):
+                    for query in range(first, first + size):
+                        reached = self.logic.conjunction(block.scores, values[query, heads, None])
+                        here = out[query, block.columns]
+                        torch.maximum(here, reached.amax(dim=0), out=here)
+            first += size
+
+    def _differentiable(self, source: Tensor, relations: Tensor) -> Tensor:
+        """The same in plain operations, so that gradients reach the calibration."""
+        values, ids, dropped = self.candidates(source)
+        out = []
+        for query in range(len(source)):
+            scores = self.atoms.rows(ids[query], relations[query].expand(ids.shape[1]))
+            out.append(self.logic.conjunction(scores, values[query, :, None]).amax(dim=0))
+        return self.raise_bounds(torch.stack(out), dropped)
+
+    def _conjunction_(self, scores: Tensor, weights: Tensor) -> Tensor:
+        """`scores ⊤ weights` in the memory of the scores where the t-norm allows it."""
+        if self.logic.norm == "product":
+            return scores.add_(weights)
+        if self.logic.norm == "godel":
+            return torch.minimum(scores, weights, out=scores)
+        return self.logic.conjunction(scores, weights)
+
+    def sizes(self) -> tuple[int, int]:
+        """How many rows to score at once, and how many columns at a time."""
+        n = self.atoms.num_entities
+        if self.atoms.device.type == "cpu" and self.atoms.blockwise:
+            rows = max(1, min(_CPU_ROWS, self.memory // 4096))
+            return rows, max(64, min(n, _CPU_BYTES // (4 * rows)))
+        whole_rows = self.memory // (16 * n)  # scores, their copies and a maximum, 4 bytes each
+        return max(1, min(whole_rows, 16384 if self.atoms.device.type == "cuda" else _CPU_ROWS)), n
+
+
+def chunks(queries: int, k: int, rows: int) -> Iterator[tuple[slice, slice]]:
+    """Cuts `queries x k` pairs into rectangles of at most `rows` pairs: several queries, or part of one."""
+    together = max(1, rows // k)
+    for first in range(0, queries, together):
+        for start in range(0, k, rows):
+            yield slice(first, min(first + together, queries)), slice(start, min(start + rows, k))
