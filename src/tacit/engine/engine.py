@@ -1,0 +1,236 @@
+"""One object to ask: a graph, a link predictor, and a way to search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.engine.answers import Answer, Answers, Reason, Witness
+from tacit.engine.atoms import Atoms
+from tacit.engine.calibration import Calibration, calibration
+from tacit.engine.continuous import ContinuousReasoner
+from tacit.engine.facts import Facts
+from tacit.engine.logic import Logic
+from tacit.engine.reasoner import MessageReasoner, Reasoner
+from tacit.engine.settings import EngineSettings
+from tacit.engine.symbolic import SymbolicReasoner
+from tacit.engine.witness import Explainer, Step
+from tacit.errors import SettingsError
+from tacit.graph.graph import Graph
+from tacit.links.scorer import Scorer
+from tacit.query.compile import compile_query
+from tacit.query.formula import Query
+from tacit.query.names import bind
+from tacit.query.plan import Plan, Prepared
+from tacit.query.symbolic import answers as symbolic_sets
+from tacit.query.text import parse
+
+
+class Engine:
+    """Answers questions over a graph that is missing facts.
+
+    >>> from tacit.links.scorer import GraphScorer
+    >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "Portugal")])
+    >>> engine = Engine(graph, GraphScorer(graph.index(), graph.num_entities), calibration="sigmoid")
+    >>> engine.ask("?c : exists ?n . borders(France, ?n) & borders(?n, ?c)", top=1).entities
+    ['Portugal']
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        scorer: Scorer,
+        settings: EngineSettings | None = None,
+        *,
+        adapted: Calibration | None = None,
+        **changes: Any,
+    ) -> None:
+        if scorer.num_entities != graph.num_entities:
+            raise SettingsError(
+                f"the link predictor knows {scorer.num_entities:,} entities, the graph has {graph.num_entities:,}; "
+                "open the run that was trained on this graph"
+            )
+        self.graph, self.scorer, self.adapted = graph, scorer, adapted
+        self.options = changed(settings or EngineSettings(), changes)
+        self.settings = self.options.to_dict() | {"adapted": adapted is not None}
+
+    def using(self, **changes: Any) -> Engine:
+        """The same engine with other settings; weights and facts are shared."""
+        if not changes:
+            return self
+        adapted = None if "calibration" in changes else self.adapted
+        return Engine(self.graph, self.scorer, self.options, adapted=adapted, **changes)
+
+    @cached_property
+    def facts(self) -> Facts | None:
+        """The facts that count as known, on the scorer's device."""
+        if not self.options.observed:
+            return None
+        return Facts(self.graph.index(*self.options.observed), self.scorer.device)
+
+    @cached_property
+    def logic(self) -> Logic:
+        """The logic that combines scores."""
+        return Logic(self.options.logic, self.options.negation, self.options.strength)
+
+    @cached_property
+    def atoms(self) -> Atoms:
+        """Calibrated scores of atoms."""
+        options = self.options
+        counted = self.facts or Facts(self.graph.index("train"), self.scorer.device)
+        return Atoms(
+            self.scorer,
+            self.adapted or calibration(options.calibration, counted),
+            self.facts,
+            observed=options.observed_score,
+            precision=options.precision,
+        )
+
+    @cached_property
+    def reasoner(self) -> Reasoner:
+        """What turns plans into scores."""
+        options = self.options
+        if options.search == "symbolic":
+            return SymbolicReasoner(self.graph.index(*options.observed), self.graph.num_entities)
+        if options.search == "continuous":
+            return ContinuousReasoner(
+                self.atoms, self.logic, steps=options.steps, step_size=options.step_size, reg=options.vector_reg
+            )
+        k = None if options.search == "exact" else options.k
+        return MessageReasoner(self.atoms, self.logic, k, options.memory)
+
+    def ask(self, query: str | Query, top: int = 10, *, explain: bool = False, paths: int = 1) -> Answers:
+        """The `top` best answers to a question; with `explain`, why each of them came."""
+        return self.ask_many([query], top, explain=explain, paths=paths)[0]
+
+    def explain(self, query: str | Query, top: int = 10, paths: int = 1) -> Answers:
+        """The best answers with their reasons, and whether the search provably missed nothing."""
+        return self.ask(query, top, explain=True, paths=paths)
+
+    @torch.no_grad()
+    def ask_many(
+        self, queries: Iterable[str | Query], top: int = 10, *, explain: bool = False, paths: int = 1
+    ) -> list[Answers]:
+        """The answers to many questions; those of one structure run as one batch."""
+        if top < 1:
+            raise SettingsError(f"top must be at least 1, not {top}")
+        if paths < 1:
+            raise SettingsError(f"paths must be at least 1, not {paths}")
+        asked = [self.prepare(query) for query in queries]
+        groups: dict[Plan, list[int]] = {}
+        for i, (_, prepared, _, _) in enumerate(asked):
+            groups.setdefault(prepared.plan, []).append(i)
+        results: dict[int, Answers] = {}
+        for plan, members in groups.items():
+            entities = torch.tensor([asked[i][2] for i in members], dtype=torch.long).view(len(members), -1)
+            relations = torch.tensor([asked[i][3] for i in members], dtype=torch.long).view(len(members), -1)
+            ranked = self._ranked(plan, entities, relations, min(top, self.graph.num_entities))
+            for row, i in enumerate(members):
+                ids, scores = ranked[row]
+                text, prepared, *_ = asked[i]
+                slots = entities[row : row + 1], relations[row : row + 1]
+                results[i] = self._answers(text, prepared, slots, ids, scores, paths if explain else 0)
+        return [results[i] for i in range(len(asked))]
+
+    def prepare(self, query: str | Query) -> tuple[str, Prepared, list[int], list[int]]:
+        """A question as text, its plan, and the ids that fill the plan's slots."""
+        if isinstance(query, str):
+            query = parse(query)
+        prepared = compile_query(query)
+        entities, relations = bind(prepared, self.graph)
+        return str(query), prepared, entities, relations
+
+    def _ranked(self, plan: Plan, entities: Tensor, relations: Tensor, top: int) -> list[tuple[Tensor, Tensor]]:
+        """Ids and log-scores of the best entities of each query, entities of score zero left out."""
+        step = self.reasoner.batch(plan) if isinstance(self.reasoner, MessageReasoner) else 256
+        ranked = []
+        for start in range(0, len(relations), step):
+            slots = entities[start : start + step], relations[start : start + step]
+            order = self.reasoner.ranking(plan, *slots)
+            scores = self.reasoner.scores(plan, *slots)
+            for row in range(len(order)):
+                ids = _best(order[row], top)
+                values = scores[row, ids]
+                kept = values > -math.inf
+                ranked.append((ids[kept].cpu(), values[kept].cpu()))
+        return ranked
+
+    def _answers(
+        self, text: str, prepared: Prepared, slots: tuple[Tensor, Tensor], ids: Tensor, scores: Tensor, paths: int
+    ) -> Answers:
+        plan, graph = prepared.plan, self.graph
+        known = set(
+            symbolic_sets(
+                plan, slots[0].numpy(), slots[1].numpy(), graph.index(*self.options.observed), graph.num_entities
+            ).ids.tolist()
+            if self.options.observed
+            else ()
+        )
+        steps: list[list[Step]] = [[] for _ in ids]
+        certified = None
+        if paths and isinstance(self.reasoner, MessageReasoner):
+            messages = self.reasoner.messages(*slots)
+            messages.keep = True
+            explainer = Explainer(messages)
+            steps = [explainer.witnesses(plan.root, int(i), paths) for i in ids]
+            certified = self._certified(plan, slots, ids)
+        answers = tuple(
+            Answer(
+                graph.entities[int(i)],
+                int(i),
+                math.exp(float(score)),
+                float(score),
+                int(i) in known,
+                tuple(self._witness(prepared, step) for step in why),
+            )
+            for i, score, why in zip(ids, scores, steps, strict=True)
+        )
+        return Answers(text, answers, certified, self.settings)
+
+    def _certified(self, plan: Plan, slots: tuple[Tensor, Tensor], ids: Tensor) -> bool:
+        """Whether nothing the beam dropped could change these answers or their order."""
+        assert isinstance(self.reasoner, MessageReasoner)
+        lower, upper = (bound[0].cpu() for bound in self.reasoner.bounds(plan, *slots))
+        for i in ids.tolist():
+            upper[i] = -math.inf  # from here on only compared with what comes after
+            if float(upper.max()) > float(lower[i]):
+                return False
+        return True
+
+    def _witness(self, prepared: Prepared, step: Step) -> Witness:
+        entities, relations = self.graph.entities, self.graph.relations
+        reasons = tuple(
+            Reason(
+                entities[a.subject], relations[a.relation], entities[a.object], math.exp(a.score), a.observed, a.negated
+            )
+            for a in step.atoms()
+        )
+        variables = {prepared.variables[v]: entities[e] for v, e in sorted(step.substitution().items())}
+        return Witness(math.exp(step.score), variables, reasons)
+
+    def __repr__(self) -> str:
+        return f"Engine({self.graph!r}, {self.options.search}, k={self.options.k}, {self.options.logic})"
+
+
+def changed(settings: EngineSettings, changes: dict[str, Any]) -> EngineSettings:
+    """Settings with some changed; an unknown name is an error that lists the known ones."""
+    unknown = sorted(set(changes) - set(EngineSettings.__dataclass_fields__))
+    if unknown:
+        known = ", ".join(EngineSettings.__dataclass_fields__)
+        raise SettingsError(f"no engine setting '{unknown[0]}'; there are {known}")
+    return replace(settings, **changes)
+
+
+def _best(values: Tensor, top: int) -> Tensor:
+    """The positions of the largest values, ties by position."""
+    cut = values.topk(top).values[-1]
+    above = (values > cut).nonzero()[:, 0]
+    level = (values == cut).nonzero()[: top - len(above), 0]
+    picked = torch.cat([above, level])
+    return picked[values[picked].argsort(descending=True, stable=True)]

@@ -1,0 +1,179 @@
+"""Asking: answers, reasons, certificates, and what happens with odd questions."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bruteforce import BruteForce, Values
+from formulas import ENTITIES, RELATIONS, queries
+from tables import FactorScorer
+from tacit.engine.engine import Engine
+from tacit.engine.logic import NEGATIONS, NORMS
+from tacit.engine.reasoner import MessageReasoner
+from tacit.engine.settings import EngineSettings
+from tacit.engine.witness import Explainer
+from tacit.errors import QueryError, SettingsError, TacitError, UnknownName
+from tacit.graph.graph import Graph, directed, no_triples
+from tacit.graph.vocabulary import Vocabulary
+from tacit.links.scorer import GraphScorer
+from tacit.query.compile import compile_query
+from tacit.query.formula import Query
+
+EUROPE = [
+    ("France", "borders", "Spain"), ("Spain", "borders", "France"), ("Spain", "borders", "Portugal"),
+    ("Portugal", "borders", "Spain"), ("France", "borders", "Germany"), ("Germany", "borders", "France"),
+    ("Germany", "speaks", "German"), ("Spain", "speaks", "Spanish"), ("Lisbon", "capital_of", "Portugal"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def europe() -> Engine:
+    graph = Graph.of(EUROPE)
+    return Engine(graph, GraphScorer(graph.index(), graph.num_entities), calibration="sigmoid")
+
+
+def test_answers_come_with_the_facts_that_make_them_true(europe: Engine) -> None:
+    answers = europe.explain("?city : exists ?n . borders(Spain, ?n) & capital_of(?city, ?n)", top=3)
+    best = answers[0]
+    assert best.entity == "Lisbon"
+    assert best.known
+    assert best.witnesses[0].variables == {"n": "Portugal"}
+    assert {(a.subject, a.relation, a.object, a.observed) for a in best.witnesses[0].atoms} == {
+        ("Spain", "borders", "Portugal", True),
+        ("Lisbon", "capital_of", "Portugal", True),
+    }
+
+
+def test_negated_atoms_are_marked(europe: Engine) -> None:
+    answers = europe.explain("?c : borders(France, ?c) & !speaks(?c, German)", top=1)
+    assert answers.entities == ["Spain"]
+    assert [(a.relation, a.negated, a.observed) for a in answers[0].witnesses[0].atoms] == [
+        ("borders", False, True),
+        ("speaks", True, False),
+    ]
+
+
+def test_alternative_reasons(europe: Engine) -> None:
+    answers = europe.explain("?c : borders(?n, ?c)", top=5, paths=2)
+    france = next(a for a in answers if a.entity == "France")
+    assert {w.variables["n"] for w in france.witnesses} == {"Spain", "Germany"}
+
+
+def test_every_way_to_read_answers(europe: Engine) -> None:
+    answers = europe.explain("?c : borders(France, ?c)", top=2)
+    assert [row["entity"] for row in json.loads(answers.to_json())["answers"]] == ["Spain", "Germany"]
+    frame = answers.to_pandas()
+    assert list(frame["entity"]) == ["Spain", "Germany"]
+    assert "<b>Spain</b>" in answers._repr_html_()
+    assert "borders(France, Spain)" in str(answers)
+    assert len(answers) == 2
+    assert answers[:1][0].entity == "Spain"
+
+
+def test_html_escapes_labels() -> None:
+    graph = Graph.of([("a", "r", "<script>alert(1)</script>")])
+    engine = Engine(graph, GraphScorer(graph.index(), 2), calibration="sigmoid")
+    assert "<script>" not in engine.explain("?x : r(a, ?x)")._repr_html_()
+
+
+def test_questions_of_one_structure_and_others_together(europe: Engine) -> None:
+    texts = ["?c : borders(France, ?c)", "?c : speaks(?c, German)", "?c : borders(Portugal, ?c)"]
+    together = europe.ask_many(texts, top=1)
+    assert [a.entities for a in together] == [europe.ask(text, top=1).entities for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("question", "error", "says"),
+    [
+        ("?c : boarders(France, ?c)", UnknownName, "did you mean 'borders'"),
+        ("?c : borders(Frnace, ?c)", UnknownName, "did you mean 'France'"),
+        ("?c : borders(France", QueryError, "column"),
+        ("", QueryError, "a question starts with"),
+    ],
+)
+def test_wrong_questions_say_what_would_work(europe: Engine, question: str, error: type[TacitError], says: str) -> None:
+    with pytest.raises(error, match=says):
+        europe.ask(question)
+
+
+def test_top_beyond_the_graph_and_scores_of_zero(europe: Engine) -> None:
+    assert len(europe.ask("?c : borders(France, ?c)", top=1000)) <= europe.graph.num_entities
+    nothing = europe.using(search="symbolic").ask("?c : capital_of(?c, France)")
+    assert len(nothing) == 0
+    assert "no answer" in str(nothing)
+    assert nothing.to_pandas().empty
+
+
+@pytest.mark.parametrize("bad", [{"k": 0}, {"search": "guess"}, {"observed": "tomorrow"}, {"nonsense": 1}])
+def test_impossible_settings(europe: Engine, bad: dict[str, object]) -> None:
+    with pytest.raises(SettingsError):
+        europe.using(**bad)
+    with pytest.raises(SettingsError, match="top"):
+        europe.ask("?c : borders(France, ?c)", top=0)
+
+
+def test_twenty_atoms(europe: Engine) -> None:
+    chain = " & ".join(f"borders(?v{i}, ?v{i + 1})" for i in range(20)).replace("?v0", "France").replace("?v20", "?t")
+    assert europe.ask(f"?t : {chain}", top=1)[0].known
+
+
+def test_a_model_of_another_graph_is_refused(europe: Engine) -> None:
+    other = Graph.of(EUROPE[:2])
+    with pytest.raises(SettingsError, match="open the run"):
+        Engine(other, europe.scorer)
+
+
+def small_engine(scores: dict[str, Values], **changes: object) -> Engine:
+    size = len(scores[RELATIONS[0]])
+    names = [*ENTITIES, *(f"n{i}" for i in range(size - len(ENTITIES)))]
+    graph = Graph(Vocabulary(names), directed(RELATIONS), no_triples())
+    options = {"calibration": "sigmoid", "observed": "none", "strength": 1.0} | changes
+    return Engine(graph, FactorScorer([scores[name] for name in RELATIONS]), EngineSettings(), **options)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> dict[str, Values]:
+    size = draw(st.integers(len(ENTITIES), 7))
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return {name: random.random((size, size)) * 0.98 + 0.01 for name in RELATIONS}
+
+
+@given(queries(), tables(), st.sampled_from(NORMS), st.sampled_from(NEGATIONS), st.sampled_from([2, 100]))
+@settings(max_examples=100, deadline=None)
+def test_a_witness_recomputes_to_the_score_of_its_answer(
+    query: Query, scores: dict[str, Values], norm: str, negation: str, k: int
+) -> None:
+    engine = small_engine(scores, logic=norm, negation=negation, k=k)
+    prepared = compile_query(query, safe=False)
+    entities = torch.tensor([[ENTITIES.index(name) for name in prepared.entities]]).long()
+    relations = torch.tensor([[2 * RELATIONS.index(name) for name in prepared.relations]]).long()
+    assert isinstance(engine.reasoner, MessageReasoner)
+    values = engine.reasoner.scores(prepared.plan, entities, relations)[0]
+    messages = engine.reasoner.messages(entities, relations)
+    messages.keep = True
+    for answer in range(len(values)):
+        step = Explainer(messages).witnesses(prepared.plan.root, answer)[0]
+        assert math.exp(step.recomputed(engine.logic)) == pytest.approx(float(values[answer].exp()), abs=1e-5)
+
+
+@given(queries(), tables(), st.sampled_from(NORMS), st.integers(1, 5), st.integers(1, 3))
+@settings(max_examples=150, deadline=None)
+def test_a_certified_list_is_never_wrong(query: Query, scores: dict[str, Values], norm: str, k: int, top: int) -> None:
+    engine = small_engine(scores, logic=norm, k=k)
+    exact = BruteForce(scores, norm, "standard").answers(query)
+    try:
+        answers = engine.explain(query, top=top)
+    except TacitError:
+        return  # unsafe questions are refused
+    if answers.certified:
+        expected = np.sort(exact)[::-1][:top]
+        expected = expected[expected > 0]
+        found = exact[[a.id for a in answers]]
+        np.testing.assert_allclose(found, expected[: len(found)], atol=1e-5)
