@@ -1,0 +1,47 @@
+# `make demo` and `make test` work on a bare machine with Python 3.11 and make: both create .venv first.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+WORKERS ?= 2
+BENCHMARKS := startup ranking
+
+.PHONY: help venv demo test check bench docs clean
+help:
+	@echo "make demo    install Tacit, then walk through what it does"
+	@echo "make test    check, then every test"
+	@echo "make check   ruff (lint, format) and mypy"
+	@echo "make bench   the quick benchmarks: $(BENCHMARKS)"
+	@echo "make docs    rewrite docs/cli.md from the commands"
+	@echo "make clean   remove the environment and all caches"
+
+venv: $(INSTALLED)
+
+# torch goes first and alone: resolved together with the rest, pip may fetch several versions of it to compare them.
+$(INSTALLED): pyproject.toml constraints.txt
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Tacit needs Python 3.11 or later; say which one with: make PYTHON=/path/to/python" >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: venv
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
+
+check: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: check
+	$(BIN)/pytest -n $(WORKERS)
+
+bench: venv
+	@set -e; for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done
+
+docs: venv
+	$(BIN)/python docs/write_cli.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist src/*.egg-info

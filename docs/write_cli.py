@@ -1,0 +1,77 @@
+"""Write `docs/cli.md` from the commands themselves: `make docs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from tacit.cli import app
+
+PAGE = Path(__file__).with_name("cli.md")
+INTRODUCTION = """\
+# The command line
+
+Every command answers `--help`. What goes wrong is said in one line on standard error, with exit code 2; `tacit --debug COMMAND`
+shows the traceback instead. Where a command takes a `GRAPH`, it is the name of an embedded graph (`world`), a folder with
+train, valid and test parts, or a single file: see [your own data](data.md).
+
+This page is written by `make docs` from the commands themselves.
+"""
+
+
+def leaves(command: Any, path: tuple[str, ...] = ("tacit",)) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each command that does something, with the words that call it, in the order of `--help`."""
+    for name, inner in getattr(command, "commands", {}).items():
+        if not inner.hidden:
+            yield from leaves(inner, (*path, name))
+    if not hasattr(command, "commands"):
+        yield path, command
+
+
+def spelling(parameter: Any) -> str:
+    """How a parameter is typed: `GRAPH`, or `--top INTEGER`, or `--observed / --no-observed`."""
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.human_readable_name.upper()}`"
+    words = ", ".join(f"`{name}`" for name in parameter.opts)
+    if parameter.secondary_opts:
+        words += " / " + ", ".join(f"`{name}`" for name in parameter.secondary_opts)
+    choices = getattr(parameter.type, "choices", None)
+    if choices:
+        return f"{words} `{'|'.join(map(str, choices))}`".replace("|", "\\|")
+    return words if parameter.is_flag else f"{words} `{parameter.metavar or parameter.type.name.upper()}`"
+
+
+def default(parameter: Any) -> str:
+    """The default as the table shows it."""
+    value = parameter.default
+    if parameter.required:
+        return "required"
+    if value is None or value is False or value == "" or callable(value):
+        return ""
+    return "on" if value is True else f"`{value}`"
+
+
+def section(path: tuple[str, ...], command: Any) -> str:
+    """One command: what it does, how it is called, and each argument and option."""
+    arguments = " ".join(p.human_readable_name.upper() for p in command.params if p.param_type_name == "argument")
+    usage = " ".join([*path, arguments, "[OPTIONS]"] if arguments else [*path, "[OPTIONS]"])
+    lines = [f"## `{' '.join(path)}`", "", (command.help or "").strip(), "", "```", usage, "```", ""]
+    if command.params:
+        lines += ["| | default | |", "|---|---|---|"]
+        lines += [f"| {spelling(p)} | {default(p)} | {' '.join((p.help or '').split())} |" for p in command.params]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """The whole page."""
+    root: Any = typer.main.get_command(app)
+    sections = [section(path, command) for path, command in leaves(root)]
+    return "\n".join([INTRODUCTION, section(("tacit",), root), *sections]).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

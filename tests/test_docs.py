@@ -1,0 +1,117 @@
+"""The documentation names every command and flag, and nothing that does not exist."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from source_tree import ROOT
+
+from tacit.cli import app
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SCRIPTS = sorted((ROOT / "examples").rglob("*.sh"))
+COMMANDS = typer.main.get_command(app)
+
+
+def leaves(command: Any, path: tuple[str, ...] = ("tacit",)) -> Iterator[tuple[tuple[str, ...], Any]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield path, command
+    for name in inner or ():
+        yield from leaves(inner[name], (*path, name))
+
+
+LEAVES = dict(leaves(COMMANDS))
+
+
+def flags(command: Any) -> set[str]:
+    options = [p for p in command.params if p.param_type_name == "option"]
+    return {name for p in options for name in (*p.opts, *p.secondary_opts)} | {"--help", "-h"}
+
+
+def sections(text: str) -> dict[str, str]:
+    """The text under each second-level heading that names a command."""
+    parts = re.split(r"^## `(.+)`$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_cli_page_is_up_to_date() -> None:
+    written = runpy.run_path(str(ROOT / "docs" / "write_cli.py"))["page"]()
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == written, "run `make docs`"
+
+
+@pytest.mark.parametrize("path", [*LEAVES, ("tacit",)], ids=" ".join)
+def test_every_command_and_flag_is_documented(path: tuple[str, ...]) -> None:
+    text = sections((ROOT / "docs" / "cli.md").read_text(encoding="utf-8"))[" ".join(path)]
+    command: Any = LEAVES.get(path, COMMANDS)
+    assert command.help.strip() in text
+    for parameter in command.params:
+        assert parameter.help, f"{' '.join(path)}: {parameter.name} has no help"
+    for flag in flags(command) - {"--help", "-h"}:
+        assert f"`{flag}`" in text
+
+
+def shell_lines(text: str, fenced: bool) -> Iterator[str]:
+    """Each call of `tacit` in fenced blocks of a page, or anywhere in a script; a backslash continues a line."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL) if fenced else [text]
+    for block in blocks:
+        for line in block.replace("\\\n", " ").splitlines():
+            call = re.search(r"(?:^|[\"$;|]\s*)(tacit [^;|#]*)", line)
+            if call:
+                yield call[1].strip().rstrip('"')
+
+
+def wrong_call(line: str) -> str | None:
+    """What a line asks of the command line that it does not have, or None."""
+    words = shlex.split(line)
+    path, command = ("tacit",), COMMANDS
+    rest = words[1:]
+    while rest and rest[0] in getattr(command, "commands", {}):
+        path, command, rest = (*path, rest[0]), command.commands[rest[0]], rest[1:]  # type: ignore[attr-defined]
+    words_of_usage = ("COMMAND", "[OPTIONS]")
+    if hasattr(command, "commands") and rest and not rest[0].startswith("-") and rest[0] not in words_of_usage:
+        return f"{' '.join(path)} has no command {rest[0]}"
+    known = flags(command) | flags(COMMANDS)
+    unknown = [word.split("=")[0] for word in rest if re.match(r"--?[a-z]", word) and word.split("=")[0] not in known]
+    return f"{' '.join(path)} has no {', '.join(unknown)}" if unknown else None
+
+
+@pytest.mark.parametrize("page", [*PAGES, *SCRIPTS], ids=lambda path: str(path.relative_to(ROOT)))
+def test_shown_calls_exist(page: Path) -> None:
+    lines = shell_lines(page.read_text(encoding="utf-8"), fenced=page.suffix == ".md")
+    assert [problem for line in lines if (problem := wrong_call(line))] == []
+
+
+def test_a_stale_call_is_found() -> None:
+    text = 'Text.\n```sh\n$ tacit data lst\ntacit data list --fast \\\n  --x=1  # why\ntacit data list\n```\ntacit nothing\n'
+    problems = [wrong_call(line) for line in shell_lines(text, fenced=True)]
+    assert problems == ["tacit data has no command lst", "tacit data list has no --fast, --x", None]
+    assert list(shell_lines('step "A title" "tacit data list"\n', fenced=False)) == ["tacit data list"]
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    """Relative links of a page that lead nowhere."""
+    targets = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text)
+    return [target for target in targets if not (page.parent / target).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken_links(page, page.read_text(encoding="utf-8")) == []
+
+
+def test_a_broken_link_is_found() -> None:
+    text = "[here](docs/cli.md#top), [gone](docs/nowhere.md), [elsewhere](https://example.org)"
+    assert broken_links(ROOT / "README.md", text) == ["docs/nowhere.md"]
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in text] == []

@@ -1,0 +1,82 @@
+"""Errors: the tree, and how the command line shows one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tacit import cli, errors
+from tacit.errors import DataError, QueryError, TacitError, UnknownName
+
+CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, TacitError)]
+KINDS = [value for value in CLASSES if value is not TacitError]
+
+
+def test_at_most_eight_kinds_each_with_a_sentence() -> None:
+    assert 1 <= len(KINDS) <= 8
+    assert all(kind.__bases__ == (TacitError,) and kind.__doc__ for kind in KINDS)
+
+
+def test_the_tree_is_drawn_in_the_docstring() -> None:
+    drawn = [line.split("── ")[1].split()[0] for line in (errors.__doc__ or "").splitlines() if "── " in line]
+    assert drawn == [kind.__name__ for kind in KINDS]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (DataError("is empty", "facts.tsv"), "facts.tsv: is empty"),
+        (DataError("has two columns", Path("facts.tsv"), 7), "facts.tsv, line 7: has two columns"),
+        (DataError("no graph"), "no graph"),
+        (
+            UnknownName("relation", "boarders", ["borders"], 1, 9),
+            "unknown relation 'boarders' at column 9; did you mean 'borders'?",
+        ),
+        (UnknownName("entity", "Zz"), "unknown entity 'Zz'"),
+        (UnknownName("entity", "a", ["b", "c"]), "unknown entity 'a'; did you mean 'b' or 'c'?"),
+        (QueryError("expected ')'", 2, 3), "expected ')' at line 2, column 3"),
+    ],
+)
+def test_messages_say_what_and_where(error: TacitError, message: str) -> None:
+    assert str(error) == message
+
+
+def test_an_unknown_name_is_shown_at_a_readable_length() -> None:
+    assert len(str(UnknownName("entity", "x" * 10_000))) < 120
+
+
+def test_a_located_error_keeps_its_suggestions() -> None:
+    error = UnknownName("entity", "Frnace", ["France"]).located(2, 5)
+    assert str(error) == "unknown entity 'Frnace' at line 2, column 5; did you mean 'France'?"
+
+
+def raise_data_error() -> None:
+    raise DataError("has two columns;\nthree are expected", "facts.tsv", 7)
+
+
+def test_the_command_line_prints_one_line_and_exits_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "app", raise_data_error)
+    monkeypatch.setattr(sys, "argv", ["tacit", "data", "describe", "facts.tsv"])
+    with pytest.raises(SystemExit) as exit:
+        cli.main()
+    assert exit.value.code == 2
+    assert capsys.readouterr() == ("", "error: facts.tsv, line 7: has two columns; three are expected\n")
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "app", raise_data_error)
+    monkeypatch.setattr(sys, "argv", ["tacit", "--debug", "data", "describe", "facts.tsv"])
+    with pytest.raises(DataError):
+        cli.main()
+
+
+def test_an_unknown_command_is_a_usage_error_without_a_traceback() -> None:
+    done = subprocess.run([sys.executable, "-m", "tacit", "dta"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "dta" in done.stderr
+    assert "Traceback" not in done.stderr

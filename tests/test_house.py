@@ -1,0 +1,98 @@
+"""The rules of the house that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from source_tree import ROOT, SRC, modules
+
+FOLDERS = ("src", "tests", "benchmarks", "data", "docs", "examples")
+SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+PAGES = sorted(path for kind in ("*.js", "*.css", "*.html", "*.lark") for path in SRC.rglob(kind))
+VAGUE = re.compile(r"\b(utils?|helpers?|common|base|manager|misc)\b")
+UNFINISHED = re.compile(r"#.*\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
+MAX_FILE, MAX_FUNCTION = 400, 60
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def long_functions(module: ast.Module) -> Iterator[tuple[str, int]]:
+    """Functions over the limit: name and lines, from `def` to the last line."""
+    for node in ast.walk(module):
+        if isinstance(node, Function):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > MAX_FUNCTION:
+                yield node.name, lines
+
+
+def is_vague(path: Path) -> bool:
+    return VAGUE.search(path.stem.replace("_", " ")) is not None
+
+
+def test_there_are_sources_to_check() -> None:
+    assert {"errors.py", "test_house.py", "build.py"} <= {path.name for path in SOURCES}
+
+
+def test_files_are_short() -> None:
+    sizes = {named(path): len(path.read_text(encoding="utf-8").splitlines()) for path in [*SOURCES, *PAGES]}
+    assert {name: lines for name, lines in sizes.items() if lines > MAX_FILE} == {}
+
+
+def test_functions_fit_a_screen() -> None:
+    found = {f"{named(path)}: {name}": lines for path in SOURCES for name, lines in long_functions(tree(path))}
+    assert found == {}
+
+
+@pytest.mark.parametrize(("lines", "expected"), [(60, []), (61, [("f", 61)])])
+def test_a_long_function_is_found(lines: int, expected: list[tuple[str, int]]) -> None:
+    text = "def f():\n" + "    x = 1\n" * (lines - 1)
+    assert list(long_functions(ast.parse(text))) == expected
+
+
+def test_a_reader_guesses_the_file_from_the_word() -> None:
+    assert [named(path) for path in SOURCES if is_vague(path)] == []
+
+
+@pytest.mark.parametrize("name", ["utils.py", "graph_helpers.py", "base.py"])
+def test_a_vague_name_is_found(name: str) -> None:
+    assert is_vague(Path(name))
+
+
+def test_nothing_is_left_to_do() -> None:
+    lines = [(path, line) for path in SOURCES for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [f"{named(path)}: {line.strip()}" for path, line in lines if UNFINISHED.search(line)] == []
+
+
+def test_the_package_asserts_nothing_of_its_input() -> None:
+    found = [
+        f"{name}, line {node.lineno}"
+        for name, path in modules().items()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Assert)
+    ]
+    assert found == []
+
+
+def test_every_module_and_every_public_name_in_it_says_what_it_is() -> None:
+    silent = []
+    for name, path in modules().items():
+        module = tree(path)
+        if not ast.get_docstring(module):
+            silent.append(name)
+        for node in module.body:
+            public = isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_")
+            if public and not ast.get_docstring(node):
+                silent.append(f"{name}.{node.name}")
+    assert silent == []

@@ -1,0 +1,152 @@
+"""Imports point one way, and nothing loads a heavy or optional package before it is needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from source_tree import SRC, imports, modules
+
+# Each layer imports from itself and from those before it.
+LAYERS = (
+    "errors",
+    "graph",
+    "runs",
+    "links",
+    "query",
+    "engine",
+    "adapt",
+    "evaluate",
+    "workbench",
+    "server",
+    "cli",
+    "__main__",
+)
+FACADE = {"tacit.__version__"}  # all that the package itself may be asked for from within
+OPTIONAL = ("lark", "rdflib", "pydantic", "fastapi", "uvicorn", "matplotlib", "pandas", "pykeen")
+# The modules that exist to wrap an optional package.
+WRAPPERS = ("tacit.query.text", "tacit.query.sparql", "tacit.server")
+
+
+def upward_imports(src: Path) -> list[str]:
+    """Each import that points up the layers, or at a module that is in none."""
+    found = []
+    for name, path in modules(src).items():
+        if name == "tacit":
+            continue  # the facade: it names what the layers below offer
+        layer = name.split(".")[1]
+        if layer not in LAYERS:
+            found.append(f"{name} is in no layer")
+            continue
+        for target, line in imports(name, path):
+            if target.split(".")[0] != "tacit" or target in FACADE:
+                continue
+            wanted = target.split(".")[1] if "." in target else ""
+            if wanted not in LAYERS or LAYERS.index(wanted) > LAYERS.index(layer):
+                found.append(f"{name}, line {line}: imports {target}")
+    return found
+
+
+def test_no_import_points_upward() -> None:
+    assert upward_imports(SRC) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [
+        ("graph/tsv.py", "from tacit.links import scorer"),
+        ("graph/tsv.py", "def load():\n    import tacit.engine.logic"),
+        ("graph/tsv.py", "from ..query.plan import Plan"),
+        ("query/plan.py", "from tacit import engine"),
+        ("links/models.py", "import tacit"),
+        ("links/models.py", "from tacit import open"),
+        ("stray.py", ""),
+    ],
+)
+def test_an_upward_import_is_found(tmp_path: Path, where: str, text: str) -> None:
+    bad = tmp_path / "tacit" / where
+    bad.parent.mkdir(parents=True, exist_ok=True)
+    bad.write_text(text, encoding="utf-8")
+    assert len(upward_imports(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("text", ["from tacit import __version__", "from tacit.graph import graph", "import numpy"])
+def test_a_downward_import_is_not(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tacit" / "links").mkdir(parents=True)
+    (tmp_path / "tacit" / "links" / "models.py").write_text(text, encoding="utf-8")
+    assert upward_imports(tmp_path) == []
+
+
+def run(script: str, *arguments: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+LOADED = """
+import json, runpy, sys
+sys.argv = ["tacit", *sys.argv[1:]]
+try:
+    import tacit
+    if sys.argv[1:]:
+        runpy.run_module("tacit", run_name="__main__")
+except SystemExit as exit:
+    assert not exit.code, exit.code
+print()
+print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
+"""
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"], ["data", "--help"]], ids=" ".join)
+def test_the_first_second_loads_nothing_heavy(arguments: list[str]) -> None:
+    loaded = set(json.loads(run(LOADED, *arguments).splitlines()[-1]))
+    assert "tacit" in loaded
+    assert loaded & {"torch", "safetensors", *OPTIONAL} == set()
+
+
+WITHOUT = """
+import importlib, json, sys
+
+blocked = set(json.loads(sys.argv[1]))
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in blocked:
+            raise ModuleNotFoundError(f"{name} is blocked", name=name)
+
+sys.meta_path.insert(0, Blocker())
+failed = {}
+for name in json.loads(sys.argv[2]):
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        failed[name] = str(error)
+print(json.dumps(failed))
+"""
+
+
+def fails_without(packages: list[str], names: list[str]) -> dict[str, str]:
+    """The modules that cannot be imported where some packages are not installed."""
+    failed: dict[str, str] = json.loads(run(WITHOUT, json.dumps(packages), json.dumps(names)))
+    return failed
+
+
+def test_a_blocked_package_is_noticed() -> None:
+    assert set(fails_without(["numpy"], ["tacit.graph.index", "tacit.errors"])) == {"tacit.graph.index"}
+
+
+def test_optional_packages_are_optional() -> None:
+    names = [name for name in modules() if not name.startswith((*WRAPPERS, "tacit.__main__"))]
+    for expected in ("links", "query", "engine", "adapt", "evaluate", "cli"):
+        assert f"tacit.{expected}" in names
+    assert fails_without(list(OPTIONAL), names) == {}
+
+
+def test_queries_need_no_torch() -> None:
+    names = [name for name in modules() if name.startswith(("tacit.query", "tacit.graph"))]
+    assert {"tacit.query.formula", "tacit.query.plan", "tacit.graph.graph"} <= set(names)
+    assert fails_without(["torch"], names) == {}

@@ -1,0 +1,20 @@
+"""The names a program may rely on."""
+
+from __future__ import annotations
+
+import tacit
+
+PUBLIC = [
+    "__version__",
+]
+
+
+def test_public_names_are_pinned() -> None:
+    assert sorted(tacit.__all__) == PUBLIC
+    assert len(PUBLIC) <= 25
+
+
+def test_every_public_name_is_there() -> None:
+    for name in PUBLIC:
+        assert getattr(tacit, name) is not None, name
+    assert set(PUBLIC) <= set(dir(tacit))
