@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -14,9 +15,9 @@ PAGE = Path(__file__).with_name("cli.md")
 INTRODUCTION = """\
 # The command line
 
-Every command answers `--help`. What goes wrong is said in one line on standard error, with exit code 2; `tacit --debug COMMAND`
-shows the traceback instead. Where a command takes a `GRAPH`, it is the name of an embedded graph (`world`), a folder with
-train, valid and test parts, or a single file: see [your own data](data.md).
+Every command answers `--help`. What goes wrong is said in one line on standard error, with exit code 2;
+`tacit --debug COMMAND` shows the traceback instead. Where a command takes a `GRAPH`, it is the name of an embedded
+graph (`world`), a folder with train, valid and test parts, or a single file: see [your own data](data.md).
 
 This page is written by `make docs` from the commands themselves.
 """
@@ -31,17 +32,23 @@ def leaves(command: Any, path: tuple[str, ...] = ("tacit",)) -> Iterator[tuple[t
         yield path, command
 
 
-def spelling(parameter: Any) -> str:
-    """How a parameter is typed: `GRAPH`, or `--top INTEGER`, or `--observed / --no-observed`."""
+def choices(command: Any, parameter: Any) -> list[str]:
+    """The words a parameter is limited to, from the annotation of the command's function."""
+    kind = get_type_hints(command.callback).get(parameter.name) if command.callback else None
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [str(member.value) for member in kind]
+    return [str(word) for word in get_args(kind)] if get_origin(kind) is Literal else []
+
+
+def spelling(command: Any, parameter: Any) -> str:
+    """How a parameter is typed: `GRAPH`, or `--top TOP`, or `--observed / --no-observed`."""
     if parameter.param_type_name == "argument":
-        return f"`{parameter.human_readable_name.upper()}`"
-    words = ", ".join(f"`{name}`" for name in parameter.opts)
-    if parameter.secondary_opts:
-        words += " / " + ", ".join(f"`{name}`" for name in parameter.secondary_opts)
-    choices = getattr(parameter.type, "choices", None)
-    if choices:
-        return f"{words} `{'|'.join(map(str, choices))}`".replace("|", "\\|")
-    return words if parameter.is_flag else f"{words} `{parameter.metavar or parameter.type.name.upper()}`"
+        return f"`{parameter.name.upper()}`"
+    words = " / ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    if parameter.is_flag:
+        return words
+    limited = "\\|".join(choices(command, parameter))
+    return f"{words} `{limited or parameter.metavar or parameter.name.upper()}`"
 
 
 def default(parameter: Any) -> str:
@@ -51,17 +58,19 @@ def default(parameter: Any) -> str:
         return "required"
     if value is None or value is False or value == "" or callable(value):
         return ""
-    return "on" if value is True else f"`{value}`"
+    return "on" if value is True else f"`{value.value if isinstance(value, Enum) else value}`"
 
 
 def section(path: tuple[str, ...], command: Any) -> str:
     """One command: what it does, how it is called, and each argument and option."""
-    arguments = " ".join(p.human_readable_name.upper() for p in command.params if p.param_type_name == "argument")
+    arguments = " ".join(p.name.upper() for p in command.params if p.param_type_name == "argument")
     usage = " ".join([*path, arguments, "[OPTIONS]"] if arguments else [*path, "[OPTIONS]"])
     lines = [f"## `{' '.join(path)}`", "", (command.help or "").strip(), "", "```", usage, "```", ""]
     if command.params:
         lines += ["| | default | |", "|---|---|---|"]
-        lines += [f"| {spelling(p)} | {default(p)} | {' '.join((p.help or '').split())} |" for p in command.params]
+        lines += [
+            f"| {spelling(command, p)} | {default(p)} | {' '.join((p.help or '').split())} |" for p in command.params
+        ]
         lines.append("")
     return "\n".join(lines)
 

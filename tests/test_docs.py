@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import typer
-from source_tree import ROOT
 
+from source_tree import ROOT
 from tacit.cli import app
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -90,8 +90,8 @@ def test_shown_calls_exist(page: Path) -> None:
 
 
 def test_a_stale_call_is_found() -> None:
-    text = 'Text.\n```sh\n$ tacit data lst\ntacit data list --fast \\\n  --x=1  # why\ntacit data list\n```\ntacit nothing\n'
-    problems = [wrong_call(line) for line in shell_lines(text, fenced=True)]
+    text = "Text.\n```sh\n$ tacit data lst\ntacit data list --fast \\\n  --x=1  # why\ntacit data list\n```\n"
+    problems = [wrong_call(line) for line in shell_lines(text + "tacit nothing\n", fenced=True)]
     assert problems == ["tacit data has no command lst", "tacit data list has no --fast, --x", None]
     assert list(shell_lines('step "A title" "tacit data list"\n', fenced=False)) == ["tacit data list"]
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from source_tree import SRC, imports, modules
 
 # Each layer imports from itself and from those before it.
@@ -27,8 +28,8 @@ LAYERS = (
 )
 FACADE = {"tacit.__version__"}  # all that the package itself may be asked for from within
 OPTIONAL = ("lark", "rdflib", "pydantic", "fastapi", "uvicorn", "matplotlib", "pandas", "pykeen")
-# The modules that exist to wrap an optional package.
-WRAPPERS = ("tacit.query.text", "tacit.query.sparql", "tacit.server")
+# The modules that exist to wrap an optional package, and those that speak of its errors.
+WRAPPERS = ("tacit.query.text", "tacit.query.mistakes", "tacit.query.sparql", "tacit.server")
 
 
 def upward_imports(src: Path) -> list[str]:
