@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from hypothesis import strategies as st
@@ -45,3 +46,38 @@ def _formulas(depth: int, size: int) -> st.SearchStrategy[Formula]:
 
 def _height(formula: Formula) -> int:
     return 1 + max(map(_height, children(formula)), default=0)
+
+
+Facts = frozenset[tuple[str, str, str]]
+
+
+def holds(formula: Formula, facts: Facts, entities: Sequence[str], where: dict[Variable, str]) -> bool:
+    """Whether a formula is true of a set of facts, by its definition."""
+    match formula:
+        case Atom(relation, subject, object_):
+            ends = [e.name if isinstance(e, Entity) else where[e] for e in (subject, object_)]
+            return (ends[0], relation, ends[1]) in facts
+        case And(parts):
+            return all(holds(part, facts, entities, where) for part in parts)
+        case Or(parts):
+            return any(holds(part, facts, entities, where) for part in parts)
+        case Not(part):
+            return not holds(part, facts, entities, where)
+        case Exists(variable, part):
+            return any(holds(part, facts, entities, {**where, variable: e}) for e in entities)
+    raise AssertionError(formula)
+
+
+def answers(query: Query, facts: Facts, entities: Sequence[str]) -> set[str]:
+    """The entities that make a query hold, by trying each."""
+    return {e for e in entities if holds(query.formula, facts, entities, {query.target: e})}
+
+
+@st.composite
+def fact_sets(draw: st.DrawFn, size: int = 5) -> tuple[Facts, tuple[str, ...]]:
+    """Random facts over `RELATIONS` and up to `size` entities, `ENTITIES` among them; and those entities."""
+    entities = tuple(f"e{i}" for i in range(draw(st.integers(len(ENTITIES), size))))
+    random = draw(st.randoms(use_true_random=False))
+    share = draw(st.sampled_from([0.1, 0.3, 0.6]))
+    facts = {(s, r, o) for s in entities for r in RELATIONS for o in entities if random.random() < share}
+    return frozenset(facts), entities

@@ -163,16 +163,16 @@ class Query:
         return _canonical(self.formula, {self.target: 0}) == _canonical(other.formula, {other.target: 0})
 
 
-def _canonical(formula: Formula, scope: dict[Variable, int]) -> str:
+def _canonical(formula: Formula, scope: dict[Variable, int], depth: int = 1) -> str:
     """A text equal for equal formulas: bound variables by the number of quantifiers around theirs, parts sorted."""
     if isinstance(formula, Atom):
         ends = [str(scope.get(e, e)) if isinstance(e, Variable) else repr(e.name) for e in formula.terms]
         return f"{formula.relation!r}({','.join(ends)})"
     if isinstance(formula, Exists):
-        return f"E({_canonical(formula.part, {**scope, formula.variable: len(scope)})})"
+        return f"E({_canonical(formula.part, {**scope, formula.variable: depth}, depth + 1)})"
     if isinstance(formula, And | Or):
-        return f"{type(formula).__name__}({','.join(sorted(_canonical(p, scope) for p in _merged(formula)))})"
-    return f"N({','.join(_canonical(part, scope) for part in children(formula))})"
+        return f"{type(formula).__name__}({','.join(sorted(_canonical(p, scope, depth) for p in _merged(formula)))})"
+    return f"N({','.join(_canonical(part, scope, depth) for part in children(formula))})"
 
 
 def _merged(formula: And | Or) -> Iterator[Formula]:

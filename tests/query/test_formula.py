@@ -1,0 +1,145 @@
+"""Formulas as values: operators, equality, free variables, limits and printing."""
+
+from __future__ import annotations
+
+import pickle
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formulas import queries
+from tacit.errors import QueryError
+from tacit.query.formula import (
+    MAX_DEPTH,
+    And,
+    Atom,
+    Entity,
+    Exists,
+    Formula,
+    Not,
+    Or,
+    Query,
+    Variable,
+    atoms,
+    free_variables,
+    quoted,
+)
+
+A = Entity("a")
+T, X, Y = (Variable(name) for name in "txy")
+P, Q, R = (Atom(name, A, T) for name in "pqr")
+
+
+def test_operators_build_flat_formulas() -> None:
+    assert And((P, Q, R)) == (P & Q & R)
+    assert Or((P, Q, R)) == (P | Q | R)
+    assert And((P, Or((Q, R)))) == (P & (Q | R))
+    assert Not(P) == ~P
+    assert hash(P & Q) == hash(And((P, Q)))
+    assert len({P & Q, And((P, Q)), Q & P}) == 2
+
+
+def test_free_variables_and_atoms() -> None:
+    formula = Exists(X, Atom("p", X, Y) & ~Atom("q", X, T)) & Atom("r", X, X)
+    assert free_variables(formula) == {X, Y, T}
+    assert free_variables(Exists(X, Atom("p", X, X))) == frozenset()
+    assert [atom.relation for atom in atoms(formula)] == ["p", "q", "r"]
+
+
+@pytest.mark.parametrize(
+    ("formula", "text"),
+    [
+        (P & (Q | R), "p(a, ?t) & (q(a, ?t) | r(a, ?t))"),
+        (P | (Q & R), "p(a, ?t) | q(a, ?t) & r(a, ?t)"),
+        (And((And((P, Q)), R)), "(p(a, ?t) & q(a, ?t)) & r(a, ?t)"),
+        (~(P & Q), "!(p(a, ?t) & q(a, ?t))"),
+        (~~P, "!!p(a, ?t)"),
+        (~Exists(X, Atom("p", X, T)), "!(exists ?x . p(?x, ?t))"),
+        (Exists(X, Atom("p", X, T)) & P, "(exists ?x . p(?x, ?t)) & p(a, ?t)"),
+        (Exists(X, Exists(Y, Atom("p", X, Y) | P)), "exists ?x . exists ?y . p(?x, ?y) | p(a, ?t)"),
+        (Atom("is in", Entity("New York"), T), '"is in"("New York", ?t)'),
+    ],
+)
+def test_prints_with_the_brackets_it_needs(formula: Formula, text: str) -> None:
+    assert str(formula) == text
+    assert repr(Query(T, formula)) == f"<?t : {text}>"
+
+
+@pytest.mark.parametrize("name", ["France", "/m/027rn", "+/a/b./c", "concept:x-y", "o'neal", "1990", "Zürich"])
+def test_plain_names_stay_bare(name: str) -> None:
+    assert quoted(name) == name
+
+
+@pytest.mark.parametrize("name", ["New York", "", "and", "EXISTS", "a.", "a,b", "(x)", "?x", 'say "hi"', "a\nb", ":a"])
+def test_other_names_are_quoted(name: str) -> None:
+    assert quoted(name).startswith('"')
+    assert "\n" not in quoted(name)
+
+
+def renamed(formula: Formula, names: dict[Variable, Variable], rng: random.Random) -> Formula:
+    """The same question with other bound names and its parts shuffled."""
+    match formula:
+        case Atom(relation, subject, object_):
+            ends = [names.get(e, e) if isinstance(e, Variable) else e for e in (subject, object_)]
+            return Atom(relation, ends[0], ends[1])
+        case And(parts) | Or(parts):
+            return type(formula)(tuple(renamed(p, names, rng) for p in rng.sample(parts, len(parts))))
+        case Not(part):
+            return Not(renamed(part, names, rng))
+        case Exists(variable, part):
+            fresh = Variable(f"v{len(names)}")
+            return Exists(fresh, renamed(part, {**names, variable: fresh}, rng))
+    raise AssertionError(formula)
+
+
+@given(queries(), st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None)
+def test_sameness_ignores_bound_names_and_order(query: Query, rng: random.Random) -> None:
+    target = Variable("other")
+    assert query.same_as(Query(target, renamed(query.formula, {query.target: target}, rng)))
+    assert not query.same_as(Query(query.target, Not(query.formula)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (P & Q, P | Q),
+        (P & P, P & Q),
+        (Exists(X, ~Atom("p", X, T)), ~Exists(X, Atom("p", X, T))),
+        (Atom("p", X, Y), Atom("p", Y, X)),
+        (Atom("p", Entity("?t"), A), Atom("p", T, A)),
+        (Exists(X, Exists(Y, Atom("p", X, Y))), Exists(X, Exists(Y, Atom("p", Y, X)))),
+        (Exists(X, Exists(X, Exists(Y, Atom("p", X, Y)))), Exists(X, Exists(X, Exists(Y, Atom("p", X, X))))),
+    ],
+)
+def test_sameness_tells_apart(one: Formula, other: Formula) -> None:
+    assert not one.same_as(other)
+
+
+def test_sameness_merges_nested_parts() -> None:
+    assert And((And((P, Q)), R)).same_as(And((R, And((Q, P)))))
+
+
+def test_the_text_a_query_came_from_is_no_part_of_it() -> None:
+    assert Query(T, P, "one") == Query(T, P, "other")
+    assert hash(Query(T, P, "one")) == hash(Query(T, P))
+    assert pickle.loads(pickle.dumps(Query(T, P & ~Q))) == Query(T, P & ~Q)
+
+
+def test_nesting_has_a_limit() -> None:
+    formula: Formula = P
+    for _ in range(MAX_DEPTH - 1):
+        formula = ~formula
+    assert str(formula).startswith("!!!")
+    assert hash(formula) == hash(pickle.loads(pickle.dumps(formula)))
+    with pytest.raises(QueryError, match="nested deeper than 100"):
+        _ = ~formula
+
+
+def test_what_is_no_formula_is_refused() -> None:
+    with pytest.raises(QueryError, match="'And' joins two formulas or more, not 1"):
+        And((P,))
+    with pytest.raises(QueryError, match="no name for a variable"):
+        Variable("a b")
