@@ -80,7 +80,7 @@ class Step:
         h, r, t = model.rows(heads, relations, tails)
         loss = sampled_softmax(model, model.compose(h, r), t, tails, drawn.to(heads.device))
         extra = self._extra(h, r, t, relations)
-        (loss if extra is None else loss + extra).backward()  # type: ignore[no-untyped-call]
+        (loss if extra is None else loss + extra).backward()
         return loss.detach()
 
     def _extra(self, heads: Tensor, rows: Tensor, tails: Tensor, relations: Tensor) -> Tensor | None:
