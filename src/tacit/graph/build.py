@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,18 +41,17 @@ class Builder:
         chunk[:, 1] = np.fromiter(map(self._relations.__getitem__, relations), np.int32, rows)
         self._chunks[part].append(chunk)
 
-    def graph(
-        self,
-        name: str,
-        entity_labels: Callable[[Iterable[str]], Iterable[str]] = list,
-        relation_labels: Callable[[Iterable[str]], Iterable[str]] = list,
-    ) -> Graph:
-        """The graph of all facts added; the label functions say what ids are called, in the order of their ids."""
+    def terms(self) -> Iterator[str]:
+        """Every entity and relation so far, by the names given."""
+        return chain(self._entities, self._relations)
+
+    def graph(self, name: str, label: Callable[[str], str] | None = None) -> Graph:
+        """The graph of all facts added; `label` says what the names given are shown as, one label for each."""
         parts = [np.concatenate(chunks) if chunks else no_triples() for chunks in self._chunks.values()]
         self._chunks.clear()
-        forward = _without_inverses(list(relation_labels(self._relations)), parts)
-        entities = Vocabulary(entity_labels(self._entities))
-        return assemble(entities, directed(forward), parts, name, self.notes)
+        entities, relations = (map(label, ids) if label else iter(ids) for ids in (self._entities, self._relations))
+        forward = _without_inverses(list(relations), parts)
+        return assemble(Vocabulary(entities), directed(forward), parts, name, self.notes)
 
 
 def _without_inverses(relations: list[str], parts: Sequence[Triples]) -> list[str]:

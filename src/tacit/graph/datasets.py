@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -9,11 +10,11 @@ from tacit.errors import DataError
 from tacit.graph.betae import is_betae, read_betae
 from tacit.graph.build import Builder
 from tacit.graph.graph import PARTS, Graph
+from tacit.graph.rdf import FORMATS, labelling, read_rdf
 from tacit.graph.tsv import read_tsv
 
 DATASETS = {"world": "countries, cities, borders, languages, currencies and time zones of the world"}
-TABLES = (".tsv", ".txt", ".csv")
-EXTENSIONS = TABLES
+EXTENSIONS = (".tsv", ".txt", ".csv", *FORMATS)
 
 
 def load(source: str | Path, *, literals: bool = False, name: str | None = None) -> Graph:
@@ -75,6 +76,15 @@ def _part(folder: Path, part: str) -> Path | None:
 
 def _read(parts: dict[str, Path], literals: bool, name: str) -> Graph:
     builder = Builder()
+    kinds = {part: extension(path) for part, path in parts.items()}
+    if not any(kind in FORMATS for kind in kinds.values()):
+        for part, path in parts.items():
+            read_tsv(path, part, builder)
+        return builder.graph(name)
+    declared: dict[str, str] = {}
     for part, path in parts.items():
-        read_tsv(path, part, builder)
-    return builder.graph(name)
+        if kinds[part] not in FORMATS:
+            raise DataError("is a table beside RDF files; all parts must be tables, or all RDF", path)
+        read_rdf(path, kinds[part], part, builder, literals, declared)
+    prefixes, label = labelling(builder, declared)
+    return replace(builder.graph(name, label), prefixes=prefixes.namespaces)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -50,6 +50,7 @@ class Graph:
     test: Triples = field(default_factory=no_triples)
     name: str = "graph"
     notes: tuple[str, ...] = ()  # what was noticed while reading: duplicates, literals, facts that cannot be evaluated
+    prefixes: Mapping[str, str] = field(default_factory=dict)  # of labels that stand for IRIs: prefix -> namespace
 
     @classmethod
     def of(
