@@ -1,0 +1,74 @@
+"""Train, valid and test parts that do not give each other away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import SettingsError
+from tacit.graph.build import counted
+from tacit.graph.graph import Graph
+from tacit.graph.redundancy import redundancies
+
+
+def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) -> Graph:
+    """The same facts in parts drawn anew, in which no held-out fact can be read off the training facts.
+
+    Facts between the same two entities go together where one gives the other away: both directions of a relation, and
+    relations that nearly repeat one another, as they are or inverted. Every entity and relation keeps a fact in train.
+    """
+    if valid < 0 or test < 0 or valid + test >= 1:
+        raise SettingsError(f"valid {valid:g} and test {test:g} must be shares that leave something to train on")
+    facts = graph.facts()
+    groups = _groups(graph)
+    num_groups = int(groups.max()) + 1 if len(groups) else 0
+    rng = np.random.default_rng(seed)
+    free = np.ones(num_groups, dtype=bool)
+    free[groups[_cover(facts, rng.permutation(len(facts)))]] = False
+    sizes = np.bincount(groups, minlength=num_groups)
+    drawn = rng.permutation(num_groups)
+    drawn = drawn[free[drawn]]
+    taken = np.cumsum(sizes[drawn])
+    part = np.zeros(num_groups, dtype=np.int8)
+    part[drawn[taken <= round((valid + test) * len(facts))]] = 1
+    part[drawn[taken <= round(test * len(facts))]] = 2
+    rows = part[groups]
+    train, middle, last = (np.ascontiguousarray(facts[rows == i]) for i in range(3))
+    return replace(
+        graph, train=train, valid=middle, test=last, notes=_notes(graph, len(middle), len(last), valid, test)
+    )
+
+
+def _groups(graph: Graph) -> NDArray[np.intp]:
+    """The group of each fact: one for each pair of entities, whatever the direction, and kind of relation."""
+    facts = graph.facts()
+    kinds = np.arange(graph.num_relations)
+    for found in redundancies(graph):
+        one, other = sorted((kinds[found.relation & ~1], kinds[found.other & ~1]))
+        kinds[kinds == other] = one
+    low, high = facts[:, [0, 2]].min(axis=1).astype(np.int64), facts[:, [0, 2]].max(axis=1)
+    keys = (low * graph.num_entities + high) * graph.num_relations + kinds[facts[:, 1]]
+    groups: NDArray[np.intp] = np.unique(keys, return_inverse=True)[1]
+    return groups
+
+
+def _cover(facts: NDArray[np.int32], order: NDArray[np.intp]) -> NDArray[np.intp]:
+    """For every entity and every relation, the first fact in some order that has it: these stay in train."""
+    mixed = facts[order]
+    _, entities = np.unique(mixed[:, [0, 2]], return_index=True)  # flattened: two places a fact
+    _, relations = np.unique(mixed[:, 1], return_index=True)
+    first: NDArray[np.intp] = order[np.concatenate([entities // 2, relations])]
+    return first
+
+
+def _notes(graph: Graph, num_valid: int, num_test: int, valid: float, test: float) -> tuple[str, ...]:
+    """Says so where the facts that could be spared did not suffice."""
+    total = len(graph.facts())
+    return tuple(
+        f"{part}: {counted(got, 'fact')} where {round(share * total):,} were asked for; "
+        "the others are needed to keep every entity in train or go together"
+        for part, got, share in (("valid", num_valid, valid), ("test", num_test, test))
+        if got < 0.9 * share * total
+    )
