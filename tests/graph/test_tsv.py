@@ -165,10 +165,10 @@ def test_a_label_that_would_break_the_file_is_refused_and_nothing_is_written(tmp
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_folder_is_not_overwritten_by_a_file_nor_a_file_by_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "out.tsv").mkdir()
-    with pytest.raises(DataError, match="is a folder where a file is to be written"):
-        write_tsv(Graph.of(FACTS), tmp_path / "out.tsv")
+def test_no_other_extension_is_written_and_no_file_replaced_by_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"out\.csv: can be written as \.tsv"):
+        write_tsv(Graph.of(FACTS), tmp_path / "out.csv")
+    assert not list(tmp_path.iterdir())
     (tmp_path / "out").write_text("")
     with pytest.raises(DataError, match="is a file where a folder is to be written"):
         write_tsv(Graph.of(FACTS), tmp_path / "out")

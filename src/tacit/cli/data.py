@@ -2,17 +2,150 @@
 
 from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING
+
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tacit.graph.graph import Graph
+    from tacit.graph.statistics import RelationStatistics, Statistics
 
 app = typer.Typer(help="List, describe and write graphs.", no_args_is_help=True, rich_markup_mode=None)
 
-
-@app.command("list")
-def list_() -> None:
-    """List the graphs that come with Tacit."""
-    typer.echo("world")
+MOST_RELATIONS = 25  # more fill a screen; `--json` has them all
 
 
 @app.callback()
 def group() -> None:
     """List, describe and write graphs."""
+
+
+@app.command("list")
+def list_() -> None:
+    """List the graphs that come with Tacit."""
+    from tacit.graph.datasets import DATASETS, load
+
+    for name, about in DATASETS.items():
+        graph = load(name)
+        facts = f"{graph.num_entities:,} entities, {graph.num_relations // 2} relations, {len(graph.facts()):,} facts"
+        typer.echo(f"{name}  {facts}: {about}")
+    typer.echo("Any file or folder of facts does as well: tacit data describe FILE")
+
+
+@app.command()
+def describe(
+    graph: str = typer.Argument(..., help="A data set, a folder or a file of facts.", metavar="GRAPH"),
+    literals: bool = typer.Option(False, "--literals", help="Keep the literals of RDF files as entities."),
+    as_json: bool = typer.Option(False, "--json", help="Print everything as JSON."),
+) -> None:
+    """Describe a graph: its parts, relations, degrees and hubs."""
+    from tacit.graph.statistics import Statistics
+
+    statistics = Statistics.of(loaded(graph, literals))
+    if as_json:
+        typer.echo(json.dumps(statistics.to_json(), ensure_ascii=False, indent=2))
+    else:
+        _print(statistics)
+
+
+@app.command()
+def world(
+    out: str = typer.Option(..., "--out", help="A .tsv file for all facts, or a folder for its three parts."),
+) -> None:
+    """Write the graph of the world, to look at or to change."""
+    from tacit.graph.datasets import load
+    from tacit.graph.tsv import write_tsv
+
+    graph = load("world")
+    write_tsv(graph, out)
+    typer.echo(f"wrote {len(graph.facts()):,} facts to {out}")
+
+
+def loaded(source: str, literals: bool = False) -> Graph:
+    """The graph of a command's GRAPH; what was noticed while reading goes to standard error."""
+    from tacit.graph.datasets import load
+
+    graph = load(source, literals=literals)
+    for note in graph.notes:
+        typer.echo(f"note: {note}", err=True)
+    return graph
+
+
+def _print(statistics: Statistics) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = 200  # a file or a pipe has no edge to fold names at
+    total = sum(statistics.facts.values())
+    sizes = f"{statistics.num_entities:,} entities, {statistics.num_relations:,} relations, {total:,} facts"
+    console.print(f"{statistics.name}: {sizes}", soft_wrap=True)
+    console.print(_parts(statistics))
+    console.print(_relations(statistics.relations[:MOST_RELATIONS]))
+    if len(statistics.relations) > MOST_RELATIONS:
+        console.print(f"  ... and {len(statistics.relations) - MOST_RELATIONS} more relations: --json lists them all\n")
+    console.print(_degrees(statistics))
+    console.print(_hubs(statistics))
+
+
+def _table(title: str, *columns: str) -> Table:
+    """A plain table: the first column holds names, the others numbers."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i else "left", overflow="fold", no_wrap=bool(i))
+    return table
+
+
+def _parts(statistics: Statistics) -> Table:
+    table = _table("Facts by part", "part", "facts", "can be evaluated")
+    for part, count in statistics.facts.items():
+        table.add_row(part, f"{count:,}", "-" if part == "train" else f"{statistics.evaluable[part]:,}")
+    return table
+
+
+def _relations(relations: tuple[RelationStatistics, ...]) -> Table:
+    from rich.text import Text
+
+    table = _table("Relations", "relation", "train", "valid", "test", "tails/head", "heads/tail")
+    table.add_column("remarks" if any(r.symmetric or r.repeats for r in relations) else "", overflow="fold")
+    for relation in relations:
+        remarks = ["symmetric"] if relation.symmetric else []
+        remarks += [f"repeats {other}" for other in relation.repeats]
+        table.add_row(
+            Text(relation.name),
+            *(f"{count:,}" for count in relation.facts.values()),
+            f"{relation.tails_per_head:.1f}",
+            f"{relation.heads_per_tail:.1f}",
+            Text(", ".join(remarks)),
+        )
+    return table
+
+
+def _degrees(statistics: Statistics) -> Table:
+    names = {"p0": "fewest", "p50": "median", "p100": "most"}
+    table = _table("Facts per entity (its degree)", *(names.get(p, f"{p[1:]} %") for p in statistics.degrees))
+    table.columns[0].justify = "right"
+    table.add_row(*(f"{value:,.0f}" for value in statistics.degrees.values()))
+    return table
+
+
+def _hubs(statistics: Statistics) -> Table:
+    from rich.text import Text
+
+    table = _table("Largest hubs", "entity", "facts")
+    for name, degree in statistics.hubs:
+        table.add_row(Text(name), f"{degree:,}")
+    return table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,3 +132,18 @@ class Graph:
             f"Graph({self.name}: {self.num_entities:,} entities, {self.num_relations // 2:,} relations, "
             f"{sizes or 'no'} facts)"
         )
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks, with the first few training facts."""
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(label)}</td>" for label in fact) + "</tr>" for fact in self._sample(5)
+        )
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return (
+            f"<div><p>{escape(repr(self))}</p><table><tr><th>head</th><th>relation</th><th>tail</th></tr>{rows}</table>"
+            + (f"<ul>{notes}</ul>" if notes else "")
+            + "</div>"
+        )
+
+    def _sample(self, count: int) -> list[tuple[str, str, str]]:
+        return [(self.entities[h], self.relations[r], self.entities[t]) for h, r, t in self.train[:count].tolist()]

@@ -102,11 +102,15 @@ def _refuse(row: list[str], separators: str, path: Path, line: int) -> NoReturn:
 
 
 def write_tsv(graph: Graph, path: str | Path) -> None:
-    """Writes label facts: to one file, all parts together, where the name ends in `.tsv`, `.txt` or `.gz`; else to a
-    folder with `train.tsv`, `valid.tsv` and `test.tsv`.
+    """Writes label facts: to one file, all parts together, where the name ends in `.tsv` or `.txt` (or in `.gz` after
+    these); to a folder with `train.tsv`, `valid.tsv` and `test.tsv` where it has no extension or is a folder.
     """
     path = Path(path)
-    if path.suffix in (".tsv", ".txt", ".gz"):
+    if path.suffix and not path.is_dir():
+        if (path.with_suffix("") if path.suffix == ".gz" else path).suffix not in (".tsv", ".txt"):
+            raise DataError(
+                "can be written as .tsv, .txt, either with .gz, or as a folder (a name without extension)", path
+            )
         with atomic_file(path) as file:
             file.write(_lines(graph, graph.facts()))
         return

@@ -1,0 +1,113 @@
+"""What there is to know about a graph before training on it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.graph.graph import PARTS, Graph
+from tacit.graph.redundancy import ENOUGH, redundancies
+
+PERCENTILES = (0, 25, 50, 75, 90, 99, 100)
+
+
+@dataclass(frozen=True)
+class RelationStatistics:
+    """One relation: its facts in each part, and how many tails a head has, and heads a tail."""
+
+    name: str
+    facts: dict[str, int]
+    heads: int
+    tails: int
+    tails_per_head: float
+    heads_per_tail: float
+    symmetry: float  # share of the facts that hold the other way round too
+    repeats: tuple[str, ...]  # relations with nearly the same facts, inverses under their inverse label
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether nearly all facts hold both ways."""
+        return self.symmetry >= ENOUGH
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The counts of a graph; degrees count the facts of an entity, all parts and both directions."""
+
+    name: str
+    num_entities: int
+    num_relations: int
+    facts: dict[str, int]
+    evaluable: dict[str, int]  # facts whose entities and relation all occur in train
+    degrees: dict[str, float]
+    hubs: tuple[tuple[str, int], ...]
+    relations: tuple[RelationStatistics, ...]  # the most frequent first
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, graph: Graph, hubs: int = 10) -> Statistics:
+        """The statistics of a graph, with its largest hubs."""
+        facts = graph.facts()
+        degrees = np.bincount(facts[:, [0, 2]].ravel(), minlength=graph.num_entities)
+        spread = np.percentile(degrees, PERCENTILES) if len(degrees) else np.zeros(len(PERCENTILES))
+        largest = np.argsort(-degrees, kind="stable")[:hubs].tolist()
+        return cls(
+            graph.name,
+            graph.num_entities,
+            graph.num_relations // 2,
+            {part: len(graph.part(part)) for part in PARTS},
+            {part: len(graph.evaluable(part)) for part in PARTS},
+            {f"p{p}": float(value) for p, value in zip(PERCENTILES, spread, strict=True)},
+            tuple((graph.entities[i], int(degrees[i])) for i in largest if degrees[i]),
+            _relations(graph),
+            graph.notes,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain dicts, lists and numbers."""
+        plain = asdict(self)
+        for row, relation in zip(plain["relations"], self.relations, strict=True):
+            row["symmetric"] = relation.symmetric
+        return plain
+
+
+def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
+    counts = {part: np.bincount(graph.part(part)[:, 1], minlength=graph.num_relations) for part in PARTS}
+    total = np.sum(list(counts.values()), axis=0)
+    index = graph.index()
+    keys = np.bincount(index.relations, minlength=graph.num_relations)  # distinct heads of each directed relation
+    both = _both_ways(graph)
+    repeats: dict[int, list[str]] = {}
+    for found in redundancies(graph):
+        if found.relation != found.other & ~1:
+            repeats.setdefault(found.relation, []).append(graph.relations[found.other])
+            mirrored = found.other & ~1, found.relation ^ (found.other & 1)
+            repeats.setdefault(mirrored[0], []).append(graph.relations[mirrored[1]])
+    order = sorted(range(0, graph.num_relations, 2), key=lambda r: (-total[r], r))
+    return tuple(
+        RelationStatistics(
+            graph.relations[r],
+            {part: int(counts[part][r]) for part in PARTS},
+            int(keys[r]),
+            int(keys[r + 1]),
+            float(total[r] / max(keys[r], 1)),
+            float(total[r] / max(keys[r + 1], 1)),
+            float(both[r]),
+            tuple(dict.fromkeys(repeats.get(r, ()))),
+        )
+        for r in order
+    )
+
+
+def _both_ways(graph: Graph) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """For each relation id, the share of its facts between two entities that hold the other way round too."""
+    facts = graph.facts()
+    facts = facts[facts[:, 0] != facts[:, 2]]
+    found = graph.index().contains(facts[:, 2], facts[:, 1], facts[:, 0])
+    hits = np.bincount(facts[:, 1], weights=found, minlength=graph.num_relations)
+    share: np.ndarray[Any, np.dtype[np.float64]] = hits / np.maximum(
+        np.bincount(facts[:, 1], minlength=graph.num_relations), 1
+    )
+    return share

@@ -1,0 +1,92 @@
+"""`tacit data`, as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tacit.cli import app, main
+from tacit.graph.datasets import load
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["data", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_list_names_the_world() -> None:
+    assert run("list").startswith("world  2,")
+
+
+def test_describe_prints_parts_relations_degrees_and_hubs() -> None:
+    shown = run("describe", "world")
+    graph = load("world")
+    assert f"world: {graph.num_entities:,} entities, 10 relations, {len(graph.facts()):,} facts" in shown
+    for title in ("Facts by part", "Relations", "Facts per entity", "Largest hubs"):
+        assert title in shown
+    (borders,) = (line for line in shown.splitlines() if line.split()[:1] == ["borders"])
+    assert borders.split()[-1] == "symmetric"
+    assert all(name in shown for name in graph.relations.labels[::2])
+
+
+def test_describe_json_can_be_read_back(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("Málaga\tin\tSpain\n", encoding="utf-8")
+    shown = json.loads(run("describe", str(tmp_path / "g.tsv"), "--json"))
+    assert shown["name"] == "g"
+    assert shown["facts"] == {"train": 1, "valid": 0, "test": 0}
+    assert shown["hubs"] == [["Málaga", 1], ["Spain", 1]]
+
+
+def test_labels_are_printed_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("[bold]a[/]\t:smile:\t[red\n")
+    shown = run("describe", str(tmp_path / "g.tsv"))
+    assert "[bold]a[/]" in shown
+    assert ":smile:" in shown
+
+
+def test_long_lists_of_relations_are_cut_and_said_to_be(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("".join(f"a\tr{i}\tb{i}\n" for i in range(40)))
+    assert "... and 15 more relations: --json lists them all" in run("describe", str(tmp_path / "g.tsv"))
+
+
+def test_notes_go_to_standard_error(tmp_path: Path) -> None:
+    (tmp_path / "g.nt").write_text('<http://a/b> <http://a/c> <http://a/d> .\n<http://a/b> <http://a/n> "d" .\n')
+    result = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "g.nt"), "--json"])
+    assert result.stderr == "note: train: 1 fact with a literal skipped; ask for literals to keep them\n"
+    assert json.loads(result.stdout)["facts"]["train"] == 1
+    kept = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "g.nt"), "--json", "--literals"])
+    assert kept.stderr == ""
+    assert json.loads(kept.stdout)["facts"]["train"] == 2
+
+
+def test_world_is_written_whole(tmp_path: Path) -> None:
+    graph = load("world")
+    assert f"wrote {len(graph.facts()):,} facts" in run("world", "--out", str(tmp_path / "w.tsv"))
+    assert len(load(tmp_path / "w.tsv").train) == len(graph.facts())
+    run("world", "--out", str(tmp_path / "w"))
+    assert [len(load(tmp_path / "w").part(p)) for p in ("train", "valid", "test")] == [
+        len(graph.part(p)) for p in ("train", "valid", "test")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"a\tr\tb\na\tr\n", "line 2: has 2 columns"), (b"", "holds no facts"), (b"a\tr\t\xff\n", "line 1: is not UTF-8")],
+)
+def test_a_broken_file_is_one_line_and_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: bytes, message: str
+) -> None:
+    (tmp_path / "g.tsv").write_bytes(content)
+    monkeypatch.setattr("sys.argv", ["tacit", "data", "describe", str(tmp_path / "g.tsv")])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: ")
+    assert shown.err.count("\n") == 1
+    assert message in shown.err

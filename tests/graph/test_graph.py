@@ -1,0 +1,67 @@
+"""Graphs and their index, against brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tacit.graph.graph import PARTS, Graph
+from tacit.graph.index import Index
+
+GRAPH = Graph.of([("a", "r", "b"), ("b", "s", "c")], [("a", "s", "c")], [("c", "r", "a")], name="abc")
+
+
+def test_inverse_ids_are_interleaved() -> None:
+    assert GRAPH.relations.labels == ["r", "r^-1", "s", "s^-1"]
+    assert GRAPH.triples("train").tolist() == [[0, 0, 1], [1, 1, 0], [1, 2, 2], [2, 3, 1]]
+    assert GRAPH.index("train").tails(2, 3).tolist() == [1]
+    assert GRAPH.index().tails(2, 3).tolist() == [0, 1]
+
+
+def test_parts_by_name() -> None:
+    assert [len(GRAPH.part(part)) for part in PARTS] == [2, 1, 1]
+    assert GRAPH.facts("valid", "test").tolist() == [[0, 2, 2], [2, 0, 0]]
+    with pytest.raises(ValueError, match="no part 'dev'; the parts are train, valid, test"):
+        GRAPH.part("dev")
+
+
+def test_the_index_is_built_once() -> None:
+    assert GRAPH.index("train", "valid") is GRAPH.index("valid", "train")
+    assert GRAPH.index() is not GRAPH.index("train")
+
+
+def test_the_index_against_a_scan() -> None:
+    rng = np.random.default_rng(0)
+    triples = rng.integers(0, [40, 6, 40], (500, 3))
+    index = Index(triples, num_relations=6)
+    heads, relations, tails = rng.integers(0, [45, 6, 45], (400, 3)).T
+    rows, found = index.neighbours(heads, relations)
+    for i, (h, r, t) in enumerate(zip(heads, relations, tails, strict=True)):
+        expected = np.unique(triples[(triples[:, 0] == h) & (triples[:, 1] == r), 2])
+        assert index.tails(int(h), int(r)).tolist() == expected.tolist()
+        assert sorted(found[rows == i].tolist()) == expected.tolist()
+        assert index.counts(heads, relations)[i] == len(expected)
+        assert index.contains(heads, relations, tails)[i] == (t in expected)
+    assert len(index) == len({tuple(row) for row in triples.tolist()})
+
+
+def test_an_empty_index_answers() -> None:
+    index = Graph.of([]).index()
+    none = np.empty(0, dtype=np.int64)
+    assert index.neighbours(none, none)[1].tolist() == []
+    index = Index(np.empty((0, 3), dtype=np.int32), 4)
+    assert index.tails(1, 2).tolist() == []
+    assert index.contains(np.array([1]), np.array([2]), np.array([3])).tolist() == [False]
+
+
+def test_repr_and_html_say_what_there_is() -> None:
+    assert repr(GRAPH) == "Graph(abc: 3 entities, 2 relations, 2 train, 1 valid, 1 test facts)"
+    html = Graph.of([("<script>", "r & s", "b")], name="<b>")._repr_html_()
+    assert "<td>&lt;script&gt;</td><td>r &amp; s</td><td>b</td>" in html
+    assert "<script>" not in html
+    assert "<b>" not in html
+    assert len(load_many()._repr_html_()) < 1500
+
+
+def load_many() -> Graph:
+    return Graph.of([(str(i), "r", str(i + 1)) for i in range(1000)])
