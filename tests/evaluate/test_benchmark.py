@@ -22,7 +22,6 @@ class Fixed:
     def __init__(self, rows: list[list[float]]) -> None:
         self.rows = torch.tensor(rows)
         self.num_entities = self.rows.shape[1]
-        self.device = torch.device("cpu")
         self.batches: list[list[list[int]]] = []
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
@@ -30,6 +29,8 @@ class Fixed:
         assert relations.shape[1] == plan.num_relations
         self.batches.append(relations.tolist())
         return self.rows[entities[:, 0]]
+
+    scores = ranking
 
 
 def query_set(name: str, easy: list[set[int]], hard: list[set[int]], relations: list[int] | None = None) -> QuerySet:

@@ -4,36 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from tacit.engine.reasoner import Reasoner
 from tacit.errors import DataError
 from tacit.evaluate.results import Figures, Results
 from tacit.graph.graph import PARTS, Graph
 from tacit.links.ranking import Ties, by_query, ranks
-from tacit.query.plan import Plan
 from tacit.query.queries import Answers, QuerySet
 from tacit.query.shapes import SHAPES
 
 Progress = Callable[[str, int, int], None]  # name of the query set, queries done, queries in all
 GB = 1 << 30
-
-
-class Reasoner(Protocol):
-    """Whatever answers plans: a search over a link predictor, the graph itself, a query embedding."""
-
-    @property
-    def num_entities(self) -> int:
-        """How many entities there are, N."""
-
-    def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Log-scores of every entity, `[B, E] x [B, R] -> [B, N]`."""
-
-    def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Values that order the entities as the scores do, larger is better."""
 
 
 def evaluate(

@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.engine.reasoner import Reasoner
 from tacit.errors import SettingsError
-from tacit.evaluate.benchmark import Reasoner, batch_size, slots
+from tacit.evaluate.benchmark import batch_size, slots
 from tacit.evaluate.results import Floats
 from tacit.query.queries import QuerySet
 

@@ -54,13 +54,18 @@ def adaptation(before: Mapping[str, ArrayLike], after: Mapping[str, ArrayLike], 
     return figure
 
 
-def steps(curves: Mapping[str, tuple[ArrayLike, ArrayLike]], title: str = "", ylabel: str = "mean test MRR") -> Figure:
+def steps(
+    curves: Mapping[str, tuple[ArrayLike, ArrayLike]],
+    title: str = "",
+    ylabel: str = "mean test MRR",
+    xlabel: str = "step",
+) -> Figure:
     """MRR or a loss over adaptation steps: a curve `(steps, values)` per name, such as 1 % and 100 % of the data."""
     figure, axes = _new()
     for (name, (x, y)), colour in zip(curves.items(), _colours(len(curves)), strict=True):
         axes.plot(np.asarray(x), np.asarray(y), color=colour, label=name, marker="o" if np.size(x) <= 20 else "")
     _legend(axes, len(curves))
-    return _finished(figure, axes, "step", ylabel, title)
+    return _finished(figure, axes, xlabel, ylabel, title)
 
 
 def bars(groups: Mapping[str, Mapping[str, float]], title: str = "", ylabel: str = "MRR, %") -> Figure:

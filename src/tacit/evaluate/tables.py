@@ -70,6 +70,11 @@ def markdown(rows: Sequence[Row], columns: Sequence[str] | None = None, corner: 
     return "\n".join(lines)
 
 
+def values_shown(row: Row, columns: Sequence[str]) -> list[str]:
+    """The cells of a row as printed, a dash where it has no value."""
+    return [_number(row.values.get(column)) for column in columns]
+
+
 def rich_table(rows: Sequence[Row], title: str | None = None, columns: Sequence[str] | None = None) -> Table:
     """The table for a terminal."""
     from rich.table import Table
@@ -81,7 +86,7 @@ def rich_table(rows: Sequence[Row], title: str | None = None, columns: Sequence[
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         style = "dim" if row.published else None
-        table.add_row(row.name, *(_number(row.values.get(column)) for column in columns), style=style)
+        table.add_row(row.name, *values_shown(row, columns), style=style)
     return table
 
 

@@ -1,0 +1,192 @@
+"""A run on one page: its settings, tables and figures, as HTML or Markdown that needs no other file."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import DataError, SettingsError
+from tacit.evaluate import figures
+from tacit.evaluate.published import PUBLISHED
+from tacit.evaluate.results import is_results
+from tacit.evaluate.tables import Row, columns_of, measured, published, values_shown
+from tacit.links.ranking import METRICS
+from tacit.runs import RunFolder, atomic_write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ENDINGS = {".html": "html", ".htm": "html", ".md": "markdown"}
+STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a}"
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;display:block;overflow-x:auto;margin:1rem 0}"
+    "th,td{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}"
+    "th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}"
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with a sentence, a table or a figure under it."""
+
+    title: str
+    text: str = ""
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    figure: Figure | None = None
+
+
+def write_report(run: RunFolder, out: str | Path) -> Path:
+    """Write the page of a run; the ending of the file, .html or .md, says as what."""
+    out = Path(out)
+    if out.suffix.lower() not in ENDINGS:
+        raise SettingsError(f"a report is written as .html or .md, not as '{out.name}'")
+    page = report(run, ENDINGS[out.suffix.lower()])
+    if not out.parent.is_dir():
+        raise DataError(f"cannot be written: there is no folder '{out.parent}'", out)
+    atomic_write(out, lambda target: Path(target).write_text(page, encoding="utf-8"))
+    return out
+
+
+def report(run: RunFolder, kind: str = "html") -> str:
+    """The page of a run as HTML or Markdown."""
+    title = f"{run.path.resolve().name}: {run.settings['graph'].get('name', 'graph')}"
+    render = {"html": to_html, "markdown": to_markdown}[kind]
+    return render(title, list(sections(run)))
+
+
+def sections(run: RunFolder) -> Iterable[Section]:
+    """What a run has to show."""
+    results, settings = run.results(), run.settings
+    for table, values in settings.items():
+        yield Section(f"Settings: {table}", header=("setting", "value"), rows=[(k, str(v)) for k, v in values.items()])
+    evaluations = [found for found in results.get("eval", []) if is_results(found)]
+    yield from _evaluations(evaluations, str(settings["graph"].get("name")))
+    yield from _calibration(evaluations)
+    yield from _curves(run.events())
+    for name, values in results.items():
+        if name != "eval" and isinstance(values, dict):
+            yield Section(f"Results: {name}", header=("", "value"), rows=[(k, _text(v)) for k, v in values.items()])
+
+
+def _evaluations(evaluations: Sequence[Mapping[str, Any]], graph: str) -> Iterable[Section]:
+    if not evaluations:
+        yield Section("Evaluation", "Nothing has been evaluated; `tacit eval RUN --queries FOLDER` does.")
+        return
+    names = labels([found.get("settings", {}) for found in evaluations])
+    benchmark = next((name for name in PUBLISHED if name.casefold() == graph.casefold()), None)
+    for metric in METRICS:
+        rows = [measured(name, found, metric) for name, found in zip(names, evaluations, strict=True)]
+        if metric == "mrr" and benchmark is not None:
+            rows += [published(benchmark, name) for name in ("CQD-CO", "CQD-Beam", "CQD^A")]
+        title = "Mean reciprocal rank" if metric == "mrr" else metric.title()
+        ties = ", ".join(dict.fromkeys(str(found.get("ties")) for found in evaluations))
+        yield _table(title, f"In percent; filtered ranks, {ties} ties.", rows)
+    bars = {row.name: row.values for row in (measured(n, f) for n, f in zip(names, evaluations, strict=True))}
+    yield _drawn("Mean reciprocal rank by shape", lambda: figures.bars(bars))
+
+
+def _table(title: str, text: str, rows: Sequence[Row]) -> Section:
+    columns = columns_of(rows)
+    names = [f"{row.name} (published)" if row.published else row.name for row in rows]
+    cells = [(name, *values_shown(row, columns)) for name, row in zip(names, rows, strict=True)]
+    return Section(title, text, ("", *columns), cells)
+
+
+def _calibration(evaluations: Sequence[Mapping[str, Any]]) -> Iterable[Section]:
+    names = labels([found.get("settings", {}) for found in evaluations])
+    curves = {
+        f"{name}, {what}" if len(evaluations) > 1 else what: curve
+        for name, found in zip(names, evaluations, strict=True)
+        for what, curve in found.get("reliability", {}).items()
+    }
+    if curves:
+        rows = [(what, f"{c['ece']:.4f}", f"{c['brier']:.4f}", f"{c['count']:,}") for what, c in curves.items()]
+        header = ("", "calibration error", "Brier score", "scores")
+        yield Section("Calibration", "Whether scores can be read as probabilities.", header, rows)
+        yield _drawn("Reliability", lambda: figures.reliability_diagram(curves))
+
+
+def _curves(events: Sequence[Mapping[str, Any]]) -> Iterable[Section]:
+    """One figure for each pair of what is counted (epochs, steps) and what was measured along it."""
+    for clock in ("epoch", "step"):
+        for measure in ("loss", "valid_mrr"):
+            points = [(event[clock], event[measure]) for event in events if _numbers(event, clock, measure)]
+            if len(points) > 1:
+                curve = {measure: tuple(zip(*points, strict=True))}
+                label = "validation MRR" if measure == "valid_mrr" else measure
+                yield _drawn(f"{label} by {clock}", lambda c=curve, y=label, x=clock: figures.steps(c, "", y, x))
+
+
+def _numbers(event: Mapping[str, Any], *keys: str) -> bool:
+    return all(isinstance(event.get(key), int | float) for key in keys)
+
+
+def _drawn(title: str, draw: Any) -> Section:
+    try:
+        return Section(title, figure=draw())
+    except SettingsError as error:  # without matplotlib a report has its tables
+        return Section(title, str(error))
+
+
+def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A name for each evaluation: the settings in which they differ.
+
+    >>> labels([{"k": 64, "logic": "product"}, {"k": 512, "logic": "product"}])
+    ['k 64', 'k 512']
+    """
+    keys = dict.fromkeys(key for one in settings for key in one)
+    differing = [key for key in keys if len({str(one.get(key)) for one in settings}) > 1]
+    names = [", ".join(f"{key} {one[key]}" for key in differing if key in one) for one in settings]
+    return [name or str(one.get("split", "evaluation")) for name, one in zip(names, settings, strict=True)]
+
+
+def to_html(title: str, sections: Sequence[Section]) -> str:
+    """The sections as one HTML page."""
+    parts = [f"<h1>{html.escape(title)}</h1>"]
+    for section in sections:
+        parts.append(f"<h2>{html.escape(section.title)}</h2>")
+        if section.text:
+            parts.append(f"<p>{html.escape(section.text)}</p>")
+        if section.rows:
+            lines = [_html_row("th", section.header), *(_html_row("td", row) for row in section.rows)]
+            parts.append("<table>" + "".join(lines) + "</table>")
+        if section.figure is not None:
+            parts.append(f"<figure>{figures.svg(section.figure)}</figure>")
+    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{STYLE}</style>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(parts) + "\n</body></html>\n"
+
+
+def to_markdown(title: str, sections: Sequence[Section]) -> str:
+    """The sections as one Markdown page, its figures inline."""
+    parts = [f"# {title}"]
+    for section in sections:
+        parts.append(f"## {section.title}")
+        if section.text:
+            parts.append(section.text)
+        if section.rows:
+            rule = "|---|" + "---:|" * (len(section.header) - 1)
+            parts.append("\n".join([_line(section.header), rule, *map(_line, section.rows)]))
+        if section.figure is not None:
+            picture = io.BytesIO()
+            section.figure.savefig(picture, format="png", dpi=110)
+            parts.append(f"![{section.title}](data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()})")
+    return "\n\n".join(parts) + "\n"
+
+
+def _html_row(cell: str, values: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{cell}>{html.escape(value)}</{cell}>" for value in values) + "</tr>"
+
+
+def _line(values: Sequence[str]) -> str:
+    cells = " | ".join(value.replace("|", "\\|") for value in values)
+    return f"| {cells} |".replace("|  |", "| |")
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,165 @@
+"""Link predictors trained elsewhere: kbc and CQD checkpoints, PyKEEN models and their saved directories.
+
+Each becomes one of Tacit's own models with the same scores, so that nothing downstream knows where it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.errors import DataError, RunError, SettingsError
+from tacit.graph.graph import Graph, directed
+from tacit.graph.vocabulary import Vocabulary
+from tacit.links.factors import FactorModel
+from tacit.links.loading import make_model, save_model
+from tacit.links.models import ComplEx
+from tacit.links.pykeen import MODEL_FILE, read_labels, read_model, read_triples
+from tacit.runs import RunFolder
+
+Reciprocal = Literal["interleaved", "stacked"]
+_M = TypeVar("_M", bound=FactorModel)
+_ENTITIES, _RELATIONS = "embeddings.0.weight", "embeddings.1.weight"
+
+
+def read_kbc(path: str | Path, reciprocal: Reciprocal = "interleaved") -> ComplEx:
+    """The ComplEx model of a kbc or CQD checkpoint, a `.pt` file of plain tensors; nothing in it is executed.
+
+    `reciprocal` says where the inverse of a relation is: `interleaved` right after it, as in BetaE's ids, which CQD
+    uses; `stacked` in the second half of the table, as kbc itself writes it.
+    """
+    path = Path(path)
+    tables = dict(_tensors(_plain_load(path)))
+    found = [next((t for key, t in tables.items() if key.endswith(name)), None) for name in (_ENTITIES, _RELATIONS)]
+    entities, relations = found
+    if entities is None or relations is None:
+        raise DataError(
+            f"has no {_ENTITIES} and {_RELATIONS}; it holds {', '.join(list(tables)[:5]) or 'no tensors'}", path
+        )
+    if entities.ndim != 2 or relations.ndim != 2 or entities.shape[1] != relations.shape[1] or entities.shape[1] % 2:
+        shapes = f"{tuple(entities.shape)} and {tuple(relations.shape)}"
+        raise DataError(
+            f"entities and relations are {shapes}; a real and an imaginary half of one rank are needed", path
+        )
+    if len(relations) % 2:
+        raise DataError(f"has {len(relations)} relations; each needs its inverse, so their number must be even", path)
+    if reciprocal == "stacked":
+        relations = torch.stack(relations.chunk(2), 1).flatten(0, 1)
+    elif reciprocal != "interleaved":
+        raise SettingsError(f"reciprocal is '{reciprocal}'; it must be interleaved or stacked")
+    model = ComplEx(len(entities), len(relations), entities.shape[1] // 2)
+    return _filled(model, entities, relations)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model, and the labels of its ids where the source has them; `relations` are the forward ones."""
+
+    model: FactorModel
+    entities: Vocabulary | None = None
+    relations: Vocabulary | None = None
+    train: NDArray[np.int32] | None = None  # forward facts, relation ids directed
+
+    def fitted(self, graph: Graph) -> FactorModel:
+        """The model with its rows in the order of a graph's ids."""
+        if self.entities is None or self.relations is None:
+            return self._checked(graph)
+        rows = torch.tensor(_ids(graph.entities, self.entities))
+        forward = torch.tensor(_ids(Vocabulary(graph.relations.labels[0::2], "relation"), self.relations))
+        relations = torch.stack((2 * forward, 2 * forward + 1), 1).flatten()
+        model, old = self.model, self.model.state_dict()
+        fitted = make_model(model_name(model), len(rows), len(relations), model.rank, getattr(model, "norm", 1))
+        return _filled(fitted, old["entities.weight"][rows], old["relations.weight"][relations])
+
+    def graph(self, name: str) -> Graph:
+        """The graph the source was trained on, where it says so."""
+        if self.entities is None or self.relations is None or self.train is None:
+            raise DataError(f"'{name}' does not hold its graph; give it with --graph")
+        return Graph(self.entities, directed(self.relations), self.train, name=name)
+
+    def _checked(self, graph: Graph) -> FactorModel:
+        """The model as it is, ids being all there is to go by."""
+        has, needs = (
+            f"{one.num_entities:,} entities and {one.num_relations:,} relation ids" for one in (self.model, graph)
+        )
+        if has != needs:
+            raise RunError(f"the checkpoint has {has}, but {graph.name} has {needs}; give the graph it was trained on")
+        return self.model
+
+
+def read_import(source: str | Path, trust_pickle: bool = False, reciprocal: Reciprocal = "interleaved") -> Imported:
+    """The model in a kbc checkpoint (a file) or a PyKEEN directory."""
+    source = Path(source)
+    if not source.exists():
+        raise DataError("no such file or folder", source)
+    if source.is_file():
+        return Imported(read_kbc(source, reciprocal))
+    if not (source / MODEL_FILE).is_file():
+        raise DataError(f"has no {MODEL_FILE}; give a PyKEEN directory or a .pt checkpoint of kbc or CQD", source)
+    model = read_model(source, trust_pickle)
+    entities, relations = read_labels(source, "entity"), read_labels(source, "relation")
+    sizes = len(entities), 2 * len(relations)
+    if sizes != (model.num_entities, model.num_relations):
+        raise DataError("its labels are not those of its model", source)
+    return Imported(model, entities, relations, read_triples(source, *sizes))
+
+
+def import_run(imported: Imported, graph: Graph, out: str | Path, source: str, force: bool = False) -> RunFolder:
+    """Write a run folder that holds a model trained elsewhere, fitted to a graph."""
+    model = imported.fitted(graph)
+    about = {"model": model_name(model), "rank": model.rank, "norm": getattr(model, "norm", 1)}
+    run = RunFolder.create(out, graph, about, force)
+    run.write_settings("import", {"source": source})
+    save_model(run, model)
+    return run
+
+
+def model_name(model: FactorModel) -> str:
+    """The name a model has in settings."""
+    return type(model).__name__.lower()
+
+
+def _ids(wanted: Vocabulary, there: Vocabulary) -> list[int]:
+    """Where the labels of a graph are in a model; a model may know more."""
+    found = [there.get(label) for label in wanted]
+    missing = [label for label, i in zip(wanted, found, strict=True) if i is None]
+    if missing:
+        raise RunError(
+            f"the model lacks {len(missing):,} of the graph's {len(wanted):,} {wanted.kind} labels, such as "
+            f"'{missing[0]}'; give the graph it was trained on"
+        )
+    return [i for i in found if i is not None]
+
+
+def _filled(model: _M, entities: Tensor, relations: Tensor) -> _M:
+    for name, table in (("entities", entities), ("relations", relations)):
+        if not bool(table.isfinite().all()):
+            raise DataError(f"the table of {name} holds values that are not finite numbers; the model is of no use")
+    model.load_state_dict({"entities.weight": entities.float(), "relations.weight": relations.float()})
+    return model.requires_grad_(False).eval()
+
+
+def _plain_load(path: Path) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path) from None
+    except Exception as error:  # a damaged or foreign file can raise nearly anything
+        reason = " ".join(str(error).split())[:160]
+        raise DataError(f"is no checkpoint of plain tensors, and nothing in it was executed ({reason})", path) from None
+
+
+def _tensors(data: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+    """The tensors of nested dicts, with their keys joined by dots."""
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from _tensors(value, f"{prefix}{key}.")
+    elif isinstance(data, Tensor) and not data.is_complex() and data.is_floating_point():
+        yield prefix.removesuffix("."), data
