@@ -1,0 +1,221 @@
+"""Fills the slots of a plan backwards from entities that are to answer it, for a whole batch at once.
+
+From an answer a relation is drawn among those that lead to it, then an entity it leads from, and so on down to the
+entity slots. Negated parts are filled as if they were not, so that they speak of an answer of the rest: that is what
+the negation takes away. Where a walk goes on, it does not return by the relation it came by (`r` after `r^-1`), for
+that says little; BetaE's queries keep the same rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+import numpy as np
+
+from tacit.graph.index import Index, Ints
+from tacit.query.plan import (
+    Any,
+    At,
+    Complement,
+    Condition,
+    Edge,
+    Everything,
+    Intersect,
+    Is,
+    Loop,
+    Plan,
+    Project,
+    Relation,
+    Row,
+    Source,
+    Target,
+    Union,
+)
+from tacit.query.sets import Flags
+
+
+class Grounding:
+    """Slots for `B` queries of one plan, filled so that each is answered by its target where negations are put aside.
+
+    `alive` says which rows could be filled: entities without facts, and relations that cannot be had together, leave
+    others dead.
+    """
+
+    def __init__(self, plan: Plan, index: Index, num_entities: int, targets: Ints, random: np.random.Generator) -> None:
+        self.plan, self.index, self.num_entities, self.random = plan, index, num_entities, random
+        self.starts = np.searchsorted(index.keys, np.arange(num_entities + 1) * index.num_relations)  # keys by head
+        self.entities = np.zeros((len(targets), plan.num_entities), dtype=np.int32)
+        self.relations = np.zeros((len(targets), plan.num_relations), dtype=np.int32)
+        self.cut: dict[int, Ints] = {}  # slots of cut variables, filled by the first part that meets them
+        self.alive = np.ones(len(targets), dtype=bool)
+        self._node(plan.root, targets)
+
+    def put_in_order(self) -> Flags:
+        """Puts parts that could change places in the order of their ids; says which rows ask the same thing twice.
+
+        So a question is written one way only, and two queries of one plan are the same where their ids are.
+        """
+        return self._put_in_order(self.plan.root)
+
+    def _node(self, node: Edge, targets: Ints, came_by: Ints | None = None) -> None:
+        """Fills a node so that its set holds the targets."""
+        match node:
+            case Row(slot, edge):
+                self._fill(slot, self._edge(edge, targets, self.cut.get(slot), came_by)[0])
+            case Project(_, source, edge):
+                sources, relation = self._edge(edge, targets, None, came_by)
+                self._node(source, sources, relation if isinstance(source, Row | Project) else None)
+            case Loop(relation):
+                self.relations[:, relation] = self._between(targets, targets)
+            case Is(slot):
+                self._fill(slot, targets)
+            case Intersect(parts) | Union(parts):
+                for part in sorted(parts, key=lambda part: isinstance(part, At | Complement)):
+                    self._node(part, targets)
+            case Complement(part):
+                self._node(part, targets)
+            case At(part, slot):
+                places = self.cut[slot] if slot in self.cut else self._anywhere()
+                self._fill(slot, places)
+                self._node(part, places)
+            case Any(_, part):
+                self._node(part, self._anywhere())
+            case Condition(_, _, _, body):
+                self._node(body, targets)
+            case Everything():
+                pass
+
+    def _edge(
+        self, edge: Edge, targets: Ints, sources: Ints | None, came_by: Ints | None = None
+    ) -> tuple[Ints, Ints | None]:
+        """Fills an edge so that it leads to the targets; the sources, given or drawn, and the relation walked."""
+        match edge:
+            case Relation(slot, flip):
+                if sources is None:
+                    relation, sources = self._draw(targets, came_by)
+                else:
+                    relation = self._between(sources, targets)
+                self.relations[:, slot] = relation ^ flip
+                return sources, relation
+            case Intersect(parts) | Union(parts):
+                walked: Ints | None = None
+                for part in sorted(parts, key=_relations_first):
+                    sources, by = self._edge(part, targets, sources, came_by)
+                    walked = by if walked is None else walked
+                return (self._anywhere() if sources is None else sources), walked
+            case Complement(part):
+                alive = self.alive.copy()
+                sources, _ = self._edge(part, targets, sources, came_by)
+                self.alive = alive  # a negated relation need not hold: any that leads to the target will do
+                return sources, None
+            case Source(part):
+                sources = self._anywhere() if sources is None else sources
+                self._node(part, sources)
+                return sources, None
+            case Target(part):
+                self._node(part, targets)
+                return (self._anywhere() if sources is None else sources), None
+        raise TypeError(f"not an edge: {edge!r}")
+
+    def _fill(self, slot: int, entities: Ints) -> None:
+        if slot < self.plan.num_entities:
+            self.entities[:, slot] = entities
+        else:
+            self.cut[slot] = entities
+
+    def _anywhere(self) -> Ints:
+        return self.random.integers(0, self.num_entities, len(self.alive))
+
+    def _draw(self, targets: Ints, came_by: Ints | None) -> tuple[Ints, Ints]:
+        """A relation that leads to each target, all such relations alike, and an entity it leads from."""
+        keys, first = self.index.keys, self.starts[targets]
+        number = self.starts[targets + 1] - first
+        back = np.full(len(targets), -1)
+        if came_by is not None:  # the fact just walked is among those of the entity: leave its relation out
+            back = np.searchsorted(keys, targets * self.index.num_relations + came_by)
+            number = number - 1
+        self.alive &= number > 0
+        at = first + (self.random.random(len(targets)) * number).astype(np.int64)
+        at += (back >= 0) & (at >= back)
+        at = np.clip(at, 0, len(keys) - 1)
+        begin, end = self.index.offsets[at], self.index.offsets[at + 1]
+        picked = begin + (self.random.random(len(targets)) * (end - begin)).astype(np.int64)
+        return keys[at] % self.index.num_relations ^ 1, self.index.all_tails[picked].astype(np.int64)
+
+    def _between(self, sources: Ints, targets: Ints) -> Ints:
+        """A relation from each source to its target, all such relations alike; rows without any die."""
+        number = self.starts[targets + 1] - self.starts[targets]
+        rows = np.repeat(np.arange(len(targets)), number)
+        at = np.arange(len(rows)) + np.repeat(self.starts[targets] - np.cumsum(number) + number, number)
+        back = self.index.keys[at] % self.index.num_relations
+        leads = self.index.contains(targets[rows], back, sources[rows])
+        # The largest of random numbers decides; a relation from elsewhere has a smaller one than any from the source.
+        order = np.lexsort((self.random.random(len(rows)) + leads, rows))
+        last = order[np.cumsum(number)[number > 0] - 1]
+        chosen = np.zeros(len(targets), dtype=np.int64)
+        chosen[rows[last]] = back[last] ^ 1
+        found = np.zeros(len(targets), dtype=bool)
+        found[rows[last]] = leads[last]
+        self.alive &= found
+        return chosen
+
+    def _put_in_order(self, node: Edge) -> Flags:
+        twice = np.zeros(len(self.alive), dtype=bool)
+        for part in _inside(node):
+            twice |= self._put_in_order(part)
+        if isinstance(node, Intersect | Union):
+            for alike in _interchangeable(node.parts, self.plan.num_entities):
+                twice |= self._sort_columns(alike)
+        return twice
+
+    def _sort_columns(self, parts: Sequence[Sequence[tuple[str, int]]]) -> Flags:
+        tables = {"e": self.entities, "r": self.relations}
+        values = np.stack([[tables[kind][:, slot] for kind, slot in part] for part in parts])  # [parts, slots, B]
+        order = np.lexsort(values.transpose(1, 0, 2)[::-1], axis=0)  # [parts, B]
+        values = np.take_along_axis(values, order[:, None], axis=0)
+        for part, columns in zip(parts, values, strict=True):
+            for (kind, slot), column in zip(part, columns, strict=True):
+                tables[kind][:, slot] = column
+        same: Flags = (values[1:] == values[:-1]).all(axis=1).any(axis=0)
+        return same
+
+
+def _relations_first(part: Edge) -> int:
+    return 0 if isinstance(part, Relation) else 1 if isinstance(part, Intersect | Union) else 2
+
+
+def _inside(node: Edge) -> Iterator[Edge]:
+    """The nodes and edges directly inside one; candidates for a cut variable repeat what its body says."""
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if isinstance(value, tuple):
+            yield from value
+        elif not isinstance(value, int) and field.name != "candidates":
+            yield value
+
+
+def _interchangeable(parts: Sequence[Edge], num_entities: int) -> list[list[list[tuple[str, int]]]]:
+    """The slots of parts that differ in nothing but their slots, group by group."""
+    groups: dict[tuple[object, ...], list[list[tuple[str, int]]]] = {}
+    for part in parts:
+        marks: list[object] = []
+        slots: list[tuple[str, int]] = []
+        _describe(part, num_entities, marks, slots)
+        groups.setdefault(tuple(marks), []).append(slots)
+    return [group for group in groups.values() if len(group) > 1 and group[0]]
+
+
+def _describe(node: Edge, num_entities: int, marks: list[object], slots: list[tuple[str, int]]) -> None:
+    marks.append(type(node))
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if field.name == "relation" or (field.name == "slot" and isinstance(node, Relation)):
+            slots.append(("r", value))
+        elif field.name == "slot" and value < num_entities:
+            slots.append(("e", value))
+        elif isinstance(value, int) and field.name != "variable":
+            marks.append(value)
+    for inner in _inside(node):
+        _describe(inner, num_entities, marks, slots)
+    marks.append(None)

@@ -1,0 +1,206 @@
+"""Queries of any shape from any graph, with their easy and hard answers."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import SettingsError
+from tacit.graph.graph import Graph
+from tacit.graph.index import Ints
+from tacit.query.grounding import Grounding
+from tacit.query.plan import Complement, Everything, Intersect, Relation, Row, Union
+from tacit.query.queries import Answers, QuerySet
+from tacit.query.sets import Flags
+from tacit.query.shapes import Shape
+from tacit.query.symbolic import GRAPHS, answers
+from tacit.query.tuples import Ids
+
+MAX_ANSWERS = 80  # as in BetaE's files for NELL995
+_FEWEST, _MOST = 256, 4096  # tries made at once
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Queries, and what it took to find them: tries, and how many of those were turned down for which reason."""
+
+    queries: QuerySet
+    asked: int
+    tries: int
+    turned_down: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether as many queries were found as asked for."""
+        return len(self.queries) == self.asked
+
+    def __str__(self) -> str:
+        reasons = sorted(self.turned_down.items(), key=lambda reason: -reason[1])
+        share = len(self.queries) / max(1, self.tries)
+        why = ", ".join(f"{number:,} {reason}" for reason, number in reasons if number)
+        return (
+            f"{self.queries.name}: {len(self.queries):,} of {self.asked:,} queries in {self.tries:,} tries "
+            f"({share:.1%} kept{'; ' + why if why else ''})"
+        )
+
+
+def sample(
+    graph: Graph,
+    shape: Shape,
+    split: str = "train",
+    count: int = 1000,
+    max_answers: int | None = None,
+    seed: int = 0,
+    waste: float = 0.999,
+    mirrored: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Sample:
+    """Draws distinct queries of a shape that facts of a split answer.
+
+    Slots are filled backwards from a random entity over the facts up to the split. A query of `valid` or `test` is kept
+    with 1 to `max_answers` (80) hard answers; where it has a negation, facts of the split must take away at least one
+    easy answer, and at most `max_answers`. A query of `train` is kept with any answers, or at most `max_answers`; where
+    it has a negation, that must take away at least one. Sampling ends early, with fewer queries than asked for, when
+    more than a share `waste` of the tries would have to be turned down; the sample says so. Branches that could change
+    places are put in the order of their ids, so that a question occurs once; where `mirrored`, they stay as drawn and
+    `a & b` is another query than `b & a`, as in BetaE's files.
+    """
+    _check(graph, split, count, max_answers, waste)
+    search = _Search(graph, shape, split, max_answers or (None if split == "train" else MAX_ANSWERS), mirrored)
+    # Shapes draw apart from each other: a sample does not depend on which others are made beside it.
+    random = np.random.default_rng([seed, zlib.crc32(shape.name.encode())])
+    most = int(max(count, 1) / (1 - waste))
+    found: list[QuerySet] = []
+    kept = tries = 0
+    while kept < count and tries < most:
+        share = max(kept, 1) / max(tries, 1)
+        size = int(min(max((count - kept) / share, _FEWEST), _MOST, most - tries))
+        some = search.attempt(size, random)[: count - kept]
+        found.append(some)
+        kept, tries = kept + len(some), tries + size
+        if progress:
+            progress(len(some))
+    return Sample(_joined(shape, found), count, tries, search.turned_down)
+
+
+class _Search:
+    """Tries for queries of one shape and split, with the reasons for which some were turned down."""
+
+    def __init__(self, graph: Graph, shape: Shape, split: str, max_answers: int | None, mirrored: bool) -> None:
+        smaller, larger = GRAPHS[split]
+        self.shape, self.num_entities = shape, graph.num_entities
+        self.max_answers, self.mirrored = max_answers, mirrored
+        self.larger = graph.index(*larger)
+        self.smaller = graph.index(*smaller) if smaller else None
+        self.facts = graph.index(split)
+        self.heads = np.flatnonzero(np.bincount(self.larger.heads))
+        positive = without_negation(shape.plan.root)
+        self.positive = None if positive == shape.plan.root else replace(shape.plan, root=positive)
+        self.seen: set[bytes] = set()
+        self.turned_down: dict[str, int] = {}
+
+    def attempt(self, size: int, random: np.random.Generator) -> QuerySet:
+        """The queries worth keeping among some tries."""
+        entities, relations = self._draw(size, random)
+        fresh = self._kept(self._fresh(entities, relations), "seen before")
+        entities, relations = entities[fresh], relations[fresh]
+        every = answers(self.shape.plan, entities, relations, self.larger, self.num_entities)
+        easy, lost = self._easy_and_lost(entities, relations, every)
+        hard = every.minus(easy)
+        good = self._kept(hard.counts > 0, "without an answer" if self.smaller is None else "without a hard answer")
+        if self.positive:
+            good = good[self._kept(lost[good] > 0, "lost nothing to the negation")]
+        if self.max_answers:
+            most = hard.counts if self.smaller is None else np.maximum(hard.counts, lost)
+            good = good[self._kept(most[good] <= self.max_answers, "with too many answers")]
+        return QuerySet(self.shape, entities, relations, easy, hard).subset(good)
+
+    def _draw(self, size: int, random: np.random.Generator) -> tuple[Ids, Ids]:
+        """Slots filled at random."""
+        root = self.shape.plan.root
+        if isinstance(root, Row) and isinstance(root.edge, Relation):
+            # One atom: every (entity, relation) that the facts of the split speak of is as likely as any other, as in
+            # BetaE's files, which list them all. Drawn by their answers, those with many would be far too frequent.
+            keys = self.facts.keys[random.integers(0, len(self.facts.keys), size)]
+            entities, relations = np.divmod(keys[:, None], self.facts.num_relations)
+            return entities.astype(np.int32), relations.astype(np.int32) ^ root.edge.flip
+        targets = self.heads[random.integers(0, len(self.heads), size)]
+        ground = Grounding(self.shape.plan, self.larger, self.num_entities, targets, random)
+        drawn = ground.entities.copy(), ground.relations.copy()
+        twice = ground.put_in_order()
+        entities, relations = drawn if self.mirrored else (ground.entities, ground.relations)
+        good = self._kept(ground.alive, "led nowhere")
+        good = good[self._kept(~twice[good], "asked the same twice")]
+        return entities[good], relations[good]
+
+    def _easy_and_lost(self, entities: Ids, relations: Ids, every: Answers) -> tuple[Answers, Ints]:
+        """The easy answers, and how many answers the negation takes away."""
+        if self.smaller is not None:
+            easy = answers(self.shape.plan, entities, relations, self.smaller, self.num_entities)
+            return easy, easy.minus(every).counts
+        easy = Answers.none(len(every))
+        if self.positive is None:
+            return easy, easy.counts
+        without = answers(self.positive, entities, relations, self.larger, self.num_entities)
+        return easy, without.minus(every).counts
+
+    def _kept(self, mask: Flags, reason: str) -> Ints:
+        """The rows a mask keeps; the others are counted under a reason."""
+        self.turned_down[reason] = self.turned_down.get(reason, 0) + int((~mask).sum())
+        return np.flatnonzero(mask)
+
+    def _fresh(self, entities: Ids, relations: Ids) -> Flags:
+        """Whether each query is seen for the first time."""
+        rows = np.concatenate([entities, relations], axis=1)
+        fresh = np.zeros(len(rows), dtype=bool)
+        for i, row in enumerate(rows):
+            key = row.tobytes()
+            fresh[i] = key not in self.seen
+            self.seen.add(key)
+        return fresh
+
+
+def without_negation(node: Any) -> Any:
+    """The same node with everything in place of what it negates."""
+    match node:
+        case Complement():
+            return Everything()
+        case Intersect(parts) | Union(parts):
+            return type(node)(tuple(map(without_negation, parts)))
+        case _:
+            inner = {
+                name: without_negation(value)
+                for name, value in vars(node).items()
+                if not isinstance(value, int | tuple)
+            }
+            return replace(node, **inner)
+
+
+def _joined(shape: Shape, sets: list[QuerySet]) -> QuerySet:
+    """Several sets of queries as one."""
+
+    def together(parts: list[Answers]) -> Answers:
+        counts = np.concatenate([[0], *(part.counts for part in parts)])
+        return Answers(np.cumsum(counts), np.concatenate([np.empty(0, dtype=np.int32), *(part.ids for part in parts)]))
+
+    entities = [np.empty((0, shape.num_entities), dtype=np.int32), *(one.entities for one in sets)]
+    relations = [np.empty((0, shape.num_relations), dtype=np.int32), *(one.relations for one in sets)]
+    easy, hard = together([one.easy for one in sets]), together([one.hard for one in sets])
+    return QuerySet(shape, np.concatenate(entities), np.concatenate(relations), easy, hard)
+
+
+def _check(graph: Graph, split: str, count: int, max_answers: int | None, waste: float) -> None:
+    if split not in GRAPHS:
+        raise SettingsError(f"no split '{split}'; choose one of {', '.join(GRAPHS)}")
+    if not len(graph.part(split)):
+        raise SettingsError(f"the graph has no {split} facts to ask about; add some, or sample another split")
+    if count < 1:
+        raise SettingsError(f"count must be at least 1, not {count}")
+    if max_answers is not None and max_answers < 1:
+        raise SettingsError(f"max-answers must be at least 1, not {max_answers}")
+    if not 0 <= waste < 1:
+        raise SettingsError(f"waste must be at least 0 and below 1, not {waste}")

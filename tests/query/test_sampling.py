@@ -1,0 +1,183 @@
+"""Sampled queries: their answers, the rules they keep, seeds, and what is said when they run out."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formulas import queries
+from tacit.errors import SettingsError
+from tacit.graph.graph import Graph, directed
+from tacit.graph.vocabulary import Vocabulary
+from tacit.query.compile import compile_query
+from tacit.query.formula import Atom, Entity, Exists, Formula, Query, Variable
+from tacit.query.sampling import Sample, sample, without_negation
+from tacit.query.shapes import NEGATIVE, SHAPES, Shape
+from tacit.query.symbolic import GRAPHS, answers
+
+SIZE, KINDS = 60, 4
+
+
+def random_graph(seed: int = 0, size: int = SIZE) -> Graph:
+    random = np.random.default_rng(seed)
+    facts = np.unique(random.integers(0, [size, KINDS, size], (12 * size, 3), dtype=np.int32), axis=0)
+    facts[:, 1] *= 2
+    parts = np.split(random.permutation(facts), [len(facts) * 3 // 5, len(facts) * 4 // 5])
+    return Graph(Vocabulary(map(str, range(size))), directed("rqps"), *parts)
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return random_graph()
+
+
+class Tuples:
+    """BetaE's tuples evaluated by their definition, one set after the other."""
+
+    def __init__(self, graph: Graph, *parts: str) -> None:
+        self.facts: set[tuple[int, ...]] = set(map(tuple, graph.triples(*parts).tolist())) if parts else set()
+        self.everything = set(range(graph.num_entities))
+
+    def answers(self, query: Any) -> set[int]:
+        if isinstance(query, int):
+            return {query}
+        if not all(isinstance(step, int) and step != -1 for step in query[-1]):
+            sets = [self.answers(part) for part in query if part != (-1,)]
+            return set.union(*sets) if query[-1] == (-1,) else set.intersection(*sets)
+        found = self.answers(query[0])
+        for step in query[1]:
+            found = self.everything - found if step == -2 else {t for s, r, t in self.facts if s in found and r == step}
+        return found
+
+
+@pytest.mark.parametrize("split", GRAPHS)
+@pytest.mark.parametrize("name", SHAPES)
+def test_answers_and_rules(graph: Graph, name: str, split: str) -> None:
+    found = sample(graph, SHAPES[name], split, count=25, max_answers=30).queries
+    assert len(found) == 25
+    smaller, larger = (Tuples(graph, *parts) for parts in GRAPHS[split])
+    tuples = found.tuples()
+    assert len(set(tuples)) == 25
+    for query, easy, hard in zip(tuples, found.easy.to_sets(), found.hard.to_sets(), strict=True):
+        before = smaller.answers(query) if split != "train" else set()
+        assert (easy, hard) == (before, larger.answers(query) - before)
+        assert 1 <= len(hard) <= 30
+        if name in NEGATIVE and split != "train":
+            assert 1 <= len(easy - larger.answers(query)) <= 30
+        parts = [query, *(part for part in query if isinstance(part, tuple))]
+        branches = [branch for part in parts for branch in part if isinstance(branch, tuple) and len(branch) > 1]
+        assert len(set(branches)) == len(branches)
+        for _, steps in (part for part in parts if isinstance(part[0], int) and isinstance(part[-1], tuple)):
+            assert all(there != back ^ 1 for there, back in pairwise(steps) if back >= 0)
+
+
+@pytest.mark.parametrize("name", NEGATIVE)
+def test_train_negations_take_something_away(graph: Graph, name: str) -> None:
+    found = sample(graph, SHAPES[name], "train", count=25).queries
+    plan = SHAPES[name].plan
+    positive = type(plan)(without_negation(plan.root), plan.num_entities, plan.num_relations, plan.num_variables)
+    more = answers(positive, found.entities, found.relations, graph.index("train"), SIZE)
+    assert (more.counts > found.hard.counts).all()
+
+
+def same(one: Sample, other: Sample) -> bool:
+    return one.queries.tuples() == other.queries.tuples()
+
+
+def test_a_seed_decides(graph: Graph) -> None:
+    first = sample(graph, SHAPES["pi"], "test", count=30, seed=3)
+    assert same(first, sample(random_graph(), SHAPES["pi"], "test", count=30, seed=3))
+    assert not same(first, sample(graph, SHAPES["pi"], "test", count=30, seed=4))
+
+
+def test_branches_in_order_unless_mirrored(graph: Graph) -> None:
+    pairs = [tuple(sorted(query)) == query for query in sample(graph, SHAPES["2i"], "test", count=60).queries.tuples()]
+    assert all(pairs)
+    drawn = sample(graph, SHAPES["2i"], "test", count=60, mirrored=True).queries.tuples()
+    assert 10 < sum(tuple(sorted(query)) == query for query in drawn) < 50
+    assert all(one != other for one, other in drawn)
+
+
+def test_links_are_drawn_alike() -> None:
+    hub = [("hub", "has", str(i)) for i in range(90)]
+    rest = [(str(i), "next", str(i + 1)) for i in range(89)]
+    found = sample(Graph.of(hub + rest), SHAPES["1p"], "train", count=180, waste=0.9)
+    # (hub, has), 90 inverses of it, 89 times next and 89 inverses: 269 in all, so none is in the sample twice
+    assert len(set(found.queries.tuples())) == len(found.queries) == 180
+
+
+def test_it_says_when_queries_run_out() -> None:
+    small = Graph.of([("a", "likes", "b"), ("b", "likes", "c")])
+    found = sample(small, SHAPES["1p"], "train", count=50, waste=0.5)
+    assert len(found.queries) == 4  # (a, likes), (b, likes) and the two inverses
+    assert not found.complete
+    assert found.tries == 100
+    assert str(found) == "1p: 4 of 50 queries in 100 tries (4.0% kept; 96 seen before)"
+    nothing = sample(small, SHAPES["3in"], "train", count=2, waste=0.9)
+    assert (len(nothing.queries), nothing.tries) == (0, 20)
+    assert nothing.queries.entities.shape == (0, 3)
+
+
+def test_progress_counts_what_is_kept(graph: Graph) -> None:
+    steps: list[int] = []
+    sample(graph, SHAPES["2p"], "test", count=40, progress=steps.append)
+    assert sum(steps) == 40
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"split": "dev"}, "no split 'dev'; choose one of train, valid, test"),
+        ({"split": "test"}, "no test facts"),
+        ({"count": 0}, "count must be at least 1"),
+        ({"max_answers": 0}, "max-answers must be at least 1"),
+        ({"waste": 1.0}, "waste must be at least 0 and below 1"),
+    ],
+)
+def test_settings(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingsError, match=says):
+        sample(Graph.of([("a", "likes", "b")]), SHAPES["1p"], **change)
+
+
+A, B, T, X, Y = Entity("a"), Entity("b"), Variable("t"), Variable("x"), Variable("y")
+TEMPLATES = {
+    "backwards": Atom("r", T, A),
+    "side by side": Exists(X, Atom("r", A, X) & Atom("q", X, T) & Atom("p", X, T)),
+    "side by side, one negated": Exists(X, Atom("r", A, X) & Atom("q", X, T) & ~Atom("p", T, X)),
+    "triangle": Exists(X, Exists(Y, Atom("r", A, X) & Atom("q", X, Y) & Atom("p", X, T) & Atom("s", Y, T))),
+    "loop": Atom("r", A, T) & Atom("q", T, T),
+    "negated union": Atom("r", A, T) & ~(Atom("q", A, T) | Atom("p", T, B)),
+    "apart": Atom("r", A, T) & Exists(X, Atom("q", X, X) & Atom("p", B, X)),
+    "about entities": Atom("r", A, T) & Atom("q", A, B),
+}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_templates(name: str) -> None:
+    dense = random_graph(1, size=12)
+    found = sample(dense, Shape.of(name, Query(T, TEMPLATES[name])), "test", count=8, max_answers=12)
+    assert found.complete
+    assert found.queries.hard.counts.min() >= 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(queries(), st.integers(0, 2**32))
+def test_any_template(query: Query, seed: int) -> None:
+    shape = Shape("any", query, compile_query(query, safe=False).plan)
+    dense = random_graph(1, size=12)
+    found = sample(dense, shape, "train", count=4, seed=seed, waste=0.8)
+    again = answers(shape.plan, found.queries.entities, found.queries.relations, dense.index("train"), 12)
+    assert found.queries.hard.same(again).all()
+    assert found.queries.hard.counts.all()
+
+
+def test_positive_templates_are_answered_by_what_they_are_drawn_from() -> None:
+    formula: Formula = Exists(X, (Atom("r", A, X) & Atom("q", X, T)) & Exists(Y, Atom("p", Y, X)))
+    found = sample(random_graph(), Shape.of("mine", Query(T, formula)), "train", count=50)
+    assert found.complete
+    assert "without an answer" not in str(found)
