@@ -1,5 +1,68 @@
-"""Tacit answers logical questions over knowledge graphs that are missing facts, and says why."""
+"""Tacit answers logical questions over knowledge graphs that are missing facts, and says why.
 
-__all__ = ["__version__"]
+>>> import tacit
+>>> engine = tacit.open("world")  # doctest: +SKIP
+>>> engine.ask("?c : borders(France, ?c) & !speaks(?c, German)")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from tacit.engine.answers import Answer as Answer
+    from tacit.engine.answers import Answers as Answers
+    from tacit.engine.engine import Engine as Engine
+    from tacit.errors import TacitError as TacitError
+    from tacit.graph.datasets import load as load
+    from tacit.graph.graph import Graph as Graph
+    from tacit.links.scorer import Scorer as Scorer
+    from tacit.query.formula import And as And
+    from tacit.query.formula import Atom as Atom
+    from tacit.query.formula import Entity as Entity
+    from tacit.query.formula import Exists as Exists
+    from tacit.query.formula import Not as Not
+    from tacit.query.formula import Or as Or
+    from tacit.query.formula import Query as Query
+    from tacit.query.formula import Variable as Variable
+    from tacit.query.text import parse as parse
+    from tacit.workbench import open as open
+    from tacit.workbench import train as train
+
+# Where each public name lives; the modules load when a name is first used, so that `import tacit` stays instant.
+_HOMES = {
+    "And": "query.formula",
+    "Answer": "engine.answers",
+    "Answers": "engine.answers",
+    "Atom": "query.formula",
+    "Engine": "engine.engine",
+    "Entity": "query.formula",
+    "Exists": "query.formula",
+    "Graph": "graph.graph",
+    "Not": "query.formula",
+    "Or": "query.formula",
+    "Query": "query.formula",
+    "Scorer": "links.scorer",
+    "TacitError": "errors",
+    "Variable": "query.formula",
+    "load": "graph.datasets",
+    "open": "workbench",
+    "parse": "query.text",
+    "train": "workbench",
+}
+__all__ = ["And", "Answer", "Answers", "Atom", "Engine", "Entity", "Exists", "Graph", "Not", "Or", "Query", "Scorer",
+           "TacitError", "Variable", "load", "open", "parse", "train"]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tacit' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(f"tacit.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

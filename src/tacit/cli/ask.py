@@ -1,0 +1,109 @@
+"""`tacit ask`: a question, its answers, and why."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from tacit.engine.answers import Answer, Answers
+    from tacit.engine.engine import Engine
+
+
+def ask(
+    source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run folder, or world; a graph with --symbolic.")],
+    query: Annotated[str, typer.Argument(help="The question, as in '?c : borders(France, ?c)'.")],
+    top: Annotated[int, typer.Option("--top", help="How many answers to show.")] = 10,
+    explain: Annotated[bool, typer.Option("--explain", help="Show why each answer came.")] = False,
+    paths: Annotated[int, typer.Option("--paths", help="Reasons to show for each answer.")] = 1,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    symbolic: Annotated[bool, typer.Option("--symbolic", help="Use the facts alone, without prediction.")] = False,
+    search: Annotated[str | None, typer.Option("--search", help="beam, exact or continuous.")] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Candidates a beam keeps for every variable.")] = None,
+    logic: Annotated[str | None, typer.Option("--logic", help="product, godel or lukasiewicz.")] = None,
+    negation: Annotated[str | None, typer.Option("--negation", help="standard or cosine.")] = None,
+    strength: Annotated[float | None, typer.Option("--strength", help="How strongly negation excludes.")] = None,
+    calibration: Annotated[
+        str | None, typer.Option("--calibration", help="sigmoid, minmax or softmax-count, instead of the adapter.")
+    ] = None,
+    observed: Annotated[
+        str | None, typer.Option("--observed", help="Parts whose facts count as known: all, none, train+valid …")
+    ] = None,
+    memory: Annotated[float | None, typer.Option("--memory", help="GB that a step may use.")] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Ask a question of a trained graph."""
+    given = {
+        "search": search, "k": k, "logic": logic, "negation": negation, "strength": strength,
+        "calibration": calibration, "observed": observed, "memory": memory,
+    }  # fmt: skip
+    settings = {name: value for name, value in given.items() if value is not None}
+    engine = _symbolic(source) if symbolic else _opened(source, device, settings)
+    answers = engine.ask(query, top, explain=explain or paths > 1, paths=paths)
+    if json_:
+        typer.echo(answers.to_json(indent=2))
+    else:
+        _show(answers)
+
+
+def _opened(source: str, device: str, settings: dict[str, Any]) -> Engine:
+    from tacit import workbench
+
+    return workbench.open(source, device=device, **settings)
+
+
+def _symbolic(source: str) -> Engine:
+    """The facts of a graph, or of a run, as an engine that predicts nothing."""
+    from pathlib import Path
+
+    from tacit.engine.engine import Engine
+    from tacit.graph.datasets import load
+    from tacit.links.scorer import GraphScorer
+    from tacit.runs import SETTINGS, RunFolder
+
+    graph = RunFolder.open(source).graph() if (Path(source) / SETTINGS).exists() else load(source)
+    return Engine(graph, GraphScorer(graph.index(), graph.num_entities), search="symbolic", calibration="sigmoid")
+
+
+def _show(answers: Answers) -> None:
+    """Print answers for people; plain text where the output is no terminal."""
+    if not sys.stdout.isatty():
+        typer.echo(str(answers))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    console.print(Text(answers.query, style="bold"))
+    if not answers:
+        console.print("no answer")
+        return
+    table = Table(box=None, show_header=False, padding=(0, 1))
+    for rank, answer in enumerate(answers, start=1):
+        table.add_row(*_row(rank, answer))
+        for witness in answer.witnesses:
+            for atom in witness.atoms:
+                style = "" if atom.observed else "italic"
+                table.add_row("", Text(f"  {atom}", style=f"dim {style}".strip()), "", "")
+    console.print(table)
+    if answers.certified:
+        console.print("The search provably missed nothing: these are the exact best answers.", style="dim")
+
+
+def _row(rank: int, answer: Answer) -> list[RenderableType]:
+    from rich.text import Text
+
+    bar = "━" * max(1, round(12 * answer.score))
+    colour = "green" if answer.known else "cyan"
+    mark = "known" if answer.known else "predicted"
+    return [
+        Text(f"{rank}.", style="dim"),
+        Text(answer.entity),
+        Text(f"{answer.score:.3f} {bar}", style=colour),
+        Text(mark, style=colour),
+    ]

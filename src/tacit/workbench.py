@@ -1,0 +1,84 @@
+"""The verbs of Tacit for Python: open, train."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tacit.adapt.loading import load_adapted
+from tacit.engine.engine import Engine, changed
+from tacit.engine.facts import Facts
+from tacit.engine.settings import EngineSettings
+from tacit.errors import RunError
+from tacit.graph.datasets import load
+from tacit.graph.graph import Graph
+from tacit.links import training
+from tacit.links.loading import load_model, pick_device
+from tacit.links.settings import TrainSettings
+from tacit.runs import SETTINGS, RunFolder, fingerprint
+
+WORLD = TrainSettings(rank=100, epochs=60, batch=500, reg=0.05, patience=100, validate_every=20, device="cpu")
+
+
+def open(source: str | Path, *, device: str = "auto", adapted: bool = True, **settings: Any) -> Engine:
+    """The engine of a run folder, or of `world`, which is trained on first use and kept in the user's cache.
+
+    Settings are those of `EngineSettings`; where a run has an adapter, its own are the defaults. `adapted=False` leaves
+    the adapter out.
+    """
+    run = RunFolder.open(world_run() if str(source) == "world" and not Path("world").exists() else source)
+    graph = run.graph()
+    scorer = load_model(run, str(pick_device(device)))
+    options = changed(EngineSettings(), settings)
+    if not adapted or "calibration" in settings:
+        return Engine(graph, scorer, options)
+    counted = Facts(graph.index(*(options.observed or ("train",))), scorer.device)
+    found = load_adapted(run, scorer, counted)
+    if found is None:
+        return Engine(graph, scorer, options)
+    calibration, trained_for = found
+    return Engine(graph, scorer, changed(EngineSettings(), trained_for | settings), adapted=calibration)
+
+
+def train(
+    graph: str | Path | Graph, out: str | Path, *, progress: bool = True, force: bool = False, **settings: Any
+) -> Engine:
+    """Train a link predictor on a graph, keep it in the folder `out`, and open it.
+
+    Settings are those of `tacit train`: model, rank, epochs, batch, lr, reg, device, seed and so on.
+    """
+    loaded = graph if isinstance(graph, Graph) else load(graph)
+    chosen = TrainSettings.of(settings)
+    run = RunFolder.create(out, loaded, chosen.to_dict(), force)
+    training.train(loaded, chosen, run, progress)
+    return open(out, device=chosen.device)
+
+
+def world_run(say: Callable[[str], None] | None = None) -> Path:
+    """The folder of the trained `world`, made where it is missing."""
+    graph = load("world")
+    path = cache_folder() / f"world-{fingerprint(graph)[:12]}"
+    if (path / SETTINGS).exists() and training.is_complete(RunFolder.open(path)):
+        return path
+    (say or _say)(f"training world once; it is kept in {path}")
+    try:
+        run = RunFolder.create(path, graph, WORLD.to_dict(), force=True)
+        training.train(graph, replace(WORLD), run, progress=sys.stderr.isatty())
+    except RunError as error:
+        raise RunError(f"{error}; set TACIT_CACHE to a folder that can be written") from None
+    return path
+
+
+def cache_folder() -> Path:
+    """Where Tacit keeps what it can make again: `TACIT_CACHE`, or `tacit` in the user's cache folder."""
+    if "TACIT_CACHE" in os.environ:
+        return Path(os.environ["TACIT_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tacit"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
