@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tacit.adapt.loading import load_adapted
 from tacit.engine.engine import Engine, changed
 from tacit.engine.facts import Facts
 from tacit.engine.settings import EngineSettings
@@ -34,8 +33,10 @@ def open(source: str | Path, *, device: str = "auto", adapted: bool = True, **se
     graph = run.graph()
     scorer = load_model(run, str(pick_device(device)))
     options = changed(EngineSettings(), settings)
-    if not adapted or "calibration" in settings:
+    if not adapted or "calibration" in settings or not run.has("adapter.safetensors"):
         return Engine(graph, scorer, options)
+    from tacit.adapt.loading import load_adapted  # type: ignore[import-not-found,unused-ignore]
+
     counted = Facts(graph.index(*(options.observed or ("train",))), scorer.device)
     found = load_adapted(run, scorer, counted)
     if found is None:
