@@ -5,7 +5,25 @@ from __future__ import annotations
 import tacit
 
 PUBLIC = [
+    "And",
+    "Answer",
+    "Answers",
+    "Atom",
+    "Engine",
+    "Entity",
+    "Exists",
+    "Graph",
+    "Not",
+    "Or",
+    "Query",
+    "Scorer",
+    "TacitError",
+    "Variable",
     "__version__",
+    "load",
+    "open",
+    "parse",
+    "train",
 ]
 
 

@@ -53,7 +53,7 @@ _HOMES = {
     "train": "workbench",
 }
 __all__ = ["And", "Answer", "Answers", "Atom", "Engine", "Entity", "Exists", "Graph", "Not", "Or", "Query", "Scorer",
-           "TacitError", "Variable", "load", "open", "parse", "train"]  # fmt: skip
+           "TacitError", "Variable", "__version__", "load", "open", "parse", "train"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

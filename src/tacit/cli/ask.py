@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def ask(
-    source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run folder, or world; a graph with --symbolic.")],
+    source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run, or world; any graph with --symbolic.")],
     query: Annotated[str, typer.Argument(help="The question, as in '?c : borders(France, ?c)'.")],
     top: Annotated[int, typer.Option("--top", help="How many answers to show.")] = 10,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each answer came.")] = False,
