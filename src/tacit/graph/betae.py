@@ -68,9 +68,9 @@ def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
         chunks = [np.array(list(map(int, fields)), dtype=np.int64).reshape(-1, 3) for fields in tsv_fields(path)]
     except (ValueError, OverflowError):
         raise _fault(path, _not_integers, "expected three integers: head, relation and tail ids") from None
-    if not chunks:
+    if not chunks and path.stem == "train":  # the other parts may be empty: all facts are known ones
         raise DataError("holds no facts; expected lines of head, relation and tail ids", path)
-    triples = np.concatenate(chunks)
+    triples = np.concatenate([np.empty((0, 3), dtype=np.int64), *chunks])
     limits = np.array([num_entities, num_relations, num_entities])
     if ((triples < 0) | (triples >= limits)).any():
         what = f"id out of range; there are {num_entities} entities and {num_relations} relations, counted from 0"
