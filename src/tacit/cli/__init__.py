@@ -8,7 +8,7 @@ import sys
 import typer
 
 from tacit import __version__
-from tacit.cli import ask, data, plan, train
+from tacit.cli import ask, data, plan, sample, train
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.command("plan")(plan.plan)
 app.command("train")(train.train)
+app.command("sample")(sample.sample)
 app.command("ask")(ask.ask)
 
 

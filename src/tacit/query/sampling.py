@@ -79,7 +79,9 @@ def sample(
     while kept < count and tries < most:
         share = max(kept, 1) / max(tries, 1)
         size = int(min(max((count - kept) / share, _FEWEST), _MOST, most - tries))
-        some = search.attempt(size, random)[: count - kept]
+        good = search.attempt(size, random)
+        some = good[: count - kept]
+        search.turn_down("more than asked for", len(good) - len(some))
         found.append(some)
         kept, tries = kept + len(some), tries + size
         if progress:
@@ -150,8 +152,12 @@ class _Search:
 
     def _kept(self, mask: Flags, reason: str) -> Ints:
         """The rows a mask keeps; the others are counted under a reason."""
-        self.turned_down[reason] = self.turned_down.get(reason, 0) + int((~mask).sum())
+        self.turn_down(reason, int((~mask).sum()))
         return np.flatnonzero(mask)
+
+    def turn_down(self, reason: str, number: int) -> None:
+        """Counts tries turned down for a reason."""
+        self.turned_down[reason] = self.turned_down.get(reason, 0) + number
 
     def _fresh(self, entities: Ids, relations: Ids) -> Flags:
         """Whether each query is seen for the first time."""
