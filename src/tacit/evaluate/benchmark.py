@@ -39,7 +39,7 @@ def evaluate(
     """
     figures = {}
     for name, chosen in queries.items():
-        kept = _sample(chosen.subset(np.flatnonzero(chosen.hard.counts)), limit)
+        kept = sample(chosen.subset(np.flatnonzero(chosen.hard.counts)), limit)
         if not len(kept):
             raise DataError(f"the {len(chosen):,} {name} queries have no hard answers to rank")
         figures[name] = measure(reasoner, kept, ties, batch, memory, _naming(progress, name, len(kept)))
@@ -68,7 +68,7 @@ def measure(
     by_rank = by_query(torch.cat(found), torch.from_numpy(queries.subset(order).hard.rows))
     back = np.argsort(order)
     values = {name: column.numpy()[back] for name, column in by_rank.items()}
-    return Figures(values, time.perf_counter() - started)
+    return Figures(queries, values, time.perf_counter() - started)
 
 
 def batch_size(num_entities: int, memory: float) -> int:
@@ -104,13 +104,29 @@ def one_hop_queries(graph: Graph, part: str = "test") -> QuerySet:
     return queries.subset(np.flatnonzero(queries.hard.counts))
 
 
+def check_ids(queries: Mapping[str, QuerySet], graph: Graph) -> None:
+    """Raise a `DataError` where queries speak of ids that the graph does not have."""
+    for name, chosen in queries.items():
+        ids = (chosen.entities, chosen.easy.ids, chosen.hard.ids)
+        for kind, found, size in (
+            ("entity", max(int(part.max(initial=-1)) for part in ids), graph.num_entities),
+            ("relation", int(chosen.relations.max(initial=-1)), graph.num_relations),
+        ):
+            if found >= size:
+                raise DataError(
+                    f"the {name} queries speak of {kind} {found:,}, but {graph.name} ends at {size - 1:,}; "
+                    "give queries of the graph the run was made for"
+                )
+
+
 def slots(queries: QuerySet) -> tuple[Tensor, Tensor]:
     """The entities and relations of queries, as a reasoner takes them."""
     entities, relations = (torch.from_numpy(ids.astype(np.int64)) for ids in (queries.entities, queries.relations))
     return entities, relations
 
 
-def _sample(queries: QuerySet, limit: int | None) -> QuerySet:
+def sample(queries: QuerySet, limit: int | None) -> QuerySet:
+    """At most so many of the queries, the same ones every time."""
     if limit is None or limit >= len(queries):
         return queries
     return queries.subset(np.sort(np.random.default_rng(0).permutation(len(queries))[:limit]))

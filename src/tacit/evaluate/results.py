@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.links.ranking import METRICS
+from tacit.query.queries import QuerySet
 from tacit.query.shapes import NEGATIVE, POSITIVE
 
 AVERAGES = {"avg_p": POSITIVE, "avg_n": NEGATIVE}
@@ -23,11 +24,12 @@ Floats = NDArray[np.float64]
 class Figures:
     """Reciprocal rank and Hits@k of each query of one set (means over its hard answers), and the time they took."""
 
+    queries: QuerySet
     by_query: Mapping[str, Floats]  # metric -> [Q]
     seconds: float
 
     def __len__(self) -> int:
-        return len(self.by_query["mrr"])
+        return len(self.queries)
 
     def mean(self, metric: str = "mrr") -> float:
         """The mean over the queries."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import SettingsError, UnknownName
 from tacit.evaluate.published import COLUMNS, PUBLISHED
 from tacit.evaluate.results import AVERAGES, average
+from tacit.links.ranking import METRICS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -106,6 +107,20 @@ def metrics_table(results: Mapping[str, Any], title: str | None = None) -> Table
         mean = average(results["mrr"], shapes)
         if mean is not None:
             table.add_row(label, f"{100 * mean:.1f}", style="bold")
+    return table
+
+
+def relations_table(relations: Mapping[str, Mapping[str, float]]) -> Table:
+    """Figures by relation for a terminal, the relations with most queries first."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(header_style="bold")
+    table.add_column("relation")
+    for column in ("MRR", *(name.title() for name in METRICS[1:]), "queries"):
+        table.add_column(column, justify="right")
+    for name, row in sorted(relations.items(), key=lambda item: (-item[1]["queries"], item[0])):
+        table.add_row(escape(name), *(f"{100 * row[metric]:.1f}" for metric in METRICS), f"{row['queries']:,.0f}")
     return table
 
 

@@ -1,0 +1,240 @@
+"""`tacit eval` and `tacit report`: how good a run is, by number and on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tacit.engine.engine import Engine
+    from tacit.evaluate.benchmark import Progress
+    from tacit.evaluate.results import Results
+    from tacit.query.queries import QuerySet
+    from tacit.runs import RunFolder
+
+
+def evaluate(
+    source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run folder, or world.")],
+    queries: Annotated[
+        Path | None,
+        typer.Option("--queries", help="A BetaE folder of queries; else the run's own held-out facts."),
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="train, valid or test.")] = "test",
+    shapes: Annotated[
+        str | None, typer.Option("--shapes", help="Shapes such as 1p,2i,3in, or positive, negative, all.")
+    ] = None,
+    search: Annotated[str | None, typer.Option("--search", help="beam, exact, continuous or symbolic.")] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Candidates a beam keeps for every variable.")] = None,
+    logic: Annotated[str | None, typer.Option("--logic", help="product, godel or lukasiewicz.")] = None,
+    negation: Annotated[str | None, typer.Option("--negation", help="standard or cosine.")] = None,
+    strength: Annotated[float | None, typer.Option("--strength", help="How strongly negation excludes.")] = None,
+    calibration: Annotated[
+        str | None, typer.Option("--calibration", help="sigmoid, minmax or softmax-count, instead of the adapter.")
+    ] = None,
+    observed: Annotated[
+        str | None, typer.Option("--observed", help="Parts whose facts count as known: none, train, train+valid.")
+    ] = None,
+    unadapted: Annotated[bool, typer.Option("--unadapted", help="Leave the run's adapter out.")] = False,
+    precision: Annotated[str | None, typer.Option("--precision", help="float32, tf32 or bf16 products.")] = None,
+    ties: Annotated[str, typer.Option("--ties", help="realistic, optimistic or pessimistic.")] = "realistic",
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many queries of each shape.")] = None,
+    per_relation: Annotated[bool, typer.Option("--per-relation", help="Also show 1p by relation.")] = False,
+    reliability: Annotated[
+        bool, typer.Option("--reliability", help="Also measure whether scores can be read as probabilities.")
+    ] = False,
+    batch: Annotated[int | None, typer.Option("--batch", min=1, help="Queries at once; by memory otherwise.")] = None,
+    memory: Annotated[float | None, typer.Option("--memory", help="GB that a step may use.")] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    json_: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
+) -> None:
+    """Rank the hard answers of queries: MRR and Hits@1, 3, 10, by BetaE's protocol."""
+    given = {
+        "search": search, "k": k, "logic": logic, "negation": negation, "strength": strength,
+        "calibration": calibration, "precision": precision, "memory": memory,
+    }  # fmt: skip
+    settings = {name: value for name, value in given.items() if value is not None}
+    run, engine = _opened(source, split, observed, {"device": device, "adapted": not unadapted} | settings)
+    asked = _queries(engine, queries, split, shapes)
+    about = {"graph": engine.graph.name, "queries": queries.name if queries else None, "split": split, "limit": limit}
+    results, report = _measured(engine, asked, about | engine.settings, ties, limit, batch, memory or 1.0)
+    _show(report)
+    if per_relation:
+        report["relations"] = _by_relation(engine, asked, results)
+    if reliability:
+        report["reliability"] = _reliability(engine, asked, split, limit or 500)
+    _keep(run, report, json_)
+
+
+def report(
+    source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run folder, or world.")],
+    out: Annotated[Path, typer.Option("--out", help="The page to write, .html or .md.")] = Path("report.html"),
+) -> None:
+    """Write settings, tables and figures of a run as one page that needs no other file."""
+    from tacit.evaluate.report import write_report
+
+    typer.echo(f"wrote {write_report(_run(source), out)}")
+
+
+def _run(source: str) -> RunFolder:
+    from tacit.runs import RunFolder
+    from tacit.workbench import world_run
+
+    return RunFolder.open(world_run() if source == "world" and not Path(source).exists() else source)
+
+
+def _opened(source: str, split: str, observed: str | None, settings: dict[str, Any]) -> tuple[RunFolder, Engine]:
+    """The run and its engine, which is never handed the facts it is asked to predict."""
+    from tacit import workbench
+    from tacit.engine.settings import observed_parts
+    from tacit.errors import SettingsError
+    from tacit.graph.graph import PARTS
+
+    if split not in PARTS:
+        raise SettingsError(f"no split '{split}'; the splits are {', '.join(PARTS)}")
+    run = _run(source)
+    adapted_for = run.settings.get("adapt", {}).get("observed")
+    before = PARTS[: PARTS.index(split)]
+    parts = observed_parts(observed or adapted_for or before[:1])
+    leaked = [part for part in parts if part not in before]
+    if leaked:
+        allowed = " or ".join(["none", *("+".join(before[: i + 1]) for i in range(len(before)))])
+        raise SettingsError(
+            f"the {' and '.join(leaked)} facts cannot be observed while {split} queries are evaluated; "
+            f"give --observed {allowed}"
+        )
+    return run, workbench.open(run.path, observed=parts, **settings)
+
+
+def _queries(engine: Engine, folder: Path | None, split: str, shapes: str | None) -> dict[str, QuerySet]:
+    from tacit.errors import DataError, SettingsError
+    from tacit.evaluate.benchmark import check_ids, one_hop_queries
+    from tacit.query.queries import read_queries
+    from tacit.query.shapes import parse_shapes
+
+    if folder is not None:
+        found = read_queries(folder, split, shapes)
+        check_ids(found, engine.graph)
+        return found
+    if shapes is not None and parse_shapes(shapes) != ("1p",):
+        raise SettingsError(f"shapes {shapes} need queries: give --queries FOLDER, or make some with tacit sample")
+    if not len(engine.graph.part(split)):
+        raise DataError(
+            f"{engine.graph.name} has no {split} facts to predict; give --queries FOLDER or another --split"
+        )
+    return {"1p": one_hop_queries(engine.graph, split)}
+
+
+def _measured(
+    engine: Engine,
+    queries: Mapping[str, QuerySet],
+    settings: Mapping[str, Any],
+    ties: Any,
+    limit: int | None,
+    batch: int | None,
+    memory: float,
+) -> tuple[Results, dict[str, Any]]:
+    from tacit.evaluate.benchmark import evaluate as measure
+    from tacit.runs import versions
+
+    kept = {name: value for name, value in settings.items() if value is not None}
+    with _bar() as progress:
+        results = measure(engine.reasoner, queries, ties, limit, batch, memory, progress, kept)
+    return results, results.to_json() | {"versions": versions()}
+
+
+@contextmanager
+def _bar() -> Iterator[Progress]:
+    """A bar on standard error, one task per shape; quiet where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description:>4}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    tasks: dict[str, Any] = {}
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+
+        def advance(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=total)
+            bar.update(tasks[name], completed=done)
+
+        yield advance
+
+
+def _show(report: Mapping[str, Any]) -> None:
+    from tacit.evaluate.results import AVERAGES
+    from tacit.evaluate.tables import metrics_table
+
+    _print(metrics_table(report))
+    said = report["settings"]
+    names = [name for name in ("search", "k", "logic", "calibration", "observed") if name in said]
+    how = ", ".join(f"{name} {said[name]}" for name in names)
+    typer.echo(f"{report['ties']} ties; {how}{', adapted' if said.get('adapted') else ''}")
+    for name, shapes in AVERAGES.items():
+        missing = [shape for shape in shapes if shape not in report["mrr"]]
+        if 0 < len(missing) < len(shapes) and len(report["mrr"]) > 1:
+            typer.echo(f"{name} is not stated: there are no {', '.join(missing)} queries")
+
+
+def _print(table: Table) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(table, width=None if console.is_terminal else 100)
+
+
+def _by_relation(engine: Engine, queries: Mapping[str, QuerySet], results: Results) -> dict[str, Any]:
+    """The figures of 1p queries by relation, also printed, the most frequent first."""
+    from tacit.errors import SettingsError
+    from tacit.evaluate.tables import relations_table
+
+    if "1p" not in queries:
+        raise SettingsError("--per-relation is about 1p queries, and none were evaluated; add 1p to --shapes")
+    kept = results.figures["1p"]
+    labels = engine.graph.relations.labels
+    found = {labels[i]: row for i, row in kept.grouped(kept.queries.relations[:, 0]).items()}
+    _print(relations_table(found))
+    return found
+
+
+def _reliability(engine: Engine, queries: Mapping[str, QuerySet], split: str, limit: int) -> dict[str, Any]:
+    """The reliability of atoms and of the ten best answers of each shape, also printed."""
+    from tacit.evaluate.benchmark import one_hop_queries, sample
+    from tacit.evaluate.calibration import reliability
+
+    asked: dict[str, tuple[QuerySet, int | None]] = {
+        f"{name}, ten best": (chosen, 10) for name, chosen in queries.items()
+    }
+    if len(engine.graph.part(split)):
+        asked = {"atoms": (one_hop_queries(engine.graph, split), None)} | asked
+    found = {}
+    for name, (chosen, top) in asked.items():
+        measured = reliability(engine.reasoner, sample(chosen, limit), top=top)
+        found[name] = measured.to_json()
+        typer.echo(f"{name}: calibration error {measured.calibration_error:.4f}, Brier score {measured.brier:.4f}")
+    return found
+
+
+def _keep(run: RunFolder, report: dict[str, Any], json_: Path | None) -> None:
+    """Write the results to a file where one is asked for, and into the run in place of those with equal settings."""
+    import json
+
+    from tacit.errors import TacitError
+    from tacit.runs import atomic_write
+
+    if json_ is not None:
+        text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+        atomic_write(json_, lambda target: Path(target).write_text(text, encoding="utf-8"))
+        typer.echo(f"wrote {json_}", err=True)
+    before = run.results()
+    others = [one for one in before.get("eval", []) if one.get("settings") != report["settings"]]
+    try:
+        run.write_results({**before, "eval": [*others, report]})
+    except TacitError as error:  # a run may lie where one may only read
+        typer.echo(f"the results are not kept in the run: {error}", err=True)

@@ -1,0 +1,34 @@
+"""`tacit import`: a link predictor trained elsewhere, as a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def import_(
+    source: Annotated[Path, typer.Argument(help="A .pt checkpoint of kbc or CQD, or a PyKEEN directory.")],
+    out: Annotated[Path, typer.Option("--out", help="The run folder to make.")],
+    graph: Annotated[
+        str | None, typer.Option("--graph", help="The graph it was trained on; a PyKEEN directory has its own.")
+    ] = None,
+    reciprocal: Annotated[
+        str, typer.Option("--reciprocal", help="Where a checkpoint keeps inverse relations: interleaved or stacked.")
+    ] = "interleaved",
+    trust_pickle: Annotated[
+        bool, typer.Option("--trust-pickle", help="Open PyKEEN's pickle, which can run any code.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")] = False,
+) -> None:
+    """Import a link predictor that was trained with kbc, CQD or PyKEEN."""
+    from tacit.graph.datasets import load
+    from tacit.links.imports import import_run, read_import
+
+    where: Any = reciprocal
+    imported = read_import(source, trust_pickle, where)
+    loaded = imported.graph(source.name) if graph is None else load(graph)
+    run = import_run(imported, loaded, out, source.name, force)
+    about = run.settings["train"]
+    typer.echo(f"{out}: {about['model']} of rank {about['rank']} for {loaded}")

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from tacit.cli import app
+from tacit.errors import DataError, SettingsError, TacitError
+from tacit.graph.graph import Graph
+from tacit.links.loading import make_model, save_model
+from tacit.query.queries import Answers, QuerySet, write_queries
+from tacit.query.shapes import SHAPES
+from tacit.runs import RunFolder
+
+# A ring of eight: everyone's next, and a second relation two steps on; test holds one fact of each.
+RING = [(f"e{i}", "next", f"e{(i + 1) % 8}") for i in range(8)]
+SKIP = [(f"e{i}", "skip", f"e{(i + 2) % 8}") for i in range(8)]
+
+
+@pytest.fixture()
+def run(tmp_path: Path) -> RunFolder:
+    """A run whose model knows the ring: entity `i` is a turn by `i/8`, `next` by 1/8, `skip` by 2/8."""
+    graph = Graph.of(RING[:7] + SKIP[:7], valid=SKIP[7:], test=RING[7:], name="ring")
+    run = RunFolder.create(tmp_path / "run", graph, {"model": "complex", "rank": 1})
+    model = make_model("complex", 8, 4, 1)
+    angles = torch.arange(8) * torch.pi / 4
+    turns = torch.tensor([1.0, -1.0, 2.0, -2.0]) * torch.pi / 4
+    entities, relations = (torch.stack((a.cos(), a.sin()), 1) for a in (angles, turns))
+    model.load_state_dict({"entities.weight": entities, "relations.weight": relations})
+    save_model(run, model)
+    return run
+
+
+def call(*arguments: object) -> str:
+    """What a call prints; an error of ours is raised."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if isinstance(result.exception, TacitError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def queries(tmp_path: Path) -> Path:
+    """One 2p query with the hard answer e1 (e6 -next-> e7 -skip-> e1), and two 1p queries."""
+    two = QuerySet(
+        SHAPES["2p"], np.array([[6]], np.int32), np.array([[0, 2]], np.int32), Answers.of([set()]), Answers.of([{1}])
+    )
+    one = QuerySet(
+        SHAPES["1p"],
+        np.array([[0], [7]], np.int32),
+        np.array([[0], [0]], np.int32),
+        Answers.of([{1}, set()]),
+        Answers.of([set(), {0}]),
+    )
+    write_queries(tmp_path / "queries", "test", {"1p": one, "2p": two})
+    return tmp_path / "queries"
+
+
+def test_held_out_facts_of_a_run(run: RunFolder, tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    text = call("eval", run.path, "--json", file, "--per-relation", "--device", "cpu")
+    found = json.loads(file.read_text())
+    assert found["mrr"] == {"1p": 1.0}  # e7 next e0, and back
+    assert found["queries"] == {"1p": 2}
+    assert found["relations"]["next^-1"]["queries"] == 1
+    assert found["settings"]["observed"] == "train"
+    assert found["settings"]["split"] == "test"
+    assert found["avg_p"] is None
+    assert "100.0" in text
+    assert "realistic ties; search beam" in text
+    assert run.results()["eval"] == [found]
+
+
+def test_queries_of_a_folder(run: RunFolder, tmp_path: Path) -> None:
+    folder = queries(tmp_path)
+    text = call("eval", run.path, "--queries", folder, "--search", "exact", "--calibration", "sigmoid")
+    found = run.results()["eval"][0]
+    assert found["mrr"] == {"1p": 1.0, "2p": 1.0}
+    assert found["queries"] == {"1p": 1, "2p": 1}
+    assert found["settings"]["search"] == "exact"
+    assert found["settings"]["queries"] == "queries"
+    assert "avg_p is not stated: there are no 3p, 2i, 3i, pi, ip, 2u, up queries" in text
+    assert "avg_n" not in text
+
+
+def test_results_with_the_same_settings_are_replaced_and_reported(run: RunFolder, tmp_path: Path) -> None:
+    for k in (4, 4, 8):
+        call("eval", run.path, "--k", k, "--reliability")
+    kept = run.results()["eval"]
+    assert [one["settings"]["k"] for one in kept] == [4, 8]
+    assert set(kept[0]["reliability"]) == {"atoms", "1p, ten best"}
+    page = tmp_path / "page.md"
+    assert "wrote" in call("report", run.path, "--out", page)
+    assert "| k 8 | 100.0 |" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--observed", "train+test"], "test facts cannot be observed .* none or train or train.valid"),
+        (["--observed", "valid", "--split", "valid"], "valid facts cannot be observed"),
+        (["--split", "tests"], "no split 'tests'"),
+        (["--shapes", "2i"], "need queries"),
+        (["--ties", "random"], "realistic, optimistic, pessimistic"),
+        (["--shapes", "2p", "--per-relation", "--queries", "."], "no test-queries.pkl"),
+    ],
+)
+def test_what_contradicts_itself(run: RunFolder, arguments: list[str], message: str) -> None:
+    with pytest.raises(TacitError, match=message):
+        call("eval", run.path, *arguments)
+
+
+def test_facts_to_predict_must_exist(tmp_path: Path, run: RunFolder) -> None:
+    other = RunFolder.create(tmp_path / "other", Graph.of(RING), {})
+    model = make_model("complex", 8, 2, 1)
+    save_model(other, model)
+    with pytest.raises(DataError, match="has no test facts to predict"):
+        call("eval", other.path)
+    with pytest.raises(DataError, match="relation 2, but graph ends at 1"):
+        call("eval", other.path, "--queries", queries(tmp_path))
+    with pytest.raises(SettingsError, match="is about 1p queries"):
+        call("eval", run.path, "--queries", queries(tmp_path), "--shapes", "2p", "--per-relation")
+
+
+def test_import_then_evaluate(tmp_path: Path, run: RunFolder) -> None:
+    folder = tmp_path / "graph"
+    folder.mkdir()
+    for name, facts in (("train", RING[:7] + SKIP[:7]), ("valid", SKIP[7:]), ("test", RING[7:])):
+        (folder / f"{name}.tsv").write_text("".join("\t".join(fact) + "\n" for fact in facts))
+    weights = run.tensors("model.safetensors")
+    tables = {"embeddings.0.weight": weights["entities.weight"], "embeddings.1.weight": weights["relations.weight"]}
+    torch.save(tables, tmp_path / "kbc.pt")
+    text = call("import", tmp_path / "kbc.pt", "--graph", folder, "--out", tmp_path / "imported")
+    assert "complex of rank 1" in text
+    call("eval", tmp_path / "imported")
+    assert RunFolder.open(tmp_path / "imported").results()["eval"][0]["mrr"] == {"1p": 1.0}
