@@ -21,7 +21,7 @@ RING = [(f"e{i}", "next", f"e{(i + 1) % 8}") for i in range(8)]
 SKIP = [(f"e{i}", "skip", f"e{(i + 2) % 8}") for i in range(8)]
 
 
-@pytest.fixture()
+@pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
     """A run whose model knows the ring: entity `i` is a turn by `i/8`, `next` by 1/8, `skip` by 2/8."""
     graph = Graph.of(RING[:7] + SKIP[:7], valid=SKIP[7:], test=RING[7:], name="ring")
