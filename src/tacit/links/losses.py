@@ -65,7 +65,6 @@ class OneVsAll:
             scores = self._match(queries, table[start : start + self.block], start)
             inside, column = self._inside(targets, start, scores.shape[1])
             right = torch.where(inside, scores.gather(1, column)[:, 0], right)
-            # A block of padding alone is all -inf, for which logsumexp is -inf as it should be.
             log_sums = torch.logaddexp(log_sums, scores.logsumexp(-1))
         gradient = torch.zeros_like(queries)
         for start in starts:
