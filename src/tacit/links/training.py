@@ -43,6 +43,7 @@ def train(
         raise TrainingError(f"{graph.name} has no train facts to learn from")
     if run is not None:
         run.check(graph)
+        run.tidy()
         if resume and is_complete(run):
             return load_model(run, settings.device)
     with clear_memory_errors(settings):
