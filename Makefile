@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
-BENCHMARKS := startup ranking
+BENCHMARKS := startup load ranking
 
 .PHONY: help venv demo test check bench docs clean
 help:
