@@ -74,7 +74,7 @@ class Atoms:
         """Raw scores of every tail, `[B, N]`, known facts lifted above all others."""
         with torch.no_grad():
             logits = self.scorer.logits(heads, relations)
-        known = self._known(heads, relations)
+        known = self.known(heads, relations)
         if known is not None:
             logits[known.rows, known.tails] = float("inf")
         return logits
@@ -107,34 +107,29 @@ class Atoms:
             out[here] = self.rows(part // r, part % r)[inverse[here] - start, tails[here]]
         return out
 
-    def blocks(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
-        """Log-scores of every tail, block by block of at most `width` entities, in one reused buffer."""
+    def products(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
+        """Raw scores of every tail, block by block of at most `width` entities, in one reused buffer."""
         n = self.num_entities
-        if not self.blockwise:
-            scores = self.calibration(self._product(heads, relations), heads, relations)
-            yield Block(slice(0, n), self._lifted(scores, heads, relations))
+        if self._keys is None:
+            yield Block(slice(0, n), self.scorer.logits(heads, relations))
             return
         assert isinstance(self.scorer, BilinearScorer)
-        assert self._keys is not None
         queries = self.scorer.queries(heads, relations).to(self._keys.dtype)
-        known = self._known(heads, relations)
         for start in range(0, n, width):
             columns = slice(start, min(start + width, n))
             size = columns.stop - columns.start
             padded = min(size + (-size % 128 if self.device.type == "cuda" else 0), len(self._keys) - start)
-            out = self._times(queries, self._keys[start : start + padded])
-            scores = self.calibration(out[:, :size], heads, relations, columns)
-            if known is not None:
-                rows, tails = known.within(columns)
-                scores[rows, tails - start] = self.observed
-            yield Block(columns, scores)
+            yield Block(columns, self._times(queries, self._keys[start : start + padded])[:, :size])
 
-    def _product(self, heads: Tensor, relations: Tensor) -> Tensor:
-        if self._keys is None:
-            return self.scorer.logits(heads, relations)
-        assert isinstance(self.scorer, BilinearScorer)
-        queries = self.scorer.queries(heads, relations).to(self._keys.dtype)
-        return self._times(queries, self._keys)[:, : self.num_entities]
+    def blocks(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
+        """Log-scores of every tail, block by block of at most `width` entities, in one reused buffer."""
+        known = self.known(heads, relations)
+        for block in self.products(heads, relations, width if self.blockwise else self.num_entities):
+            scores = self.calibration(block.scores, heads, relations, block.columns)
+            if known is not None:
+                rows, tails = known.within(block.columns)
+                scores[rows, tails - block.columns.start] = self.observed
+            yield Block(block.columns, scores)
 
     def _times(self, queries: Tensor, keys: Tensor) -> Tensor:
         """`queries @ keys.T` in float32, in a buffer: fresh memory costs more to touch than products to compute."""
@@ -151,7 +146,7 @@ class Atoms:
             torch.backends.cuda.matmul.allow_tf32 = allowed
 
     def _lifted(self, scores: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
-        known = self._known(heads, relations)
+        known = self.known(heads, relations)
         if known is None:
             return scores
         if scores.requires_grad:
@@ -161,7 +156,8 @@ class Atoms:
         scores[known.rows, known.tails] = self.observed
         return scores
 
-    def _known(self, heads: Tensor, relations: Tensor) -> Known | None:
+    def known(self, heads: Tensor, relations: Tensor) -> Known | None:
+        """The known facts of some rows, or None where there are none."""
         if self.facts is None:
             return None
         rows, tails = self.facts.tails(heads, relations)
