@@ -8,7 +8,7 @@ import sys
 import typer
 
 from tacit import __version__
-from tacit.cli import ask, data, evaluate, imports, plan, sample, train
+from tacit.cli import adapt, ask, data, evaluate, imports, plan, sample, train
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("plan")(plan.plan)
 app.command("train")(train.train)
 app.command("import")(imports.import_)
 app.command("sample")(sample.sample)
+app.command("adapt")(adapt.adapt)
 app.command("eval")(evaluate.evaluate)
 app.command("ask")(ask.ask)
 app.command("report")(evaluate.report)

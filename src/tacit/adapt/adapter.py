@@ -1,0 +1,152 @@
+"""The adapter: a tiny network that says how to stretch and shift the raw score of an atom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from tacit.engine.calibration import EVERY, Tails
+from tacit.errors import SettingsError
+from tacit.links.factors import FactorModel
+from tacit.links.scorer import Scorer, VectorScorer
+
+Vectors = Callable[[Tensor], Tensor]  # of ids
+CONDITIONS = ("none", "p", "sp", "spo")
+_BLOCK = 2**24  # numbers of a hidden layer held at once
+
+
+class Adapter(nn.Module):
+    """`ρ(x) = x(1 + α) + β` with `α, β = ψ(e_s, e_p, e_o)` (eq. 4), ψ linear or two layers with ReLU.
+
+    `condition` names what ψ sees: nothing, the relation `p`, the head as well (`sp`), or all three (`spo`). The vectors
+    are those of the frozen link predictor; a predictor without vectors gets a learned one per relation.
+
+    The last layer starts at zero, where the adapter changes nothing. So that it can never turn an order around, the
+    first output `a` of ψ becomes `1 + α = 1 + a` where `a >= 0` and `exp(a)` below: above zero everywhere, with value
+    and slope 1 at zero.
+    """
+
+    def __init__(self, scorer: Scorer, condition: str = "p", layers: int = 1, hidden: int = 32, seed: int = 0) -> None:
+        super().__init__()
+        if condition not in CONDITIONS:
+            raise SettingsError(f"no condition '{condition}'; an adapter sees one of {', '.join(CONDITIONS)}")
+        if layers not in (1, 2):
+            raise SettingsError(f"layers is {layers}; an adapter has 1 or 2")
+        self.condition, self.layers, self.hidden = condition, layers, hidden
+        self.num_entities, self.num_relations = scorer.num_entities, scorer.num_relations
+        self._features = {letter: features(scorer, letter) for letter in condition if condition != "none"}
+        outputs = 2 if layers == 1 else hidden
+        self.first = nn.ParameterDict({key: torch.zeros(one.width, outputs) for key, one in self._features.items()})
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.second = nn.Parameter(torch.zeros(hidden, 2)) if layers == 2 else None
+        if layers == 2:  # a zero layer before a zero layer would never learn
+            generator = torch.Generator().manual_seed(seed)
+            for weight in (*self.first.values(), self.bias):
+                nn.init.uniform_(weight, -1.0, 1.0, generator=generator)
+        self._table: tuple[Tensor, Tensor] | None = None
+        self.to(scorer.device)
+
+    @property
+    def by_row(self) -> bool:
+        """Whether all atoms of a row `p(s, ·)` share their scale and shift."""
+        return self.condition != "spo"
+
+    @property
+    def by_relation(self) -> bool:
+        """Whether the adapter is a table of two numbers per relation."""
+        return self.condition in ("none", "p")
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers are learned."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def forward(self, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> tuple[Tensor, Tensor]:
+        """The scale `1 + α` and the shift `β` of atoms, `[B, 1]` each, or `[B, n]` where they depend on the tail."""
+        if self.by_relation:
+            scale, shift = self.table()
+            return scale[relations, None], shift[relations, None]
+        inner = self._inner("p", relations) + self._inner("s", heads) + self.bias  # [B, H]
+        if self.condition == "sp":
+            return _affine(self._outer(inner)[:, None])
+        if isinstance(tails, Tensor):
+            return _affine(self._outer(inner + self._inner("o", tails))[:, None])
+        ids = torch.arange(self.num_entities, device=inner.device)[tails]
+        # ψ is a sum over s, p and o up to its first layer, so that only what comes after is computed for every pair.
+        blocks = torch.split(self._inner("o", ids), max(1, _BLOCK // max(1, inner.numel())))
+        return _affine(torch.cat([self._outer(inner[:, None] + block) for block in blocks], dim=1))
+
+    def table(self) -> tuple[Tensor, Tensor]:
+        """The scale and shift of every relation, `[R]` each, for an adapter that sees no entity.
+
+        While training it is computed anew, otherwise once.
+        """
+        if self._table is not None:
+            return self._table
+        ids = torch.arange(self.num_relations, device=self.bias.device)
+        inner = self.bias.expand(len(ids), -1)
+        if self.condition == "p":
+            inner = inner + self._inner("p", ids)
+        scale, shift = _affine(self._outer(inner))
+        if not self.training:
+            self._table = scale.detach(), shift.detach()
+        return scale, shift
+
+    def train(self, mode: bool = True) -> Adapter:
+        """Go into training or out of it; either forgets the table."""
+        self._table = None
+        return super().train(mode)
+
+    def _inner(self, letter: str, ids: Tensor) -> Tensor:
+        vectors, weight = self._features[letter].vectors, cast(Tensor, self.first[letter])
+        if vectors is None:
+            return weight[ids]
+        return (vectors(ids) * self._features[letter].factor) @ weight
+
+    def _outer(self, inner: Tensor) -> Tensor:
+        return inner if self.second is None else inner.relu() @ self.second
+
+
+@dataclass(frozen=True)
+class Features:
+    """What an adapter sees of an entity or a relation: its vector times a factor, or nothing but its id."""
+
+    width: int
+    vectors: Vectors | None = None  # None: one learned row per id
+    factor: float = 1.0  # makes the mean length of the vectors 1, so that learning rates mean the same for all models
+
+
+def features(scorer: Scorer, letter: str) -> Features:
+    """The features of relations (`p`) or entities (`s`, `o`) that a link predictor offers."""
+    if letter == "p":
+        if not isinstance(scorer, FactorModel):
+            return Features(scorer.num_relations)
+        vectors: Vectors = scorer.relations
+        number = scorer.num_relations
+    else:
+        if not isinstance(scorer, VectorScorer):
+            raise SettingsError(
+                f"an adapter that sees entities needs their vectors, which {type(scorer).__name__} does not have; "
+                "use condition p"
+            )
+        vectors, number = scorer.entity_vectors, scorer.num_entities
+    with torch.no_grad():
+        ids = torch.arange(0, number, max(1, number // 4096), device=scorer.device)
+        some = vectors(ids)
+        length = float(torch.linalg.vector_norm(some, dim=1).mean())
+    return Features(some.shape[1], _detached(vectors), 1.0 / length if length > 0 else 1.0)
+
+
+def _detached(vectors: Vectors) -> Vectors:
+    # A module kept as an attribute would become part of the adapter, weights and all.
+    return lambda ids: vectors(ids).detach()
+
+
+def _affine(outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """The scale and shift from the two outputs of ψ, which are last in `outputs`."""
+    a, shift = outputs.unbind(-1)
+    return torch.where(a < 0, a.clamp(max=0.0).exp(), 1.0 + a), shift

@@ -1,0 +1,80 @@
+"""The queries of one shape in an endless random order, each with one of its right answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.engine.atoms import Known
+from tacit.graph.index import Ints
+from tacit.query.queries import QuerySet
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some queries, and the answer of each that the loss asks for."""
+
+    queries: QuerySet
+    targets: NDArray[np.int64]  # [Q]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def parts(self, size: int) -> list[Batch]:
+        """The batch cut into parts of at most `size` queries."""
+        return [
+            Batch(self.queries[start : start + size], self.targets[start : start + size])
+            for start in range(0, len(self), size)
+        ]
+
+    def slots(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """Entities, relations and targets as tensors."""
+        entities, relations, targets = (
+            torch.from_numpy(ids.astype(np.int64)).to(device)
+            for ids in (self.queries.entities, self.queries.relations, self.targets)
+        )
+        return entities, relations, targets
+
+    def excluded(self, masked: bool, device: torch.device) -> Known:
+        """What no target is compared with: itself and, where masked, every other answer."""
+        rows, ids = np.arange(len(self)), self.targets
+        if masked:
+            easy, hard = self.queries.easy, self.queries.hard
+            rows, ids = np.concatenate([easy.rows, hard.rows]), np.concatenate([easy.ids, hard.ids])
+        return Known(*(torch.from_numpy(np.asarray(one, dtype=np.int64)).to(device) for one in (rows, ids)))
+
+    def negatives(self, num_entities: int, random: np.random.Generator) -> Ints:
+        """One entity per query that is none of its answers; drawn again until that is so."""
+        easy, hard = self.queries.easy.keys(num_entities), self.queries.hard.keys(num_entities)
+        answers = np.concatenate([easy, hard])
+        wrong = np.arange(len(self))
+        drawn = np.empty(len(self), dtype=np.int64)
+        while len(wrong):
+            drawn[wrong] = random.integers(0, num_entities, len(wrong))
+            wrong = wrong[np.isin(wrong * num_entities + drawn[wrong], answers)]
+        return drawn
+
+
+class Batches:
+    """Draws queries that have an answer to ask for and entities that are none, all of them once before any twice."""
+
+    def __init__(self, queries: QuerySet, num_entities: int, random: np.random.Generator) -> None:
+        counts = queries.hard.counts
+        self.queries = queries.subset(np.flatnonzero((counts > 0) & (counts + queries.easy.counts < num_entities)))
+        self._random = random
+        self._order = np.empty(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def draw(self, size: int) -> Batch:
+        """The next queries, each with one of its hard answers."""
+        while len(self._order) < size:
+            self._order = np.concatenate([self._order, self._random.permutation(len(self))])
+        some, self._order = self.queries.subset(self._order[:size]), self._order[size:]
+        at = some.hard.offsets[:-1] + (self._random.random(size) * some.hard.counts).astype(np.int64)
+        return Batch(some, some.hard.ids[at].astype(np.int64))

@@ -1,0 +1,68 @@
+"""A calibration with an adapter in it."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tacit.adapt.adapter import Adapter
+from tacit.engine.calibration import EVERY, Calibration, SoftmaxCount, Tails
+from tacit.engine.logic import log1mexp
+from tacit.errors import SettingsError
+
+
+class Adapted(Calibration):
+    """`log σ(x(1 + α) + β)`, where `x` is the raw score, or the log-odds of what softmax-count makes of it."""
+
+    def __init__(self, calibration: Calibration, adapter: Adapter) -> None:
+        super().__init__()
+        check(calibration.name, adapter.condition)
+        self.calibration, self.adapter = calibration, adapter
+        self.pointwise = calibration.pointwise
+        self.monotone = adapter.by_row
+        self.name = f"{calibration.name}, adapted"
+
+    @property
+    def on_odds(self) -> bool:
+        """Whether the adapter works on the log-odds of calibrated scores instead of raw scores."""
+        return isinstance(self.calibration, SoftmaxCount)
+
+    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+        """The adapted log-scores of atoms."""
+        scale, shift = self.adapter(heads, relations, tails)
+        if not self.on_odds:
+            moved = _moved(logits, scale, shift)
+            scores: Tensor = self.calibration(moved, heads, relations, tails)
+            return scores
+        before: Tensor = self.calibration(logits, heads, relations, tails)
+        after = F.logsigmoid(torch.addcmul(shift, log_odds(before), scale))
+        if after.requires_grad:
+            return after
+        # From log-score to log-odds and back costs a last digit: rows that stay as they are keep theirs.
+        return torch.where((scale == 1.0) & (shift == 0.0), before, after)
+
+    @torch.no_grad()
+    def adaptable(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
+        """The values that scale and shift apply to, of the shape and maybe in the memory of the logits."""
+        return log_odds(self.calibration(logits, heads, relations)) if self.on_odds else logits
+
+
+def check(calibration: str, condition: str) -> None:
+    """Raise a `SettingsError` where an adapter could change nothing."""
+    if calibration == "minmax" and condition != "spo":
+        raise SettingsError(
+            f"an adapter on '{condition}' does nothing under minmax: it stretches and shifts whole rows of scores, and "
+            "minmax, which re-scales every row to [0, 1], undoes just that; use sigmoid or softmax-count"
+        )
+
+
+def log_odds(scores: Tensor) -> Tensor:
+    """`log c / (1 - c)` from `log c`."""
+    return scores - log1mexp(scores)
+
+
+def _moved(logits: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    if torch.is_grad_enabled() and (scale.requires_grad or logits.requires_grad):
+        return torch.addcmul(shift, logits, scale)
+    return torch.addcmul(shift, logits, scale, out=logits) if scale.shape[1] == 1 else logits.mul_(scale).add_(shift)

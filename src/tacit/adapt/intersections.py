@@ -1,0 +1,201 @@
+"""The loss of intersections of atoms and their negations, streamed: no row of scores is ever kept.
+
+The adapted score of an atom is `c = σ(y)` with `y = scale · x + shift`, where `x` is constant. A query's score at one
+entity is the product `S` of its literals, `c` or `1 - min(1, strength · c)`. All that a 1-vs-all loss and its gradient
+need are sums over entities: `Z = Σ φ(S)` and, for each literal, `∂Z/∂shift = Σ φ'(S) ∂S/∂y` and the same with a factor
+`x` for `∂Z/∂scale`. They are gathered block by block of entities, in buffers that stay in the cache.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.adapt.calibrated import Adapted
+from tacit.engine.atoms import Atoms, Known
+from tacit.engine.logic import Logic
+from tacit.query.plan import Complement, Intersect, Plan, Relation, Row
+
+Places = tuple[Tensor, Tensor]  # rows and columns
+_NOWHERE: Places = (torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long))
+_CPU_ROWS = 512  # rows of products computed at a time
+_CPU_WIDTH = 512  # columns of a block
+
+
+@dataclass(frozen=True)
+class Literal:
+    """One atom from an entity slot over a relation slot, or its negation."""
+
+    entity: int
+    relation: int
+    flip: bool
+    negated: bool
+
+
+def literals(plan: Plan) -> tuple[Literal, ...] | None:
+    """The literals of a plan that is nothing but their intersection, positive ones first."""
+    parts = plan.root.parts if isinstance(plan.root, Intersect) else (plan.root,)
+    found = []
+    for part in parts:
+        match part:
+            case Row(entity, Relation(relation, flip)):
+                found.append(Literal(entity, relation, flip, False))
+            case Complement(Row(entity, Relation(relation, flip))):
+                found.append(Literal(entity, relation, flip, True))
+            case _:
+                return None
+    return tuple(sorted(found, key=lambda one: one.negated))
+
+
+def streamed(plan: Plan, atoms: Atoms, logic: Logic, log_scores: bool, memory: int) -> Intersections | None:
+    """The way to stream the sums of a plan, or None where its structure, adapter or logic does not allow it."""
+    found, adapted = literals(plan), atoms.calibration
+    if found is None or not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
+        return None
+    if adapted.calibration.name == "minmax" or logic.norm != "product" or logic.negation_name != "standard":
+        return None
+    return Intersections(atoms, adapted, logic, found, log_scores, memory)
+
+
+@dataclass(eq=False)
+class Intersections:
+    """Queries that intersect the same kinds of literals, ready to be summed up."""
+
+    atoms: Atoms
+    adapted: Adapted
+    logic: Logic
+    literals: tuple[Literal, ...]
+    log_scores: bool  # φ(S) = S instead of exp(S)
+    memory: int  # bytes
+
+    @property
+    def batch(self) -> int:
+        """How many queries to sum up at once."""
+        rows = len(self.literals)
+        if self._streams:
+            return max(1, _CPU_ROWS // rows)
+        return max(1, self.memory // (16 * rows * self.atoms.num_entities))
+
+    @property
+    def _streams(self) -> bool:
+        """Whether blocks should stay in a cache: a GPU is faster with whole rows."""
+        return self.atoms.device.type == "cpu" and self.atoms.blockwise
+
+    def log_total(self, entities: Tensor, relations: Tensor, excluded: Known) -> Tensor:
+        """`log Σ φ(S)` over all entities but the excluded ones, `[Q]`; gradients reach the adapter."""
+        heads = torch.cat([entities[:, one.entity] for one in self.literals])  # [A · Q]
+        ids = torch.cat([relations[:, one.relation] ^ int(one.flip) for one in self.literals])
+        scale, shift = self.adapted.adapter(heads, ids)  # [A · Q, 1] each
+        totals: Tensor = _Totals.apply(scale, shift, self, heads, ids, excluded)  # type: ignore[no-untyped-call]
+        return totals.clamp(min=torch.finfo(totals.dtype).tiny).log()
+
+    def sums(self, scale: Tensor, shift: Tensor, heads: Tensor, ids: Tensor, excluded: Known) -> _Sums:
+        """`Z` and its derivatives by scale and by shift."""
+        sums = _Sums(self, scale, shift)
+        known = self.atoms.known(heads, ids)
+        for block in self.atoms.products(heads, ids, _CPU_WIDTH if self._streams else self.atoms.num_entities):
+            x = self.adapted.adaptable(block.scores, heads, ids)
+            sums.add(x, _places(excluded, block.columns), _places(known, block.columns))
+        return sums
+
+
+class _Totals(torch.autograd.Function):
+    """`Z` with the gradient that came with it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, scale: Tensor, shift: Tensor, of: Intersections, heads: Tensor, ids: Tensor, excluded: Known
+    ) -> Tensor:
+        sums = of.sums(scale, shift, heads, ids, excluded)
+        ctx.save_for_backward(sums.by_scale, sums.by_shift)
+        return sums.totals
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        by_scale, by_shift = ctx.saved_tensors
+        each = grads[0].repeat(len(by_scale) // len(grads[0]))
+        return (each * by_scale)[:, None], (each * by_shift)[:, None], None, None, None, None
+
+
+class _Sums:
+    """The sums of some queries, growing block by block: `totals[Q]`, `by_scale` and `by_shift` `[A · Q]`."""
+
+    def __init__(self, of: Intersections, scale: Tensor, shift: Tensor) -> None:
+        self.of, self.scale, self.shift = of, scale, shift
+        self.totals = scale.new_zeros(len(scale) // len(of.literals))
+        self.by_scale, self.by_shift = scale.new_zeros(2, len(scale))
+        self._rooms: dict[str, Tensor] = {}
+
+    def add(self, x: Tensor, excluded: Places, known: Places) -> None:
+        """Add what a block of constants `x[A · Q, n]` brings; excluded entities do not count, known atoms are fixed."""
+        c = torch.addcmul(self.shift, x, self.scale, out=self._room("scores", x)).sigmoid_()
+        if len(known[0]):
+            c[known] = math.exp(self.of.atoms.observed)
+        values = self._values(c)
+        score = (
+            torch.mul(values[0], values[1], out=self._room("product", values[0])) if values[1:] else values[0].clone()
+        )
+        for value in values[2:]:
+            score.mul_(value)
+        if self.of.log_scores:  # φ(S) = S and φ'(S) = 1
+            outer = None
+            score[excluded] = 0.0
+            self.totals += score.sum(1)
+        else:  # φ(S) = φ'(S) = exp(S)
+            outer = torch.exp(score, out=self._room("outer", score))
+            outer[excluded] = 0.0
+            self.totals += outer.sum(1)
+            score.mul_(outer)
+        slopes = self._slopes(c, values, score, outer)
+        if self.of.logic.strength != 1.0:
+            slopes.view(len(values), *score.shape)[:, excluded[0], excluded[1]] = 0.0
+        if len(known[0]):
+            slopes[known] = 0.0
+        self.by_shift += slopes.sum(1)
+        self.by_scale += slopes.mul_(x).sum(1)
+
+    def _values(self, c: Tensor) -> list[Tensor]:
+        """The value of each literal, `[Q, n]`."""
+        values, strength = list(c.chunk(len(self.of.literals))), self.of.logic.strength
+        for i, one in enumerate(self.of.literals):
+            if one.negated:
+                room = self._room(f"negation {i}", values[i])
+                values[i] = torch.mul(values[i], -strength, out=room).add_(1.0).clamp_(min=0.0)
+        return values
+
+    def _slopes(self, c: Tensor, values: list[Tensor], weighted: Tensor, outer: Tensor | None) -> Tensor:
+        """`φ'(S) ∂S/∂y` of each literal, `[A · Q, n]`; `weighted` is `φ'(S) · S`."""
+        slopes, strength = self._room("slopes", c), self.of.logic.strength
+        for i, (one, score, slope) in enumerate(
+            zip(self.of.literals, c.chunk(len(values)), slopes.chunk(len(values)), strict=True)
+        ):
+            if not one.negated:  # ∂c/∂y = c (1 - c)
+                torch.addcmul(weighted, weighted, score, value=-1.0, out=slope)
+            elif strength == 1.0:  # ∂(1 - c)/∂y = -c (1 - c)
+                torch.mul(weighted, score, out=slope).neg_()
+            else:  # ∂(1 - kc)/∂y = -k c (1 - c) where kc < 1
+                others = [value for j, value in enumerate(values) if j != i]
+                torch.addcmul(score, score, score, value=-1.0, out=slope).mul_(-strength)
+                slope.mul_(values[i] > 0.0)
+                for factor in others if outer is None else [*others, outer]:
+                    slope.mul_(factor)
+        return slopes
+
+    def _room(self, name: str, like: Tensor) -> Tensor:
+        """Memory for a result: fresh memory costs more to touch than most results to compute."""
+        room = self._rooms.get(name)
+        if room is None or room.shape != like.shape:
+            room = self._rooms[name] = torch.empty_like(like, memory_format=torch.contiguous_format)
+        return room
+
+
+def _places(known: Known | None, columns: slice) -> Places:
+    """The places of known entries inside a block, ready to index it."""
+    if known is None:
+        return _NOWHERE
+    rows, tails = known.within(columns)
+    return rows, tails - columns.start

@@ -1,0 +1,44 @@
+"""Adapters in run folders, beside a link predictor that stays as it is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.calibrated import Adapted
+from tacit.adapt.settings import AdaptSettings
+from tacit.engine.calibration import Calibration, calibration
+from tacit.engine.facts import Facts
+from tacit.errors import RunError, SettingsError
+from tacit.links.scorer import Scorer
+from tacit.runs import ADAPTER, RunFolder
+
+
+def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> None:
+    """Write an adapter as `adapter.safetensors`, with the settings it was trained with."""
+    about = {"settings": json.dumps(settings.to_dict()), "parameters": str(adapter.num_parameters)}
+    run.write_tensors(ADAPTER, adapter.state_dict(), about)
+
+
+def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings]:
+    """The adapter of a run, frozen, and the settings it was trained with."""
+    try:
+        settings = AdaptSettings.of(json.loads(run.metadata(ADAPTER)["settings"]))
+        adapter = Adapter(scorer, settings.condition, settings.layers, settings.hidden)
+        adapter.load_state_dict(run.tensors(ADAPTER))
+    except (KeyError, ValueError, TypeError, RuntimeError, SettingsError) as error:
+        reason = " ".join(str(error).split())
+        raise RunError(f"{run.path / ADAPTER} does not fit the run ({reason}); adapt the run again") from None
+    return adapter.requires_grad_(False).eval(), settings
+
+
+def load_adapted(run: RunFolder, scorer: Scorer, facts: Facts) -> tuple[Calibration, dict[str, Any]] | None:
+    """The adapted calibration of a run and the engine settings it was trained for, or None where there is none.
+
+    `facts` are those that softmax-count counts.
+    """
+    if not run.has(ADAPTER):
+        return None
+    adapter, settings = load_adapter(run, scorer)
+    return Adapted(calibration(settings.calibration, facts), adapter), settings.engine

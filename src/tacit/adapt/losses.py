@@ -1,0 +1,91 @@
+"""The losses of queries under adapted scores.
+
+With `S` the score of a query at an entity and `t` a right answer:
+
+- `1vsall`: `-S(t) + log Σ exp S(a)` over all entities `a` (eq. 6);
+- `log`: `-log S(t) + log Σ S(a)`, cross entropy with probabilities in proportion to the scores;
+- `bce`: `-log S(t) - log (1 - S(a))` for drawn entities `a` that are no answers.
+
+The first two are `softplus(log Z - ℓ(t))` with `ℓ = S` or `ℓ = log S` and `Z` the sum of `exp ℓ` without the target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tacit.adapt.batches import Batch
+from tacit.adapt.intersections import Intersections, literals, streamed
+from tacit.engine.atoms import Known
+from tacit.engine.logic import log1mexp
+from tacit.engine.messages import Messages
+from tacit.engine.reasoner import MessageReasoner
+from tacit.query.plan import Plan
+
+_LOWEST = -80.0  # log-scores end here: a score of zero has no gradient to follow
+
+
+@dataclass(frozen=True, eq=False)
+class QueryLoss:
+    """The loss of queries of one plan."""
+
+    reasoner: MessageReasoner
+    plan: Plan
+    name: str
+    masked: bool
+    negatives: int
+    random: np.random.Generator
+
+    @cached_property
+    def streamed(self) -> Intersections | None:
+        """How to sum over all entities without holding their scores, where that can be done."""
+        if self.name == "bce":
+            return None
+        reasoner = self.reasoner
+        return streamed(self.plan, reasoner.atoms, reasoner.logic, self.name == "log", reasoner.memory)
+
+    @property
+    def batch(self) -> int:
+        """How many queries to take at once: autograd keeps several rows of every step."""
+        return self.streamed.batch if self.streamed else max(1, self.reasoner.batch(self.plan) // 4)
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """The sum of the losses of some queries; gradients reach the adapter."""
+        device = self.reasoner.device
+        entities, relations, targets = batch.slots(device)
+        messages = self.reasoner.messages(entities, relations)
+        if self.name == "bce":
+            drawn = [batch.negatives(self.reasoner.num_entities, self.random) for _ in range(self.negatives)]
+            wanted = torch.stack([targets, *(torch.from_numpy(ids).to(device) for ids in drawn)])
+            return self._binary(self._at(messages, wanted))
+        excluded = batch.excluded(self.masked, device)
+        if self.streamed:
+            scores = self._at(messages, targets[None])[0]
+            total = self.streamed.log_total(entities, relations, excluded)
+        else:
+            every = messages.full(messages.value(self.plan.root))
+            scores = every.gather(1, targets[:, None])[:, 0]
+            total = self._log_total(every, excluded)
+        scores = scores.clamp(min=_LOWEST)
+        return F.softplus(total - (scores if self.name == "log" else scores.exp())).sum()
+
+    def _at(self, messages: Messages, wanted: Tensor) -> Tensor:
+        """Log-scores of the queries at some entities each, `[M, Q]`; atoms alone need no rows."""
+        if literals(self.plan) is not None:
+            return torch.stack([messages.at(self.plan.root, ids)[:, 0] for ids in wanted])
+        return messages.full(messages.value(self.plan.root)).gather(1, wanted.T).T
+
+    def _log_total(self, scores: Tensor, excluded: Known) -> Tensor:
+        values = scores if self.name == "log" else scores.exp()
+        left_out = torch.zeros_like(values, dtype=torch.bool)
+        left_out[excluded.rows, excluded.tails] = True
+        return values.masked_fill(left_out, -torch.inf).logsumexp(1).clamp(min=_LOWEST)
+
+    def _binary(self, scores: Tensor) -> Tensor:
+        right, wrong = scores[0], log1mexp(scores[1:])
+        return -(right.clamp(min=_LOWEST) + wrong.clamp(min=_LOWEST).mean(0)).sum()

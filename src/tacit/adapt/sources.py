@@ -1,0 +1,52 @@
+"""Where the queries come from that an adapter learns from: a folder, or the graph itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tacit.adapt.settings import AdaptSettings
+from tacit.errors import DataError
+from tacit.graph.graph import Graph
+from tacit.query.queries import QuerySet, read_queries
+from tacit.query.sampling import sample
+from tacit.query.shapes import SHAPES
+from tacit.query.symbolic import with_answers
+
+
+def training_queries(
+    graph: Graph, settings: AdaptSettings, folder: Path | None = None, count: int = 5000
+) -> dict[str, QuerySet]:
+    """The queries to learn from, with their answers; shapes that the folder does not have are sampled."""
+    split = "valid" if settings.held_out else "train"
+    found = _from_folder(graph, folder, split, settings.shapes) if folder else {}
+    missing = [name for name in settings.shapes if name not in found]
+    found |= _sampled(graph, split, missing, count, settings.seed)
+    return {name: found[name] for name in settings.shapes if name in found}
+
+
+def validation_queries(graph: Graph, settings: AdaptSettings, folder: Path | None = None) -> dict[str, QuerySet] | None:
+    """Queries to validate with; None where they must come from those that are learned from."""
+    if settings.held_out or not len(graph.valid):
+        return None
+    has_file = folder is not None and (folder / "valid-queries.pkl").is_file()
+    found = _from_folder(graph, folder, "valid", settings.shapes) if folder and has_file else {}
+    missing = [name for name in settings.shapes if name not in found]
+    return found | _sampled(graph, "valid", missing, settings.validate_queries, settings.seed + 1)
+
+
+def _from_folder(graph: Graph, folder: Path, split: str, shapes: Iterable[str]) -> dict[str, QuerySet]:
+    found = read_queries(folder, split)
+    chosen = {name: found[name] for name in shapes if name in found}
+    for name, one in chosen.items():
+        largest = max(int(ids.max(initial=0)) for ids in (one.entities, one.hard.ids, one.easy.ids))
+        if largest >= graph.num_entities or int(one.relations.max(initial=0)) >= graph.num_relations:
+            raise DataError(f"{name} queries name ids that the run does not have; they are of another graph", folder)
+        if split == "train" and not len(one.hard.ids):
+            chosen[name] = with_answers(one, graph, "train")
+    return chosen
+
+
+def _sampled(graph: Graph, split: str, shapes: Iterable[str], count: int, seed: int) -> dict[str, QuerySet]:
+    drawn = {name: sample(graph, SHAPES[name], split, count, seed=seed).queries for name in shapes}
+    return {name: one for name, one in drawn.items() if len(one)}

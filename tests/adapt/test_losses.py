@@ -1,0 +1,171 @@
+"""Each loss against its formula worked out term by term, and each gradient against finite differences."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from tables import FactorScorer, TableScorer
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.batches import Batch
+from tacit.adapt.calibrated import Adapted
+from tacit.adapt.losses import QueryLoss
+from tacit.engine.atoms import Atoms
+from tacit.engine.calibration import calibration
+from tacit.engine.facts import Facts
+from tacit.engine.logic import Logic
+from tacit.engine.reasoner import MessageReasoner
+from tacit.graph.index import Index
+from tacit.query.queries import Answers, QuerySet
+from tacit.query.shapes import SHAPES
+
+N, R = 7, 4  # entities, relations (inverses apart)
+FACTS = Index(np.array([[0, 0, 1], [0, 0, 3], [2, 2, 5], [1, 4, 6]]), 2 * R)
+
+
+def scorer(kind: type[TableScorer] = TableScorer) -> TableScorer:
+    random = np.random.default_rng(3)
+    return kind([random.uniform(0.05, 0.9, (N, N)) for _ in range(R)])
+
+
+def some_queries(shape: str, number: int = 5) -> QuerySet:
+    random = np.random.default_rng(4)
+    plan = SHAPES[shape].plan
+    sets = [random.permutation(N)[:4] for _ in range(number)]
+    return QuerySet(
+        SHAPES[shape],
+        random.integers(0, N, (number, plan.num_entities)).astype(np.int32),
+        random.integers(0, 2 * R, (number, plan.num_relations)).astype(np.int32),
+        Answers.of([one[:2].tolist() for one in sets]),
+        Answers.of([one[2:].tolist() for one in sets]),
+    )
+
+
+def moved_adapter(on: TableScorer) -> Adapter:
+    adapter = Adapter(on, "p")
+    with torch.no_grad():
+        for weight in adapter.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)) * 0.4)
+    return adapter
+
+
+def make_loss(
+    shape: str,
+    name: str,
+    *,
+    on: TableScorer,
+    adapter: Adapter,
+    masked: bool = False,
+    scores: str = "sigmoid",
+    norm: str = "product",
+    strength: float = 1.0,
+    facts: Facts | None = None,
+) -> QueryLoss:
+    adapted = Adapted(calibration(scores, Facts(FACTS)), adapter)
+    reasoner = MessageReasoner(Atoms(on, adapted, facts), Logic(norm, "standard", strength), k=N)
+    return QueryLoss(reasoner, SHAPES[shape].plan, name, masked, 2, np.random.default_rng(0))
+
+
+def batch_of(queries: QuerySet) -> Batch:
+    return Batch(queries, queries.hard.ids[queries.hard.offsets[:-1]].astype(np.int64))
+
+
+def by_hand(queries: QuerySet, targets: list[int], on: TableScorer, adapter: Adapter, name: str, masked: bool) -> float:
+    """Eq. 6, or the same with log-scores, for 2in queries: `c(h1, r1, t) · (1 - c(h2, r2, t))`."""
+    scale, shift = (column.tolist() for column in adapter.table())
+
+    def c(head: int, relation: int, tail: int) -> float:
+        logit = float(on._logits[relation, head, tail])
+        return 1 / (1 + math.exp(-(logit * scale[relation] + shift[relation])))
+
+    loss = 0.0
+    for q, target in enumerate(targets):
+        (h1, h2), (r1, r2) = queries.entities[q].tolist(), queries.relations[q].tolist()
+        score = [c(h1, r1, t) * (1 - c(h2, r2, t)) for t in range(N)]
+        value = [math.log(s) for s in score] if name == "log" else score
+        others = {*queries.easy[q].tolist(), *queries.hard[q].tolist()} - {target} if masked else set()
+        total = sum(math.exp(value[t]) for t in range(N) if t not in others)
+        loss += -value[target] + math.log(total)
+    return loss
+
+
+@pytest.mark.parametrize(("name", "masked"), [*product(("1vsall", "log"), (False, True))])
+def test_losses_against_their_formulas(name: str, masked: bool) -> None:
+    on = scorer()
+    adapter = moved_adapter(on)
+    batch = batch_of(some_queries("2in"))
+    loss = make_loss("2in", name, on=on, adapter=adapter, masked=masked)(batch)
+    assert loss.item() == pytest.approx(
+        by_hand(batch.queries, batch.targets.tolist(), on, adapter, name, masked), rel=1e-5
+    )
+
+
+CASES = [
+    *product(("2i", "3i", "2in", "3in", "1p"), ("1vsall", "log", "bce"), ("sigmoid",), ("product",), (1.0,)),
+    *product(("2i", "3in"), ("1vsall", "log"), ("softmax-count",), ("product",), (1.0, 3.0)),
+    *product(("2in", "3in"), ("1vsall", "log"), ("sigmoid",), ("product",), (0.5, 1.5)),
+    *product(("2p", "pin", "2u"), ("1vsall", "log", "bce"), ("sigmoid",), ("product",), (1.0,)),
+    *product(("3in",), ("1vsall", "log"), ("sigmoid",), ("godel", "lukasiewicz"), (1.0,)),
+]
+
+
+@pytest.mark.parametrize(("shape", "name", "scores", "norm", "strength"), CASES)
+def test_gradients_are_those_of_finite_differences(
+    shape: str, name: str, scores: str, norm: str, strength: float
+) -> None:
+    on = scorer(FactorScorer)
+    adapter = moved_adapter(on)
+    batch = batch_of(some_queries(shape))
+    settings = {"on": on, "adapter": adapter, "scores": scores, "norm": norm, "strength": strength, "masked": True}
+
+    def loss() -> torch.Tensor:
+        return make_loss(shape, name, **settings)(batch)  # type: ignore[arg-type]
+
+    middle = loss()
+    middle.backward()
+    step, slack = 2e-3, 5e-3
+    for weight in adapter.parameters():
+        assert weight.grad is not None
+        for at in np.ndindex(*weight.shape):
+            sides = []
+            for move in (step, -step):
+                with torch.no_grad():
+                    weight[at] += move
+                    sides.append((loss() - middle).item() / move)
+                    weight[at] -= move
+            # Where two atoms change places in a minimum the two sides differ, and any slope between them is right.
+            assert min(sides) - slack < float(weight.grad[at]) < max(sides) + slack
+
+
+@pytest.mark.parametrize("shape", ["1p", "2i", "3i", "2in", "3in"])
+@pytest.mark.parametrize("name", ["1vsall", "log"])
+@pytest.mark.parametrize(("scores", "strength", "known"), [("sigmoid", 1.0, False), ("softmax-count", 2.0, True)])
+def test_streaming_changes_nothing(shape: str, name: str, scores: str, strength: float, known: bool) -> None:
+    on, found = scorer(FactorScorer), []
+    for streamed in (True, False):
+        adapter = moved_adapter(on)
+        facts = Facts(FACTS) if known else None
+        loss = make_loss(
+            shape, name, on=on, adapter=adapter, masked=True, scores=scores, strength=strength, facts=facts
+        )
+        assert loss.streamed is not None
+        if not streamed:
+            loss.__dict__["streamed"] = None
+        value = loss(batch_of(some_queries(shape, 40)))
+        value.backward()
+        found.append([value.detach(), *(weight.grad for weight in adapter.parameters())])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_negatives_are_no_answers() -> None:
+    queries = some_queries("2i", 40)
+    random = np.random.default_rng(0)
+    drawn = np.stack([Batch(queries, np.zeros(40, dtype=np.int64)).negatives(N, random) for _ in range(200)])
+    for q in range(40):
+        answers = {*queries.easy[q].tolist(), *queries.hard[q].tolist()}
+        assert set(drawn[:, q].tolist()) == set(range(N)) - answers
