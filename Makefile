@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
-BENCHMARKS := startup ranking
+BENCHMARKS := startup load ranking
 
 .PHONY: help venv demo test check bench docs clean
 help:
@@ -34,8 +34,9 @@ check: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# One thread for each worker: together they use the cores there are.
 test: check
-	$(BIN)/pytest -n $(WORKERS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
 
 bench: venv
 	@set -e; for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done

@@ -65,7 +65,8 @@ def shell_lines(text: str, fenced: bool) -> Iterator[str]:
         for line in block.replace("\\\n", " ").splitlines():
             call = re.search(r"(?:^|[\"$;|]\s*)(tacit [^;|#]*)", line)
             if call:
-                yield call[1].strip().rstrip('"')
+                found = call[1].strip()
+                yield found.removesuffix('"') if found.count('"') % 2 else found  # a quote may end a question
 
 
 def wrong_call(line: str) -> str | None:

@@ -29,7 +29,7 @@ LAYERS = (
 FACADE = {"tacit.__version__"}  # all that the package itself may be asked for from within
 OPTIONAL = ("lark", "rdflib", "pydantic", "fastapi", "uvicorn", "matplotlib", "pandas", "pykeen")
 # The modules that exist to wrap an optional package, and those that speak of its errors.
-WRAPPERS = ("tacit.query.text", "tacit.query.mistakes", "tacit.query.sparql", "tacit.server")
+WRAPPERS = ("tacit.query.mistakes", "tacit.query.sparql", "tacit.server")
 
 
 def upward_imports(src: Path) -> list[str]:

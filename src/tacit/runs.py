@@ -212,6 +212,11 @@ class RunFolder:
         """Delete a file of the run, if it is there."""
         (self.path / name).unlink(missing_ok=True)
 
+    def tidy(self) -> None:
+        """Delete what writers that were killed have left behind."""
+        for path in self.path.glob(_TEMPORARY + "*"):
+            path.unlink(missing_ok=True)
+
     def _labels(self, name: str) -> list[str]:
         text = self._read_text(name)
         return [_unescaped(line) for line in text.split("\n")[:-1]]

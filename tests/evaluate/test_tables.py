@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from source_tree import ROOT
 from tacit.errors import DataError, TacitError, UnknownName
-from tacit.evaluate.generated import main, refreshed, tables
+from tacit.evaluate.generated import main, refreshed, stale, tables
 from tacit.evaluate.published import PARAMETERS, PUBLISHED
 from tacit.evaluate.tables import Row, columns_of, markdown, measured, metrics_table, published, rich_table
 from tacit.query.shapes import NEGATIVE, POSITIVE
@@ -129,3 +131,11 @@ def test_errors_in_the_file_of_tables(spec: Path, text: str, message: str) -> No
 def test_main_without_files_says_what_it_wants(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "error:" in capsys.readouterr().err
+
+
+def test_the_tables_of_this_project_are_up_to_date() -> None:
+    wanted = tables(ROOT / "benchmarks" / "tables.toml")
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    shown = {name for page in pages for name in re.findall(r"^<!-- table: (\S+) -->$", page.read_text(), re.MULTILINE)}
+    assert shown == set(wanted), "every table of benchmarks/tables.toml stands somewhere"
+    assert stale(pages, wanted) == [], "run python -m tacit.evaluate.generated benchmarks/tables.toml …"

@@ -186,6 +186,15 @@ def test_xml_reads_no_other_files(tmp_path: Path) -> None:
     assert not any("secret" in label for label in labels)
 
 
+def test_xml_entities_are_read_but_not_entities_of_entities(tmp_path: Path) -> None:
+    body = XML.partition("?>\n")[2].replace("http://example.org/geo/S", "&geo;S")
+    plain = '<!DOCTYPE rdf [<!ENTITY geo "http://example.org/geo/">]>'
+    assert facts(read(tmp_path, "g.rdf", plain + body)) == {("geo:France", "geo:borders", "geo:Spain")}
+    nested = plain.replace("]>", '<!ENTITY lots "&geo;&geo;&geo;&geo;">]>')
+    with pytest.raises(DataError, match=r"g\.rdf: declares entity 'lots' by other entities; write it out"):
+        read(tmp_path, "g.rdf", nested + body)
+
+
 def test_labels_are_unambiguous_and_lead_back_to_their_iris() -> None:
     iris = [
         "http://a.org/x/Oslo",

@@ -26,12 +26,19 @@ WORLD = {part: read(part) for part in PARTS}
 FACTS = [fact for part in PARTS for fact in WORLD[part]]
 
 
+TAILS: dict[Fact, set[str]] = defaultdict(set)
+HEADS: dict[Fact, set[str]] = defaultdict(set)
+for fact in FACTS:
+    TAILS[fact[:2]].add(fact[2])
+    HEADS[fact[1:]].add(fact[0])
+
+
 def tails(head: str, relation: str) -> set[str]:
-    return {t for h, r, t in FACTS if (h, r) == (head, relation)}
+    return TAILS[head, relation]
 
 
 def heads(relation: str, tail: str) -> set[str]:
-    return {h for h, r, t in FACTS if (r, t) == (relation, tail)}
+    return HEADS[relation, tail]
 
 
 def test_every_line_is_a_fact_and_none_occurs_twice() -> None:

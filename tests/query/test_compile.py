@@ -192,6 +192,23 @@ def test_questions_without_an_answer_are_refused_with_the_reason(formula: Formul
         compile_query(Query(T, formula))
 
 
+def test_a_long_chain_is_no_deep_formula() -> None:
+    relations = ["r"] * 60
+    expected: p.Node = row(0, 0)
+    for step in range(1, 60):
+        expected = hop(step, expected, step)
+    assert root(path(A, *relations)) == expected
+
+
+def test_too_many_nested_cuts_are_refused() -> None:
+    names = [Variable(f"v{i}") for i in range(9)]
+    clique: Formula = And(tuple(Atom("r", x, y) for i, x in enumerate([*names, T]) for y in [*names, T][i + 1 :]))
+    for name in names:
+        clique = Exists(name, clique)
+    with pytest.raises(PlanError, match="more than 6 nested cuts"):
+        root(clique)
+
+
 def test_a_name_bound_twice_is_two_variables() -> None:
     formula = Exists(X, to(A, "r", X) & Atom("q", X, T)) & Exists(X, to(B, "r", X) & Atom("p", X, T))
     prepared = compile_query(Query(T, formula))

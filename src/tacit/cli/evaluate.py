@@ -115,11 +115,14 @@ def _queries(engine: Engine, folder: Path | None, split: str, shapes: str | None
     from tacit.errors import DataError, SettingsError
     from tacit.evaluate.benchmark import check_ids, one_hop_queries
     from tacit.query.queries import read_queries
-    from tacit.query.shapes import parse_shapes
+    from tacit.query.shapes import SHAPES, parse_shapes
 
     if folder is not None:
         found = read_queries(folder, split, shapes)
         check_ids(found, engine.graph)
+        if shapes is None:  # De Morgan's forms of unions are the same questions once more: only when asked for
+            plain = [name for name in found if not name.endswith("-DM")]
+            found = {name: found[name] for name in dict.fromkeys([*SHAPES, *plain]) if name in plain}
         return found
     if shapes is not None and parse_shapes(shapes) != ("1p",):
         raise SettingsError(f"shapes {shapes} need queries: give --queries FOLDER, or make some with tacit sample")

@@ -77,19 +77,22 @@ def assemble(
     """A graph of forward facts, each of which stays in the first part that has it; what was dropped is noted."""
     notes = list(notes)
     kept: list[Triples] = []
-    earlier = np.empty(0, dtype=np.int64)
+    earlier: list[NDArray[np.int64]] = []  # the keys of each part so far, sorted
     for part, facts in zip(PARTS, parts, strict=True):
         keys = packed(facts, len(entities), len(relations))
-        once = _first_of_each(keys)
-        if len(once) < len(facts):
+        ordered = np.sort(keys)
+        if (ordered[1:] == ordered[:-1]).any():
+            once = np.sort(_first_of_each(keys))
             notes.append(f"{part}: {counted(len(facts) - len(once), 'duplicate fact')} dropped")
             facts, keys = facts[once], keys[once]
-        fresh = ~np.isin(keys, earlier) if len(earlier) else np.ones(len(keys), dtype=bool)
-        if not fresh.all():
+        again = np.zeros(len(keys), dtype=bool)
+        for others in earlier:
+            again |= _among(keys, others)
+        if again.any():
             before = "train" if part == "valid" else "train or valid"
-            notes.append(f"{part}: {counted(int((~fresh).sum()), 'fact')} dropped that {before} has too")
-            facts, keys = facts[fresh], keys[fresh]
-        earlier = np.concatenate([earlier, keys]) if part != "test" else earlier
+            notes.append(f"{part}: {counted(int(again.sum()), 'fact')} dropped that {before} has too")
+            facts = facts[~again]
+        earlier.append(ordered)
         kept.append(facts)
     graph = Graph(entities, relations, kept[0], kept[1], kept[2], name)
     for part in PARTS[1:]:
@@ -112,11 +115,19 @@ def packed(facts: Triples, num_entities: int, num_relations: int) -> NDArray[np.
 
 
 def _first_of_each(keys: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Where each distinct key first occurs, in order of occurrence."""
-    ordered = np.sort(keys)  # several times faster than the stable sort with positions, which is seldom needed
-    if not (ordered[1:] == ordered[:-1]).any():
-        return np.arange(len(keys))
-    return np.sort(np.unique(keys, return_index=True)[1])
+    """Where each distinct key first occurs."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    first: NDArray[np.intp] = order[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
+    return first
+
+
+def _among(keys: NDArray[np.int64], ordered: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each key is one of some sorted ones."""
+    if not len(keys) or not len(ordered):
+        return np.zeros(len(keys), dtype=bool)
+    found: NDArray[np.bool_] = ordered[np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)] == keys
+    return found
 
 
 def counted(number: int, noun: str) -> str:

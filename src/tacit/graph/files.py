@@ -14,7 +14,7 @@ from typing import IO
 
 from tacit.errors import DataError, LimitError
 
-BLOCK = 1 << 20  # bytes; large enough for numpy to pay off, small enough to stay in the cache
+BLOCK = 1 << 16  # bytes; large enough for numpy to pay off, small enough for its fields to stay in the cache
 LONGEST_LINE = 1 << 24
 _BOM = b"\xef\xbb\xbf"
 

@@ -140,9 +140,31 @@ def _parsed(path: Path, kind: str, facts: Facts, prefixes: dict[str, str]) -> No
         def namespaces(self) -> Iterator[Any]:
             return iter(())
 
+    if kind == "xml":
+        _refuse_nested_entities(path)
     graph = RdfGraph(store=Passing(), bind_namespaces="none")
     with opened(path) as file, _faults(path):
         graph.parse(file=file, format=kind, publicID=f"file:///{path.name}")  # type: ignore[arg-type]
+
+
+def _refuse_nested_entities(path: Path) -> None:
+    """Looks at what an XML file declares before its first element: entities made of entities can grow without end."""
+    from xml.parsers import expat
+
+    declared: dict[str, str] = {}
+    started: list[str] = []
+    parser = expat.ParserCreate()
+    parser.EntityDeclHandler = lambda name, _, value, *others: declared.setdefault(name, value or "")
+    parser.StartElementHandler = lambda name, _: started.append(name)
+    with opened(path) as file:
+        while not started and (chunk := file.read(1 << 12)):
+            try:
+                parser.Parse(chunk)
+            except expat.ExpatError:  # rdflib's parser will meet it too, and say more
+                break
+            nested = next((name for name, value in declared.items() if "&" in value), None)
+            if nested is not None:
+                raise DataError(f"declares entity '{nested}' by other entities; write it out", path)
 
 
 def _terms(stem: str) -> Callable[[Any], str]:

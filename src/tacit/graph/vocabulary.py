@@ -78,7 +78,7 @@ class Vocabulary(Sequence[str]):
 
     def complete(self, prefix: str, limit: int = 10) -> list[str]:
         """Labels that start with a prefix, or have a word that does, whatever the case; shorter ones first."""
-        wanted = prefix.casefold()
+        wanted = _spaced(prefix)
         if not wanted:
             return self.labels[:limit]
         keys, ids = self._words
@@ -103,7 +103,7 @@ class Vocabulary(Sequence[str]):
         """Every suffix of a label that begins a word, sorted, with the word's position and the label's id."""
         rows: list[tuple[str, int, int]] = []
         for i, label in enumerate(self.labels):
-            folded = label.casefold()
+            folded = _spaced(label)
             starts = [0] + [j + 1 for j, c in enumerate(folded[:-1]) if not c.isalnum() and folded[j + 1].isalnum()]
             rows += [(folded[start:], position, i) for position, start in enumerate(dict.fromkeys(starts))]
         rows.sort()
@@ -112,3 +112,8 @@ class Vocabulary(Sequence[str]):
 
 def _folded(label: str) -> str:
     return "".join(c for c in label.casefold() if c.isalnum()) or label
+
+
+def _spaced(label: str) -> str:
+    """Underscores stand for spaces in many graphs: both complete alike."""
+    return label.casefold().replace("_", " ")

@@ -65,7 +65,6 @@ class OneVsAll:
             scores = self._match(queries, table[start : start + self.block], start)
             inside, column = self._inside(targets, start, scores.shape[1])
             right = torch.where(inside, scores.gather(1, column)[:, 0], right)
-            # A block of padding alone is all -inf, for which logsumexp is -inf as it should be.
             log_sums = torch.logaddexp(log_sums, scores.logsumexp(-1))
         gradient = torch.zeros_like(queries)
         for start in starts:
@@ -89,15 +88,17 @@ class OneVsAll:
         return self.model.pull(queries, tails, weights.div_(len(queries)), out)
 
 
-def sampled_softmax(model: FactorModel, queries: Tensor, tails: Tensor, targets: Tensor, negatives: Tensor) -> Tensor:
-    """The cross entropy with the sum over all entities estimated from `negatives`, entities drawn uniformly.
+def sampled_softmax(
+    model: FactorModel, queries: Tensor, tails: Tensor, targets: Tensor, negatives: Tensor, drawn: Tensor
+) -> Tensor:
+    """The cross entropy with the sum over all entities estimated from the rows of entities `drawn` uniformly.
 
     `log Σ_e exp s(e) ≈ log(exp s(t) + (N - 1) / K · Σ_k exp s(n_k))`: scores mean what they mean in the full loss.
     """
     right = model.match_pairs(queries, tails)
-    wrong = model.match(queries, model.tail_table(negatives))  # [B, K]
-    share = math.log((model.num_entities - 1) / len(negatives)) if model.num_entities > 1 else 0.0
-    wrong = wrong.masked_fill(negatives == targets[:, None], -math.inf) + share
+    wrong = model.match(queries, negatives)  # [B, K]
+    share = math.log((model.num_entities - 1) / len(drawn)) if model.num_entities > 1 else 0.0
+    wrong = wrong.masked_fill(drawn == targets[:, None], -math.inf) + share
     every = torch.cat((right[:, None], wrong), -1)
     return (every.logsumexp(-1) - right).mean()
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 PRECISIONS = ("auto", "float32", "tf32", "bf16")
-SMALL_STEP = 1e9  # FLOP
+SMALL_STEP = 4e9  # FLOP
 # From this version on a product of bfloat16 matrices can leave the accelerator in float32.
 _WIDE_RESULTS = torch.__version__ >= "2.8"
 

@@ -35,7 +35,7 @@ class TrainSettings:
 
     model: str = "complex"
     rank: int = 100
-    epochs: int = 100
+    epochs: int = 40
     batch: int = 500
     lr: float = 0.1
     reg: float = 0.02
@@ -71,6 +71,8 @@ class TrainSettings:
             raise SettingsError(f"memory is {self.memory}; it must be a number of GB above 0")
         if self.norm not in (1, 2):
             raise SettingsError(f"norm is {self.norm}; it must be 1 or 2")
+        if self.negatives and self.optimizer != "adagrad":
+            raise SettingsError(f"negatives is {self.negatives} with optimizer {self.optimizer}; use adagrad with it")
         if self.relation_weight and self.model not in BILINEAR_NAMES:
             raise SettingsError(
                 f"relation_weight is {self.relation_weight} but model {self.model} cannot predict relations; "

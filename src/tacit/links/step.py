@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.optim import Adagrad, Adam, Optimizer, SparseAdam
+from torch.optim import Adagrad, Adam, Optimizer
 
 from tacit.links.factors import BilinearModel, FactorModel
 from tacit.links.losses import OneVsAll, relation_loss, sampled_softmax
 from tacit.links.regularisers import REGULARISERS
 from tacit.links.settings import TrainSettings
+from tacit.links.tables import Table
 
 
 class Step:
@@ -17,7 +18,7 @@ class Step:
 
     The full loss gives every row of the tail table a gradient: it is written straight into `.grad`, and the
     gradients of the few rows of heads and relations are added to it there, so that no second `[N, D]` matrix is
-    ever made. The sampled loss touches few rows and keeps its gradients sparse.
+    ever made. The sampled loss touches few entities, and only their rows are updated.
     """
 
     def __init__(self, model: FactorModel, settings: TrainSettings, budget: float, precision: str) -> None:
@@ -25,12 +26,8 @@ class Step:
         self.penalty = REGULARISERS[settings.regulariser]
         self.optimizer = make_optimizer(model, settings)
         self.full: OneVsAll | None = None
-        for table in (model.head_table, model.relations, model.tail_table):
-            table.sparse = bool(settings.negatives)
         if not settings.negatives:
             self.full = OneVsAll(model, settings.batch, budget, precision)
-            for parameter in model.parameters():
-                parameter.grad = torch.zeros_like(parameter)
 
     def __call__(self, triples: Tensor, generator: torch.Generator) -> Tensor:
         """Update the model on a batch `[B, 3]`; the loss, without the penalty, stays on the device."""
@@ -39,7 +36,7 @@ class Step:
             loss = self._sampled(heads, relations, tails, generator)
         else:
             loss = self._full(self.full, heads, relations, tails)
-        self.optimizer.step()
+        self.optimizer.step()  # of the tables that have a dense gradient
         return loss
 
     @property
@@ -75,13 +72,32 @@ class Step:
 
     def _sampled(self, heads: Tensor, relations: Tensor, tails: Tensor, generator: torch.Generator) -> Tensor:
         model = self.model
-        drawn = torch.randint(model.num_entities, (self.settings.negatives,), generator=generator)
-        self.optimizer.zero_grad(set_to_none=True)
-        h, r, t = model.rows(heads, relations, tails)
-        loss = sampled_softmax(model, model.compose(h, r), t, tails, drawn.to(heads.device))
+        drawn = torch.randint(model.num_entities, (self.settings.negatives,), generator=generator).to(heads.device)
+        by_relation = _gradient(model.relations.storage).zero_()
+        with torch.no_grad():
+            h, r, t = (row.requires_grad_() for row in model.rows(heads, relations, tails))
+            negatives = model.tail_table(drawn).requires_grad_()
+        loss = sampled_softmax(model, model.compose(h, r), t, tails, negatives, drawn)
         extra = self._extra(h, r, t, relations)
-        (loss if extra is None else loss + extra).backward()
+        torch.autograd.backward([loss] if extra is None else [loss, extra])
+        by_relation.index_add_(0, relations, _gradient(r))
+        touched = [(model.head_table, heads, h), (model.tail_table, tails, t), (model.tail_table, drawn, negatives)]
+        for table in {model.head_table, model.tail_table}:
+            ids = torch.cat([ids for owner, ids, _ in touched if owner is table])
+            self._update_rows(table, ids, torch.cat([_gradient(row) for owner, _, row in touched if owner is table]))
         return loss.detach()
+
+    def _update_rows(self, table: Table, ids: Tensor, gradients: Tensor) -> None:
+        """Adagrad on some rows of a table; an id may occur many times."""
+        group = self.optimizer.param_groups[0]
+        distinct, place = torch.unique(ids, return_inverse=True)
+        gradient = gradients.new_zeros(len(distinct), table.width).index_add_(0, place, gradients)
+        with torch.no_grad():
+            squares = self.optimizer.state[table.storage]["sum"]
+            summed = squares.index_select(0, distinct).addcmul_(gradient, gradient)
+            squares.index_copy_(0, distinct, summed)
+            step = gradient.div_(summed.sqrt_().add_(group["eps"])).mul_(-group["lr"])
+            table.storage.index_add_(0, distinct, step)
 
     def _extra(self, heads: Tensor, rows: Tensor, tails: Tensor, relations: Tensor) -> Tensor | None:
         """The weighted penalty and relation loss, or None where both weigh nothing."""
@@ -97,10 +113,6 @@ class Step:
 def make_optimizer(model: FactorModel, settings: TrainSettings) -> Optimizer:
     """The optimizer of the settings; one kernel per table where the platform has it."""
     parameters = list(model.parameters())
-    if settings.negatives:
-        if settings.optimizer == "adam":
-            return SparseAdam(parameters, lr=settings.lr)
-        return Adagrad(parameters, lr=settings.lr)
     kind: type[Adagrad] | type[Adam] = Adam if settings.optimizer == "adam" else Adagrad
     return kind(parameters, lr=settings.lr, fused=_fused_works(kind, model.device))
 

@@ -22,7 +22,6 @@ class Table(nn.Module):
         super().__init__()
         self.rows, self.width = rows, width
         self.storage = nn.Parameter(torch.zeros(-(-rows // multiple) * multiple, width))
-        self.sparse = False  # sparse gradients, for losses that touch few rows
 
     def __call__(self, ids: Tensor) -> Tensor:
         """The rows of some ids, `[B] -> [B, D]`."""
@@ -36,7 +35,7 @@ class Table(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """The rows of some ids, `[B] -> [B, D]`."""
-        return F.embedding(ids, self.storage, sparse=self.sparse)
+        return F.embedding(ids, self.storage)
 
     def reset(self, scale: float, generator: torch.Generator | None = None) -> None:
         """Draw all rows from a normal distribution of a given scale."""

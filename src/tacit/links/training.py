@@ -43,6 +43,7 @@ def train(
         raise TrainingError(f"{graph.name} has no train facts to learn from")
     if run is not None:
         run.check(graph)
+        run.tidy()
         if resume and is_complete(run):
             return load_model(run, settings.device)
     with clear_memory_errors(settings):
@@ -131,9 +132,9 @@ class Training:
 
     def finish(self) -> FactorModel:
         """The model with its best weights, saved to the run."""
+        self.step.release()
         if self.best is not None:
             self.model.load_state_dict(self.best)
-        self.step.release()
         if self.run is not None:
             save_model(self.run, self.model)
             self.run.write_results({**self.run.results(), "train": self.results()})
@@ -193,6 +194,9 @@ class Training:
         if self.run is None:
             raise KeyboardInterrupt(f"stopped in {where}")
         self._save(self.run)
+        if self.best is not None:  # what was learned so far can be used before going on
+            self.model.load_state_dict(self.best)
+        save_model(self.run, self.model)
         self._trace({"event": "stop", "epoch": self.position.epoch, "step": self.position.step})
         raise KeyboardInterrupt(f"stopped in {where} and saved; go on with --resume")
 

@@ -74,6 +74,10 @@ class _Stuck(Exception):  # noqa: N818 - a signal between two functions below
 class _Narrowed(Exists):
     """A quantifier in its narrowest place, over parts that all speak of its variable and of at most one other."""
 
+    def __post_init__(self) -> None:
+        # A chain of variables nests one of these per step: the limit on what people write is not for them.
+        self._keep(self.part.depth, self.part.free - {self.variable})
+
 
 def _node(formula: Formula, target: Variable, slots: range) -> Node:
     """The fuzzy set over `target` of a formula free in nothing else; `slots` are left for cut variables."""

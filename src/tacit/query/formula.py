@@ -45,7 +45,21 @@ Term = Entity | Variable
 class Formula:
     """A formula; `&`, `|` and `~` build larger ones. None is nested deeper than `MAX_DEPTH`."""
 
-    depth: int = 1
+    depth: int  # of nesting; an atom has 1
+    free: frozenset[Variable]  # the variables it speaks of without binding them
+
+    def __post_init__(self) -> None:
+        # Kept with the formula, since everything asks for them; and no formula is too deep for Python's recursion.
+        parts = children(self)
+        if isinstance(self, And | Or) and len(parts) < 2:
+            raise QueryError(f"'{type(self).__name__}' joins two formulas or more, not {len(parts)}")
+        self._keep(1 + max((part.depth for part in parts), default=0), _free(self, parts))
+
+    def _keep(self, depth: int, free: frozenset[Variable]) -> None:
+        if depth > MAX_DEPTH:
+            raise QueryError(f"the formula is nested deeper than {MAX_DEPTH} levels")
+        object.__setattr__(self, "depth", depth)
+        object.__setattr__(self, "free", free)
 
     def __repr__(self) -> str:
         return f"<{self}>"
@@ -86,10 +100,6 @@ class And(Formula):
     """All of the parts hold; there are two or more."""
 
     parts: tuple[Formula, ...]
-    depth: int = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        _nest(self, self.parts)
 
     def __str__(self) -> str:
         return " & ".join(_bracketed(part, And) for part in self.parts)
@@ -100,10 +110,6 @@ class Or(Formula):
     """At least one of the parts holds; there are two or more."""
 
     parts: tuple[Formula, ...]
-    depth: int = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        _nest(self, self.parts)
 
     def __str__(self) -> str:
         return " | ".join(_bracketed(part, Or) for part in self.parts)
@@ -114,10 +120,6 @@ class Not(Formula):
     """The part does not hold."""
 
     part: Formula
-    depth: int = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        _nest(self, (self.part,))
 
     def __str__(self) -> str:
         return f"!{_bracketed(self.part, Not)}"
@@ -129,10 +131,6 @@ class Exists(Formula):
 
     variable: Variable
     part: Formula
-    depth: int = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        _nest(self, (self.part,))
 
     def __str__(self) -> str:
         return f"exists {self.variable} . {self.part}"
@@ -183,14 +181,11 @@ def _merged(formula: And | Or) -> Iterator[Formula]:
             yield part
 
 
-def _nest(formula: Formula, parts: tuple[Formula, ...]) -> None:
-    """Record how deep a formula is; recursion over any formula stays within Python's limits."""
-    if isinstance(formula, And | Or) and len(parts) < 2:
-        raise QueryError(f"'{type(formula).__name__}' joins two formulas or more, not {len(parts)}")
-    depth = 1 + max(part.depth for part in parts)
-    if depth > MAX_DEPTH:
-        raise QueryError(f"the formula is nested deeper than {MAX_DEPTH} levels")
-    object.__setattr__(formula, "depth", depth)
+def _free(formula: Formula, parts: tuple[Formula, ...]) -> frozenset[Variable]:
+    if isinstance(formula, Atom):
+        return frozenset(term for term in formula.terms if isinstance(term, Variable))
+    inside = parts[0].free.union(*(part.free for part in parts[1:]))
+    return inside - {formula.variable} if isinstance(formula, Exists) else inside
 
 
 def _parts(kind: type[And] | type[Or], formula: Formula) -> tuple[Formula, ...]:
@@ -238,7 +233,4 @@ def atoms(formula: Formula) -> Iterator[Atom]:
 
 def free_variables(formula: Formula) -> frozenset[Variable]:
     """The variables a formula speaks of without binding them."""
-    if isinstance(formula, Atom):
-        return frozenset(t for t in formula.terms if isinstance(t, Variable))
-    inside = frozenset[Variable]().union(*map(free_variables, children(formula)))
-    return inside - {formula.variable} if isinstance(formula, Exists) else inside
+    return formula.free

@@ -34,13 +34,18 @@ def _id(vocabulary: Vocabulary, name: str, text: str) -> int:
     found = vocabulary.get(name)
     if found is not None:
         return found
-    near = [label for label in vocabulary.nearest(name) if name.endswith(INVERSE) or not label.endswith(INVERSE)]
-    alike = [label for label in near if _loosely(label) == _loosely(name)]
-    if len(alike) == 1:
-        return vocabulary.id(alike[0])
-    error = UnknownName(vocabulary.kind, name, alike or near)
+    same, near = alike(vocabulary, name)
+    if len(same) == 1:
+        return vocabulary.id(same[0])
+    error = UnknownName(vocabulary.kind, name, same or near)
     place = locate(text, vocabulary.kind, name)
     raise error.located(*place) if place else error
+
+
+def alike(vocabulary: Vocabulary, name: str) -> tuple[list[str], list[str]]:
+    """The labels that are the name but for case, spaces, `_` and `-`; and the nearest ones, to suggest."""
+    near = [label for label in vocabulary.nearest(name) if name.endswith(INVERSE) or not label.endswith(INVERSE)]
+    return [label for label in near if _loosely(label) == _loosely(name)], near
 
 
 def _loosely(label: str) -> str:

@@ -1,0 +1,104 @@
+"""`tacit train`, as a user types it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tacit.cli import main
+from tacit.links.loading import load_model
+from tacit.links.step import Step
+from tacit.runs import CHECKPOINT, MODEL, RunFolder
+
+FLAGS = ("--rank", "4", "--epochs", "4", "--batch", "8", "--device", "cpu")
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> str:
+    path = tmp_path / "ring.tsv"
+    path.write_text("".join(f"n{i}\tnext\tn{(i + 1) % 12}\n" for i in range(12)))
+    return str(path)
+
+
+def tacit(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """The exit code of a call."""
+    monkeypatch.setattr(sys, "argv", ["tacit", "train", *arguments])
+    try:
+        main()
+    except SystemExit as done:
+        return int(done.code or 0)
+    return 0
+
+
+def interrupted_at(monkeypatch: pytest.MonkeyPatch, step: int) -> pytest.MonkeyPatch:
+    seen, original = [0], Step.__call__
+
+    def call(self: Step, triples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        seen[0] += 1
+        if seen[0] == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, triples, generator)
+
+    monkeypatch.setattr(Step, "__call__", call)
+    return monkeypatch
+
+
+def test_a_run_can_be_opened(
+    facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "run")
+    assert tacit(monkeypatch, facts, "--out", out, *FLAGS, "--model", "distmult", "--no-such-flag") == 2
+    assert tacit(monkeypatch, facts, "--out", out, *FLAGS, "--model", "distmult") == 0
+    assert "4 epochs in" in capsys.readouterr().out
+    run = RunFolder.open(out)
+    assert run.settings["train"]["model"] == "distmult"
+    assert load_model(run).logits(torch.tensor([0]), torch.tensor([1])).shape == (1, 12)
+    assert [event["epoch"] for event in run.events() if event["event"] == "epoch"] == [1, 2, 3, 4]
+
+
+def test_stops_and_goes_on(
+    facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, cut = str(tmp_path / "whole"), str(tmp_path / "cut it")
+    assert tacit(monkeypatch, facts, "--out", whole, *FLAGS) == 0
+    with monkeypatch.context() as patch:
+        assert tacit(interrupted_at(patch, 5), facts, "--out", cut, *FLAGS) == 130
+    said = capsys.readouterr().err
+    assert "stopped in epoch 2 of 4 and saved; go on with: tacit train" in said
+    assert f"--out '{cut}' --resume" in said
+    assert RunFolder.open(cut).has(CHECKPOINT)
+    assert tacit(monkeypatch, facts, "--out", cut, "--rank", "5", "--resume") == 2
+    assert "the run has rank 4, and 5 was given" in capsys.readouterr().err
+    assert tacit(monkeypatch, facts, "--out", cut, "--resume") == 0
+    tables = [RunFolder.open(path).tensors(MODEL) for path in (whole, cut)]
+    assert all(torch.equal(tables[0][name], tables[1][name]) for name in tables[0])
+    assert tacit(monkeypatch, facts, "--out", cut, "--resume") == 0
+    assert "is complete" in capsys.readouterr().err
+
+
+def test_refusals(
+    facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "run")
+    for arguments, message in (
+        ((facts, "--rank", "0"), "rank is 0; it must be at least 1"),
+        ((facts, "--resume", "--force"), "contradict"),
+        ((str(tmp_path / "gone.tsv"),), "no such file"),
+    ):
+        assert tacit(monkeypatch, *arguments, "--out", out) == 2
+        assert message in capsys.readouterr().err
+        assert not Path(out).exists()
+    assert tacit(monkeypatch, facts, "--out", out, *FLAGS) == 0
+    assert tacit(monkeypatch, facts, "--out", out, *FLAGS) == 2
+    assert "--resume, replace it with --force" in capsys.readouterr().err
+    assert tacit(monkeypatch, facts, "--out", out, *FLAGS, "--force") == 0
+
+
+def test_resume_starts_a_run_that_is_not_there(facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tacit(monkeypatch, facts, "--out", str(tmp_path / "run"), *FLAGS, "--resume") == 0
+    assert RunFolder.open(tmp_path / "run").has(MODEL)

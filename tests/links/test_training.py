@@ -1,0 +1,338 @@
+"""Training: what it learns, and how it stops, goes on and fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tacit.errors import LimitError, RunError, SettingsError, TrainingError
+from tacit.graph.graph import Graph
+from tacit.links.loading import load_model, make_model, pick_device
+from tacit.links.models import MODELS
+from tacit.links.products import float32_products, threads_for
+from tacit.links.settings import TrainSettings
+from tacit.links.step import Step
+from tacit.links.training import Training, train
+from tacit.links.validation import Validation
+from tacit.runs import CHECKPOINT, MODEL, RunFolder
+
+SIZE = 24
+
+
+def ring() -> Graph:
+    """A ring in which the step of two can be inferred from steps of one."""
+    one = [(f"n{i}", "next", f"n{(i + 1) % SIZE}") for i in range(SIZE)]
+    two = [(f"n{i}", "after", f"n{(i + 2) % SIZE}") for i in range(SIZE)]
+    return Graph.of(one + two[6:], two[:3], two[3:6], "ring")
+
+
+GRAPH = ring()
+SMALL = TrainSettings(rank=4, epochs=6, batch=10, validate_every=2, device="cpu", checkpoint_seconds=0)
+
+
+def new_run(path: Path, settings: TrainSettings = SMALL, graph: Graph = GRAPH) -> RunFolder:
+    return RunFolder.create(path, graph, settings.to_dict())
+
+
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Send this process a Ctrl-C in the middle of a step."""
+    seen = 0
+    original = Step.__call__
+
+    def call(self: Step, triples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        nonlocal seen
+        seen += 1
+        if seen == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, triples, generator)
+
+    monkeypatch.setattr(Step, "__call__", call)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_learns_the_ring(name: str) -> None:
+    settings = replace(SMALL, model=name, rank=24, epochs=40, reg=0.0, validate_every=40, init=0.1)
+    before = Training(GRAPH, settings)
+    start = Validation(GRAPH, 100, 0, 8).mrr(before.model)
+    after = Validation(Graph(GRAPH.entities, GRAPH.relations, GRAPH.train, GRAPH.train[:12]), 100, 0, 8)
+    assert after.mrr(train(GRAPH, settings)) > max(0.7, start)
+
+
+@pytest.mark.parametrize("extra", [{}, {"relation_weight": 2.0}, {"regulariser": "l2"}, {"optimizer": "adam"}])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_step_is_the_plain_step(name: str, extra: dict[str, object]) -> None:
+    if "relation_weight" in extra and name in ("transe", "rotate"):
+        extra = {}
+    settings = replace(SMALL, model=name, reg=0.1, lr=0.05, init=1.0, **extra)  # type: ignore[arg-type]
+    training = Training(GRAPH, settings)
+    plain = make_model(name, GRAPH.num_entities, GRAPH.num_relations, settings.rank)
+    plain.load_state_dict(training.model.state_dict())
+    kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.Adagrad
+    optimizer = kind(plain.parameters(), lr=0.05)
+    for batch in (training.triples[:10], training.triples[10:17]):
+        heads, relations, tails = batch.T
+        loss = F.cross_entropy(plain.logits(heads, relations), tails)
+        rows = plain.rows(heads, relations, tails)
+        power = 1.5 if settings.regulariser == "n3" else 1.0
+        total = loss + 0.1 * sum(s.pow(power).sum() for s in plain.squares(*rows)) / len(batch)
+        if settings.relation_weight:
+            every = torch.arange(GRAPH.num_relations)
+            scores = torch.stack([plain.logits_of(heads, every[r].expand(len(batch)), tails) for r in every], -1)
+            total = total + 2.0 * F.cross_entropy(scores, relations)
+        optimizer.zero_grad()
+        total.backward()
+        optimizer.step()
+        found = training.step(batch, torch.Generator())
+        torch.testing.assert_close(found, loss.detach())
+    for name_, expected in plain.state_dict().items():
+        torch.testing.assert_close(training.model.state_dict()[name_], expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_sampled_step_is_sparse_adagrad(name: str) -> None:
+    settings = replace(SMALL, model=name, negatives=5, init=1.0, reg=0.1)
+    training = Training(GRAPH, settings)
+    plain = make_model(name, GRAPH.num_entities, GRAPH.num_relations, settings.rank)
+    plain.load_state_dict(training.model.state_dict())
+    optimizer = torch.optim.Adagrad(plain.parameters(), lr=settings.lr)  # rows without a gradient stay as they are
+    for seed in (1, 2):
+        batch = training.triples[: 4 * seed]
+        heads, relations, tails = batch.T
+        drawn = torch.randint(SIZE, (5,), generator=torch.Generator().manual_seed(seed))
+        scores = plain.logits(heads, relations)
+        rows = torch.arange(len(batch))
+        wrong = scores[:, drawn].exp().masked_fill(drawn == tails[:, None], 0.0).sum(-1) * (SIZE - 1) / 5
+        right = scores[rows, tails]
+        loss = ((right.exp() + wrong).log() - right).mean()
+        penalty = sum(s.pow(1.5).sum() for s in plain.squares(*plain.rows(heads, relations, tails))) / len(batch)
+        optimizer.zero_grad()
+        (loss + 0.1 * penalty).backward()
+        optimizer.step()
+        found = training.step(batch, torch.Generator().manual_seed(seed))
+        torch.testing.assert_close(found, loss.detach())
+    for key, expected in plain.state_dict().items():
+        torch.testing.assert_close(training.model.state_dict()[key], expected)
+
+
+@pytest.mark.parametrize("extra", [{}, {"negatives": 5}, {"optimizer": "adam"}, {"model": "rotate"}])
+@pytest.mark.parametrize("step", [1, 9, 20, 27])
+def test_resuming_ends_at_the_very_same_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, extra: dict[str, object]
+) -> None:
+    settings = replace(SMALL, **extra)  # type: ignore[arg-type]
+    expected = train(GRAPH, settings, new_run(tmp_path / "whole", settings)).state_dict()
+    run = new_run(tmp_path / "cut", settings)
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, step)
+        with pytest.raises(KeyboardInterrupt, match="saved; go on with --resume"):
+            train(GRAPH, settings, run)
+    assert run.has(CHECKPOINT)
+    found = train(GRAPH, settings, run, resume=True).state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert not run.has(CHECKPOINT)
+    assert run.results()["train"]["valid_mrr"] == RunFolder.open(tmp_path / "whole").results()["train"]["valid_mrr"]
+    traced = [event["epoch"] for event in run.events() if event["event"] == "epoch"]
+    assert traced == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_stopped_run_can_be_opened_and_a_finished_one_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = new_run(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 20)
+        with pytest.raises(KeyboardInterrupt):
+            train(GRAPH, SMALL, run)
+    assert load_model(run).num_entities == SIZE
+    train(GRAPH, SMALL, run, resume=True)
+    written = (run.path / MODEL).stat().st_mtime_ns
+    train(GRAPH, SMALL, run, resume=True)
+    assert (run.path / MODEL).stat().st_mtime_ns == written
+
+
+def test_the_signal_handlers_are_put_back() -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    train(GRAPH, replace(SMALL, epochs=1))
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_seeds_decide(tmp_path: Path) -> None:
+    one, same, other = (train(GRAPH, replace(SMALL, seed=seed)).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(one["entities.weight"], same["entities.weight"])
+    assert not torch.equal(one["entities.weight"], other["entities.weight"])
+
+
+def test_the_best_weights_are_kept_and_patience_ends_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = iter([0.2, 0.5, 0.4, 0.3, 0.9])
+    weights = []
+
+    def mrr(self: Validation, model: torch.nn.Module) -> float:
+        weights.append(model.state_dict()["entities.weight"].clone())
+        return next(figures)
+
+    monkeypatch.setattr(Validation, "mrr", mrr)
+    run = new_run(tmp_path / "run")
+    model = train(GRAPH, replace(SMALL, epochs=20, validate_every=1, patience=2), run)
+    assert torch.equal(model.entities.weight, weights[1])
+    results = run.results()["train"]
+    assert (results["valid_mrr"], results["best_epoch"], results["epochs"]) == (0.5, 2, 4)
+
+
+def test_a_graph_without_validation_facts(tmp_path: Path) -> None:
+    graph = Graph(GRAPH.entities, GRAPH.relations, GRAPH.train)
+    run = new_run(tmp_path / "run", graph=graph)
+    train(graph, SMALL, run)
+    assert run.results()["train"]["valid_mrr"] is None
+    with pytest.raises(TrainingError, match="no train facts"):
+        train(Graph(GRAPH.entities, GRAPH.relations, GRAPH.train[:0]), SMALL)
+
+
+def test_validation_counts_by_hand() -> None:
+    graph = Graph.of([("a", "r", "b"), ("c", "r", "d")], [("a", "r", "c"), ("a", "r", "d")])
+    table = torch.zeros(2, 4, 4)  # scores by relation id, head, tail
+    table[0, 0] = torch.tensor([0.1, 9.0, 0.5, 0.3])  # b is known; c ranks 1st, d 2nd behind nothing but a filtered c
+    table[1, 2] = torch.tensor([0.2, 0.4, 0.3, 0.1])  # who points at c: a is third
+    table[1, 3] = torch.tensor([0.2, 0.2, 9.0, 0.1])  # who points at d: c is known, a ties with b: 1.5
+
+    class Fixed:
+        num_entities, num_relations, device = 4, 2, torch.device("cpu")
+
+        def logits(self, heads: torch.Tensor, relations: torch.Tensor, out: None = None) -> torch.Tensor:
+            return table[relations, heads].clone()
+
+    ids = [graph.entities.id(label) for label in "abcd"]
+    assert ids == [0, 1, 2, 3]
+    for rows in (1, 2, 100):
+        found = Validation(graph, 100, 0, rows).mrr(Fixed())  # type: ignore[arg-type]
+        assert found == pytest.approx((1 + 1 + 1 / 3 + 1 / 1.5) / 4)
+
+
+def test_validation_takes_a_sample_of_many_facts() -> None:
+    graph = Graph(GRAPH.entities, GRAPH.relations, GRAPH.train[:1], GRAPH.train)
+    assert len(Validation(graph, 5, 0, 8)) == 10
+    assert len(Validation(graph, 1000, 0, 8)) == 2 * len(GRAPH.train)
+
+
+def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
+    wild = replace(SMALL, lr=1e30, reg=0.0)
+    run = new_run(tmp_path / "run", wild)
+    with pytest.raises(TrainingError, match=r"not a number in epoch \d+.*lower --lr"):
+        train(GRAPH, wild, run)
+    assert not run.has(MODEL)
+
+
+def test_what_does_not_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LimitError, match=r"needs at least .* GB on cpu .* lower --rank"):
+        train(GRAPH, replace(SMALL, rank=10**10))
+    with pytest.raises(LimitError, match="memory is 1e-09 GB"):
+        train(GRAPH, replace(SMALL, memory=1e-9))
+
+    def exhausted(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(Step, "__call__", exhausted)
+    with pytest.raises(LimitError, match="out of memory at rank 4 and batch 10; lower --rank or --batch"):
+        train(GRAPH, SMALL)
+
+
+def test_a_small_budget_trains_the_same_model() -> None:
+    wide = Graph.of([(f"e{i}", "r", f"e{(i * 7) % 300}") for i in range(300)])
+    settings = replace(SMALL, epochs=2, batch=50)
+    blocks = Training(wide, replace(settings, memory=4 * 50 * 128 / 1e9))
+    assert blocks.step.full is not None
+    assert blocks.step.full.block == 128
+    expected, found = train(wide, settings), train(wide, blocks.settings)
+    torch.testing.assert_close(found.entities.weight, expected.entities.weight, rtol=1e-3, atol=1e-4)
+
+
+def test_checkpoints_that_are_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = new_run(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 9)
+        with pytest.raises(KeyboardInterrupt):
+            train(GRAPH, SMALL, run)
+    whole = (run.path / CHECKPOINT).read_bytes()
+    (run.path / CHECKPOINT).write_bytes(whole[:-100])
+    with pytest.raises(RunError, match="truncated"):
+        train(GRAPH, SMALL, run, resume=True)
+    run.write_tensors(CHECKPOINT, {"x": torch.zeros(1)})
+    with pytest.raises(RunError, match="no training checkpoint"):
+        train(GRAPH, SMALL, run, resume=True)
+    (run.path / CHECKPOINT).write_bytes(whole)
+    with pytest.raises(RunError, match="other settings"):
+        train(GRAPH, replace(SMALL, lr=0.2), run, resume=True)
+    with pytest.raises(RunError, match="another vocabulary"):
+        train(Graph.of([("a", "r", "b")]), SMALL, run, resume=True)
+    train(GRAPH, SMALL, run, resume=True)
+
+
+def test_more_epochs_than_planned_are_the_longer_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = new_run(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 9)
+        with pytest.raises(KeyboardInterrupt):
+            train(GRAPH, SMALL, run)
+    longer = replace(SMALL, epochs=8)
+    longer.check_continues(SMALL)
+    found = train(GRAPH, longer, run, resume=True).state_dict()
+    expected = train(GRAPH, longer).state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    with pytest.raises(SettingsError, match=r"the run has lr 0\.1, and 0\.2 was given"):
+        replace(SMALL, lr=0.2).check_continues(SMALL)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"model": "bert"}, "model is 'bert'; it must be one of complex"),
+        ({"rank": 0}, "rank is 0; it must be at least 1"),
+        ({"rank": 1.5}, r"rank is 1\.5; it must be a whole number"),
+        ({"lr": 0.0}, r"lr is 0\.0; it must be above 0"),
+        ({"lr": float("nan")}, "lr is nan; it must be a finite number"),
+        ({"reg": -1}, "reg is -1; it must be 0 or more"),
+        ({"memory": -1.0}, "memory is"),
+        ({"norm": 3}, "norm is 3"),
+        ({"device": 3}, "device is 3; it must be a word"),
+        ({"model": "transe", "relation_weight": 1.0}, "cannot predict relations"),
+        ({"negatives": 5, "optimizer": "adam"}, "use adagrad"),
+        ({"speed": 1}, "unknown training setting 'speed'"),
+    ],
+)
+def test_settings_that_make_no_sense(values: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        TrainSettings.of(values)
+
+
+def test_settings_survive_the_run_folder(tmp_path: Path) -> None:
+    settings = replace(SMALL, lr=1e-7, memory=0.5)
+    assert TrainSettings.of(new_run(tmp_path / "run", settings).settings["train"]) == settings
+
+
+def test_devices_by_name() -> None:
+    assert pick_device("cpu").type == "cpu"
+    with pytest.raises(SettingsError, match="it must be auto, cpu, cuda"):
+        pick_device("abacus")
+    if not torch.cuda.is_available():
+        assert pick_device("auto").type == "cpu"
+        with pytest.raises(SettingsError, match="no GPU"):
+            pick_device("cuda")
+
+
+def test_global_switches_are_put_back() -> None:
+    before = torch.get_float32_matmul_precision(), torch.get_num_threads()
+    with float32_products("tf32"), threads_for(1.0):
+        assert (torch.get_float32_matmul_precision(), torch.get_num_threads()) == ("high", 1)
+    assert (torch.get_float32_matmul_precision(), torch.get_num_threads()) == before
+
+
+def test_padding_stays_zero_while_training() -> None:
+    model = train(GRAPH, replace(SMALL, optimizer="adam"))
+    assert not model.entities.storage[SIZE:].any()
+    assert np.isfinite(model.entities.weight.numpy()).all()

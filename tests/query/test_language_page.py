@@ -1,0 +1,72 @@
+"""Every example of docs/query-language.md does what the page says."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tacit.cli import app
+from tacit.errors import TacitError
+from tacit.graph.datasets import load
+from tacit.query.compile import compile_query
+from tacit.query.names import bind
+from tacit.query.sparql import parse_sparql
+from tacit.query.text import MAX_BRACKETS, MAX_CHARACTERS, parse
+
+PAGE = (Path(__file__).parents[2] / "docs" / "query-language.md").read_text(encoding="utf-8")
+WORLD = load("world")
+
+
+def blocks(kind: str) -> list[str]:
+    found = re.findall(rf"^```{kind}\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+    assert found, kind
+    return found
+
+
+@pytest.mark.parametrize("text", [line for block in blocks("text") for line in block.splitlines()])
+def test_questions_can_be_asked(text: str) -> None:
+    bind(compile_query(parse(text)), WORLD)
+
+
+def test_pairs_are_read_alike() -> None:
+    for block in blocks("pairs"):
+        for pair in block.strip().split("\n\n"):
+            text, meant = pair.splitlines()
+            assert str(parse(text)) == meant
+            bind(compile_query(parse(text)), WORLD)
+
+
+@pytest.mark.parametrize("line", [line for block in blocks("refused") for line in block.splitlines()])
+def test_refusals_say_what_the_page_says(line: str) -> None:
+    text, words = re.split(r"\s{2,}", line)
+    with pytest.raises(TacitError) as caught:
+        bind(compile_query(parse(text)), WORLD)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("text", blocks("sparql"))
+def test_sparql_can_be_asked(text: str) -> None:
+    pytest.importorskip("rdflib")
+    query, _ = parse_sparql(text, WORLD)
+    bind(compile_query(query), WORLD)
+
+
+def test_python_prints_what_the_page_says() -> None:
+    parsed = doctest.DocTestParser().get_doctest("".join(blocks("python")), {}, "page", None, None)
+    assert doctest.DocTestRunner(verbose=False).run(parsed).failed == 0
+
+
+def test_commands_print_what_the_page_says() -> None:
+    for block in blocks("console"):
+        command, _, printed = block.partition("\n")
+        done = CliRunner().invoke(app, shlex.split(command.removeprefix("$ tacit ")))
+        assert done.output == printed
+
+
+def test_limits_are_those_of_the_page() -> None:
+    assert f"at most {MAX_CHARACTERS:,} characters, 64 atoms, and {MAX_BRACKETS} levels" in PAGE
