@@ -118,7 +118,7 @@ def test_it_says_when_queries_run_out() -> None:
     assert len(found.queries) == 4  # (a, likes), (b, likes) and the two inverses
     assert not found.complete
     assert found.tries == 100
-    assert str(found) == "1p: 4 of 50 queries in 100 tries (4.0% kept; 96 seen before)"
+    assert str(found) == "1p: 4 of 50 queries in 100 tries (4.0% good; 96 seen before)"
     nothing = sample(small, SHAPES["3in"], "train", count=2, waste=0.9)
     assert (len(nothing.queries), nothing.tries) == (0, 20)
     assert nothing.queries.entities.shape == (0, 3)

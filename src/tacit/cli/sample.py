@@ -134,11 +134,13 @@ def _write_report(path: Path, settings: dict[str, object], samples: list[Sample]
 def _print(samples: list[Sample]) -> None:
     """A line per shape, and why a sample is smaller than asked for."""
     width = max(len("shape"), *(len(one.queries.name) for one in samples))
-    typer.echo(f"{'shape':{width}}  queries    tries   kept    easy    hard")
+    typer.echo(f"{'shape':{width}}  queries    tries   good    easy    hard")
     for one in samples:
-        queries, kept = one.queries, len(one.queries) / one.tries
+        queries = one.queries
         easy, hard = (part.counts.mean() if len(part) else 0.0 for part in (queries.easy, queries.hard))
-        typer.echo(f"{queries.name:{width}}  {len(queries):7,}  {one.tries:7,}  {kept:5.1%}  {easy:6.1f}  {hard:6.1f}")
+        typer.echo(
+            f"{queries.name:{width}}  {len(queries):7,}  {one.tries:7,}  {one.share:5.1%}  {easy:6.1f}  {hard:6.1f}"
+        )
     for one in samples:
         if not one.complete:
             typer.echo(f"note: fewer than asked for: {one}", err=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.graph.files import atomic_folder
 from tacit.graph.graph import PARTS
-from tacit.graph.index import distinct
+from tacit.graph.index import distinct, within
 from tacit.graph.pickles import load_pickle
 from tacit.query.shapes import Encoding, Shape, parse_shapes, shape_of
 from tacit.query.tuples import Ids, from_tuples, to_tuples
@@ -79,8 +79,9 @@ class Answers:
     def minus(self, other: Answers) -> Answers:
         """The answers that the other does not have."""
         width = int(max(self.ids.max(initial=0), other.ids.max(initial=0))) + 1
-        kept = np.setdiff1d(self.keys(width), other.keys(width), assume_unique=True)
-        return Answers.of_keys(kept, len(self), width)
+        kept = ~within(self.keys(width), other.keys(width))
+        counts = np.bincount(self.rows[kept], minlength=len(self))
+        return Answers(np.concatenate([[0], np.cumsum(counts)]), self.ids[kept])
 
     def same(self, other: Answers) -> NDArray[np.bool_]:
         """Whether each query has the same answers in both."""

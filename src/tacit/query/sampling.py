@@ -21,6 +21,7 @@ from tacit.query.symbolic import GRAPHS, answers
 from tacit.query.tuples import Ids
 
 MAX_ANSWERS = 80  # as in BetaE's files for NELL995
+_SPARE = "more than asked for"
 _FEWEST, _MOST = 256, 4096  # tries made at once
 
 
@@ -38,13 +39,18 @@ class Sample:
         """Whether as many queries were found as asked for."""
         return len(self.queries) == self.asked
 
+    @property
+    def share(self) -> float:
+        """The share of the tries that were good enough to keep."""
+        spare = self.turned_down.get(_SPARE, 0)
+        return (len(self.queries) + spare) / max(1, self.tries)
+
     def __str__(self) -> str:
         reasons = sorted(self.turned_down.items(), key=lambda reason: -reason[1])
-        share = len(self.queries) / max(1, self.tries)
         why = ", ".join(f"{number:,} {reason}" for reason, number in reasons if number)
         return (
             f"{self.queries.name}: {len(self.queries):,} of {self.asked:,} queries in {self.tries:,} tries "
-            f"({share:.1%} kept{'; ' + why if why else ''})"
+            f"({self.share:.1%} good{'; ' + why if why else ''})"
         )
 
 
@@ -81,7 +87,7 @@ def sample(
         size = int(min(max((count - kept) / share, _FEWEST), _MOST, most - tries))
         good = search.attempt(size, random)
         some = good[: count - kept]
-        search.turn_down("more than asked for", len(good) - len(some))
+        search.turn_down(_SPARE, len(good) - len(some))
         found.append(some)
         kept, tries = kept + len(some), tries + size
         if progress:

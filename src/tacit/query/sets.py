@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.graph.index import Ints, distinct
+from tacit.graph.index import Ints, distinct, within
 
 Flags = NDArray[np.bool_]
 _BLOCK = 1 << 18  # pairs (query, entity) handed out at a time
@@ -62,7 +62,10 @@ class Sets:
 
     def __or__(self, other: Sets) -> Sets:
         if not self.cofinite.any() and not other.cofinite.any():
-            return Sets(distinct(np.concatenate([self.keys, other.keys])), self.cofinite, self.num_entities)
+            if not len(self.keys) or not len(other.keys):
+                return self if len(self.keys) else other
+            keys = distinct(np.concatenate([self.keys, other.keys]), len(self) * self.num_entities)
+            return Sets(keys, self.cofinite, self.num_entities)
         return ~(~self & ~other)
 
     @property
@@ -94,7 +97,8 @@ class Sets:
         owner, entities = np.divmod(self.keys, self.num_entities)
         moved = rows[owner] * self.num_entities + entities
         if not self.cofinite.any():
-            return Sets.finite(distinct(moved), num_queries, self.num_entities)
+            keys = distinct(moved, num_queries * self.num_entities)
+            return Sets.finite(keys, num_queries, self.num_entities)
         # A query with complements holds all but what every one of them leaves out and no plain set holds.
         left_out = self.cofinite[owner]
         held = distinct(moved[~left_out])
@@ -104,6 +108,13 @@ class Sets:
         outside = outside[~within(outside, held)]
         held = held[complements[held // self.num_entities] == 0]
         return Sets(np.sort(np.concatenate([held, outside])), complements > 0, self.num_entities)
+
+    def listed(self) -> Ints:
+        """The sorted keys of all members, those of complements written out."""
+        if not self.cofinite.any():
+            return self.keys
+        parts = [rows * self.num_entities + entities for rows, entities in self.members()]
+        return np.sort(np.concatenate([self.keys[:0], *parts]))
 
     def members(self) -> Iterator[tuple[Ints, Ints]]:
         """All `(query, entity)` pairs, in blocks of bounded size."""
@@ -121,11 +132,3 @@ class Sets:
             rows, entities = np.divmod(everything[~within(everything, self.keys)], self.num_entities)
             if len(rows):
                 yield rows, entities
-
-
-def within(keys: Ints, table: Ints) -> Flags:
-    """Whether each key occurs in a sorted table."""
-    if not len(table):
-        return np.zeros(len(keys), dtype=bool)
-    found: Flags = table[np.minimum(np.searchsorted(table, keys), len(table) - 1)] == keys
-    return found

@@ -41,7 +41,7 @@ GRAPHS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "valid": (("train",), ("train", "valid")),
     "test": (("train", "valid"), ("train", "valid", "test")),
 }  # the parts that easy answers follow from, and those that all answers follow from
-_BATCH = 1024  # queries evaluated at once: enough to be fast, few enough for their sets to stay in memory
+_BATCH = 512  # queries evaluated at once: enough to be fast, few enough for their sets to stay in memory
 
 
 def symbolic_answers(query: Query, graph: Graph, *parts: str) -> Ids:
@@ -85,9 +85,8 @@ def answers(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entitie
     for start in range(0, len(entities), _BATCH):
         some = slice(start, start + _BATCH)
         sets = _Batch(facts, entities[some], relations[some]).sets(plan.root)
-        keys += [(rows + start) * num_entities + ids for rows, ids in sets.members()]
-    together = np.concatenate(keys)
-    return Answers.of_keys(np.sort(together), len(entities), num_entities)
+        keys.append(sets.listed() + start * num_entities)
+    return Answers.of_keys(np.concatenate(keys), len(entities), num_entities)
 
 
 class _Facts:
@@ -173,7 +172,7 @@ class _Batch:
             if isinstance(edge, Relation):
                 at, tails = self.facts.index.neighbours(sources, self._directed(edge, rows))
                 some = self._finite(rows[at], tails)
-                some = replace(some, keys=distinct(some.keys))
+                some = replace(some, keys=distinct(some.keys, len(some) * self.facts.num_entities))
             else:
                 some = self._edge(edge, rows, sources).union_by(rows, len(self.entities))
             reached = reached | some
