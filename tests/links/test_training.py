@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from dataclasses import replace
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 from tacit.errors import LimitError, RunError, SettingsError, TrainingError
 from tacit.graph.graph import Graph
 from tacit.links.loading import load_model, make_model, pick_device
+from tacit.links.memory import table_bytes
 from tacit.links.models import MODELS
 from tacit.links.products import float32_products, threads_for
 from tacit.links.settings import TrainSettings
@@ -34,7 +36,7 @@ def ring() -> Graph:
 
 
 GRAPH = ring()
-SMALL = TrainSettings(rank=4, epochs=6, batch=10, validate_every=2, device="cpu", checkpoint_seconds=0)
+SMALL = TrainSettings(rank=4, epochs=6, batch=10, validate_every=2, device="cpu")
 
 
 def new_run(path: Path, settings: TrainSettings = SMALL, graph: Graph = GRAPH) -> RunFolder:
@@ -157,6 +159,31 @@ def test_a_stopped_run_can_be_opened_and_a_finished_one_is_left(
     assert (run.path / MODEL).stat().st_mtime_ns == written
 
 
+def test_checkpoints_on_the_way_change_nothing(tmp_path: Path) -> None:
+    often = replace(SMALL, checkpoint_seconds=0, epochs=2)
+    found = train(GRAPH, often, new_run(tmp_path / "run", often)).state_dict()
+    expected = train(GRAPH, replace(SMALL, epochs=2)).state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_full_disk_stops_training_and_keeps_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = new_run(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 9)
+        with pytest.raises(KeyboardInterrupt):
+            train(GRAPH, SMALL, run)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(LimitError, match=r"disk is full.*--resume"):
+            train(GRAPH, SMALL, run, resume=True)
+    found = train(GRAPH, SMALL, run, resume=True).state_dict()
+    assert torch.equal(found["entities.weight"], train(GRAPH, SMALL).state_dict()["entities.weight"])
+
+
 def test_the_signal_handlers_are_put_back() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     train(GRAPH, replace(SMALL, epochs=1))
@@ -226,6 +253,18 @@ def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"not a number in epoch \d+.*lower --lr"):
         train(GRAPH, wild, run)
     assert not run.has(MODEL)
+    broken = Training(GRAPH, SMALL)
+    broken.model.entities.storage.data[0, 0] = float("inf")
+    with pytest.raises(TrainingError, match="a weight is not a number"):
+        broken.finish()
+
+
+def test_memory_of_tables_by_hand() -> None:
+    # 24 entities are stored as 128 rows of 2 x 4 numbers, beside 4 relations: 1,056 numbers of 4 bytes
+    assert table_bytes(SMALL, SIZE, 4, keeps_best=True) == 4 * 1056 * 4  # weights, gradient, squares, best
+    assert table_bytes(replace(SMALL, negatives=5), SIZE, 4, keeps_best=False) == 4 * 1056 * 2
+    cp = replace(SMALL, model="cp", optimizer="adam")
+    assert table_bytes(cp, SIZE, 4, keeps_best=False) == 4 * (2 * 128 * 4 + 4 * 4) * 4
 
 
 def test_what_does_not_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:

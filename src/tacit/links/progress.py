@@ -12,9 +12,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 class TrainingBar:
     """A bar with epoch, loss, validation MRR, facts per second and time left; silent where there is no terminal."""
 
-    def __init__(self, facts: int, epochs: int, done: int, shown: bool) -> None:
-        console = Console(stderr=True)
+    def __init__(self, facts: int, epochs: int, done: int, shown: bool, console: Console | None = None) -> None:
+        console = console or Console(stderr=True)
         self._shown = shown and console.is_terminal
+        self._epochs = epochs
         self._progress = Progress(
             TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
             BarColumn(bar_width=None),
@@ -24,7 +25,7 @@ class TrainingBar:
             disable=not self._shown,
             transient=True,
         )
-        fields: dict[str, Any] = {"epoch": 1, "epochs": epochs, "loss": "–", "mrr": "–", "rate": "–"}
+        fields: dict[str, Any] = {"epoch": done // facts + 1, "epochs": epochs, "loss": "–", "mrr": "–", "rate": "–"}
         self._task = self._progress.add_task("train", total=facts * epochs, completed=done, **fields)
 
     def __enter__(self) -> TrainingBar:
@@ -45,6 +46,6 @@ class TrainingBar:
     def epoch(self, number: int, loss: float, mrr: float | None) -> None:
         """Show the figures of a finished epoch."""
         if self._shown:
-            self._progress.update(self._task, epoch=number + 1, loss=f"{loss:.4f}")
+            self._progress.update(self._task, epoch=min(number + 1, self._epochs), loss=f"{loss:.4f}")
             if mrr is not None:
                 self._progress.update(self._task, mrr=f"{mrr:.4f}")

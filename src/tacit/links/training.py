@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -135,6 +135,7 @@ class Training:
         self.step.release()
         if self.best is not None:
             self.model.load_state_dict(self.best)
+        self._check_weights()
         if self.run is not None:
             save_model(self.run, self.model)
             self.run.write_results({**self.run.results(), "train": self.results()})
@@ -172,12 +173,20 @@ class Training:
     def _checked_loss(self) -> float:
         loss = float(self._loss)
         if not math.isfinite(loss):
-            kept = " the last checkpoint is whole;" if self.run is not None and self.run.has(CHECKPOINT) else ""
-            raise TrainingError(
-                f"the loss is not a number in epoch {self.position.epoch + 1};{kept} lower --lr (it is "
-                f"{self.settings.lr}) or --init ({self.settings.init}), or use --precision float32"
-            )
+            self._fail("the loss")
         return loss
+
+    def _check_weights(self) -> None:
+        """Refuse to save what the last step may have broken: its loss was taken before its update."""
+        if not all(math.isfinite(float(parameter.detach().sum())) for parameter in self.model.parameters()):
+            self._fail("a weight")
+
+    def _fail(self, what: str) -> NoReturn:
+        kept = " the last checkpoint is whole;" if self.run is not None and self.run.has(CHECKPOINT) else ""
+        raise TrainingError(
+            f"{what} is not a number in epoch {self.position.epoch + 1};{kept} lower --lr (it is {self.settings.lr}) "
+            f"or --init ({self.settings.init}), or use --precision float32"
+        )
 
     def _save_if_due(self) -> None:
         if self.run is not None and time.monotonic() - self._saved >= self.settings.checkpoint_seconds:
@@ -185,6 +194,7 @@ class Training:
 
     def _save(self, run: RunFolder) -> None:
         self.position.loss = self._checked_loss()
+        self._check_weights()
         self.position.seconds = time.monotonic() - self._started
         save_checkpoint(run, self.settings, self.model, self.step.optimizer, self.best, self.position)
         self._saved = time.monotonic()
