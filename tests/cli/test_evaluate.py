@@ -92,10 +92,10 @@ def test_results_with_the_same_settings_are_replaced_and_reported(run: RunFolder
         call("eval", run.path, "--k", k, "--reliability")
     kept = run.results()["eval"]
     assert [one["settings"]["k"] for one in kept] == [4, 8]
-    assert set(kept[0]["reliability"]) == {"atoms", "1p, ten best"}
+    assert set(kept[0]["reliability"]) == {"atoms", "ten best answers"}
     page = tmp_path / "page.md"
     assert "wrote" in call("report", run.path, "--out", page)
-    assert "| k 8 | 100.0 |" in page.read_text()
+    assert "| #2 | 100.0 |" in page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
-from tacit.evaluate.report import labels, report, write_report
+from tacit.evaluate.report import differences, report, write_report
 from tacit.graph.graph import Graph
 from tacit.runs import RunFolder
 
@@ -65,14 +65,14 @@ def test_an_html_page_has_tables_and_figures_and_loads_nothing(run: RunFolder, t
     assert "script" not in page.tags
     assert all(not link.startswith("http") for link in page.links)
     assert page.tags.count("svg") == 4  # bars, reliability, loss, validation MRR
-    for word in ("k 64", "k 512", "60.4", "61.1", "CQD^A (published)", "0.1250", "rank", "<script>alert(1)</script>"):
+    for word in ("#1", "512", "60.4", "61.1", "CQD^A (published)", "0.1250", "rank", "<script>alert(1)</script>"):
         assert word in page.words, word
 
 
 def test_a_markdown_page_has_the_same_tables_with_figures_inline(run: RunFolder, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     text = write_report(run, tmp_path / "report.md").read_text()
-    assert "| k 64 | - | - | 60.4 |" in text
+    assert "| #1 | - | - | 60.4 |" in text
     assert "| | calibration error | Brier score | scores |" in text
     assert text.count("](data:image/png;base64,") == 4
 
@@ -101,7 +101,16 @@ def test_where_a_report_cannot_be_written(run: RunFolder, tmp_path: Path) -> Non
         write_report(run, tmp_path / "none" / "report.md")
 
 
-def test_names_of_evaluations() -> None:
-    assert labels([{"split": "test", "k": 3}]) == ["test"]
-    assert labels([{"k": 1}, {"k": 2, "logic": "godel"}]) == ["k 1", "k 2, logic godel"]
-    assert labels([]) == []
+def test_what_evaluations_differ_in() -> None:
+    assert differences([{"split": "test", "k": 3}]) == []
+    assert differences([{"k": 1, "split": "test"}, {"k": 2, "split": "test", "logic": "godel"}]) == ["k", "logic"]
+    assert differences([]) == []
+
+
+def test_settings_are_stated_once_where_evaluations_share_them(run: RunFolder) -> None:
+    text = report(run, "markdown")
+    assert "All with split test." in text
+    assert "| | k |\n|---|---:|\n| #1 | 64 |\n| #2 | 512 |" in text
+    run.write_results({"eval": [evaluation(64, 0.604)]})
+    text = report(run, "markdown")
+    assert "With k 64, split test." in text

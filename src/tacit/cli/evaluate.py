@@ -207,21 +207,18 @@ def _by_relation(engine: Engine, queries: Mapping[str, QuerySet], results: Resul
 
 
 def _reliability(engine: Engine, queries: Mapping[str, QuerySet], split: str, limit: int) -> dict[str, Any]:
-    """The reliability of atoms and of the ten best answers of each shape, also printed."""
+    """The reliability of atoms, and of the ten best answers of all queries together, also printed."""
     from tacit.evaluate.benchmark import one_hop_queries, sample
-    from tacit.evaluate.calibration import reliability
+    from tacit.evaluate.calibration import Reliability, reliability
 
-    asked: dict[str, tuple[QuerySet, int | None]] = {
-        f"{name}, ten best": (chosen, 10) for name, chosen in queries.items()
-    }
+    answers = [reliability(engine.reasoner, sample(chosen, limit), top=10) for chosen in queries.values()]
+    found = {"ten best answers": sum(answers, Reliability.empty())}
     if len(engine.graph.part(split)):
-        asked = {"atoms": (one_hop_queries(engine.graph, split), None)} | asked
-    found = {}
-    for name, (chosen, top) in asked.items():
-        measured = reliability(engine.reasoner, sample(chosen, limit), top=top)
-        found[name] = measured.to_json()
+        atoms = reliability(engine.reasoner, sample(one_hop_queries(engine.graph, split), limit))
+        found = {"atoms": atoms} | found
+    for name, measured in found.items():
         typer.echo(f"{name}: calibration error {measured.calibration_error:.4f}, Brier score {measured.brier:.4f}")
-    return found
+    return {name: measured.to_json() for name, measured in found.items()}
 
 
 def _keep(run: RunFolder, report: dict[str, Any], json_: Path | None) -> None:

@@ -64,7 +64,8 @@ def steps(
     figure, axes = _new()
     for (name, (x, y)), colour in zip(curves.items(), _colours(len(curves)), strict=True):
         axes.plot(np.asarray(x), np.asarray(y), color=colour, label=name, marker="o" if np.size(x) <= 20 else "")
-    _legend(axes, len(curves))
+    if len(curves) > 1:
+        _legend(axes, len(curves))
     return _finished(figure, axes, xlabel, ylabel, title)
 
 
@@ -83,7 +84,7 @@ def bars(groups: Mapping[str, Mapping[str, float]], title: str = "", ylabel: str
 
 def reliability_diagram(curves: Mapping[str, Mapping[str, Any]], title: str = "") -> Figure:
     """The share that holds against the score, from `Reliability.to_json()` by name; the diagonal is honest."""
-    figure, axes = _new(width=4.2, height=4.2)
+    figure, axes = _new(width=4.2 if len(curves) < 6 else 8.0, height=4.2)
     axes.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, label="scores are probabilities")
     for (name, found), colour in zip(curves.items(), _colours(len(curves)), strict=True):
         curve = found["curve"]
@@ -152,7 +153,9 @@ def _colours(count: int) -> list[str]:
 
 
 def _legend(axes: Axes, entries: int) -> None:
-    if entries:
+    if entries > 6:  # too many to stand inside the axes
+        axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    elif entries:
         axes.legend(frameon=False, fontsize="small")
 
 

@@ -21,6 +21,7 @@ from tacit.runs import RunFolder, atomic_write
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Evaluations = Mapping[str, Mapping[str, Any]]
 ENDINGS = {".html": "html", ".htm": "html", ".md": "markdown"}
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a}"
@@ -61,34 +62,48 @@ def report(run: RunFolder, kind: str = "html") -> str:
 
 
 def sections(run: RunFolder) -> Iterable[Section]:
-    """What a run has to show."""
+    """What a run has to show, results first."""
     results, settings = run.results(), run.settings
-    for table, values in settings.items():
-        yield Section(f"Settings: {table}", header=("setting", "value"), rows=[(k, str(v)) for k, v in values.items()])
-    evaluations = [found for found in results.get("eval", []) if is_results(found)]
+    found = [one for one in results.get("eval", []) if is_results(one)]
+    evaluations = (
+        {f"#{i}": one for i, one in enumerate(found, 1)} if len(found) > 1 else {"this run": one for one in found}
+    )
+    if not evaluations:
+        yield Section("Evaluation", "Nothing has been evaluated; `tacit eval RUN --queries FOLDER` does.")
+    yield from _settings_of(evaluations)
     yield from _evaluations(evaluations, str(settings["graph"].get("name")))
     yield from _calibration(evaluations)
     yield from _curves(run.events())
+    for table, values in settings.items():
+        yield Section(f"Settings: {table}", header=("setting", "value"), rows=[(k, str(v)) for k, v in values.items()])
     for name, values in results.items():
         if name != "eval" and isinstance(values, dict):
             yield Section(f"Results: {name}", header=("", "value"), rows=[(k, _text(v)) for k, v in values.items()])
 
 
-def _evaluations(evaluations: Sequence[Mapping[str, Any]], graph: str) -> Iterable[Section]:
-    if not evaluations:
-        yield Section("Evaluation", "Nothing has been evaluated; `tacit eval RUN --queries FOLDER` does.")
-        return
-    names = labels([found.get("settings", {}) for found in evaluations])
+def _settings_of(evaluations: Evaluations) -> Iterable[Section]:
+    """How the evaluations differ, and what they share."""
+    settings = {name: found.get("settings", {}) for name, found in evaluations.items()}
+    keys = differences(list(settings.values()))
+    shared = {key: value for one in settings.values() for key, value in one.items() if key not in keys}
+    text = ", ".join(f"{key} {value}" for key, value in shared.items())
+    if settings:
+        rows = [(name, *(str(one.get(key, "-")) for key in keys)) for name, one in settings.items()] if keys else []
+        yield Section("Evaluations", f"All with {text}." if keys else f"With {text}.", ("", *keys), rows)
+
+
+def _evaluations(evaluations: Evaluations, graph: str) -> Iterable[Section]:
     benchmark = next((name for name in PUBLISHED if name.casefold() == graph.casefold()), None)
-    for metric in METRICS:
-        rows = [measured(name, found, metric) for name, found in zip(names, evaluations, strict=True)]
-        if metric == "mrr" and benchmark is not None:
-            rows += [published(benchmark, name) for name in ("CQD-CO", "CQD-Beam", "CQD^A")]
+    ties = ", ".join(dict.fromkeys(str(found.get("ties")) for found in evaluations.values()))
+    for metric in METRICS if evaluations else ():
+        rows = [measured(name, found, metric) for name, found in evaluations.items()]
+        if metric == "mrr":
+            columns = columns_of(rows)
+            bars = {row.name: {name: row.values[name] for name in columns if name in row.values} for row in rows}
+            yield _drawn("Mean reciprocal rank by shape", lambda bars=bars: figures.bars(bars))
+            rows += [published(benchmark, name) for name in ("CQD-CO", "CQD-Beam", "CQD^A")] if benchmark else []
         title = "Mean reciprocal rank" if metric == "mrr" else metric.title()
-        ties = ", ".join(dict.fromkeys(str(found.get("ties")) for found in evaluations))
         yield _table(title, f"In percent; filtered ranks, {ties} ties.", rows)
-    bars = {row.name: row.values for row in (measured(n, f) for n, f in zip(names, evaluations, strict=True))}
-    yield _drawn("Mean reciprocal rank by shape", lambda: figures.bars(bars))
 
 
 def _table(title: str, text: str, rows: Sequence[Row]) -> Section:
@@ -98,13 +113,9 @@ def _table(title: str, text: str, rows: Sequence[Row]) -> Section:
     return Section(title, text, ("", *columns), cells)
 
 
-def _calibration(evaluations: Sequence[Mapping[str, Any]]) -> Iterable[Section]:
-    names = labels([found.get("settings", {}) for found in evaluations])
-    curves = {
-        f"{name}, {what}" if len(evaluations) > 1 else what: curve
-        for name, found in zip(names, evaluations, strict=True)
-        for what, curve in found.get("reliability", {}).items()
-    }
+def _calibration(evaluations: Evaluations) -> Iterable[Section]:
+    measured = {name: found["reliability"] for name, found in evaluations.items() if found.get("reliability")}
+    curves = {f"{name}: {what}": curve for name, found in measured.items() for what, curve in found.items()}
     if curves:
         rows = [(what, f"{c['ece']:.4f}", f"{c['brier']:.4f}", f"{c['count']:,}") for what, c in curves.items()]
         header = ("", "calibration error", "Brier score", "scores")
@@ -134,16 +145,14 @@ def _drawn(title: str, draw: Any) -> Section:
         return Section(title, str(error))
 
 
-def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A name for each evaluation: the settings in which they differ.
+def differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The settings in which evaluations differ.
 
-    >>> labels([{"k": 64, "logic": "product"}, {"k": 512, "logic": "product"}])
-    ['k 64', 'k 512']
+    >>> differences([{"k": 64, "logic": "product"}, {"k": 512, "logic": "product"}])
+    ['k']
     """
     keys = dict.fromkeys(key for one in settings for key in one)
-    differing = [key for key in keys if len({str(one.get(key)) for one in settings}) > 1]
-    names = [", ".join(f"{key} {one[key]}" for key in differing if key in one) for one in settings]
-    return [name or str(one.get("split", "evaluation")) for name, one in zip(names, settings, strict=True)]
+    return [key for key in keys if len({str(one.get(key)) for one in settings}) > 1]
 
 
 def to_html(title: str, sections: Sequence[Section]) -> str:
