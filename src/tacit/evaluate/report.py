@@ -65,9 +65,8 @@ def sections(run: RunFolder) -> Iterable[Section]:
     """What a run has to show, results first."""
     results, settings = run.results(), run.settings
     found = [one for one in results.get("eval", []) if is_results(one)]
-    evaluations = (
-        {f"#{i}": one for i, one in enumerate(found, 1)} if len(found) > 1 else {"this run": one for one in found}
-    )
+    names = [f"#{i}" for i in range(1, len(found) + 1)] if len(found) > 1 else ["this run"]
+    evaluations = dict(zip(names, found, strict=False))
     if not evaluations:
         yield Section("Evaluation", "Nothing has been evaluated; `tacit eval RUN --queries FOLDER` does.")
     yield from _settings_of(evaluations)
