@@ -96,6 +96,7 @@ class Interpreter:
                 return np.full(self.size, self.of(part, slots).max())
             case p.Condition(_, slot, candidates, body):
                 assert slot == len(slots), "cut variables count on after the slots in scope"
-                assert self.of(candidates, slots).shape == (self.size,)
-                return np.max([self.of(body, [*slots, e]) for e in range(self.size)], axis=0)
+                values = np.array([self.of(body, [*slots, e]) for e in range(self.size)])
+                assert (values.max(axis=1) <= self.of(candidates, slots) + 1e-12).all(), "candidates bound the body"
+                return values.max(axis=0)
         raise AssertionError(node)

@@ -154,20 +154,18 @@ def _block(formula: Exists, target: Variable, slots: range) -> Node:
     variables, factors = _narrow(formula)
     tied = frozenset(variables)
     own = [f for f in factors if not free_variables(f) & tied]
-    parts = [_node(f, target, slots) for f in own]
+    knots = []
     for knot in _components(variables, factors):
         inside = [f for f in factors if free_variables(f) & frozenset(knot)]
-        parts.append(_condition(knot, inside, target, slots, beside=[f for f in own if free_variables(f)]))
-    return _intersect(parts)
+        if not any(_anchored(variable, inside) for variable in knot):
+            # Nothing but what is known of the target can rank the values to try: it goes inside.
+            inside += [f for f in own if target in free_variables(f)]
+            own = [f for f in own if target not in free_variables(f)]
+        knots.append(_condition(knot, inside, target, slots))
+    return _intersect([*(_node(f, target, slots) for f in own), *knots])
 
 
-def _condition(
-    variables: Sequence[Variable],
-    factors: Sequence[Formula],
-    target: Variable,
-    slots: range,
-    beside: Sequence[Formula] = (),
-) -> Node:
+def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target: Variable, slots: range) -> Node:
     """Tries the values of one of the variables; with it out of the way the rest is smaller, in the end a tree."""
     if not slots:
         raise PlanError(f"the variables form cycles that take more than {MAX_CUTS} nested cuts; ask a simpler question")
@@ -175,7 +173,7 @@ def _condition(
     cut = min(variables, key=lambda v: (_knotted(v, variables, factors), not _anchored(v, factors)))
     own = [f for f in factors if free_variables(f) == {cut}]
     rest = [_substitute(f, cut, Entity(str(slot))) for f in factors if free_variables(f) != {cut}]
-    ranking = [_node(f, cut, slots) for f in own] or _bounds(cut, [*factors, *beside], slots)
+    ranking = [_node(f, cut, slots) for f in own] or _bounds(cut, factors, slots)
     inner = _conjunction(rest)
     for variable in reversed(variables):
         if variable != cut:
@@ -185,18 +183,17 @@ def _condition(
 
 
 def _bounds(cut: Variable, factors: Sequence[Formula], slots: range) -> list[Node]:
-    """Upper bounds on a cut variable with no part of its own: what its neighbours' own parts let through."""
+    """Upper bounds on a cut variable with no part of its own: what each neighbour's own parts let through."""
     found: list[Node] = []
-    for factor in factors:
-        free = free_variables(factor)
-        if cut in free and len(free) == 2:
-            (neighbour,) = free - {cut}
-            own = [f for f in factors if free_variables(f) == {neighbour} and not isinstance(f, Not)]
-            if own:
-                with suppress(_Stuck):
-                    edge = _edge(factor, neighbour, cut, slots)
-                    reach = _intersect([_node(f, neighbour, slots) for f in own])
-                    found.append(Project(int(neighbour.name), reach, edge))
+    pairs = [free_variables(f) - {cut} for f in factors if cut in free_variables(f) and len(free_variables(f)) == 2]
+    for (neighbour,) in dict.fromkeys(pairs):
+        own = [f for f in factors if free_variables(f) == {neighbour}]
+        shared = [f for f in factors if free_variables(f) == {cut, neighbour}]
+        if _anchored(neighbour, own):
+            with suppress(_Stuck):
+                edge = _intersect([_edge(f, neighbour, cut, slots) for f in shared])
+                reach = _intersect([_node(f, neighbour, slots) for f in own])
+                found.append(Project(int(neighbour.name), reach, edge))
     return found
 
 
