@@ -116,16 +116,16 @@ class Sets:
         parts = [rows * self.num_entities + entities for rows, entities in self.members()]
         return np.sort(np.concatenate([self.keys[:0], *parts]))
 
-    def members(self) -> Iterator[tuple[Ints, Ints]]:
+    def members(self, block: int = _BLOCK) -> Iterator[tuple[Ints, Ints]]:
         """All `(query, entity)` pairs, in blocks of bounded size."""
         rows, entities = np.divmod(self.keys, self.num_entities)
         if self.cofinite.any():
             finite = ~self.cofinite[rows]
             rows, entities = rows[finite], entities[finite]
-        for start in range(0, len(rows), _BLOCK):
-            yield rows[start : start + _BLOCK], entities[start : start + _BLOCK]
+        for start in range(0, len(rows), block):
+            yield rows[start : start + block], entities[start : start + block]
         cofinite = np.flatnonzero(self.cofinite)
-        step = max(1, _BLOCK // self.num_entities)
+        step = max(1, block // self.num_entities)
         for start in range(0, len(cofinite), step):
             few = cofinite[start : start + step]
             everything = (few[:, None] * self.num_entities + np.arange(self.num_entities)).ravel()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,8 @@ GRAPHS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test": (("train", "valid"), ("train", "valid", "test")),
 }  # the parts that easy answers follow from, and those that all answers follow from
 _BATCH = 512  # queries evaluated at once: enough to be fast, few enough for their sets to stay in memory
+_COPIES = 1 << 15  # sources an edge is followed from, or values of a cut variable, at once
+_FACTS = 1 << 23  # facts followed at once
 
 
 def symbolic_answers(query: Query, graph: Graph, *parts: str) -> Ids:
@@ -96,6 +99,11 @@ class _Facts:
         self.index, self.num_entities = index, num_entities
 
     @cached_property
+    def most_tails(self) -> int:
+        """The largest number of tails of a (head, relation)."""
+        return int(np.diff(self.index.offsets).max(initial=0))
+
+    @cached_property
     def loops(self) -> Index:
         """`(relation, 0) -> entities` with an edge to themselves."""
         heads = np.repeat(self.index.keys, np.diff(self.index.offsets))
@@ -119,9 +127,15 @@ class _Batch:
     facts: _Facts
     entities: NDArray[np.integer]  # [Q, E]
     relations: NDArray[np.integer]  # [Q, R]
+    known: dict[Node, Sets] = field(default_factory=dict)
 
     def sets(self, node: Node) -> Sets:
-        """The value of a node: a set per query."""
+        """The value of a node: a set per query, found once however often it occurs."""
+        if node not in self.known:
+            self.known[node] = self._sets(node)
+        return self.known[node]
+
+    def _sets(self, node: Node) -> Sets:
         match node:
             case Row(slot, edge):
                 return self._edge(edge, self._every, self.entities[:, slot])
@@ -168,15 +182,28 @@ class _Batch:
         """The entities an edge leads to from a set."""
         source = self._bounded(source, edge)
         reached = Sets.finite(np.empty(0, dtype=np.int64), len(self.entities), self.facts.num_entities)
-        for rows, sources in source.members():
-            if isinstance(edge, Relation):
-                at, tails = self.facts.index.neighbours(sources, self._directed(edge, rows))
-                some = self._finite(rows[at], tails)
-                some = replace(some, keys=distinct(some.keys, len(some) * self.facts.num_entities))
-            else:
-                some = self._edge(edge, rows, sources).union_by(rows, len(self.entities))
-            reached = reached | some
+        if isinstance(edge, Relation):
+            for rows, sources in source.members():
+                for some in self._portions(sources, self._directed(edge, rows)):
+                    at, tails = self.facts.index.neighbours(sources[some], self._directed(edge, rows[some]))
+                    keys = rows[some][at] * self.facts.num_entities + tails
+                    keys = distinct(keys, len(self.entities) * self.facts.num_entities)
+                    reached = reached | Sets.finite(keys, len(self.entities), self.facts.num_entities)
+        else:
+            for rows, sources in source.members(_COPIES):
+                reached = reached | self._edge(edge, rows, sources).union_by(rows, len(self.entities))
         return reached
+
+    def _portions(self, heads: Ints, relations: NDArray[np.integer]) -> Iterator[slice]:
+        """Slices of pairs with about as many tails as are good to have in memory at once."""
+        index = self.facts.index
+        if len(heads) * self.facts.most_tails <= _FACTS:
+            yield slice(None)
+            return
+        ends = np.cumsum(index.counts(heads, relations))
+        cuts = np.searchsorted(ends, np.arange(_FACTS, ends[-1] if len(ends) else 0, _FACTS)) + 1
+        for start, end in pairwise([0, *cuts.tolist(), len(heads)]):
+            yield slice(start, end)
 
     def _bounded(self, source: Sets, edge: Edge) -> Sets:
         """The source without entities that an edge certainly does not leave, where it is a complement."""
@@ -211,7 +238,7 @@ class _Batch:
     def _condition(self, slot: int, candidates: Sets, body: Node) -> Sets:
         """The union of the body over candidates for a cut variable, each filling the slot in a copy of its query."""
         reached = Sets.finite(np.empty(0, dtype=np.int64), len(self.entities), self.facts.num_entities)
-        for rows, values in candidates.members():
+        for rows, values in candidates.members(_COPIES):
             entities = np.zeros((len(rows), max(slot + 1, self.entities.shape[1])), dtype=np.int64)
             entities[:, : self.entities.shape[1]] = self.entities[rows]
             entities[:, slot] = values
