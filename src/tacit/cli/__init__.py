@@ -8,7 +8,7 @@ import sys
 import typer
 
 from tacit import __version__
-from tacit.cli import adapt, ask, data, evaluate, imports, plan, sample, train
+from tacit.cli import adapt, ask, data, evaluate, imports, plan, sample, serve, train
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("sample")(sample.sample)
 app.command("adapt")(adapt.adapt)
 app.command("eval")(evaluate.evaluate)
 app.command("ask")(ask.ask)
+app.command("serve")(serve.serve)
 app.command("report")(evaluate.report)
 
 

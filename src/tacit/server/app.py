@@ -1,0 +1,228 @@
+"""The HTTP service: routes that check a request, hand it to the workers, and send what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cached_property
+from importlib.resources import files
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Query, Request
+from fastapi.responses import FileResponse, Response
+from starlette.middleware.cors import CORSMiddleware
+from starlette.staticfiles import StaticFiles
+
+from tacit import __version__
+from tacit.errors import LimitError, TacitError
+from tacit.graph.graph import INVERSE, PARTS, Graph
+from tacit.graph.vocabulary import Vocabulary
+from tacit.query.formula import quoted
+from tacit.server import schemas
+from tacit.server.documents import DESCRIPTION, ERRORS, EXAMPLE, RESULTS_SCHEMA, SPARQL_BODY
+from tacit.server.examples import examples
+from tacit.server.gate import Gate
+from tacit.server.jobs import Job, Kind
+from tacit.server.metrics import Metrics
+from tacit.server.mishaps import handle_mishaps
+from tacit.server.pool import Pool
+from tacit.server.protocol import sparql_text
+from tacit.server.replies import Reply, encoded
+from tacit.server.settings import ServerSettings
+from tacit.server.worker import Opener
+
+PAGE = files("tacit.server") / "static"
+ROUTES = frozenset(
+    f"/{name}"
+    for name in (
+        "",
+        "ask",
+        "explain",
+        "plan",
+        "entities",
+        "relations",
+        "examples",
+        "sparql",
+        "health",
+        "metrics",
+        "openapi.json",
+    )
+)
+
+
+class Service:
+    """A graph and the workers that answer questions about it."""
+
+    def __init__(self, graph: Graph, opener: Opener, settings: ServerSettings) -> None:
+        self.graph, self.settings, self.limits = graph, settings, settings.limits
+        self.metrics = Metrics()
+        self.problem: TacitError | None = None  # what kept the workers from starting
+        self.pool = Pool(opener, settings.workers, settings.limits, self.metrics)
+
+    @cached_property
+    def examples(self) -> list[dict[str, str]]:
+        """Questions to start with."""
+        return [vars(example) | {} for example in examples(self.graph)]
+
+    async def answer(self, kind: Kind, asked: schemas.PlanRequest) -> Response:
+        """The response to a question, within the limits."""
+        top, paths = getattr(asked, "top", 1), getattr(asked, "paths", 1)
+        for name, value in (("k", asked.k or 1), ("top", top), ("paths", paths)):
+            most = getattr(self.limits, name)
+            if value > most:
+                raise LimitError(f"{name} is {value}, this service allows at most {most}")
+        return sent(await self.pool.answer(Job(kind, asked.query, top, paths, asked.changes)))
+
+    def matches(self, vocabulary: Vocabulary, typed: str, limit: int) -> dict[str, Any]:
+        """Labels that complete what was typed; an inverse is written with the relation's own name."""
+        found = [label for label in vocabulary.complete(typed, 2 * limit) if not self._inverse(vocabulary, label)]
+        return {"matches": [{"label": label, "text": quoted(label)} for label in found[:limit]]}
+
+    def _inverse(self, vocabulary: Vocabulary, label: str) -> bool:
+        return vocabulary is self.graph.relations and label.endswith(INVERSE)
+
+    def health(self) -> dict[str, Any]:
+        """What the service is, and how it is doing."""
+        graph, alive = self.graph, len(self.pool.alive)
+        facts = sum(len(graph.part(name)) for name in PARTS)
+        return {
+            "status": "ok" if alive else "starting",
+            "version": __version__,
+            "graph": {
+                "name": graph.name,
+                "entities": graph.num_entities,
+                "relations": graph.num_relations // 2,
+                "facts": facts,
+            },
+            "workers": {"alive": alive, "wanted": self.pool.size},
+            "settings": {name: self.pool.settings.get(name) for name in ("search", "k", "logic", "observed")},
+            "limits": {name: getattr(self.limits, name) for name in ("body", "atoms", "nesting", "k", "top", "paths")}
+            | {"seconds": self.limits.seconds},
+        }
+
+
+def sent(reply: Reply) -> Response:
+    """A worker's reply as a response."""
+    headers = {"retry-after": "1"} if reply.status in (429, 503) else None
+    return Response(reply.body, reply.status, headers, reply.media_type)
+
+
+def create_app(graph: Graph, opener: Opener, settings: ServerSettings | None = None) -> FastAPI:
+    """The service as an ASGI application; its workers start and stop with it."""
+    settings = settings or ServerSettings()
+    service = Service(graph, opener, settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        try:
+            await service.pool.start()
+        except TacitError as error:
+            service.problem = error
+            raise
+        graph.entities.complete("a"), graph.relations.complete("a")  # builds their tables
+        try:
+            yield
+        finally:
+            await service.pool.stop()
+
+    app = FastAPI(
+        title="Tacit",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,  # FastAPI's own pages load scripts from other hosts
+        redoc_url=None,
+        responses=ERRORS,
+    )
+    app.state.service = service
+    handle_mishaps(app)
+    _questions(app, service)
+    _lookups(app, service)
+    _sparql(app, service)
+    _page(app)
+    # The gate is outermost but for CORS, whose answers to a browser's enquiries need no key.
+    app.add_middleware(Gate, settings=settings, metrics=service.metrics, routes=ROUTES)
+    if settings.cors:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.cors),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "X-API-Key"],
+        )
+    return app
+
+
+def _questions(app: FastAPI, service: Service) -> None:
+    @app.post("/ask", response_model=schemas.AnswersReply, tags=["questions"])
+    async def ask(asked: schemas.AskRequest) -> Response:
+        """The best answers to a question, best first."""
+        return await service.answer(Kind.ASK, asked)
+
+    @app.post("/explain", response_model=schemas.AnswersReply, tags=["questions"])
+    async def explain(asked: schemas.ExplainRequest) -> Response:
+        """The best answers, each with its reasons, and whether the search provably missed nothing."""
+        return await service.answer(Kind.EXPLAIN, asked)
+
+    @app.post("/plan", response_model=schemas.PlanReply, tags=["questions"])
+    async def plan(asked: schemas.PlanRequest) -> Response:
+        """How a question would be answered, and what each step costs."""
+        return await service.answer(Kind.PLAN, asked)
+
+
+Typed = Annotated[str, Query(alias="q", max_length=200, description="What was typed so far.", examples=["fr"])]
+SparqlText = Annotated[str, Depends(sparql_text)]
+SparqlQuery = Annotated[str, Query(description="A SPARQL SELECT query of one variable.", examples=[EXAMPLE])]
+Count = Annotated[int, Query(ge=1, le=100, description="Matches wanted, at most.")]
+
+
+def _lookups(app: FastAPI, service: Service) -> None:
+    @app.get("/entities", response_model=schemas.MatchesReply, tags=["names"])
+    async def entities(q: Typed = "", limit: Count = 10) -> Response:
+        """Entities whose name, or a word of it, starts with what was typed."""
+        return sent(Reply(200, encoded(service.matches(service.graph.entities, q, limit))))
+
+    @app.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
+    async def relations(q: Typed = "", limit: Count = 10) -> Response:
+        """Relations whose name, or a word of it, starts with what was typed."""
+        return sent(Reply(200, encoded(service.matches(service.graph.relations, q, limit))))
+
+    @app.get("/examples", response_model=schemas.ExamplesReply, tags=["names"])
+    def example_questions() -> Response:
+        """Questions that the loaded graph has answers to, one for each of several shapes."""
+        return sent(Reply(200, encoded({"examples": service.examples})))
+
+    @app.get("/health", response_model=schemas.HealthReply, tags=["service"])
+    async def health() -> Response:
+        """What the service is, and how it is doing."""
+        return sent(Reply(200, encoded(service.health())))
+
+    @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}, tags=["service"])
+    async def metrics() -> Response:
+        """Counters and histograms, in Prometheus' text format."""
+        text = service.metrics.text(service.pool.line.length, len(service.pool.alive))
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+
+def _sparql(app: FastAPI, service: Service) -> None:
+    described: dict[str, Any] = {"responses": {200: RESULTS_SCHEMA}, "response_class": Response, "tags": ["questions"]}
+
+    async def answer(text: str) -> Response:
+        return sent(await service.pool.answer(Job(Kind.SPARQL, text, service.limits.top)))
+
+    @app.get("/sparql", **described)
+    async def sparql_get(query: SparqlQuery) -> Response:
+        """The answers to a SPARQL query as SPARQL results in JSON, with the variable `?score`."""
+        return await answer(query)
+
+    @app.post("/sparql", openapi_extra=SPARQL_BODY, **described)
+    async def sparql_post(text: SparqlText) -> Response:
+        """The same, with the query as a form field or as the body itself."""
+        return await answer(text)
+
+
+def _page(app: FastAPI) -> None:
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    async def page(request: Request) -> FileResponse:
+        return FileResponse(str(PAGE / "index.html"), media_type="text/html; charset=utf-8")
+
+    app.mount("/static", StaticFiles(directory=str(PAGE)), name="static")

@@ -1,0 +1,87 @@
+"""The line of waiting questions, in groups that can be answered together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from time import monotonic
+
+from tacit.server.jobs import Job
+from tacit.server.replies import Reply
+from tacit.server.settings import Limits
+
+FIRST = 4  # questions of a structure nobody has timed yet
+AIM = 0.1  # seconds a batch should take, so that no structure holds a worker for long
+REMEMBERED = 1024  # structures
+
+
+@dataclass(eq=False)
+class Ticket:
+    """A job that waits for its reply."""
+
+    job: Job
+    reply: asyncio.Future[Reply]
+    arrived: float = field(default_factory=monotonic)
+    deaths: int = 0  # of workers that held it
+
+
+class Line:
+    """Waiting jobs by key. A group goes when it is large enough or its first job has waited long enough."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.length = 0
+        self._groups: OrderedDict[object, list[Ticket]] = OrderedDict()
+        self._arrived = asyncio.Event()
+        self._seconds: OrderedDict[object, float] = OrderedDict()  # per question, by key
+
+    def put(self, job: Job) -> asyncio.Future[Reply]:
+        """Line a job up; its reply comes with the future."""
+        ticket = Ticket(job, asyncio.get_running_loop().create_future())
+        self._add(job.key, ticket)
+        return ticket.reply
+
+    def put_back(self, ticket: Ticket) -> None:
+        """Line a job up again whose worker died, before all others and alone, since it may have been the cause."""
+        key = ("alone", id(ticket))
+        self._add(key, ticket)
+        self._groups.move_to_end(key, last=False)
+
+    def _add(self, key: object, ticket: Ticket) -> None:
+        self._groups.setdefault(key, []).append(ticket)
+        self.length += 1
+        self._arrived.set()
+
+    async def take(self) -> list[Ticket]:
+        """The next batch: jobs of one key, the one that has waited longest among them."""
+        while True:
+            if not self._groups:
+                self._arrived.clear()
+                await self._arrived.wait()
+                continue
+            key, group = next(iter(self._groups.items()))
+            size = self._size(key)
+            left = group[0].arrived + self.limits.patience - monotonic()
+            if len(group) < size and left > 0:
+                await asyncio.sleep(left)
+                continue
+            del self._groups[key]
+            batch, rest = group[:size], group[size:]
+            if rest:  # at the end: other structures have their turn first
+                self._groups[key] = rest
+            self.length -= len(batch)
+            return batch
+
+    def timed(self, batch: list[Ticket], seconds: float) -> None:
+        """Remember how long a structure takes, so that the next batch of it is neither too large nor too small."""
+        key = batch[0].job.key
+        self._seconds[key] = seconds / len(batch)
+        self._seconds.move_to_end(key)
+        if len(self._seconds) > REMEMBERED:
+            self._seconds.popitem(last=False)
+
+    def _size(self, key: object) -> int:
+        seconds = self._seconds.get(key)
+        wanted = FIRST if seconds is None else int(AIM / max(seconds, 1e-9))
+        return max(1, min(self.limits.batch, wanted))

@@ -1,0 +1,70 @@
+"""The parts of the OpenAPI document that FastAPI cannot make from the routes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.server.protocol import DIRECT, FORM
+from tacit.server.schemas import ErrorReply
+
+DESCRIPTION = (
+    "Answers logical questions over a knowledge graph that is missing facts, and says why. "
+    "Every reply that is not a success has one sentence in `error.message`, and the place in the question it points at."
+)
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorReply, "description": "The request is not JSON."},
+    401: {"model": ErrorReply, "description": "The service needs its key."},
+    403: {"model": ErrorReply, "description": "The service is not known by the name in the Host header."},
+    408: {"model": ErrorReply, "description": "The request did not arrive in time."},
+    413: {"model": ErrorReply, "description": "The request is too large."},
+    422: {"model": ErrorReply, "description": "The question or a setting is wrong, or asks for more than is allowed."},
+    429: {"model": ErrorReply, "description": "Too many questions wait already."},
+    503: {"model": ErrorReply, "description": "The question was lost or waited too long; ask again."},
+}
+
+EXAMPLE = "PREFIX : <tacit:> SELECT ?c WHERE { :France :borders ?c MINUS { ?c :speaks :German } } LIMIT 5"
+
+SPARQL_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            DIRECT: {"schema": {"type": "string"}, "example": EXAMPLE},
+            FORM: {
+                "schema": {
+                    "type": "object",
+                    "properties": {"query": {"type": "string", "examples": [EXAMPLE]}},
+                    "required": ["query"],
+                }
+            },
+        },
+    }
+}
+
+RESULTS_SCHEMA: dict[str, Any] = {
+    "description": "SPARQL 1.1 query results in JSON; the variable `score` holds the score of each answer.",
+    "content": {
+        "application/sparql-results+json": {
+            "schema": {
+                "type": "object",
+                "required": ["head", "results"],
+                "properties": {"head": {"type": "object"}, "results": {"type": "object"}},
+            },
+            "example": {
+                "head": {"vars": ["c", "score"]},
+                "results": {
+                    "bindings": [
+                        {
+                            "c": {"type": "uri", "value": "tacit:Spain"},
+                            "score": {
+                                "type": "literal",
+                                "datatype": "http://www.w3.org/2001/XMLSchema#double",
+                                "value": "0.97",
+                            },
+                        }
+                    ]
+                },
+            },
+        }
+    },
+}

@@ -1,0 +1,142 @@
+"""The workers and the line in front of them; one that is slow or dies is replaced, and takes only its own along."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+from typing import Any
+
+from tacit.errors import RunError
+from tacit.server.batches import Line, Ticket
+from tacit.server.jobs import Job
+from tacit.server.metrics import Metrics
+from tacit.server.replies import Reply, failure
+from tacit.server.settings import Limits
+from tacit.server.worker import Opener, Worker
+
+log = logging.getLogger("tacit.server")
+LOST = failure(503, "the workers that held this question stopped; ask again, or with a smaller k")
+
+
+class Pool:
+    """Answers jobs with a fixed number of workers."""
+
+    def __init__(self, opener: Opener, workers: int, limits: Limits, metrics: Metrics) -> None:
+        self.opener, self.size, self.limits, self.metrics = opener, workers, limits, metrics
+        self.settings: dict[str, Any] = {}
+        self._workers: dict[int, Worker] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Start every worker and return when all are ready."""
+        self.line = Line(self.limits)
+        # One thread waits for each worker; one more per worker starts its successor.
+        self._threads = ThreadPoolExecutor(2 * self.size, thread_name_prefix="tacit-worker")
+        try:
+            started = await asyncio.gather(*(self._start() for _ in range(self.size)), return_exceptions=True)
+            self._workers = {i: worker for i, worker in enumerate(started) if isinstance(worker, Worker)}
+            for problem in started:
+                if isinstance(problem, BaseException):
+                    raise problem
+        except BaseException:
+            await self.stop()
+            raise
+        self.settings = self._workers[0].settings
+        self._tasks = [asyncio.create_task(self._attend(number)) for number in self._workers]
+
+    async def stop(self) -> None:
+        """Stop every worker, whatever it is doing."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for worker in self._workers.values():
+            worker.stop()
+        self._workers = {}
+        self._threads.shutdown(wait=True)
+
+    async def answer(self, job: Job) -> Reply:
+        """The reply to a job."""
+        if self.line.length >= self.limits.queue:
+            return failure(429, f"{self.line.length} questions wait already, as many as may; ask again later")
+        try:
+            async with asyncio.timeout(2 * self.limits.seconds):
+                return await self.line.put(job)
+        except TimeoutError:
+            return failure(503, "too many questions were waiting before this one; ask again later")
+
+    @property
+    def alive(self) -> list[int]:
+        """The process ids of workers that run."""
+        return [worker.pid for worker in self._workers.values() if worker.alive and worker.pid is not None]
+
+    async def _attend(self, number: int) -> None:
+        """Give one worker its batches, one after the other."""
+        while True:
+            batch = [ticket for ticket in await self.line.take() if not ticket.reply.done()]
+            if not batch:
+                continue
+            await self._run(number, batch)
+
+    async def _run(self, number: int, batch: list[Ticket]) -> None:
+        worker, start = self._workers[number], monotonic()
+        self.metrics.batch(len(batch))
+        running = asyncio.create_task(self._thread(worker.run, [ticket.job for ticket in batch]))
+        try:
+            await asyncio.wait({running}, timeout=self.limits.seconds)
+            late = not running.done()
+            if late:
+                log.warning("a question ran longer than %g s: %.200s", self.limits.seconds, batch[0].job.question)
+                worker.kill()  # which ends the thread that waits for it, too
+            replies = await running
+        except (EOFError, OSError):
+            if late:
+                self._deliver(batch, [self._too_slow] * len(batch))
+            else:
+                self._lost(batch)
+            await self._replace(number)
+        else:
+            self.line.timed(batch, monotonic() - start)
+            self._deliver(batch, replies)
+
+    @property
+    def _too_slow(self) -> Reply:
+        advice = "ask with a smaller k, another search, or in parts"
+        return failure(422, f"the question took longer than {self.limits.seconds:g} s; {advice}")
+
+    def _lost(self, batch: list[Ticket]) -> None:
+        """Ask once more what a dead worker left unanswered; what two workers died of is given up."""
+        for ticket in batch:
+            ticket.deaths += 1
+            if ticket.deaths < 2:
+                self.line.put_back(ticket)
+            else:
+                self._deliver([ticket], [LOST])
+
+    def _deliver(self, batch: list[Ticket], replies: list[Reply]) -> None:
+        for ticket, reply in zip(batch, replies, strict=True):
+            if not ticket.reply.done():
+                ticket.reply.set_result(reply)
+
+    async def _replace(self, number: int) -> None:
+        """Put a fresh worker in a place; where none starts, try again until one does."""
+        self.metrics.restarts += 1
+        await self._thread(self._workers[number].stop)
+        wait = 0.5
+        while True:
+            try:
+                self._workers[number] = await self._start()
+                return
+            except RunError as error:
+                log.error("no worker could be started, trying again in %g s: %s", wait, error)
+                await asyncio.sleep(wait)
+                wait = min(30.0, 2 * wait)
+
+    async def _start(self) -> Worker:
+        worker: Worker = await self._thread(Worker, self.opener, self.limits)
+        await self._thread(worker.wait_until_ready)
+        return worker
+
+    async def _thread(self, act: Any, *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, act, *arguments)

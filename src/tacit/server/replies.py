@@ -1,0 +1,62 @@
+"""Replies of the service: JSON, and errors as one sentence with the place they point at."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.errors import TacitError
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A status and a body, ready to be sent; small enough to cross from a worker to the service as bytes."""
+
+    status: int
+    body: bytes
+    media_type: str = JSON
+
+
+def encoded(data: Any) -> bytes:
+    """Plain data as compact JSON; numbers that are none become null, since JSON has no word for them."""
+    try:
+        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(data), ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
+
+
+def failure(
+    status: int,
+    message: str,
+    *,
+    line: int | None = None,
+    column: int | None = None,
+    suggestions: tuple[str, ...] = (),
+) -> Reply:
+    """An error reply: what went wrong in one sentence, where, and what would work."""
+    error = {"message": " ".join(message.split()), "line": line, "column": column, "suggestions": list(suggestions)}
+    return Reply(status, encoded({"error": error}))
+
+
+def refusal(error: TacitError) -> Reply:
+    """The reply to a question that is wrong, or larger than the service allows."""
+    column = getattr(error, "column", None)
+    return failure(
+        422,
+        str(error),
+        line=None if column is None else getattr(error, "line", None) or 1,
+        column=column,
+        suggestions=getattr(error, "suggestions", ()),
+    )
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and (data != data or abs(data) == float("inf")) else data

@@ -1,0 +1,149 @@
+"""What requests and replies look like; the OpenAPI document is made of these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tacit.query.text import MAX_CHARACTERS
+
+Question = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=MAX_CHARACTERS,
+        description="The question, as text: the variable asked for, a colon, and a formula.",
+        examples=["?c : borders(France, ?c) & !speaks(?c, German)"],
+    ),
+]
+
+
+class PlanRequest(BaseModel):
+    """A question, and settings that differ from the service's own."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    query: Question
+    search: Literal["beam", "exact", "continuous", "symbolic"] | None = Field(None, description="How to search.")
+    k: int | None = Field(None, ge=1, description="Candidates kept for each variable by beam search.")
+    logic: Literal["product", "godel", "lukasiewicz"] | None = Field(None, description="How scores are combined.")
+    observed: Literal["all", "train", "train+valid", "none"] | None = Field(
+        None, description="The parts of the graph whose facts count as known."
+    )
+
+    @property
+    def changes(self) -> tuple[tuple[str, str | int | bool], ...]:
+        """The settings that were given."""
+        given = {name: getattr(self, name) for name in ("search", "k", "logic", "observed")}
+        return tuple((name, value) for name, value in given.items() if value is not None)
+
+
+class AskRequest(PlanRequest):
+    """A question with the number of answers wanted."""
+
+    top: int = Field(10, ge=1, description="Answers wanted, at most.")
+
+
+class ExplainRequest(AskRequest):
+    """A question with the number of answers and of reasons for each."""
+
+    paths: int = Field(1, ge=1, description="Reasons wanted for each answer, at most.")
+
+
+class Fact(BaseModel):
+    """One atom of a reason."""
+
+    subject: str
+    relation: str
+    object: str
+    score: float = Field(description="The atom's calibrated score, in [0, 1].")
+    observed: bool = Field(description="Whether the graph has it; otherwise it is predicted.")
+    negated: bool = Field(description="Whether it stands under a negation.")
+
+
+class Reason(BaseModel):
+    """The entity of every variable, and the atoms that make an answer true."""
+
+    score: float
+    variables: dict[str, str]
+    atoms: list[Fact]
+
+
+class AnswerRow(BaseModel):
+    """One entity that answers a question."""
+
+    rank: int
+    entity: str
+    score: float = Field(description="In [0, 1].")
+    log_score: float | None
+    known: bool = Field(description="Whether the graph alone implies it; otherwise it is predicted.")
+    witnesses: list[Reason] = Field(default=[], description="The reasons, best first; only where they were asked for.")
+
+
+class AnswersReply(BaseModel):
+    """The best answers, best first."""
+
+    query: str = Field(description="The question as it was understood.")
+    certified: bool | None = Field(description="Whether the search provably missed nothing; null where nobody asked.")
+    answers: list[AnswerRow]
+
+
+class PlanReply(BaseModel):
+    """How a question would be answered."""
+
+    query: str
+    plan: str = Field(description="An indented tree, a step a line, with what each costs.")
+
+
+class Match(BaseModel):
+    """A label that completes what was typed."""
+
+    label: str
+    text: str = Field(description="The label as a question writes it: in quotes where it needs them.")
+
+
+class MatchesReply(BaseModel):
+    """Labels that complete what was typed, the shortest first."""
+
+    matches: list[Match]
+
+
+class Example(BaseModel):
+    """A question that the loaded graph can answer."""
+
+    query: str
+    shape: str = Field(description="The name of its structure in the BetaE benchmarks.")
+    title: str
+
+
+class ExamplesReply(BaseModel):
+    """Questions to start with."""
+
+    examples: list[Example]
+
+
+class HealthReply(BaseModel):
+    """What the service is, and how it is doing."""
+
+    status: Literal["ok", "starting"]
+    version: str
+    graph: dict[str, str | int]
+    workers: dict[str, int]
+    settings: dict[str, str | int | float | bool | None]
+    limits: dict[str, int | float]
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong, where, and what would work."""
+
+    message: str = Field(description="One sentence.")
+    line: int | None = Field(description="Line of the question, from 1.")
+    column: int | None = Field(description="Column of the question, from 1.")
+    suggestions: list[str] = Field(description="Names that may have been meant.")
+
+
+class ErrorReply(BaseModel):
+    """The body of every reply that is not a success."""
+
+    error: ErrorDetail

@@ -1,0 +1,184 @@
+"""Questions over HTTP: the answers of the engine, and errors a person can read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from served import Running, europe, limited, open_europe, running
+from tacit.server.settings import ServerSettings
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Running]:
+    with running(europe(), open_europe, ServerSettings(workers=2)) as found:
+        yield found
+
+
+def test_a_question_is_answered_as_the_engine_does(service: Running) -> None:
+    query = "?l : exists ?c . borders(France, ?c) & speaks(?c, ?l) & !borders(?c, Poland)"
+    response = service.ask(query, top=5)
+    assert response.status_code == 200
+    assert response.json() == open_europe().ask(query, top=5).to_dict()
+    assert set(service.entities(query)) == {"Spanish", "Italian"}
+
+
+def test_settings_of_one_request_hold_for_it_alone(service: Running) -> None:
+    query = "?c : exists ?n . borders(France, ?n) & borders(?n, ?c)"
+    plain = service.ask(query).json()
+    changed = service.ask(query, search="exact", logic="godel", observed="none").json()
+    assert changed == open_europe().using(search="exact", logic="godel", observed="none").ask(query).to_dict()
+    assert not any(row["known"] for row in changed["answers"])
+    assert service.ask(query).json() == plain
+
+
+def test_an_explanation_names_the_facts(service: Running) -> None:
+    response = service.client.post(
+        "/explain", json={"query": "?c : exists ?n . borders(France, ?n) & borders(?n, ?c)", "top": 3}
+    )
+    portugal = next(row for row in response.json()["answers"] if row["entity"] == "Portugal")
+    (witness,) = portugal["witnesses"]
+    assert witness["variables"] == {"n": "Spain"}
+    facts = {(atom["subject"], atom["relation"], atom["object"], atom["observed"]) for atom in witness["atoms"]}
+    assert facts == {("France", "borders", "Spain", True), ("Spain", "borders", "Portugal", True)}
+
+
+def test_a_plan_is_told_without_asking(service: Running) -> None:
+    response = service.client.post("/plan", json={"query": "?c : borders(France, ?n) & borders(?n, ?c)", "k": 8})
+    assert response.json()["query"] == "?c : exists ?n . borders(France, ?n) & borders(?n, ?c)"
+    assert "?n: from France over borders" in response.json()["plan"]
+    assert "k = 8" in response.json()["plan"]
+
+
+def test_names_are_completed(service: Running) -> None:
+    found = service.client.get("/entities", params={"q": "sp"}).json()["matches"]
+    assert [match["label"] for match in found] == ["Spain", "Spanish"]
+    york = service.client.get("/entities", params={"q": "yor"}).json()["matches"]
+    assert york == [{"label": "New York", "text": '"New York"'}]
+    relations = service.client.get("/relations").json()["matches"]
+    assert [match["label"] for match in relations] == ["borders", "speaks"]
+
+
+def test_every_example_has_answers(service: Running) -> None:
+    examples = service.client.get("/examples").json()["examples"]
+    assert {"1p", "2p", "2in"} <= {example["shape"] for example in examples}
+    known = {example["shape"]: open_europe().using(search="symbolic").ask(example["query"]) for example in examples}
+    assert [shape for shape, answers in known.items() if not answers] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "column", "words"),
+    [
+        ({"query": "?c : boarders(France, ?c)"}, 422, 6, "did you mean 'borders'?"),
+        ({"query": "?c : borders(France ?c)"}, 422, 21, "',' should follow"),
+        ({"query": "?c : borders(Frnace, ?c)"}, 422, 14, "did you mean 'France'?"),
+        ({"query": "?c : borders(France, ?c)", "k": 5000}, 422, None, "k is 5000, this service allows at most 4096"),
+        ({"query": "?c : borders(France, ?c)", "top": 5000}, 422, None, "top is 5000"),
+        ({"query": "?c : borders(France, ?c)", "k": 0}, 422, None, "'k': input should be greater than or equal to 1"),
+        ({"query": "?c : borders(France, ?c)", "beam": 3}, 422, None, "'beam': extra inputs are not permitted"),
+        ({"query": "?c : borders(France, ?c)", "search": "magic"}, 422, None, "'search': input should be 'beam'"),
+        ({"query": 7}, 422, None, "'query': input should be a valid string"),
+        ({}, 422, None, "'query': field required"),
+        ([], 422, None, "the request: input should be a valid dictionary"),
+        ({"query": "?c : " + " & ".join(["borders(France, ?c)"] * 33)}, 422, None, "33 atoms, this service"),
+        ({"query": "?c : " + "!" * 40 + "borders(France, ?c)"}, 422, None, "levels deep, this service"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence_with_its_place(
+    service: Running, body: object, status: int, column: int | None, words: str
+) -> None:
+    response = service.client.post("/ask", json=body)
+    error = response.json()["error"]
+    assert (response.status_code, error["column"]) == (status, column)
+    assert words in error["message"]
+    assert "\n" not in error["message"]
+
+
+def test_a_wrong_question_does_not_spoil_its_batch(service: Running) -> None:
+    queries = ["?c : borders(Portugal, ?c)", "?c : borders(Portugol, ?c)"] * 8
+    with ThreadPoolExecutor(len(queries)) as threads:
+        responses = list(threads.map(service.ask, queries))
+    assert [response.status_code for response in responses] == [200, 422] * 8
+    assert {r.json()["answers"][0]["entity"] for r in responses[::2]} == {"Spain"}
+
+
+def test_questions_asked_together_are_answered_together(service: Running) -> None:
+    def batches() -> tuple[int, int]:
+        text = service.client.get("/metrics").text
+        found = [re.search(rf"^tacit_batch_size_{name} (\S+)$", text, re.MULTILINE) for name in ("count", "sum")]
+        return int(float(found[0][1])), int(float(found[1][1]))  # type: ignore[index]
+
+    service.ask("?c : borders(France, ?c)")  # times the structure
+    before = batches()
+    with ThreadPoolExecutor(24) as threads:
+        list(threads.map(service.ask, ["?c : borders(France, ?c)", "?c : borders(Spain, ?c)"] * 24))
+    runs, questions = (after - earlier for after, earlier in zip(batches(), before, strict=True))
+    assert questions == 48
+    assert runs < 40
+
+
+def test_requests_are_counted(service: Running) -> None:
+    service.client.get("/nowhere/<script>")
+    text = service.client.get("/metrics").text
+    assert 'tacit_requests_total{route="other",status="404"}' in text
+    assert re.search(r'tacit_request_seconds_bucket\{route="/ask",le="\+Inf"\} [1-9]', text)
+    assert "tacit_workers 2" in text
+    assert "script" not in text
+
+
+def test_every_reply_forbids_what_the_page_does_not_need(service: Running) -> None:
+    for path in ("/", "/health", "/nowhere", "/static/nothing.js"):
+        headers = service.client.get(path).headers
+        assert "default-src 'none'; script-src 'self'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert "server" not in headers
+
+
+def test_the_health_says_what_is_served(service: Running) -> None:
+    health = service.client.get("/health").json()
+    assert health["status"] == "ok"
+    assert health["graph"] == {"name": "europe", "entities": 15, "relations": 2, "facts": 18}
+    assert health["workers"] == {"alive": 2, "wanted": 2}
+    assert health["settings"]["k"] == 256
+
+
+def test_other_names_for_this_machine_are_refused(service: Running) -> None:
+    response = service.client.get("/health", headers={"host": "rebound.example"})
+    assert response.status_code == 403
+    assert "--trust-host" in response.json()["error"]["message"]
+
+
+def test_a_key_is_needed_where_one_is_set() -> None:
+    settings = ServerSettings(workers=1, api_key="open sesame", cors=("https://there.example",))
+    with running(europe(), open_europe, settings) as service:
+        assert service.client.get("/health").status_code == 200
+        assert service.client.get("/").status_code == 200
+        refused = service.ask("?c : borders(Portugal, ?c)")
+        assert refused.status_code == 401
+        assert "open sesame" not in refused.text
+        assert service.client.get("/entities", headers={"x-api-key": "open"}).status_code == 401
+        for header in ({"x-api-key": "open sesame"}, {"authorization": "Bearer open sesame"}):
+            assert service.client.get("/entities", headers=header).status_code == 200
+        asked = {"origin": "https://there.example", "access-control-request-method": "POST"}
+        allowed = service.client.options("/ask", headers=asked).headers
+        assert allowed["access-control-allow-origin"] == "https://there.example"
+        other = service.client.options("/ask", headers=asked | {"origin": "https://elsewhere.example"}).headers
+        assert "access-control-allow-origin" not in other
+
+
+def test_without_a_list_no_other_page_may_ask(service: Running) -> None:
+    response = service.client.get("/health", headers={"origin": "https://there.example"})
+    assert "access-control-allow-origin" not in response.headers
+
+
+def test_limits_are_those_that_were_set() -> None:
+    with running(europe(), open_europe, limited(body=300, k=7)) as service:
+        assert service.ask("?c : borders(Portugal, ?c)", k=7).status_code == 200
+        assert service.ask("?c : borders(Portugal, ?c)", k=8).status_code == 422
+        large = service.ask("?c : borders(Portugal, ?c)" + " " * 300)
+        assert large.status_code == 413
+        assert "300 bytes" in large.json()["error"]["message"]

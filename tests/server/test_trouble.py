@@ -1,0 +1,155 @@
+"""Slow questions, dying workers, hostile requests: what happens to everybody else."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from served import DEADLY, SLOW, Running, europe, limited, open_europe, running
+from tacit.errors import RunError
+from tacit.server import serving
+from tacit.server.settings import Limits, ServerSettings
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Running]:
+    settings = ServerSettings(workers=2, limits=Limits(seconds=1.5, receive=0.5, body=20_000))
+    with running(europe(), open_europe, settings) as found:
+        yield found
+
+
+def test_a_slow_question_is_stopped_and_blocks_nobody(service: Running) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        slow = thread.submit(service.ask, f"?c : borders({SLOW}, ?c)")
+        time.sleep(0.2)
+        start = time.monotonic()
+        for _ in range(5):
+            assert service.entities("?l : speaks(Spain, ?l)") == ["Spanish"]
+        assert time.monotonic() - start < 1.2
+        response = slow.result()
+    assert response.status_code == 422
+    assert "took longer than 1.5 s" in response.json()["error"]["message"]
+    assert service.healthy()
+
+
+def test_a_worker_that_dies_takes_only_its_own_questions_along(service: Running) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        fine = [threads.submit(service.entities, "?l : speaks(Spain, ?l)") for _ in range(40)]
+        lost = service.ask(f"?c : borders({DEADLY}, ?c)")
+        assert [answer.result() for answer in fine] == [["Spanish"]] * 40
+    assert lost.status_code == 503
+    assert lost.headers["retry-after"] == "1"
+    assert "ask again" in lost.json()["error"]["message"]
+    assert service.healthy()
+
+
+def test_a_worker_killed_from_outside_costs_nobody_an_answer(service: Running) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        answers = [threads.submit(service.entities, "?l : speaks(Spain, ?l)") for _ in range(20)]
+        os.kill(service.server._service.pool.alive[0], signal.SIGKILL)
+        assert [answer.result() for answer in answers] == [["Spanish"]] * 20
+    assert service.healthy()
+
+
+def test_a_full_queue_is_said_at_once() -> None:
+    with running(europe(), open_europe, limited(queue=2, seconds=3.0)) as service:
+        with ThreadPoolExecutor(8) as threads:
+            slow = threads.submit(service.ask, f"?c : borders({SLOW}, ?c)")
+            time.sleep(0.3)
+            start = time.monotonic()
+            rest = [threads.submit(service.ask, "?c : borders(Portugal, ?c)") for _ in range(5)]
+            refused = [answer.result() for answer in rest if answer.result().status_code == 429]
+            assert len(refused) == 3
+            assert slow.result().status_code == 422
+        assert time.monotonic() - start < 20
+        assert "ask again" in refused[0].json()["error"]["message"]
+        assert service.healthy()
+
+
+def broken_request(draw: random.Random) -> bytes:
+    """Bytes that are no request, or one that no route wants."""
+    good = b'{"query": "?c : borders(France, ?c)"}'
+    head = b"POST /ask HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    noise = draw.randbytes(draw.randrange(1, 200))
+    cut = good[: draw.randrange(len(good))]
+    return draw.choice(
+        [
+            noise,
+            noise + b"\r\n\r\n",
+            b"GET /" + noise.replace(b"\n", b"") + b" HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n",
+            head + b"content-length: -5\r\n\r\n" + good,
+            head + b"content-length: 99999999999999999999\r\n\r\n",
+            head + b"content-length: 21000\r\n\r\n" + b"x" * 21_000,
+            head + b"transfer-encoding: chunked\r\n\r\n" + b"7530\r\n" + b"y" * 30_000 + b"\r\n0\r\n\r\n",
+            head + b"transfer-encoding: chunked\r\n\r\nzz\r\n" + good,
+            head + b"content-length: %d\r\n\r\n" % len(cut) + cut,
+            head + b"content-length: %d\r\n\r\n" % len(noise) + noise,
+            head + b"x: " + b"h" * 70_000 + b"\r\n\r\n",
+            b"POST /ask HTTP/1.1\r\n\r\n" + good,
+            b"BREW /ask HTTP/9.9\r\n\r\n",
+        ]
+    )
+
+
+def test_two_hundred_broken_requests_leave_the_service_answering(service: Running) -> None:
+    draw = random.Random(7)
+    statuses: set[bytes] = set()
+    for _ in range(200):
+        with service.connect() as connection:
+            try:
+                connection.sendall(broken_request(draw))
+                connection.shutdown(1)
+                reply = b"".join(iter(lambda: connection.recv(65_536), b""))
+            except ConnectionError:
+                continue
+            assert b"Traceback" not in reply
+            statuses.add(reply[9:12])
+    assert service.healthy()
+    assert statuses <= {b"", b"400", b"403", b"404", b"405", b"413", b"422"}
+    assert {b"400", b"413", b"422"} <= statuses
+
+
+def test_clients_that_take_their_time_hold_nobody_up(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "HEAD_SECONDS", 0.5)
+    head = b"POST /ask HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n"
+    slow = [service.connect() for _ in range(60)]
+    try:
+        for at, connection in enumerate(slow):
+            connection.sendall((head + b"{", b"POST /as", b"")[at % 3])
+        assert service.healthy()
+        replies = [b"".join(iter(lambda: connection.recv(65_536), b"")) for connection in slow]  # noqa: B023
+    finally:
+        for connection in slow:
+            connection.close()
+    assert {reply[9:12] for reply in replies[::3]} == {b"408"}  # the body did not come
+    assert set(replies[1::3]) | set(replies[2::3]) == {b""}  # not even the head did
+    assert service.healthy()
+
+
+def fail_to_open() -> None:
+    """An opener that finds nothing to open."""
+    raise RunError("run 'nowhere' is missing; train it first")
+
+
+def test_what_keeps_a_worker_from_starting_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RunError, match="run 'nowhere' is missing; train it first"):
+        serving.serve(europe(), fail_to_open, ServerSettings(port=0, workers=1))  # type: ignore[arg-type]
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_no_thread_or_process_is_left_behind() -> None:
+    before = set(threading.enumerate())
+    with running(europe(), open_europe, limited()) as service:
+        pids = service.server._service.pool.alive
+        assert service.healthy()
+    assert len(pids) == 1
+    assert not set(threading.enumerate()) - before
+    assert not Path(f"/proc/{pids[0]}/exe").exists()
