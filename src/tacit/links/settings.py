@@ -35,7 +35,7 @@ class TrainSettings:
 
     model: str = "complex"
     rank: int = 100
-    epochs: int = 40
+    epochs: int = 30
     batch: int = 500
     lr: float = 0.1
     reg: float = 0.02
