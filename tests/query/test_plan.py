@@ -77,6 +77,12 @@ def test_the_command_prints_the_question_and_its_plan() -> None:
     assert done.output.endswith("k + 1 rows in all: 9 at k = 8\n")
 
 
+def test_the_command_reads_sparql() -> None:
+    pytest.importorskip("rdflib")
+    done = CliRunner().invoke(app, ["plan", "PREFIX : <tacit:>\nselect ?c { :France :borders ?c }"])
+    assert done.output.startswith("?c : borders(France, ?c)\n\n?c: from France over borders")
+
+
 def test_the_command_checks_names_against_a_graph(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("graph") / "facts.tsv"
     path.write_text("France\tborders\tSpain\nSpain\tborders\tPortugal\n")

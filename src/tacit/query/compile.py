@@ -1,9 +1,9 @@
 """From a question to its plan, with the fuzzy value of every answer kept exactly.
 
 Only steps that hold for every t-norm, t-conorm and negation are taken: nested conjunctions (or disjunctions) are merged
-and reordered, and `exists x . (f(x) & g)` is `(exists x . f(x)) & g`, the same with `|`, where `x` is not free in `g`.
-So each variable is maximised over as early as possible, from the leaves towards the target; where a variable meets two
-others in a way no single fuzzy set can carry, a `Condition` tries its values one by one.
+and reordered, and quantifiers narrowed. So each variable is maximised over as early as possible, from the leaves
+towards the target; where a variable meets two others in a way no single fuzzy set can carry, a `Condition` tries its
+values one by one.
 
 The structure of a question is a question itself, whose entities, relations and variables are called by their slots:
 queries that differ only in names share it, and its plan is compiled once.
@@ -11,13 +11,23 @@ queries that differ only in names share it, and its plan is compiled once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import TypeVar, cast
 
 from tacit.errors import PlanError
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, free_variables
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, free_variables
+from tacit.query.narrowing import (
+    Narrowed,
+    anchored,
+    components,
+    conjunction,
+    conjuncts,
+    knotted,
+    narrow,
+    substitute,
+)
 from tacit.query.plan import (
     Any,
     At,
@@ -71,14 +81,6 @@ class _Stuck(Exception):  # noqa: N818 - a signal between two functions below
     """Two outer variables meet inside a quantifier: one of them has to be tried value by value."""
 
 
-class _Narrowed(Exists):
-    """A quantifier in its narrowest place, over parts that all speak of its variable and of at most one other."""
-
-    def __post_init__(self) -> None:
-        # A chain of variables nests one of these per step: the limit on what people write is not for them.
-        self._keep(self.part.depth, self.part.free - {self.variable})
-
-
 def _node(formula: Formula, target: Variable, slots: range) -> Node:
     """The fuzzy set over `target` of a formula free in nothing else; `slots` are left for cut variables."""
     match formula:
@@ -90,8 +92,8 @@ def _node(formula: Formula, target: Variable, slots: range) -> Node:
             return _union([_node(part, target, slots) for part in parts])
         case Not(part):
             return Complement(_node(part, target, slots))
-        case _Narrowed(variable, part):
-            return _message(variable, _conjuncts(part), target, slots)
+        case Narrowed(variable, part):
+            return _message(variable, conjuncts(part), target, slots)
         case Exists():
             return _block(formula, target, slots)
     raise TypeError(f"not a formula: {formula!r}")
@@ -128,7 +130,7 @@ def _edge(formula: Formula, source: Variable, target: Variable, slots: range) ->
         case Not(part):
             return Complement(_edge(part, source, target, slots))
         case Exists():
-            variables, factors = _narrow(formula)
+            variables, factors = narrow(formula)
             if variables:
                 raise _Stuck
             return _intersect([_edge(factor, source, target, slots) for factor in factors])
@@ -151,13 +153,13 @@ def _message(variable: Variable, factors: Sequence[Formula], target: Variable, s
 
 def _block(formula: Exists, target: Variable, slots: range) -> Node:
     """Quantifiers over a conjunction: messages towards the target, and a condition for every knot that is left."""
-    variables, factors = _narrow(formula)
+    variables, factors = narrow(formula)
     tied = frozenset(variables)
     own = [f for f in factors if not free_variables(f) & tied]
     knots = []
-    for knot in _components(variables, factors):
+    for knot in components(variables, factors):
         inside = [f for f in factors if free_variables(f) & frozenset(knot)]
-        if not any(_anchored(variable, inside) for variable in knot):
+        if not any(anchored(variable, inside) for variable in knot):
             # Nothing but what is known of the target can rank the values to try: it goes inside.
             inside += [f for f in own if target in free_variables(f)]
             own = [f for f in own if target not in free_variables(f)]
@@ -170,11 +172,11 @@ def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target
     if not slots:
         raise PlanError(f"the variables form cycles that take more than {MAX_CUTS} nested cuts; ask a simpler question")
     slot, deeper = slots[0], slots[1:]
-    cut = min(variables, key=lambda v: (_knotted(v, variables, factors), not _anchored(v, factors)))
+    cut = min(variables, key=lambda v: (knotted(v, variables, factors), not anchored(v, factors)))
     own = [f for f in factors if free_variables(f) == {cut}]
-    rest = [_substitute(f, cut, Entity(str(slot))) for f in factors if free_variables(f) != {cut}]
+    rest = [substitute(f, cut, Entity(str(slot))) for f in factors if free_variables(f) != {cut}]
     ranking = [_node(f, cut, slots) for f in own] or _bounds(cut, factors, slots)
-    inner = _conjunction(rest)
+    inner = conjunction(rest)
     for variable in reversed(variables):
         if variable != cut:
             inner = Exists(variable, inner)
@@ -189,117 +191,12 @@ def _bounds(cut: Variable, factors: Sequence[Formula], slots: range) -> list[Nod
     for (neighbour,) in dict.fromkeys(pairs):
         own = [f for f in factors if free_variables(f) == {neighbour}]
         shared = [f for f in factors if free_variables(f) == {cut, neighbour}]
-        if _anchored(neighbour, own):
+        if anchored(neighbour, own):
             with suppress(_Stuck):
                 edge = _intersect([_edge(f, neighbour, cut, slots) for f in shared])
                 reach = _intersect([_node(f, neighbour, slots) for f in own])
                 found.append(Project(int(neighbour.name), reach, edge))
     return found
-
-
-def _narrow(formula: Formula) -> tuple[list[Variable], list[Formula]]:
-    """Moves the quantifiers of a block as far in as they go: the variables that stay, and the factors."""
-    variables: list[Variable] = []
-    factors = _flatten(formula, variables)
-    while variables:
-        chosen, least = variables[0], None
-        for variable in variables:
-            mine = [f for f in factors if variable in free_variables(f)]
-            others = frozenset[Variable]().union(*map(free_variables, mine)) - {variable}
-            split = len(mine) == 1 and _separable(mine[0], variable)
-            rank = (not split and len(others), not _anchored(variable, mine))
-            if least is None or rank < least:
-                chosen, least = variable, rank
-        mine = [f for f in factors if chosen in free_variables(f)]
-        if least is not None and least[0] > 1:
-            break
-        variables.remove(chosen)
-        if mine:
-            at = factors.index(mine[0])
-            factors = [f for f in factors if f not in mine]
-            factors.insert(at, _close(chosen, mine))
-    return variables, factors
-
-
-def _close(variable: Variable, mine: Sequence[Formula]) -> Formula:
-    """`exists variable` over the factors that speak of it, inside a disjunction where only a part of it does."""
-    if len(mine) == 1 and isinstance(mine[0], Or) and _separable(mine[0], variable):
-        inside = [p for p in mine[0].parts if variable in free_variables(p)]
-        outside = [p for p in mine[0].parts if variable not in free_variables(p)]
-        return Or((Exists(variable, Or(tuple(inside)) if len(inside) > 1 else inside[0]), *outside))
-    return _Narrowed(variable, _conjunction(mine))
-
-
-def _separable(factor: Formula, variable: Variable) -> bool:
-    return isinstance(factor, Or) and any(variable not in free_variables(part) for part in factor.parts)
-
-
-def _flatten(formula: Formula, variables: list[Variable]) -> list[Formula]:
-    """The factors of nested conjunctions and quantifiers; bound variables are told apart by their numbers."""
-    if isinstance(formula, Exists) and not isinstance(formula, _Narrowed):
-        variables.append(formula.variable)
-        return _flatten(formula.part, variables)
-    if isinstance(formula, And):
-        return [factor for part in formula.parts for factor in _flatten(part, variables)]
-    return [formula]
-
-
-def _conjuncts(formula: Formula) -> tuple[Formula, ...]:
-    return formula.parts if isinstance(formula, And) else (formula,)
-
-
-def _conjunction(factors: Sequence[Formula]) -> Formula:
-    return factors[0] if len(factors) == 1 else And(tuple(factors))
-
-
-def _anchored(variable: Variable, factors: Iterable[Formula]) -> bool:
-    """Whether something other than a negation speaks of the variable alone."""
-    return any(free_variables(f) == {variable} and not isinstance(f, Not) for f in factors)
-
-
-def _components(variables: Sequence[Variable], factors: Sequence[Formula]) -> list[list[Variable]]:
-    """The variables in groups that no factor connects."""
-    groups: list[set[Variable]] = [{variable} for variable in variables]
-    for factor in factors:
-        touched = [g for g in groups if g & free_variables(factor)]
-        groups = [g for g in groups if g not in touched]
-        if touched:
-            groups.append(set[Variable]().union(*touched))
-    return [[v for v in variables if v in group] for group in groups]
-
-
-def _knotted(cut: Variable, variables: Sequence[Variable], factors: Sequence[Formula]) -> int:
-    """How many of the variables still meet two others once one of them is cut."""
-    scopes = [free_variables(f) - {cut} for f in factors]
-    left = [v for v in variables if v != cut]
-    while True:
-        for variable in left:
-            mine = [s for s in scopes if variable in s]
-            others = frozenset[Variable]().union(*mine) - {variable}
-            if len(others) <= 1:
-                scopes = [s for s in scopes if variable not in s] + [others]
-                left.remove(variable)
-                break
-        else:
-            return len(left)
-
-
-def _substitute(formula: Formula, variable: Variable, value: Entity) -> Formula:
-    """The formula with an entity in place of a variable."""
-
-    def term(old: Term) -> Term:
-        return value if old == variable else old
-
-    match formula:
-        case Atom(relation, subject, object_):
-            return Atom(relation, term(subject), term(object_))
-        case And(parts) | Or(parts):
-            return type(formula)(tuple(_substitute(part, variable, value) for part in parts))
-        case Not(part):
-            return Not(_substitute(part, variable, value))
-        case Exists(bound, part):
-            return type(formula)(bound, _substitute(part, variable, value))
-    raise TypeError(f"not a formula: {formula!r}")
 
 
 def _intersect(parts: Sequence[_Part]) -> _Part:

@@ -50,6 +50,8 @@ _REFUSED = {
 }
 _SUPPORTED = "(what is: SELECT ?x WHERE with triple patterns, UNION, FILTER NOT EXISTS, MINUS and LIMIT)"
 
+_OPENING = re.compile(r"(?:\s|#[^\n]*\n)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
+
 
 def parse_sparql(text: str, graph: Graph | None = None) -> tuple[Query, int | None]:
     """The query a SPARQL text asks and its LIMIT; IRIs become labels as `tacit.query.iris` says.
@@ -64,6 +66,17 @@ def parse_sparql(text: str, graph: Graph | None = None) -> tuple[Query, int | No
         return reader.query(algebra)
     except RecursionError:
         raise QueryError("the query is nested too deeply") from None
+
+
+def is_sparql(text: str) -> bool:
+    """Whether a text is meant as SPARQL: no question in the text syntax begins with a word.
+
+    >>> is_sparql("PREFIX : <tacit:> SELECT ?c { :France :borders ?c }"), is_sparql("?c : borders(France, ?c)")
+    (True, False)
+    """
+    return (
+        re.match(r"(?:\s|#[^\n]*\n)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b", text, re.IGNORECASE) is not None
+    )
 
 
 def _algebra(text: str) -> tuple[Any, dict[str, str]]:

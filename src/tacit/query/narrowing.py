@@ -1,0 +1,126 @@
+"""Quantifiers moved to their narrowest place, by steps that keep every fuzzy value.
+
+`exists x . (f(x) & g)` is `(exists x . f(x)) & g`, and the same with `|`, where `x` is not free in `g`. A conjunction
+under quantifiers is a list of *factors*; a variable whose factors speak of at most one other is closed over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Term, Variable, free_variables
+
+
+class Narrowed(Exists):
+    """A quantifier in its narrowest place, over parts that all speak of its variable and of at most one other."""
+
+    def __post_init__(self) -> None:
+        # A chain of variables nests one of these per step: the limit on what people write is not for them.
+        self._keep(self.part.depth, self.part.free - {self.variable})
+
+
+def narrow(formula: Formula) -> tuple[list[Variable], list[Formula]]:
+    """Moves the quantifiers of a block as far in as they go: the variables that stay, and the factors."""
+    variables: list[Variable] = []
+    factors = _flatten(formula, variables)
+    while variables:
+        chosen, least = variables[0], None
+        for variable in variables:
+            mine = [f for f in factors if variable in free_variables(f)]
+            others = frozenset[Variable]().union(*map(free_variables, mine)) - {variable}
+            split = len(mine) == 1 and _separable(mine[0], variable)
+            rank = (not split and len(others), not anchored(variable, mine))
+            if least is None or rank < least:
+                chosen, least = variable, rank
+        mine = [f for f in factors if chosen in free_variables(f)]
+        if least is not None and least[0] > 1:
+            break
+        variables.remove(chosen)
+        if mine:
+            at = factors.index(mine[0])
+            factors = [f for f in factors if f not in mine]
+            factors.insert(at, _close(chosen, mine))
+    return variables, factors
+
+
+def _close(variable: Variable, mine: Sequence[Formula]) -> Formula:
+    """`exists variable` over the factors that speak of it, inside a disjunction where only a part of it does."""
+    if len(mine) == 1 and isinstance(mine[0], Or) and _separable(mine[0], variable):
+        inside = [p for p in mine[0].parts if variable in free_variables(p)]
+        outside = [p for p in mine[0].parts if variable not in free_variables(p)]
+        return Or((Exists(variable, Or(tuple(inside)) if len(inside) > 1 else inside[0]), *outside))
+    return Narrowed(variable, conjunction(mine))
+
+
+def _separable(factor: Formula, variable: Variable) -> bool:
+    return isinstance(factor, Or) and any(variable not in free_variables(part) for part in factor.parts)
+
+
+def _flatten(formula: Formula, variables: list[Variable]) -> list[Formula]:
+    """The factors of nested conjunctions and quantifiers; bound variables are told apart by their numbers."""
+    if isinstance(formula, Exists) and not isinstance(formula, Narrowed):
+        variables.append(formula.variable)
+        return _flatten(formula.part, variables)
+    if isinstance(formula, And):
+        return [factor for part in formula.parts for factor in _flatten(part, variables)]
+    return [formula]
+
+
+def conjuncts(formula: Formula) -> tuple[Formula, ...]:
+    """The parts of a conjunction; of anything else, itself."""
+    return formula.parts if isinstance(formula, And) else (formula,)
+
+
+def conjunction(factors: Sequence[Formula]) -> Formula:
+    """All factors as one formula."""
+    return factors[0] if len(factors) == 1 else And(tuple(factors))
+
+
+def anchored(variable: Variable, factors: Iterable[Formula]) -> bool:
+    """Whether something other than a negation speaks of the variable alone."""
+    return any(free_variables(f) == {variable} and not isinstance(f, Not) for f in factors)
+
+
+def components(variables: Sequence[Variable], factors: Sequence[Formula]) -> list[list[Variable]]:
+    """The variables in groups that no factor connects."""
+    groups: list[set[Variable]] = [{variable} for variable in variables]
+    for factor in factors:
+        touched = [g for g in groups if g & free_variables(factor)]
+        groups = [g for g in groups if g not in touched]
+        if touched:
+            groups.append(set[Variable]().union(*touched))
+    return [[v for v in variables if v in group] for group in groups]
+
+
+def knotted(cut: Variable, variables: Sequence[Variable], factors: Sequence[Formula]) -> int:
+    """How many of the variables still meet two others once one of them is cut."""
+    scopes = [free_variables(f) - {cut} for f in factors]
+    left = [v for v in variables if v != cut]
+    while True:
+        for variable in left:
+            mine = [s for s in scopes if variable in s]
+            others = frozenset[Variable]().union(*mine) - {variable}
+            if len(others) <= 1:
+                scopes = [s for s in scopes if variable not in s] + [others]
+                left.remove(variable)
+                break
+        else:
+            return len(left)
+
+
+def substitute(formula: Formula, variable: Variable, value: Entity) -> Formula:
+    """The formula with an entity in place of a variable."""
+
+    def term(old: Term) -> Term:
+        return value if old == variable else old
+
+    match formula:
+        case Atom(relation, subject, object_):
+            return Atom(relation, term(subject), term(object_))
+        case And(parts) | Or(parts):
+            return type(formula)(tuple(substitute(part, variable, value) for part in parts))
+        case Not(part):
+            return Not(substitute(part, variable, value))
+        case Exists(bound, part):
+            return type(formula)(bound, substitute(part, variable, value))
+    raise TypeError(f"not a formula: {formula!r}")
