@@ -151,6 +151,7 @@ def test_a_name_is_located_by_its_role() -> None:
         "?c : p(" + "a" * 100_000 + ", ?c)",
         "?c : " + "p(a, ?c) & (" * 1000,
         "(" * 100_000,
+        "(" * 101 + '"' + '\\"' * 9000,
         '?c : "' + "\\" * (MAX_CHARACTERS - 10),
     ],
 )

@@ -24,23 +24,25 @@ def narrow(formula: Formula) -> tuple[list[Variable], list[Formula]]:
     variables: list[Variable] = []
     factors = _flatten(formula, variables)
     while variables:
-        chosen, least = variables[0], None
-        for variable in variables:
-            mine = [f for f in factors if variable in free_variables(f)]
-            others = frozenset[Variable]().union(*map(free_variables, mine)) - {variable}
-            split = len(mine) == 1 and _separable(mine[0], variable)
-            rank = (not split and len(others), not anchored(variable, mine))
-            if least is None or rank < least:
-                chosen, least = variable, rank
-        mine = [f for f in factors if chosen in free_variables(f)]
-        if least is not None and least[0] > 1:
+        ranks = {variable: _rank(variable, factors) for variable in variables}
+        chosen = min(variables, key=ranks.__getitem__)
+        if ranks[chosen][0] > 1:
             break
         variables.remove(chosen)
+        mine = [f for f in factors if chosen in free_variables(f)]
         if mine:
             at = factors.index(mine[0])
             factors = [f for f in factors if f not in mine]
             factors.insert(at, _close(chosen, mine))
     return variables, factors
+
+
+def _rank(variable: Variable, factors: Sequence[Formula]) -> tuple[int, bool]:
+    """How many others a variable meets, the fewest to be closed first; and of equals, one that something narrows."""
+    mine = [f for f in factors if variable in free_variables(f)]
+    others = frozenset[Variable]().union(*map(free_variables, mine)) - {variable}
+    split = len(mine) == 1 and _separable(mine[0], variable)
+    return 0 if split else len(others), not anchored(variable, mine)
 
 
 def _close(variable: Variable, mine: Sequence[Formula]) -> Formula:

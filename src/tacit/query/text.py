@@ -84,7 +84,8 @@ def _check_size(text: str) -> None:
             raise QueryError(f"brackets are nested deeper than {MAX_BRACKETS} levels", line, column)
 
 
-_QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
+# A quote without an end reaches to the end: looking for one from every quote on would take the square of the length.
+_QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?""", re.DOTALL)
 
 
 @lru_cache(maxsize=1)
