@@ -79,7 +79,7 @@ def sample(
     search = _Search(graph, shape, split, max_answers or (None if split == "train" else MAX_ANSWERS), mirrored)
     # Shapes draw apart from each other: a sample does not depend on which others are made beside it.
     random = np.random.default_rng([seed, zlib.crc32(shape.name.encode())])
-    most = int(max(count, 1) / (1 - waste))
+    most = round(count / (1 - waste))
     found: list[QuerySet] = []
     kept = tries = 0
     while kept < count and tries < most:
