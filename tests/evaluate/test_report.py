@@ -8,7 +8,7 @@ import pytest
 
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
-from tacit.evaluate.report import differences, report, write_report
+from tacit.evaluate.report import differences, report, sections, write_report
 from tacit.graph.graph import Graph
 from tacit.runs import RunFolder
 
@@ -114,3 +114,11 @@ def test_settings_are_stated_once_where_evaluations_share_them(run: RunFolder) -
     run.write_results({"eval": [evaluation(64, 0.604)]})
     text = report(run, "markdown")
     assert "With k 64, split test." in text
+
+
+def test_a_trace_of_two_runs_draws_two_curves(run: RunFolder) -> None:
+    pytest.importorskip("matplotlib")
+    for step in (0, 10, 0, 5):
+        run.trace({"event": "adapt", "step": step, "valid_mrr": 0.1 * step})
+    drawn = [section.figure for section in sections(run) if section.title == "validation MRR by step"]
+    assert [line.get_xdata().tolist() for line in drawn[0].axes[0].lines] == [[0, 10], [0, 5]]  # type: ignore[union-attr]

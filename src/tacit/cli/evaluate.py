@@ -94,11 +94,13 @@ def _opened(source: str, split: str, observed: str | None, settings: dict[str, A
     from tacit.engine.settings import observed_parts
     from tacit.errors import SettingsError
     from tacit.graph.graph import PARTS
+    from tacit.runs import ADAPTER
 
     if split not in PARTS:
         raise SettingsError(f"no split '{split}'; the splits are {', '.join(PARTS)}")
     run = _run(source)
-    adapted_for = run.settings.get("adapt", {}).get("observed")
+    uses_adapter = settings["adapted"] and "calibration" not in settings and run.has(ADAPTER)
+    adapted_for = run.settings.get("adapt", {}).get("observed") if uses_adapter else None
     before = PARTS[: PARTS.index(split)]
     parts = observed_parts(observed or adapted_for or before[:1])
     leaked = [part for part in parts if part not in before]

@@ -128,9 +128,20 @@ def _curves(events: Sequence[Mapping[str, Any]]) -> Iterable[Section]:
         for measure in ("loss", "valid_mrr"):
             points = [(event[clock], event[measure]) for event in events if _numbers(event, clock, measure)]
             if len(points) > 1:
-                curve = {measure: tuple(zip(*points, strict=True))}
+                curves = {f"{measure} #{i}": curve for i, curve in enumerate(_restarts(points), 1)}
                 label = "validation MRR" if measure == "valid_mrr" else measure
-                yield _drawn(f"{label} by {clock}", lambda c=curve, y=label, x=clock: figures.steps(c, "", y, x))
+                yield _drawn(f"{label} by {clock}", lambda c=curves, y=label, x=clock: figures.steps(c, "", y, x))
+
+
+def _restarts(points: Sequence[tuple[float, float]]) -> list[tuple[list[float], list[float]]]:
+    """The curves in a trace of several runs: another one begins where the clock goes back."""
+    curves: list[tuple[list[float], list[float]]] = []
+    for x, y in points:
+        if not curves or x <= curves[-1][0][-1]:
+            curves.append(([], []))
+        curves[-1][0].append(x)
+        curves[-1][1].append(y)
+    return curves
 
 
 def _numbers(event: Mapping[str, Any], *keys: str) -> bool:

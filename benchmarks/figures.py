@@ -1,0 +1,101 @@
+"""The paper's figures from runs and files of results.
+
+python benchmarks/figures.py atoms RUN --queries FOLDER --out atoms.png        # two atoms and their minimum
+python benchmarks/figures.py reliability RUN --queries FOLDER --out curve.png  # before and after adaptation
+python benchmarks/figures.py steps "1 %=RUN" "100 %=RUN" --out steps.png       # MRR over adaptation steps
+python benchmarks/figures.py bars "100 %=FILE" "1 %=FILE" --out bars.png       # data efficiency, by shape
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from tacit import workbench
+from tacit.engine.engine import Engine
+from tacit.evaluate import figures
+from tacit.evaluate.benchmark import measure, sample, slots
+from tacit.evaluate.calibration import Reliability, reliability
+from tacit.evaluate.results import read_results
+from tacit.evaluate.tables import measured
+from tacit.query.queries import QuerySet, read_queries
+from tacit.query.shapes import SHAPES
+from tacit.runs import RunFolder
+
+SHOWN = 50  # candidates of each atom
+
+
+def engines(run: str) -> dict[str, Engine]:
+    """The engine of a run with the settings it was adapted for, without and with its adapter."""
+    after = workbench.open(run, observed="train")
+    before = Engine(after.graph, after.scorer, after.options)
+    return {"before": before, "after": after}
+
+
+def atoms(run: str, queries: dict[str, QuerySet]) -> Figure:
+    """Scores of the two atoms of the 2i query that gains most by adaptation, among the best candidates of either."""
+    chosen, both = sample(queries["2i"], 500), engines(run)
+    ranks = {name: measure(engine.reasoner, chosen).by_query["mrr"] for name, engine in both.items()}
+    best = chosen[int(np.argmax(ranks["after"] - ranks["before"])) :][:1]
+    (entities, relations), graph = slots(best), both["after"].graph
+    names = [f"{graph.relations[r]}({graph.entities[e]}, ?)" for e, r in zip(entities[0], relations[0], strict=True)]
+    scores: dict[str, dict[str, torch.Tensor]] = {}
+    for when, engine in both.items():
+        rows = engine.reasoner.scores(SHAPES["1p"].plan, entities.T, relations.T).exp().cpu()
+        kept = rows.topk(min(SHOWN, rows.shape[1])).indices.unique()
+        pair = rows[:, kept]
+        scores[when] = {**dict(zip(names, pair, strict=True)), figures.MINIMUM: pair.amin(0)}
+    return figures.adaptation(scores["before"], scores["after"])
+
+
+def curves(run: str, queries: dict[str, QuerySet]) -> Figure:
+    """Reliability of the ten best answers of all shapes, before and after adaptation."""
+    found = {}
+    for when, engine in engines(run).items():
+        parts = [reliability(engine.reasoner, sample(one, 200), top=10) for one in queries.values()]
+        found[when] = sum(parts, Reliability.empty()).to_json()
+    return figures.reliability_diagram(found)
+
+
+def steps(named: dict[str, str]) -> Figure:
+    """Validation MRR over the steps of the last adaptation of each run."""
+    lines = {}
+    for name, run in named.items():
+        events = [event for event in RunFolder.open(run).events() if event.get("event") == "adapt"]
+        last = max(i for i, event in enumerate(events) if event["step"] == 0)
+        lines[name] = ([e["step"] for e in events[last:]], [e["valid_mrr"] for e in events[last:]])
+    return figures.steps(lines, ylabel="validation MRR")
+
+
+def bars(named: dict[str, str]) -> Figure:
+    """MRR by shape of files of results."""
+    rows = {name: measured(name, read_results(path)).values for name, path in named.items()}
+    return figures.bars({name: {s: row[s] for s in SHAPES if s in row} for name, row in rows.items()})
+
+
+def main() -> None:
+    """Draw one figure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("figure", choices=("atoms", "reliability", "steps", "bars"))
+    parser.add_argument("sources", nargs="+", help="a run, or NAME=RUN or NAME=FILE for steps and bars")
+    parser.add_argument("--queries", type=Path, help="a BetaE folder, for atoms and reliability")
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    if given.figure in ("atoms", "reliability"):
+        if given.queries is None:
+            raise SystemExit(f"{given.figure} needs --queries FOLDER")
+        queries = read_queries(given.queries, given.split, "2i" if given.figure == "atoms" else None)
+        drawn = (atoms if given.figure == "atoms" else curves)(given.sources[0], queries)
+    else:
+        named = dict(source.split("=", 1) for source in given.sources)
+        drawn = (steps if given.figure == "steps" else bars)(named)
+    print(f"wrote {figures.save(drawn, given.out)}")
+
+
+if __name__ == "__main__":
+    main()
