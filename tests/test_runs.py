@@ -76,6 +76,12 @@ def test_tensors_keep_values_and_metadata(run: RunFolder) -> None:
     assert run.metadata(MODEL)["rank"] == "3"
 
 
+def test_files_are_as_readable_as_any_other(run: RunFolder, tmp_path: Path) -> None:
+    (tmp_path / "any").touch()
+    run.write_tensors(MODEL, {"table": torch.zeros(1)})
+    assert {(run.path / name).stat().st_mode for name in (MODEL, SETTINGS)} == {(tmp_path / "any").stat().st_mode}
+
+
 def test_weights_of_another_graph(run: RunFolder, tmp_path: Path) -> None:
     other = RunFolder.create(tmp_path / "other", OTHER, {})
     other.write_tensors(MODEL, {"table": torch.zeros(1)})

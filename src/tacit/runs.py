@@ -238,7 +238,10 @@ def atomic_write(path: Path, write: Callable[[str], object]) -> None:
     """Write a file beside its place, force it to disk and rename it: readers see the old file or the whole new one."""
     temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{path.name}")
     try:
+        temporary.touch()
+        mode = temporary.stat().st_mode
         write(str(temporary))
+        temporary.chmod(mode)  # a writer that makes the file anew may have kept it private
         _sync(str(temporary))
         temporary.replace(path)
         _sync(str(path.parent))
