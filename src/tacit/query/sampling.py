@@ -75,7 +75,7 @@ def sample(
     places are put in the order of their ids, so that a question occurs once; where `mirrored`, they stay as drawn and
     `a & b` is another query than `b & a`, as in BetaE's files.
     """
-    _check(graph, split, count, max_answers, waste)
+    _check(graph, split, count, max_answers, seed, waste)
     search = _Search(graph, shape, split, max_answers or (None if split == "train" else MAX_ANSWERS), mirrored)
     # Shapes draw apart from each other: a sample does not depend on which others are made beside it.
     random = np.random.default_rng([seed, zlib.crc32(shape.name.encode())])
@@ -205,7 +205,7 @@ def _joined(shape: Shape, sets: list[QuerySet]) -> QuerySet:
     return QuerySet(shape, np.concatenate(entities), np.concatenate(relations), easy, hard)
 
 
-def _check(graph: Graph, split: str, count: int, max_answers: int | None, waste: float) -> None:
+def _check(graph: Graph, split: str, count: int, max_answers: int | None, seed: int, waste: float) -> None:
     if split not in GRAPHS:
         raise SettingsError(f"no split '{split}'; choose one of {', '.join(GRAPHS)}")
     if not len(graph.part(split)):
@@ -214,5 +214,7 @@ def _check(graph: Graph, split: str, count: int, max_answers: int | None, waste:
         raise SettingsError(f"count must be at least 1, not {count}")
     if max_answers is not None and max_answers < 1:
         raise SettingsError(f"max-answers must be at least 1, not {max_answers}")
+    if seed < 0:
+        raise SettingsError(f"seed must be at least 0, not {seed}")
     if not 0 <= waste < 1:
         raise SettingsError(f"waste must be at least 0 and below 1, not {waste}")
