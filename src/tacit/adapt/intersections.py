@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -21,7 +22,6 @@ from tacit.engine.logic import Logic
 from tacit.query.plan import Complement, Intersect, Plan, Relation, Row
 
 Places = tuple[Tensor, Tensor]  # rows and columns
-_NOWHERE: Places = (torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long))
 _CPU_ROWS = 512  # rows of products computed at a time
 _CPU_WIDTH = 512  # columns of a block
 
@@ -95,11 +95,13 @@ class Intersections:
 
     def sums(self, scale: Tensor, shift: Tensor, heads: Tensor, ids: Tensor, excluded: Known) -> _Sums:
         """`Z` and its derivatives by scale and by shift."""
+        n = self.atoms.num_entities
+        width = _CPU_WIDTH if self._streams else n
         sums = _Sums(self, scale, shift)
-        known = self.atoms.known(heads, ids)
-        for block in self.atoms.products(heads, ids, _CPU_WIDTH if self._streams else self.atoms.num_entities):
-            x = self.adapted.adaptable(block.scores, heads, ids)
-            sums.add(x, _places(excluded, block.columns), _places(known, block.columns))
+        known, blocks = self.atoms.known(heads, ids), self.atoms.products(heads, ids, width)
+        fixed = known.in_blocks(width, n) if known else repeat(None)
+        for block, left_out, places in zip(blocks, excluded.in_blocks(width, n), fixed, strict=False):
+            sums.add(self.adapted.adaptable(block.scores, heads, ids), left_out, places)
         return sums
 
 
@@ -130,10 +132,11 @@ class _Sums:
         self.by_scale, self.by_shift = scale.new_zeros(2, len(scale))
         self._rooms: dict[str, Tensor] = {}
 
-    def add(self, x: Tensor, excluded: Places, known: Places) -> None:
+    def add(self, x: Tensor, excluded: Places, known: Places | None) -> None:
         """Add what a block of constants `x[A · Q, n]` brings; excluded entities do not count, known atoms are fixed."""
-        c = torch.addcmul(self.shift, x, self.scale, out=self._room("scores", x)).sigmoid_()
-        if len(known[0]):
+        # Two passes with broadcasting are faster than one of addcmul, which is not vectorised for it.
+        c = torch.mul(x, self.scale, out=self._room("scores", x)).add_(self.shift).sigmoid_()
+        if known is not None:
             c[known] = math.exp(self.of.atoms.observed)
         values = self._values(c)
         score = (
@@ -153,7 +156,7 @@ class _Sums:
         slopes = self._slopes(c, values, score, outer)
         if self.of.logic.strength != 1.0:
             slopes.view(len(values), *score.shape)[:, excluded[0], excluded[1]] = 0.0
-        if len(known[0]):
+        if known is not None:
             slopes[known] = 0.0
         self.by_shift += slopes.sum(1)
         self.by_scale += slopes.mul_(x).sum(1)
@@ -191,11 +194,3 @@ class _Sums:
         if room is None or room.shape != like.shape:
             room = self._rooms[name] = torch.empty_like(like, memory_format=torch.contiguous_format)
         return room
-
-
-def _places(known: Known | None, columns: slice) -> Places:
-    """The places of known entries inside a block, ready to index it."""
-    if known is None:
-        return _NOWHERE
-    rows, tails = known.within(columns)
-    return rows, tails - columns.start

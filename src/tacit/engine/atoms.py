@@ -180,3 +180,12 @@ class Known:
         edges = torch.tensor([columns.start, columns.stop], device=self.tails.device)
         start, stop = torch.searchsorted(self.tails, edges).tolist()
         return self.rows[start:stop], self.tails[start:stop]
+
+    def in_blocks(self, width: int, num_entities: int) -> list[tuple[Tensor, Tensor]]:
+        """Rows and places inside the block, for each block of `width` entities."""
+        if width >= num_entities:
+            return [(self.rows, self.tails)]
+        starts = range(0, num_entities, width)
+        edges = torch.searchsorted(self.tails, torch.tensor([*starts, num_entities], device=self.tails.device)).tolist()
+        spans = zip(edges, edges[1:], starts, strict=False)
+        return [(self.rows[first:last], self.tails[first:last] - start) for first, last, start in spans]
