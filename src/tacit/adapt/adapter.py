@@ -117,7 +117,7 @@ class Features:
 
     width: int
     vectors: Vectors | None = None  # None: one learned row per id
-    factor: float = 1.0  # makes the mean length of the vectors 1, so that learning rates mean the same for all models
+    factor: float = 1.0  # makes the sum of a vector's magnitudes 1 on average
 
 
 def features(scorer: Scorer, letter: str) -> Features:
@@ -134,10 +134,12 @@ def features(scorer: Scorer, letter: str) -> Features:
                 "use condition p"
             )
         vectors, number = scorer.entity_vectors, scorer.num_entities
+    # Adagrad at first moves every weight by the learning rate. With magnitudes that sum to 1, the outputs then move by
+    # as much, whatever the rank: as if they were two numbers of their own.
     with torch.no_grad():
         ids = torch.arange(0, number, max(1, number // 4096), device=scorer.device)
         some = vectors(ids)
-        length = float(torch.linalg.vector_norm(some, dim=1).mean())
+        length = float(some.abs().sum(1).mean())
     return Features(some.shape[1], _detached(vectors), 1.0 / length if length > 0 else 1.0)
 
 
