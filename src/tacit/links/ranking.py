@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, get_args
 
 import torch
@@ -59,19 +60,33 @@ def _count(scores: Tensor, rows: Tensor, wanted: Tensor, counts: Tensor, ties: T
 
     Comparisons go to a float buffer, which sums many times faster than booleans do, in blocks that stay in the cache.
     """
-    width = scores.shape[1]
-    block = max(1, (1 << 20 if scores.device.type == "cpu" else 1 << 28) // width)
-    block = min(block, len(rows))
-    picked, larger = scores.new_empty(block, width), counts.new_empty(block, width)
+    block = max(1, (1 << 19 if scores.device.type == "cpu" else 1 << 28) // scores.shape[1])
+    larger = counts.new_empty(min(block, len(rows)), scores.shape[1])
     tests = [test for test, skipped in ((0, "pessimistic"), (1, "optimistic")) if ties != skipped]
-    for start in range(0, len(rows), block):
-        span = slice(start, start + block)
-        size = len(rows[span])
-        torch.index_select(scores, 0, rows[span], out=picked[:size])
+    for span, compared in _blocks(scores, rows, block):
+        out = larger[: span.stop - span.start]
         for test in tests:
             compare = torch.ge if test else torch.gt
-            compare(picked[:size], wanted[span, None], out=larger[:size])
-            torch.sum(larger[:size], 1, out=counts[test, span])
+            compare(compared, wanted[span, None], out=out)
+            torch.sum(out, 1, out=counts[test, span])
+
+
+def _blocks(scores: Tensor, rows: Tensor, size: int) -> Iterator[tuple[slice, Tensor]]:
+    """Which answers to count together, and the scores to compare them with: `[N]` for all of them, or `[size, N]`.
+
+    A GPU wants few and large steps and so gets a copy of the row for each answer; a CPU is spared the copies.
+    """
+    if scores.device.type != "cpu":
+        for start in range(0, len(rows), size):
+            span = slice(start, min(start + size, len(rows)))
+            yield span, scores[rows[span]]
+        return
+    distinct, lengths = torch.unique_consecutive(rows, return_counts=True)
+    start = 0
+    for row, length in zip(distinct.tolist(), lengths.tolist(), strict=True):
+        for at in range(start, start + length, size):
+            yield slice(at, min(at + size, start + length)), scores[row]
+        start += length
 
 
 def by_query(ranks: Tensor, query_of_rank: Tensor) -> dict[str, Tensor]:
