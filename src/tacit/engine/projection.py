@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tacit.engine import kernels
 from tacit.engine.atoms import Atoms
 from tacit.engine.logic import Logic
 
@@ -66,13 +67,20 @@ class Hop:
             distinct, inverse = torch.unique(keys, return_inverse=True)
             shared = len(distinct) < 0.9 * len(keys)
             wanted = distinct if shared else keys
-            weights = values[queries, some, None]  # [G, K, 1]
+            rows_of = inverse if shared else torch.arange(len(keys), device=keys.device)
+            weights = values[queries, some]  # [G, K]
             for block in self.atoms.blocks(wanted % n, wanted // n, width):
-                scores = block.scores.index_select(0, inverse) if shared else block.scores
-                scores = scores.view(*weights.shape[:2], -1)  # [G, K, n]
-                best = self._conjunction_(scores, weights).amax(dim=1)
+                best = self._best(block.scores, rows_of.view(weights.shape), weights, shared)
                 here = out[queries, block.columns]
                 torch.maximum(here, best, out=here)
+
+    def _best(self, scores: Tensor, rows: Tensor, weights: Tensor, shared: bool) -> Tensor:
+        """`max_j weights[q, j] ⊤ scores[rows[q, j], t]`, `[G, n]`; the scores are used up."""
+        if kernels.available(scores, self.logic.norm):
+            return kernels.best_of(scores, rows, weights, self.logic.norm)
+        if shared:
+            scores = scores.index_select(0, rows.view(-1))
+        return self._conjunction_(scores.view(*weights.shape, -1), weights[:, :, None]).amax(dim=1)
 
     def _from_all(self, values: Tensor, relations: Tensor, out: Tensor) -> None:
         """Every entity is a candidate: queries of one relation share all rows, which stream by."""
