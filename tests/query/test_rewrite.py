@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from formulas import Facts, answers, fact_sets, queries
+from formulas import RELATIONS, Facts, answers, fact_sets, queries
 from tacit.errors import LimitError
+from tacit.graph.index import Index
+from tacit.query.compile import compile_query
 from tacit.query.formula import Formula, Not, Or, Query, children
 from tacit.query.rewrite import RULES, Rule, disjunctive_normal_form, negation_normal_form, rewrite
+from tacit.query.symbolic import answers as symbolic_sets
 from tacit.query.text import parse
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -45,6 +49,30 @@ def test_no_rule_changes_an_answer(query: Query, world: tuple[Facts, tuple[str, 
         except LimitError:
             return
         assert answers(query, facts, entities) == expected, rule.__name__
+
+
+def symbolic(query: Query, facts: Facts, entities: tuple[str, ...]) -> set[str]:
+    """The answers of the plan, by set operations."""
+    prepared = compile_query(query, safe=False)
+    there = [(entities.index(s), 2 * RELATIONS.index(r), entities.index(o)) for s, r, o in facts]
+    triples = np.array([*there, *((o, r + 1, s) for s, r, o in there)], dtype=np.int32).reshape(-1, 3)
+    slots = [entities.index(name) for name in prepared.entities], [2 * RELATIONS.index(r) for r in prepared.relations]
+    ids = [np.array([filling], dtype=np.int32) for filling in slots]
+    found = symbolic_sets(prepared.plan, ids[0], ids[1], Index(triples, 2 * len(RELATIONS)), len(entities))[0]
+    return {entities[i] for i in found}
+
+
+@given(queries(), fact_sets(size=12))
+@settings(max_examples=150, deadline=None)
+def test_no_rule_changes_a_symbolic_answer(query: Query, world: tuple[Facts, tuple[str, ...]]) -> None:
+    expected = symbolic(query, *world)
+    assert symbolic(parse(str(query)), *world) == expected
+    for rule in RULES:
+        try:
+            query = rewrite(query, [rule])
+        except LimitError:
+            return
+        assert symbolic(query, *world) == expected, rule.__name__
 
 
 def inside(formula: Formula) -> Iterator[Formula]:
