@@ -1,0 +1,149 @@
+// A reason as a small graph: entities are nodes, atoms are edges; the answer stands at the right, or at the bottom.
+import { element, shape } from "./element.js";
+
+const HEIGHT = 34;
+const NARROW = 560;
+const clipped = (label, most) => (label.length > most ? `${label.slice(0, most - 1)}…` : label);
+const widthOf = (label) => Math.max(56, 8.1 * label.length + 26);
+
+/** How far each entity is from the answer, in atoms. */
+function distances(answer, atoms) {
+  const far = new Map([[answer, 0]]);
+  const queue = [answer];
+  while (queue.length) {
+    const here = queue.shift();
+    for (const { subject, object } of atoms) {
+      for (const [from, to] of [[subject, object], [object, subject]]) {
+        if (from === here && !far.has(to)) {
+          far.set(to, far.get(here) + 1);
+          queue.push(to);
+        }
+      }
+    }
+  }
+  for (const { subject, object } of atoms) for (const end of [subject, object]) if (!far.has(end)) far.set(end, 1);
+  return far;
+}
+
+/** Places for all entities: columns by distance where there is room, rows where there is not. */
+function places(answer, atoms, width) {
+  const far = distances(answer, atoms);
+  const layers = [];
+  for (const [entity, distance] of far) (layers[distance] ??= []).push(entity);
+  const depth = layers.length;
+  const upright = width < NARROW || depth > 4;
+  const most = upright ? Math.max(10, Math.floor(width / Math.max(...layers.map((l) => l.length)) / 8.1) - 5) : 24;
+  const labels = new Map([...far.keys()].map((entity) => [entity, clipped(entity, most)]));
+  const nodes = new Map();
+  const across = Math.max(...layers.map((layer) => layer.length));
+  if (upright) {
+    layers.forEach((layer, distance) => layer.forEach((entity, i) => {
+      nodes.set(entity, { x: ((i + 0.5) * width) / layer.length, y: 40 + (depth - 1 - distance) * 128, far: distance, turn: i % 2 });
+    }));
+    return { nodes, labels, size: { width, height: (depth - 1) * 128 + 86 }, upright };
+  }
+  const widest = layers.map((layer) => Math.max(...layer.map((entity) => widthOf(labels.get(entity)))));
+  const gap = Math.min(210, Math.max(150, (width - widest.reduce((a, b) => a + b, 0)) / Math.max(1, depth - 1)));
+  const total = widest.reduce((a, b) => a + b, 0) + gap * (depth - 1) + 8;
+  const height = across * 88 + 12;
+  let right = total - 4;
+  layers.forEach((layer, distance) => {
+    layer.forEach((entity, i) => nodes.set(entity, { x: right - widest[distance] / 2, y: 12 + ((i + 0.5) * (height - 12)) / layer.length, far: distance, turn: 0 }));
+    right -= widest[distance] + gap;
+  });
+  return { nodes, labels, size: { width: total, height }, upright };
+}
+
+/** Where a line from the centre of a box towards a point leaves the box. */
+function border(from, towards, half) {
+  const [dx, dy] = [towards.x - from.x, towards.y - from.y];
+  const scale = Math.min(half.x / Math.max(Math.abs(dx), 1e-6), half.y / Math.max(Math.abs(dy), 1e-6));
+  return { x: from.x + dx * Math.min(scale, 1), y: from.y + dy * Math.min(scale, 1) };
+}
+
+function edge(atom, layout, bend) {
+  const kind = atom.negated ? "negated" : atom.observed ? "observed" : "predicted";
+  const half = (entity) => ({ x: widthOf(layout.labels.get(entity)) / 2 + 3, y: HEIGHT / 2 + 3 });
+  const [from, to] = [layout.nodes.get(atom.subject), layout.nodes.get(atom.object)];
+  let path;
+  let middle;
+  if (atom.subject === atom.object) {
+    path = `M${from.x - 12} ${from.y - 17}C${from.x - 40} ${from.y - 62} ${from.x + 40} ${from.y - 62} ${from.x + 12} ${from.y - 19}`;
+    middle = { x: from.x, y: from.y - 52 };
+  } else {
+    const [dx, dy] = [to.x - from.x, to.y - from.y];
+    const length = Math.hypot(dx, dy) || 1;
+    const control = { x: (from.x + to.x) / 2 - (dy / length) * bend * 2, y: (from.y + to.y) / 2 + (dx / length) * bend * 2 };
+    const [start, end] = [border(from, control, half(atom.subject)), border(to, control, half(atom.object))];
+    path = `M${start.x} ${start.y}Q${control.x} ${control.y} ${end.x} ${end.y}`;
+    // Edges meet at the answer: their labels keep to the other end, and to two levels where they stand side by side.
+    const outer = from.far > to.far ? from : to;
+    const part = from.far === to.far ? 0.5 : 0.4 + (layout.upright ? 0.16 * outer.turn - 0.06 : 0);
+    const t = outer === from ? part : 1 - part;
+    const along = (axis) => (1 - t) ** 2 * start[axis] + 2 * t * (1 - t) * control[axis] + t ** 2 * end[axis];
+    middle = { x: along("x"), y: along("y") };
+  }
+  const name = `${atom.negated ? "not " : ""}${clipped(atom.relation, 22)}`;
+  return shape(
+    "g",
+    { class: `edge ${kind}${atom.observed ? "" : " predicted"}` },
+    shape("title", {}, `${atom.negated ? "not " : ""}${atom.relation}(${atom.subject}, ${atom.object}) ${atom.score.toFixed(3)}`),
+    shape("path", { d: path, "marker-end": `url(#tip-${kind})` }),
+    shape("text", { class: "label", x: middle.x, y: middle.y - 8, "text-anchor": "middle" }, name),
+    shape("text", { class: "value", x: middle.x, y: middle.y + 17, "text-anchor": "middle" }, atom.score.toFixed(3)),
+  );
+}
+
+function node(entity, layout, role, variable) {
+  const { x, y } = layout.nodes.get(entity);
+  const label = layout.labels.get(entity);
+  const width = widthOf(label);
+  const below = layout.upright && role === "answer-node"; // its edges come from above
+  return shape(
+    "g",
+    { class: `node ${role}` },
+    shape("title", {}, entity),
+    shape("rect", { x: x - width / 2, y: y - HEIGHT / 2, width, height: HEIGHT, rx: 10 }),
+    shape("text", { x, y: y + 5, "text-anchor": "middle" }, label),
+    variable ? shape("text", { class: "as", x, y: y + (below ? HEIGHT / 2 + 15 : -HEIGHT / 2 - 6), "text-anchor": "middle" }, `?${variable}`) : null,
+  );
+}
+
+const tip = (kind) =>
+  shape("marker", { id: `tip-${kind}`, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto" },
+    shape("path", { d: "M0 0L8 4L0 8z", class: `tip-${kind}` }));
+
+/** The drawing of one reason. */
+export function drawing(answer, target, witness, width) {
+  const layout = places(answer, witness.atoms, Math.max(280, width));
+  const named = new Map(Object.entries(witness.variables).map(([variable, entity]) => [entity, variable]));
+  const seen = new Map();
+  const edges = witness.atoms.map((atom) => {
+    const pair = [atom.subject, atom.object].sort().join("\n");
+    const count = seen.get(pair) ?? 0;
+    seen.set(pair, count + 1);
+    const turn = atom.subject < atom.object ? 1 : -1;
+    return edge(atom, layout, turn * (count ? (count % 2 ? 1 : -1) * 26 * Math.ceil(count / 2) : 0));
+  });
+  const nodes = [...layout.nodes.keys()].map((entity) =>
+    entity === answer ? node(entity, layout, "answer-node", target) : node(entity, layout, named.has(entity) ? "bound" : "given", named.get(entity)));
+  const { size } = layout;
+  return shape(
+    "svg",
+    { width: size.width, height: size.height, viewBox: `0 0 ${size.width} ${size.height}`, role: "img", "aria-label": `The reason for ${answer} as a graph; its facts are listed below` },
+    shape("defs", {}, tip("observed"), tip("predicted"), tip("negated")),
+    ...edges,
+    ...nodes,
+  );
+}
+
+/** What the lines mean, as far as they occur. */
+export function legend(atoms) {
+  const kinds = [
+    ["known fact", "edge observed", atoms.some((a) => a.observed && !a.negated)],
+    ["predicted", "edge predicted", atoms.some((a) => !a.observed && !a.negated)],
+    ["must not hold", "edge negated", atoms.some((a) => a.negated)],
+  ];
+  return element("p", { class: "key-lines" }, ...kinds.filter(([, , used]) => used).map(([name, classes]) =>
+    element("span", {}, shape("svg", { width: 26, height: 8, "aria-hidden": "true" }, shape("g", { class: classes }, shape("path", { d: "M0 4H26" }))), name)));
+}

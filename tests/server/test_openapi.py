@@ -1,0 +1,72 @@
+"""The OpenAPI document: what it promises, and requests made from it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from served import Running, europe, open_europe, running
+from tacit.server.settings import ServerSettings
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Running]:
+    with running(europe(), open_europe, ServerSettings(workers=1)) as found:
+        yield found
+
+
+def test_every_route_is_described_with_its_errors(service: Running) -> None:
+    document = service.client.get("/openapi.json").json()
+    expected = {"/ask", "/explain", "/plan", "/entities", "/relations", "/examples", "/sparql", "/health", "/metrics"}
+    assert set(document["paths"]) == expected
+    for path, methods in document["paths"].items():
+        for route in methods.values():
+            assert route["summary"], path
+            assert route["description"], path
+            assert route["responses"]["422"]["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorReply")
+
+
+def test_its_examples_are_questions(service: Running) -> None:
+    schemas = service.client.get("/openapi.json").json()["components"]["schemas"]
+    for example in schemas["AskRequest"]["properties"]["query"]["examples"]:
+        assert service.ask(example).status_code == 200
+
+
+def test_nothing_made_from_it_is_a_fault_of_the_service(service: Running) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of the tool, when it is loaded
+        import schemathesis
+        from schemathesis.specs.openapi.checks import response_schema_conformance
+
+    schema = schemathesis.openapi.from_dict(service.client.get("/openapi.json").json())
+    schema.config.update(base_url=service.url)
+    checks = [schemathesis.checks.not_a_server_error, response_schema_conformance]
+    for operation in schema.get_all_operations():
+
+        @given(case=operation.ok().as_strategy())
+        @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+        def fuzz(case: schemathesis.Case) -> None:
+            case.call_and_validate(checks=checks)
+
+        fuzz()
+    assert service.healthy()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(query=st.one_of(st.text(max_size=80), st.text(alphabet="?xy:&|!(),. borders\"'^-1", max_size=80)))
+def test_no_text_is_a_fault_of_the_service(service: Running, query: str) -> None:
+    for path, body in (("/ask", {"query": query}), ("/plan", {"query": query})):
+        response = service.client.post(path, json=body)
+        assert response.status_code in (200, 422)
+        assert response.status_code == 200 or "\n" not in response.json()["error"]["message"]
+
+
+def test_lone_surrogates_are_refused_or_answered(service: Running) -> None:
+    content = b'{"query": "?c : borders(\\ud800, ?c)"}'
+    response = httpx.post(service.url + "ask", content=content, headers={"content-type": "application/json"})
+    assert response.status_code in (400, 422)

@@ -1,0 +1,235 @@
+"""The page in a real browser: typing with completion, asking, reasons, shared addresses, and labels that are markup."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from served import SCRIPT, WICKED, Running, europe, open_europe, open_wicked, running, wicked
+from tacit.server.settings import ServerSettings
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no chromium found: install it to test the page")
+SIZES = {"desktop": {"width": 1200, "height": 850}, "phone": {"width": 390, "height": 780}}
+QUERY = "?x : exists ?y . borders(France, ?y) & borders(?y, ?x)"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Running]:
+    with running(europe(), open_europe, ServerSettings(workers=1)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as player:
+        opened = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+class Visit:
+    """A page with a person in front of it, and everything that went wrong behind it."""
+
+    def __init__(self, browser: Any, address: str, size: str = "desktop", **options: Any) -> None:
+        self.context = browser.new_context(viewport=SIZES[size], **options)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(15_000)
+        self.faults: list[str] = []
+        self.hosts: set[str] = set()
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.faults.append("a dialog opened"), dialog.dismiss()))
+        self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
+        self.go(address)
+
+    def go(self, address: str) -> None:
+        self.page.goto(address)
+        self.page.wait_for_selector("html[data-ready]")
+
+    def answers(self) -> list[str]:
+        self.page.wait_for_selector(".answers:not(.waiting) .answer")
+        found: list[str] = self.page.locator(".answer .name").all_text_contents()
+        return found
+
+    def open(self, entity: str) -> Any:
+        self.answers()
+        self.page.locator(".answer", has_text=entity).first.click()
+        self.page.wait_for_selector(".why svg")
+        return self.page.locator(".why")
+
+    def asked(self) -> dict[str, list[str]]:
+        return parse_qs(urlsplit(self.page.url).query)
+
+
+@pytest.fixture(params=SIZES)
+def visit(request: pytest.FixtureRequest, browser: Any, service: Running) -> Iterator[Visit]:
+    visit = Visit(browser, service.url, request.param, has_touch=request.param == "phone")
+    yield visit
+    host = urlsplit(service.url).netloc
+    visit.context.close()
+    assert visit.faults == []
+    assert visit.hosts == {host}
+
+
+def wait_for_option(visit: Visit, name: str) -> None:
+    visit.page.locator("#options [role=option]", has_text=name).first.wait_for()
+
+
+def test_a_question_is_typed_with_completion_and_asked(visit: Visit) -> None:
+    page = visit.page
+    page.locator("#question").click()
+    page.keyboard.type("?x : bor")
+    wait_for_option(visit, "borders")
+    assert page.get_attribute("#question", "aria-expanded") == "true"
+    assert page.get_attribute("#question", "aria-activedescendant") == "option-0"
+    page.keyboard.press("Enter")
+    assert page.input_value("#question") == "?x : borders("
+    page.keyboard.type("portug")
+    wait_for_option(visit, "Portugal")
+    page.keyboard.press("Tab")
+    page.keyboard.type(", ?")
+    wait_for_option(visit, "?x")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    page.keyboard.type(")")
+    page.keyboard.press("Enter")
+    assert page.input_value("#question") == "?x : borders(Portugal, ?x)"
+    assert visit.answers()[0] == "Spain"
+    assert visit.asked() == {"q": ["?x : borders(Portugal, ?x)"]}
+
+
+def test_names_with_spaces_are_completed_in_quotes(visit: Visit) -> None:
+    page = visit.page
+    page.locator("#question").click()
+    page.keyboard.type("?x : borders(new yo")
+    page.locator("#options [role=option]", has_text="New York").click()
+    assert page.input_value("#question") == '?x : borders("New York"'
+
+
+def test_an_answer_opens_its_reason_as_a_graph(visit: Visit) -> None:
+    page = visit.page
+    page.fill("#question", "?x : exists ?y . borders(France, ?y) & borders(?y, ?x) & !speaks(?x, French)")
+    page.keyboard.press("Enter")
+    why = visit.open("Portugal")
+    assert set(why.locator(".node title").all_text_contents()) == {"France", "Spain", "Portugal", "French"}
+    edges = why.locator(".edge title").all_text_contents()
+    assert {re.sub(r" [\d.]+$", "", edge) for edge in edges} == {
+        "borders(France, Spain)",
+        "borders(Spain, Portugal)",
+        "not speaks(Portugal, French)",
+    }
+    solid = why.locator(".edge.observed path").first
+    dashed = why.locator(".edge.negated.predicted path").first
+    style = "element => getComputedStyle(element).strokeDasharray"
+    assert (solid.evaluate(style), dashed.evaluate(style)) == ("none", "6px, 5px")
+    box = why.locator("figure svg").bounding_box()
+    assert box is not None
+    assert box["width"] <= page.viewport_size["width"]
+    page.locator("details.plan summary").click()
+    page.locator("details.plan pre", has_text="from France over borders").wait_for()
+
+
+def test_an_address_can_be_shared_and_gone_back_to(visit: Visit, browser: Any, service: Running) -> None:
+    page = visit.page
+    page.locator(".chip").first.click()
+    visit.answers()
+    first = visit.asked()
+    page.fill("#question", QUERY)
+    page.select_option("[name=logic]", "godel")
+    visit.open("Portugal")
+    shared = page.url
+    assert visit.asked() == {"q": [QUERY], "logic": ["godel"], "open": ["Portugal"]}
+    other = Visit(browser, shared)
+    other.page.wait_for_selector(".why svg")
+    assert other.page.input_value("#question") == QUERY
+    assert other.page.input_value("[name=logic]") == "godel"
+    assert other.page.locator(".answer[aria-expanded=true] .name").text_content() == "Portugal"
+    other.context.close()
+    while visit.asked() != first:
+        page.go_back()
+    page.wait_for_function("query => document.getElementById('question').value === query", arg=first["q"][0])
+    assert page.input_value("[name=logic]") == "product"
+    page.go_forward()
+    page.wait_for_function("query => document.getElementById('question').value === query", arg=QUERY)
+
+
+def test_a_wrong_name_is_underlined_explained_and_mended(visit: Visit) -> None:
+    page = visit.page
+    page.fill("#question", "?x : boarders(France, ?x)")
+    page.keyboard.press("Enter")
+    problem = page.locator("#problem")
+    problem.wait_for()
+    assert "unknown relation 'boarders'" in (problem.text_content() or "")
+    assert page.locator("#mirror .marked").all_text_contents() == ["boarders"]
+    assert page.evaluate("getComputedStyle(document.querySelector('#mirror .marked')).textDecorationStyle") == "wavy"
+    problem.locator("button", has_text="borders").click()
+    assert "Spain" in visit.answers()[:4]
+    assert page.input_value("#question") == "?x : borders(France, ?x)"
+    assert not problem.is_visible()
+
+
+def test_switches_change_what_is_asked(visit: Visit) -> None:
+    page = visit.page
+    page.fill("#question", "?x : borders(Portugal, ?x)")
+    page.keyboard.press("Enter")
+    visit.answers()
+    assert page.locator(".answer .mark.known").count() == 1
+    page.locator(".switch").click()
+    page.wait_for_function("() => document.querySelector('.answer') && !document.querySelector('.answer .mark.known')")
+    assert visit.asked()["observed"] == ["none"]
+    page.fill("#question", "?x : borders(Portugal, ?x) & speaks(?x, Polish)")
+    page.select_option("[name=search]", "symbolic")
+    page.locator(".nothing", has_text="No entity fits").wait_for()
+    assert page.is_disabled("[name=k]")
+
+
+def test_it_fits_the_screen_and_both_themes(visit: Visit) -> None:
+    page = visit.page
+    page.goto(page.url + "?q=" + QUERY.replace("&", "%26") + "&open=Portugal")
+    page.wait_for_selector(".why svg")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    colours = set()
+    for _ in range(2):
+        page.click("#theme")
+        colours.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(colours) == 2
+
+
+def test_labels_that_are_markup_stay_text(browser: Any) -> None:
+    with running(wicked(), open_wicked, ServerSettings(workers=1)) as service:
+        visit = Visit(browser, service.url)
+        page = visit.page
+        assert page.locator("#graph").text_content().startswith("<i>wicked</i>")  # type: ignore[union-attr]
+        page.locator("#question").click()
+        page.keyboard.type("?x : <")
+        page.keyboard.press("Control+Space")
+        page.fill("#question", "?x : exists ?y . " + f'"{SCRIPT}"(plain, ?x)')
+        page.keyboard.press("Enter")
+        assert WICKED in visit.answers()
+        why = visit.open(WICKED)
+        assert WICKED in why.locator(".node title").all_text_contents()
+        page.fill("#question", f'?x : "<b>bald</b>"("{WICKED[:20]}', timeout=5000)
+        page.keyboard.press("Enter")
+        page.locator("#problem").wait_for()
+        assert page.locator("img:not([src='/static/icon.svg']), main script, main b > svg, main i > i").count() == 0
+        assert page.title() != "owned"
+        assert visit.faults == []
+        visit.context.close()
+
+
+def test_a_key_is_asked_for_where_one_is_needed(browser: Any) -> None:
+    with running(europe(), open_europe, ServerSettings(workers=1, api_key="sesame")) as service:
+        visit = Visit(browser, service.url)
+        visit.page.fill("#secret", "sesame")
+        visit.page.keyboard.press("Enter")
+        visit.page.locator(".chip").first.click()
+        assert visit.answers()
+        visit.context.close()
