@@ -71,10 +71,11 @@ class RunFolder:
     def open(cls, path: str | Path) -> RunFolder:
         """The run in a folder, its settings checked to be readable."""
         run = cls(path)
-        if not run.path.is_dir():
+        if not run.path.exists():
             raise RunError(f"there is no run folder '{path}'; make one with: tacit train GRAPH --out {path}")
-        if not run.has(SETTINGS):
-            raise RunError(f"folder '{path}' is no run: it has no {SETTINGS}")
+        if not run.has(SETTINGS):  # most likely the graph itself was given
+            reason = f"it has no {SETTINGS}" if run.path.is_dir() else "it is a file"
+            raise RunError(f"'{path}' is no run folder: {reason}; make one with: tacit train {path} --out RUN")
         _ = run.settings
         return run
 

@@ -89,6 +89,19 @@ def test_questions_of_one_structure_and_others_together(europe: Engine) -> None:
     assert [a.entities for a in together] == [europe.ask(text, top=1).entities for text in texts]
 
 
+def test_sparql_and_text_are_asked_alike(europe: Engine) -> None:
+    sparql = "PREFIX : <tacit:> SELECT ?c { :France :borders ?c MINUS { ?c :speaks :German } }"
+    text = "?c : borders(France, ?c) & !speaks(?c, German)"
+    assert europe.explain(sparql) == europe.explain(text)
+
+
+@pytest.mark.parametrize(("limit", "top", "expected"), [(1, 10, 1), (5, 2, 2), (0, 10, 0)])
+def test_the_lower_of_limit_and_top_counts(europe: Engine, limit: int, top: int, expected: int) -> None:
+    sparql = f"PREFIX : <tacit:> SELECT ?c {{ :France :borders ?c }} LIMIT {limit}"
+    unlimited, limited = europe.ask_many(["?c : borders(France, ?c)", sparql], top)
+    assert limited.answers == unlimited.answers[:expected]
+
+
 @pytest.mark.parametrize(
     ("question", "error", "says"),
     [

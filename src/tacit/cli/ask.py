@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def ask(
     source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run, or world; any graph with --symbolic.")],
-    query: Annotated[str, typer.Argument(help="The question, as in '?c : borders(France, ?c)'.")],
+    query: Annotated[str, typer.Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.")],
     top: Annotated[int, typer.Option("--top", help="How many answers to show.")] = 10,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each answer came.")] = False,
     paths: Annotated[int, typer.Option("--paths", help="Reasons to show for each answer.")] = 1,

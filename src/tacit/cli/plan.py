@@ -15,11 +15,10 @@ def plan(
     from tacit.query.compile import compile_query
     from tacit.query.describe import describe
     from tacit.query.names import bind
-    from tacit.query.sparql import is_sparql, parse_sparql
-    from tacit.query.text import parse
+    from tacit.query.reading import read
 
     loaded = load(graph) if graph else None
-    question = parse_sparql(query, loaded)[0] if is_sparql(query) else parse(query)
+    question, _ = read(query, loaded)
     prepared = compile_query(question)
     if loaded is not None:
         bind(prepared, loaded)

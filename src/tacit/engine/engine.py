@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,8 +28,18 @@ from tacit.query.compile import compile_query
 from tacit.query.formula import Query
 from tacit.query.names import bind
 from tacit.query.plan import Plan, Prepared
+from tacit.query.reading import read
 from tacit.query.symbolic import answers as symbolic_sets
-from tacit.query.text import parse
+
+
+class Asked(NamedTuple):
+    """A question ready to run: its plan, the ids that fill the plan's slots, and its LIMIT where SPARQL set one."""
+
+    text: str
+    prepared: Prepared
+    entities: list[int]
+    relations: list[int]
+    limit: int | None = None
 
 
 class Engine:
@@ -106,7 +116,10 @@ class Engine:
         return MessageReasoner(self.atoms, self.logic, k, options.memory)
 
     def ask(self, query: str | Query, top: int = 10, *, explain: bool = False, paths: int = 1) -> Answers:
-        """The `top` best answers to a question; with `explain`, why each of them came."""
+        """The `top` best answers to a question; with `explain`, why each of them came.
+
+        A string is a question in the text syntax or in SPARQL, whose LIMIT, where it is lower, goes before `top`.
+        """
         return self.ask_many([query], top, explain=explain, paths=paths)[0]
 
     def explain(self, query: str | Query, top: int = 10, paths: int = 1) -> Answers:
@@ -124,27 +137,25 @@ class Engine:
             raise SettingsError(f"paths must be at least 1, not {paths}")
         asked = [self.prepare(query) for query in queries]
         groups: dict[Plan, list[int]] = {}
-        for i, (_, prepared, _, _) in enumerate(asked):
-            groups.setdefault(prepared.plan, []).append(i)
+        for i, one in enumerate(asked):
+            groups.setdefault(one.prepared.plan, []).append(i)
         results: dict[int, Answers] = {}
         for plan, members in groups.items():
-            entities = torch.tensor([asked[i][2] for i in members], dtype=torch.long).view(len(members), -1)
-            relations = torch.tensor([asked[i][3] for i in members], dtype=torch.long).view(len(members), -1)
+            entities = torch.tensor([asked[i].entities for i in members], dtype=torch.long).view(len(members), -1)
+            relations = torch.tensor([asked[i].relations for i in members], dtype=torch.long).view(len(members), -1)
             ranked = self._ranked(plan, entities, relations, min(top, self.graph.num_entities))
             for row, i in enumerate(members):
-                ids, scores = ranked[row]
-                text, prepared, *_ = asked[i]
+                one = asked[i]
+                ids, scores = (column[: one.limit] for column in ranked[row])
                 slots = entities[row : row + 1], relations[row : row + 1]
-                results[i] = self._answers(text, prepared, slots, ids, scores, paths if explain else 0)
+                results[i] = self._answers(one.text, one.prepared, slots, ids, scores, paths if explain else 0)
         return [results[i] for i in range(len(asked))]
 
-    def prepare(self, query: str | Query) -> tuple[str, Prepared, list[int], list[int]]:
-        """A question as text, its plan, and the ids that fill the plan's slots."""
-        if isinstance(query, str):
-            query = parse(query)
-        prepared = compile_query(query)
-        entities, relations = bind(prepared, self.graph)
-        return str(query), prepared, entities, relations
+    def prepare(self, query: str | Query) -> Asked:
+        """A question with its names looked up, ready to run."""
+        asked, limit = read(query, self.graph) if isinstance(query, str) else (query, None)
+        prepared = compile_query(asked)
+        return Asked(str(asked), prepared, *bind(prepared, self.graph), limit)
 
     def _ranked(self, plan: Plan, entities: Tensor, relations: Tensor, top: int) -> list[tuple[Tensor, Tensor]]:
         """Ids and log-scores of the best entities of each query, entities of score zero left out."""

@@ -74,9 +74,7 @@ def is_sparql(text: str) -> bool:
     >>> is_sparql("PREFIX : <tacit:> SELECT ?c { :France :borders ?c }"), is_sparql("?c : borders(France, ?c)")
     (True, False)
     """
-    return (
-        re.match(r"(?:\s|#[^\n]*\n)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b", text, re.IGNORECASE) is not None
-    )
+    return _OPENING.match(text) is not None
 
 
 def _algebra(text: str) -> tuple[Any, dict[str, str]]:

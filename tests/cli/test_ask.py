@@ -1,0 +1,70 @@
+"""`tacit ask`: text and SPARQL, tables and JSON, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tacit.cli import app
+from tacit.errors import QueryError, RunError, UnknownName
+
+FACTS = "France borders Spain|France borders Germany|Germany speaks German|Spain speaks Spanish"
+SPARQL = "PREFIX : <tacit:> SELECT ?c { :France :borders ?c MINUS { ?c :speaks :German } }"
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> str:
+    path = tmp_path / "facts.tsv"
+    path.write_text(FACTS.replace(" ", "\t").replace("|", "\n") + "\n", encoding="utf-8")
+    return str(path)
+
+
+def ask(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["ask", *arguments])
+
+
+@pytest.mark.parametrize("question", ["?c : borders(France, ?c) & !speaks(?c, German)", SPARQL])
+def test_facts_alone_answer_text_and_sparql(facts: str, question: str) -> None:
+    done = ask(facts, question, "--symbolic")
+    assert done.output == "?c : borders(France, ?c) & !speaks(?c, German)\n   1. Spain  1.000  known\n"
+
+
+def test_limit_goes_before_top(facts: str) -> None:
+    everything = "PREFIX : <tacit:> SELECT ?c { :France :borders ?c }"
+    both = json.loads(ask(facts, everything, "--symbolic", "--json").output)
+    one = json.loads(ask(facts, f"{everything} LIMIT 1", "--symbolic", "--json").output)
+    assert {row["entity"] for row in both["answers"]} == {"Spain", "Germany"}
+    assert one["answers"] == both["answers"][:1]
+
+
+def test_sparql_without_rdflib_names_the_extra(facts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("rdflib")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "rdflib", None)
+    error = ask(facts, SPARQL, "--symbolic").exception
+    assert isinstance(error, QueryError)
+    assert "pip install 'tacit[rdf]'" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("question", "error", "says"),
+    [
+        ("?c : boarders(France, ?c)", UnknownName, "unknown relation 'boarders' at column 6; did you mean 'borders'?"),
+        (SPARQL.replace("borders", "boarders"), UnknownName, "did you mean 'borders'?"),
+        (SPARQL.replace("MINUS", "OPTIONAL"), QueryError, "OPTIONAL is not supported"),
+    ],
+)
+def test_mistakes_are_explained(facts: str, question: str, error: type[Exception], says: str) -> None:
+    raised = ask(facts, question, "--symbolic").exception
+    assert isinstance(raised, error)
+    assert says in str(raised)
+
+
+def test_a_file_is_not_a_run(facts: str) -> None:
+    error = ask(facts, "?c : borders(France, ?c)").exception
+    assert isinstance(error, RunError)
+    assert f"tacit train {facts} --out" in str(error)
