@@ -40,11 +40,12 @@ class QueryLoss:
     masked: bool
     negatives: int
     random: np.random.Generator
+    frozen: bool = True  # raw scores are constants
 
     @cached_property
     def streamed(self) -> Intersections | None:
         """How to sum over all entities without holding their scores, where that can be done."""
-        if self.name == "bce":
+        if self.name == "bce" or not self.frozen:
             return None
         reasoner = self.reasoner
         return streamed(self.plan, reasoner.atoms, reasoner.logic, self.name == "log", reasoner.memory)

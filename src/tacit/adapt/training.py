@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.batches import Batches
@@ -88,6 +88,8 @@ class Best:
 class Adaptation:
     """An adaptation under way: adapter, losses of the shapes, and the best weights so far."""
 
+    frozen = True  # whether raw scores are constants
+
     def __init__(
         self,
         graph: Graph,
@@ -98,10 +100,7 @@ class Adaptation:
     ) -> None:
         self.settings = settings
         random = np.random.default_rng(settings.seed)
-        self.reasoner = make_reasoner(graph, scorer, settings)
-        self.adapted = self.reasoner.atoms.calibration
-        assert isinstance(self.adapted, Adapted)
-        self.adapter = self.adapted.adapter
+        self.reasoner, self.trained = self.prepare(graph, scorer)
         queries = {name: one.share(settings.share, settings.seed) for name, one in queries.items()}
         if valid is None:
             queries, valid = set_apart(queries, settings.validate_queries, random)
@@ -112,14 +111,27 @@ class Adaptation:
             raise TrainingError(f"no query of {', '.join(queries) or 'any shape'} has an answer to learn from")
         self.losses = {
             name: QueryLoss(
-                self.reasoner, one.queries.shape.plan, settings.loss, settings.masks, settings.negatives, random
+                self.reasoner,
+                one.queries.shape.plan,
+                settings.loss,
+                settings.masks,
+                settings.negatives,
+                random,
+                self.frozen,
             )
             for name, one in self.batches.items()
         }
-        self.optimizer = torch.optim.Adagrad(self.adapter.parameters(), lr=settings.lr)
+        self.optimizer = torch.optim.Adagrad(self.trained.parameters(), lr=settings.lr)
         self.best, self.done, self.trace = Best(), 0, list[dict[str, Any]]()
         self._loss = torch.zeros((), dtype=torch.float64, device=scorer.device)
         self._started = time.monotonic()
+
+    def prepare(self, graph: Graph, scorer: Scorer) -> tuple[MessageReasoner, nn.Module]:
+        """The search whose scores are learned from, and what is trained."""
+        reasoner = make_reasoner(graph, scorer, self.settings)
+        self.adapted = reasoner.atoms.calibration
+        assert isinstance(self.adapted, Adapted)
+        return reasoner, self.adapted.adapter
 
     def loop(self, stop: Stop, report: Report | None = None, run: RunFolder | None = None) -> None:
         """Take steps until all are done or validation has not improved for long."""
@@ -135,25 +147,36 @@ class Adaptation:
 
     def step(self) -> None:
         """One step on a batch with the shapes in equal parts."""
-        self.adapter.train()
+        self.trained.train()
         self.optimizer.zero_grad(set_to_none=True)
-        sizes = equal_parts(self.settings.batch, list(self.batches))
-        for name, size in sizes.items():
+        self.accumulate()
+        self.optimizer.step()
+        self.done += 1
+
+    def accumulate(self) -> None:
+        """Gather the gradient of a batch, part by part."""
+        for name, size in equal_parts(self.settings.batch, list(self.batches)).items():
             loss_of = self.losses[name]
             for part in self.batches[name].draw(size).parts(loss_of.batch):
                 loss = loss_of(part) / self.settings.batch
                 loss.backward()
                 self._loss += loss.detach()
-        self.optimizer.step()
-        self.done += 1
 
     def finish(self) -> AdaptResult:
         """The adapter with its best weights, frozen."""
-        if self.best.weights:
-            self.adapter.load_state_dict(self.best.weights)
-        self.adapter.requires_grad_(False).eval()
+        self.restore()
         assert isinstance(self.adapted, Adapted)
-        return AdaptResult(self.adapter, self.adapted, self.settings, self.trace, self.summary())
+        return AdaptResult(self.adapted.adapter, self.adapted, self.settings, self.trace, self.summary())
+
+    def restore(self) -> None:
+        """Go back to the best weights and freeze them."""
+        if self.best.weights:
+            self.trained.load_state_dict(self.best.weights)
+        self.trained.requires_grad_(False).eval()
+
+    def validation_reasoner(self) -> MessageReasoner:
+        """The search that is validated."""
+        return self.reasoner
 
     def summary(self) -> dict[str, Any]:
         """What there is to report."""
@@ -163,7 +186,7 @@ class Adaptation:
             "valid_mrr": self.best.mrr if self.valid else None,
             "unadapted_mrr": self.trace[0]["valid_mrr"] if self.valid and self.trace else None,
             "seconds": round(time.monotonic() - self._started, 3),
-            "parameters": self.adapter.num_parameters,
+            "parameters": sum(parameter.numel() for parameter in self.trained.parameters()),
             "queries": {name: len(one) for name, one in self.batches.items()},
             "device": str(self.reasoner.device),
             "peak_gb": _peak_gb(self.reasoner.device),
@@ -171,8 +194,8 @@ class Adaptation:
         }
 
     def _validate(self, report: Report | None, run: RunFolder | None) -> None:
-        self.adapter.eval()
-        rates = mean_reciprocal_ranks(self.reasoner, self.valid)
+        self.trained.eval()
+        rates = mean_reciprocal_ranks(self.validation_reasoner(), self.valid)
         mrr = float(np.mean(list(rates.values()))) if rates else None
         since = self.done - (self.trace[-1]["step"] if self.trace else 0)
         loss = float(self._loss) / since if since else None
@@ -180,7 +203,7 @@ class Adaptation:
             raise TrainingError(f"the loss is not a number before step {self.done}; lower lr ({self.settings.lr})")
         self._loss.zero_()
         if mrr is not None and mrr > self.best.mrr:
-            weights = {name: tensor.clone() for name, tensor in self.adapter.state_dict().items()}
+            weights = {name: tensor.clone() for name, tensor in self.trained.state_dict().items()}
             self.best = Best(mrr, self.done, 0, weights)
         elif mrr is not None:
             self.best.stale += 1
