@@ -2,8 +2,8 @@
 
     python benchmarks/world.py [--count 200]
 
-Sigmoid scores, negation of strength 1, no observed facts, k = 64: the link predictor alone, with an adapter learned from
-training queries (by the paper's loss and by log-scores), and with one learned from held-out queries. Fails where
+Sigmoid scores, negation of strength 1, no observed facts, k = 64: the link predictor alone, with an adapter learned
+from training queries (by the paper's loss and by log-scores), and with one learned from held-out queries. Fails where
 adaptation does not at least triple avg_n, lowers avg_p, or takes more than a minute from sampling to evaluation.
 """
 

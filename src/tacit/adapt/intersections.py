@@ -9,6 +9,7 @@ need are sums over entities: `Z = Σ φ(S)` and, for each literal, `∂Z/∂shif
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -22,8 +23,8 @@ from tacit.engine.logic import Logic
 from tacit.query.plan import Complement, Intersect, Plan, Relation, Row
 
 Places = tuple[Tensor, Tensor]  # rows and columns
-_CPU_ROWS = 512  # rows of products computed at a time
-_CPU_WIDTH = 512  # columns of a block
+_CPU_ROWS = 768  # rows of products computed at a time
+_CPU_WIDTH = 1024  # columns of a block
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,13 @@ class Intersections:
         n = self.atoms.num_entities
         width = _CPU_WIDTH if self._streams else n
         sums = _Sums(self, scale, shift)
-        known, blocks = self.atoms.known(heads, ids), self.atoms.products(heads, ids, width)
+        known, odds = self.atoms.known(heads, ids), self.adapted.on_odds
         fixed = known.in_blocks(width, n) if known else repeat(None)
+        blocks = self.atoms.products(heads, ids, width, None if odds else scale)
         for block, left_out, places in zip(blocks, excluded.in_blocks(width, n), fixed, strict=False):
-            sums.add(self.adapted.adaptable(block.scores, heads, ids), left_out, places)
-        return sums
+            x = self.adapted.adaptable(block.scores, heads, ids).mul_(scale) if odds else block.scores
+            sums.add(x.add_(shift), left_out, places)
+        return sums.finished()
 
 
 class _Totals(torch.autograd.Function):
@@ -119,74 +122,81 @@ class _Totals(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         by_scale, by_shift = ctx.saved_tensors
-        each = grads[0].repeat(len(by_scale) // len(grads[0]))
-        return (each * by_scale)[:, None], (each * by_shift)[:, None], None, None, None, None
+        return (grads[0] * by_scale).view(-1, 1), (grads[0] * by_shift).view(-1, 1), None, None, None, None
 
 
 class _Sums:
-    """The sums of some queries, growing block by block: `totals[Q]`, `by_scale` and `by_shift` `[A · Q]`."""
+    """The sums of some queries, growing block by block: `totals[Q]`, `by_scale` and `by_shift` `[A, Q]`."""
 
     def __init__(self, of: Intersections, scale: Tensor, shift: Tensor) -> None:
         self.of, self.scale, self.shift = of, scale, shift
         self.totals = scale.new_zeros(len(scale) // len(of.literals))
-        self.by_scale, self.by_shift = scale.new_zeros(2, len(scale))
+        self.by_scale, self.by_shift = scale.new_zeros(2, len(of.literals), len(self.totals))
         self._rooms: dict[str, Tensor] = {}
 
-    def add(self, x: Tensor, excluded: Places, known: Places | None) -> None:
-        """Add what a block of constants `x[A · Q, n]` brings; excluded entities do not count, known atoms are fixed."""
-        # Two passes with broadcasting are faster than one of addcmul, which is not vectorised for it.
-        c = torch.mul(x, self.scale, out=self._room("scores", x)).add_(self.shift).sigmoid_()
+    def add(self, y: Tensor, excluded: Places, known: Places | None) -> None:
+        """Add what a block `y[A · Q, n]` brings; excluded entities do not count, known atoms are fixed."""
+        c = torch.sigmoid(y, out=self._room("c", y))
         if known is not None:
             c[known] = math.exp(self.of.atoms.observed)
-        values = self._values(c)
-        score = (
-            torch.mul(values[0], values[1], out=self._room("product", values[0])) if values[1:] else values[0].clone()
-        )
-        for value in values[2:]:
-            score.mul_(value)
+        scores = c.chunk(len(self.of.literals))
+        product = self._product(scores)
+        outer = None
         if self.of.log_scores:  # φ(S) = S and φ'(S) = 1
-            outer = None
-            score[excluded] = 0.0
-            self.totals += score.sum(1)
+            product[excluded] = 0.0
+            self.totals += product.sum(1)
         else:  # φ(S) = φ'(S) = exp(S)
-            outer = torch.exp(score, out=self._room("outer", score))
+            outer = torch.exp(product, out=self._room("outer", product))
             outer[excluded] = 0.0
             self.totals += outer.sum(1)
-            score.mul_(outer)
-        slopes = self._slopes(c, values, score, outer)
-        if self.of.logic.strength != 1.0:
-            slopes.view(len(values), *score.shape)[:, excluded[0], excluded[1]] = 0.0
-        if known is not None:
-            slopes[known] = 0.0
-        self.by_shift += slopes.sum(1)
-        self.by_scale += slopes.mul_(x).sum(1)
+            product.mul_(outer)
+        for i, argument in enumerate(y.chunk(len(scores))):
+            slope = self._slope(i, scores, product, outer)
+            if self.of.logic.strength != 1.0:
+                slope[excluded] = 0.0
+            if known is not None:
+                here = known[0] // len(slope) == i
+                slope[known[0][here] % len(slope), known[1][here]] = 0.0
+            self.by_shift[i] += slope.sum(1)
+            self.by_scale[i] += slope.mul_(argument).sum(1)
 
-    def _values(self, c: Tensor) -> list[Tensor]:
-        """The value of each literal, `[Q, n]`."""
-        values, strength = list(c.chunk(len(self.of.literals))), self.of.logic.strength
-        for i, one in enumerate(self.of.literals):
-            if one.negated:
-                room = self._room(f"negation {i}", values[i])
-                values[i] = torch.mul(values[i], -strength, out=room).add_(1.0).clamp_(min=0.0)
-        return values
+    def finished(self) -> _Sums:
+        """The same with derivatives by scale, where those by scale times `y = scale · x + shift` were gathered."""
+        shape = self.by_scale.shape
+        self.by_scale = (self.by_scale - self.shift.view(shape) * self.by_shift) / self.scale.view(shape)
+        return self
 
-    def _slopes(self, c: Tensor, values: list[Tensor], weighted: Tensor, outer: Tensor | None) -> Tensor:
-        """`φ'(S) ∂S/∂y` of each literal, `[A · Q, n]`; `weighted` is `φ'(S) · S`."""
-        slopes, strength = self._room("slopes", c), self.of.logic.strength
-        for i, (one, score, slope) in enumerate(
-            zip(self.of.literals, c.chunk(len(values)), slopes.chunk(len(values)), strict=True)
-        ):
-            if not one.negated:  # ∂c/∂y = c (1 - c)
-                torch.addcmul(weighted, weighted, score, value=-1.0, out=slope)
-            elif strength == 1.0:  # ∂(1 - c)/∂y = -c (1 - c)
-                torch.mul(weighted, score, out=slope).neg_()
-            else:  # ∂(1 - kc)/∂y = -k c (1 - c) where kc < 1
-                others = [value for j, value in enumerate(values) if j != i]
-                torch.addcmul(score, score, score, value=-1.0, out=slope).mul_(-strength)
-                slope.mul_(values[i] > 0.0)
-                for factor in others if outer is None else [*others, outer]:
-                    slope.mul_(factor)
-        return slopes
+    def _product(self, scores: Sequence[Tensor]) -> Tensor:
+        """The product of all literals, `[Q, n]`."""
+        product = self._room("product", scores[0]).copy_(self._value(0, scores))
+        for i, (one, score) in enumerate(zip(self.of.literals[1:], scores[1:], strict=True), start=1):
+            if one.negated and self.of.logic.strength == 1.0:
+                torch.addcmul(product, product, score, value=-1.0, out=product)
+            else:
+                product.mul_(self._value(i, scores))
+        return product
+
+    def _value(self, i: int, scores: Sequence[Tensor]) -> Tensor:
+        """The value of a literal, `[Q, n]`."""
+        if not self.of.literals[i].negated:
+            return scores[i]
+        return (
+            torch.mul(scores[i], -self.of.logic.strength, out=self._room("value", scores[i])).add_(1.0).clamp_(min=0.0)
+        )
+
+    def _slope(self, i: int, scores: Sequence[Tensor], weighted: Tensor, outer: Tensor | None) -> Tensor:
+        """`φ'(S) ∂S/∂y` of a literal, `[Q, n]`; `weighted` is `φ'(S) · S`."""
+        slope, score, strength = self._room("slope", weighted), scores[i], self.of.logic.strength
+        if not self.of.literals[i].negated:  # ∂c/∂y = c (1 - c)
+            return torch.addcmul(weighted, weighted, score, value=-1.0, out=slope)
+        if strength == 1.0:  # ∂(1 - c)/∂y = -c (1 - c)
+            return torch.mul(weighted, score, out=slope).neg_()
+        # ∂(1 - kc)/∂y = -k c (1 - c) where kc < 1
+        torch.addcmul(score, score, score, value=-1.0, out=slope).mul_(-strength).mul_(score * strength < 1.0)
+        for j in range(len(scores)):
+            if j != i:
+                slope.mul_(self._value(j, scores))
+        return slope if outer is None else slope.mul_(outer)
 
     def _room(self, name: str, like: Tensor) -> Tensor:
         """Memory for a result: fresh memory costs more to touch than most results to compute."""

@@ -107,14 +107,19 @@ class Atoms:
             out[here] = self.rows(part // r, part % r)[inverse[here] - start, tails[here]]
         return out
 
-    def products(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
-        """Raw scores of every tail, block by block of at most `width` entities, in one reused buffer."""
+    def products(self, heads: Tensor, relations: Tensor, width: int, scale: Tensor | None = None) -> Iterator[Block]:
+        """Raw scores of every tail, block by block of at most `width` entities, in one reused buffer.
+
+        A `scale[B, 1]` multiplies whole rows, at no cost where they are products.
+        """
         n = self.num_entities
         if self._keys is None:
-            yield Block(slice(0, n), self.scorer.logits(heads, relations))
+            logits = self.scorer.logits(heads, relations)
+            yield Block(slice(0, n), logits if scale is None else logits * scale)
             return
         assert isinstance(self.scorer, BilinearScorer)
-        queries = self.scorer.queries(heads, relations).to(self._keys.dtype)
+        queries = self.scorer.queries(heads, relations)
+        queries = (queries if scale is None else queries * scale).to(self._keys.dtype)
         for start in range(0, n, width):
             columns = slice(start, min(start + width, n))
             size = columns.stop - columns.start
