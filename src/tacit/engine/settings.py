@@ -25,7 +25,7 @@ class EngineSettings:
     k: int = 256
     logic: str = "product"
     negation: str = "standard"
-    strength: float = 8.0
+    strength: float = 1.0
     calibration: str = "softmax-count"
     observed: tuple[str, ...] = PARTS
     observed_score: float = OBSERVED
