@@ -20,6 +20,8 @@ from tacit.engine.facts import Facts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
 from tacit.graph.index import Index
+from tacit.links.models import ComplEx
+from tacit.links.scorer import Scorer
 from tacit.query.queries import Answers, QuerySet
 from tacit.query.shapes import SHAPES
 
@@ -57,7 +59,7 @@ def make_loss(
     shape: str,
     name: str,
     *,
-    on: TableScorer,
+    on: Scorer,
     adapter: Adapter,
     masked: bool = False,
     scores: str = "sigmoid",
@@ -160,6 +162,26 @@ def test_streaming_changes_nothing(shape: str, name: str, scores: str, strength:
         found.append([value.detach(), *(weight.grad for weight in adapter.parameters())])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("condition", "layers"), [("none", 1), ("p", 2), ("sp", 1), ("sp", 2)])
+def test_streaming_changes_nothing_whatever_the_adapter_sees(condition: str, layers: int) -> None:
+    model = ComplEx(N, 2 * R, 3)
+    model.reset(1.0, torch.Generator().manual_seed(0))
+    found = []
+    for streamed in (True, False):
+        adapter = Adapter(model.requires_grad_(False), condition, layers, hidden=5)
+        with torch.no_grad():
+            for weight in adapter.parameters():
+                weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(2)))
+        loss = make_loss("3in", "log", on=model, adapter=adapter)
+        if not streamed:
+            loss.__dict__["streamed"] = None
+        value = loss(batch_of(some_queries("3in", 20)))
+        value.backward()
+        found.append([value.detach(), *(weight.grad for weight in adapter.parameters())])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
 def test_negatives_are_no_answers() -> None:

@@ -36,8 +36,7 @@ def validation_queries(graph: Graph, settings: AdaptSettings, folder: Path | Non
 
 
 def _from_folder(graph: Graph, folder: Path, split: str, shapes: Iterable[str]) -> dict[str, QuerySet]:
-    found = read_queries(folder, split)
-    chosen = {name: found[name] for name in shapes if name in found}
+    chosen = read_queries(folder, split, shapes, absent_ok=True)
     for name, one in chosen.items():
         largest = max(int(ids.max(initial=0)) for ids in (one.entities, one.hard.ids, one.easy.ids))
         if largest >= graph.num_entities or int(one.relations.max(initial=0)) >= graph.num_relations:

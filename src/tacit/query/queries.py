@@ -153,8 +153,12 @@ class QuerySet:
         return to_tuples(self.shape.encoded(self.encoding), self.entities, self.relations)
 
 
-def read_queries(folder: str | Path, split: str, shapes: str | Iterable[str] | None = None) -> dict[str, QuerySet]:
+def read_queries(
+    folder: str | Path, split: str, shapes: str | Iterable[str] | None = None, *, absent_ok: bool = False
+) -> dict[str, QuerySet]:
     """The queries of a BetaE folder by name, all of them or those of some shapes, sorted by their ids.
+
+    A shape that the folder does not have is an error, unless `absent_ok`.
 
     Unions in De Morgan's form are sets of their own, `2u-DM` and `up-DM`. Train queries without a file of answers have
     none here; `tacit.query.symbolic.with_answers` finds them.
@@ -175,11 +179,13 @@ def read_queries(folder: str | Path, split: str, shapes: str | Iterable[str] | N
             raise DataError(f"cannot be read as queries: {error}", path) from None
     wanted = list(found) if shapes is None else parse_shapes(shapes) if isinstance(shapes, str) else tuple(shapes)
     absent = [name for name in wanted if name not in found]
-    if absent:
+    if absent and not absent_ok:
         raise DataError(f"holds no {', '.join(absent)} queries; it holds {', '.join(found) or 'none'}", path)
     easy, hard = _answer_files(folder, split)
     sizes = _sizes(folder)
-    return {name: _query_set(*found[name], easy, hard, sizes, path) for name in wanted if found[name][2]}
+    return {
+        name: _query_set(*found[name], easy, hard, sizes, path) for name in wanted if name in found and found[name][2]
+    }
 
 
 def _query_set(
