@@ -24,7 +24,7 @@ from tacit.query.plan import Complement, Intersect, Plan, Relation, Row
 
 Places = tuple[Tensor, Tensor]  # rows and columns
 _CPU_ROWS = 768  # rows of products computed at a time
-_CPU_WIDTH = 1024  # columns of a block
+_CPU_WIDTH = 2048  # columns of a block
 
 
 @dataclass(frozen=True)
@@ -168,12 +168,15 @@ class _Sums:
 
     def _product(self, scores: Sequence[Tensor]) -> Tensor:
         """The product of all literals, `[Q, n]`."""
-        product = self._room("product", scores[0]).copy_(self._value(0, scores))
+        room = self._room("product", scores[0])
+        product = scores[0]
+        if self.of.literals[0].negated or len(scores) == 1:
+            product = room.copy_(self._value(0, scores))
         for i, (one, score) in enumerate(zip(self.of.literals[1:], scores[1:], strict=True), start=1):
             if one.negated and self.of.logic.strength == 1.0:
-                torch.addcmul(product, product, score, value=-1.0, out=product)
+                product = torch.addcmul(product, product, score, value=-1.0, out=room)
             else:
-                product.mul_(self._value(i, scores))
+                product = torch.mul(product, self._value(i, scores), out=room)
         return product
 
     def _value(self, i: int, scores: Sequence[Tensor]) -> Tensor:
