@@ -27,7 +27,7 @@ from tacit.links.scorer import Scorer
 from tacit.query.compile import compile_query
 from tacit.query.formula import Query
 from tacit.query.names import bind
-from tacit.query.plan import Plan, Prepared
+from tacit.query.plan import Plan, Prepared, Row
 from tacit.query.reading import read
 from tacit.query.symbolic import answers as symbolic_sets
 
@@ -163,8 +163,9 @@ class Engine:
         ranked = []
         for start in range(0, len(relations), step):
             slots = entities[start : start + step], relations[start : start + step]
-            order = self.reasoner.ranking(plan, *slots)
             scores = self.reasoner.scores(plan, *slots)
+            # Only a single atom has a finer order than its scores.
+            order = self.reasoner.ranking(plan, *slots) if isinstance(plan.root, Row) else scores
             for row in range(len(order)):
                 ids = _best(order[row], top)
                 values = scores[row, ids]

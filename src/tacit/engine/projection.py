@@ -14,6 +14,7 @@ from tacit.engine.logic import Logic
 
 ZERO = float("-inf")
 _CPU_ROWS = 512  # rows a product is computed for at a time: enough for full speed, few enough to stay in cache
+_CPU_PAIRS = 16384  # pairs of a query and a candidate whose rows are looked for together, where rows come whole
 _CPU_BYTES = 2**21  # size of a block of scores that stays in cache
 
 
@@ -62,6 +63,8 @@ class Hop:
         """Queries side by side: the distinct `(candidate, relation)` rows of a few queries are scored once."""
         n, k = self.atoms.num_entities, values.shape[1]
         rows, width = self.sizes()
+        if self.atoms.device.type == "cpu" and not self.atoms.blockwise:  # the more queries, the more rows they share
+            rows = max(rows, min(_CPU_PAIRS, self.memory // (16 * n)))
         for queries, some in chunks(len(values), k, rows):
             keys = (relations[queries, None] * n + ids[queries, some]).reshape(-1)  # [G · K]
             distinct, inverse = torch.unique(keys, return_inverse=True)
@@ -78,6 +81,13 @@ class Hop:
         """`max_j weights[q, j] ⊤ scores[rows[q, j], t]`, `[G, n]`; the scores are used up."""
         if kernels.available(scores, self.logic.norm):
             return kernels.best_of(scores, rows, weights, self.logic.norm)
+        if shared and scores.device.type == "cpu":  # query by query, in cache
+            buffer = scores.new_empty(rows.shape[1], scores.shape[1])
+            best = scores.new_empty(len(rows), scores.shape[1])
+            for query, some in enumerate(rows):
+                torch.index_select(scores, 0, some, out=buffer)
+                best[query] = self._conjunction_(buffer, weights[query, :, None]).amax(dim=0)
+            return best
         if shared:
             scores = scores.index_select(0, rows.view(-1))
         return self._conjunction_(scores.view(*weights.shape, -1), weights[:, :, None]).amax(dim=1)
