@@ -144,11 +144,13 @@ class Engine:
             entities = torch.tensor([asked[i].entities for i in members], dtype=torch.long).view(len(members), -1)
             relations = torch.tensor([asked[i].relations for i in members], dtype=torch.long).view(len(members), -1)
             ranked = self._ranked(plan, entities, relations, min(top, self.graph.num_entities))
+            known = self._known(plan, entities, relations)
             for row, i in enumerate(members):
                 one = asked[i]
                 ids, scores = (column[: one.limit] for column in ranked[row])
                 slots = entities[row : row + 1], relations[row : row + 1]
-                results[i] = self._answers(one.text, one.prepared, slots, ids, scores, paths if explain else 0)
+                why = paths if explain else 0
+                results[i] = self._answers(one.text, one.prepared, slots, ids, scores, known[row], why)
         return [results[i] for i in range(len(asked))]
 
     def prepare(self, query: str | Query) -> Asked:
@@ -173,17 +175,25 @@ class Engine:
                 ranked.append((ids[kept].cpu(), values[kept].cpu()))
         return ranked
 
+    def _known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[set[int]]:
+        """The answers that the observed facts alone imply, for each query."""
+        if not self.options.observed:
+            return [set() for _ in relations]
+        index = self.graph.index(*self.options.observed)
+        found = symbolic_sets(plan, entities.numpy(), relations.numpy(), index, self.graph.num_entities)
+        return [set(found[row].tolist()) for row in range(len(relations))]
+
     def _answers(
-        self, text: str, prepared: Prepared, slots: tuple[Tensor, Tensor], ids: Tensor, scores: Tensor, paths: int
+        self,
+        text: str,
+        prepared: Prepared,
+        slots: tuple[Tensor, Tensor],
+        ids: Tensor,
+        scores: Tensor,
+        known: set[int],
+        paths: int,
     ) -> Answers:
         plan, graph = prepared.plan, self.graph
-        known = set(
-            symbolic_sets(
-                plan, slots[0].numpy(), slots[1].numpy(), graph.index(*self.options.observed), graph.num_entities
-            ).ids.tolist()
-            if self.options.observed
-            else ()
-        )
         steps: list[list[Step]] = [[] for _ in ids]
         certified = None
         if paths and isinstance(self.reasoner, MessageReasoner):

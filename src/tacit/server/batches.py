@@ -12,6 +12,7 @@ from tacit.server.replies import Reply
 from tacit.server.settings import Limits
 
 FIRST = 4  # questions of a structure nobody has timed yet
+FAIR = 0.03  # seconds after which the oldest goes before the largest
 AIM = 0.1  # seconds a batch should take, so that no structure holds a worker for long
 REMEMBERED = 1024  # structures
 
@@ -54,24 +55,32 @@ class Line:
         self._arrived.set()
 
     async def take(self) -> list[Ticket]:
-        """The next batch: jobs of one key, the one that has waited longest among them."""
+        """The next batch: jobs of one key, the largest group that is ripe, or the oldest before it waits too long."""
         while True:
             if not self._groups:
                 self._arrived.clear()
                 await self._arrived.wait()
                 continue
-            key, group = next(iter(self._groups.items()))
-            size = self._size(key)
-            left = group[0].arrived + self.limits.patience - monotonic()
-            if len(group) < size and left > 0:
-                await asyncio.sleep(left)
+            now = monotonic()
+            ripe = [key for key, group in self._groups.items() if self._ripe(key, group, now)]
+            if not ripe:
+                first = min(group[0].arrived for group in self._groups.values())
+                await asyncio.sleep(max(0.0, first + self.limits.patience - now))
                 continue
-            del self._groups[key]
-            batch, rest = group[:size], group[size:]
-            if rest:  # at the end: other structures have their turn first
-                self._groups[key] = rest
-            self.length -= len(batch)
-            return batch
+            waited = now - self._groups[ripe[0]][0].arrived
+            return self._pop(ripe[0] if waited > FAIR else max(ripe, key=lambda key: len(self._groups[key])))
+
+    def _ripe(self, key: object, group: list[Ticket], now: float) -> bool:
+        return now - group[0].arrived >= self.limits.patience or len(group) >= self._size(key)
+
+    def _pop(self, key: object) -> list[Ticket]:
+        size = self._size(key)
+        group = self._groups.pop(key)
+        batch, rest = group[:size], group[size:]
+        if rest:  # at the end: other structures have their turn first
+            self._groups[key] = rest
+        self.length -= len(batch)
+        return batch
 
     def timed(self, batch: list[Ticket], seconds: float) -> None:
         """Remember how long a structure takes, so that the next batch of it is neither too large nor too small."""
