@@ -46,6 +46,11 @@ def test_an_explanation_names_the_facts(service: Running) -> None:
     assert facts == {("France", "borders", "Spain", True), ("Spain", "borders", "Portugal", True)}
 
 
+def test_a_question_may_be_sparql(service: Running) -> None:
+    answers = service.ask("PREFIX : <tacit:> SELECT ?c { :France :borders ?c } LIMIT 2").json()
+    assert answers == open_europe().ask("?c : borders(France, ?c)", top=2).to_dict()
+
+
 def test_a_plan_is_told_without_asking(service: Running) -> None:
     response = service.client.post("/plan", json={"query": "?c : borders(France, ?n) & borders(?n, ?c)", "k": 8})
     assert response.json()["query"] == "?c : exists ?n . borders(France, ?n) & borders(?n, ?c)"

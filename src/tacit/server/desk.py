@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tacit.engine.engine import Engine
@@ -13,7 +14,7 @@ from tacit.query.compile import compile_query
 from tacit.query.describe import describe
 from tacit.query.formula import Query, atoms
 from tacit.query.names import bind
-from tacit.query.text import parse
+from tacit.query.reading import read
 from tacit.server.jobs import Job, Kind
 from tacit.server.replies import Reply, encoded, failure, refusal
 from tacit.server.settings import Limits
@@ -54,11 +55,11 @@ class Desk:
             )
 
     def _together(self, jobs: Sequence[Job]) -> list[Reply]:
-        first = jobs[0]
-        found = self._engine(first).ask_many(
-            [self._read(job) for job in jobs], first.top, explain=first.kind is Kind.EXPLAIN, paths=first.paths
-        )
-        return [Reply(200, encoded(answers.to_dict())) for answers in found]
+        first, asked = jobs[0], [self._read(job) for job in jobs]
+        queries = [query for query, _ in asked]
+        found = self._engine(first).ask_many(queries, first.top, explain=first.kind is Kind.EXPLAIN, paths=first.paths)
+        limited = [replace(answers, answers=answers[:limit]) for answers, (_, limit) in zip(found, asked, strict=True)]
+        return [Reply(200, encoded(answers.to_dict())) for answers in limited]
 
     def _one(self, job: Job) -> Reply:
         if job.kind is Kind.PLAN:
@@ -69,7 +70,7 @@ class Desk:
 
     def _plan(self, job: Job) -> Reply:
         engine = self._engine(job)
-        query = self._read(job)
+        query, _ = self._read(job)
         prepared = compile_query(query)
         bind(prepared, engine.graph)
         k = engine.graph.num_entities if engine.options.search == "exact" else engine.options.k
@@ -82,10 +83,11 @@ class Desk:
         data = answered(self._engine(job), job.question, job.top, self._check)
         return Reply(200, encoded(data), RESULTS)
 
-    def _read(self, job: Job) -> Query:
-        query = parse(job.question)
+    def _read(self, job: Job) -> tuple[Query, int | None]:
+        """The question of a job, in the text syntax or in SPARQL, and its LIMIT where it has one."""
+        query, limit = read(job.question, self.engine.graph)
         self._check(query)
-        return query
+        return query, limit
 
     def _check(self, query: Query) -> None:
         count = sum(1 for _ in atoms(query.formula))
