@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from tacit.adapt.settings import AdaptSettings
-from tacit.adapt.sources import training_queries
+from tacit.adapt.sources import training_queries, validation_queries
 from tacit.adapt.training import adapt
 from tacit.adapt.variants import fit_variant
 from tacit.engine.engine import Engine
@@ -106,13 +106,14 @@ class Table:
             return model, None, {}
         settings = AdaptSettings(device=self.device, **row["adapt"])
         lessons = self._lessons(settings, int(row.get("lessons", 10_000)))
+        valid = validation_queries(self.graph, settings, self.folder)
         if self.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         started = time.perf_counter()
         if "variant" in row:
-            result: Any = fit_variant(row["variant"], self.graph, model, lessons, settings)
+            result: Any = fit_variant(row["variant"], self.graph, model, lessons, settings, valid=valid)
         else:
-            result = adapt(self.graph, model, lessons, settings)
+            result = adapt(self.graph, model, lessons, settings, valid=valid)
         self._wait()
         told: dict[str, Any] = {"adapt": time.perf_counter() - started, "adapt_trace": result.trace}
         if self.device == "cuda":
