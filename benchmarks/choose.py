@@ -59,7 +59,7 @@ def main() -> None:
     inner = inner_split(load(given.data / row["folder"]), seed=0)
     queries = {s: sample(inner, SHAPES[s], "test", given.count, seed=3).queries for s in (*POSITIVE, *NEGATIVE)}
     found: dict[str, dict[str, float]] = {}
-    for weight in (0.0, 1.0, 4.0):
+    for weight in (0.0, 1.0):
         chosen = {**row["train"], "device": given.device, "relation_weight": weight}
         model = train(inner, TrainSettings.of(chosen | ({"rank": given.rank} if given.rank else {})), None, False)
         engine = Engine(inner, model, **{**row["engine"], "k": 256})
