@@ -19,7 +19,7 @@ class Adapted(Calibration):
         super().__init__()
         check(calibration.name, adapter.condition)
         self.calibration, self.adapter = calibration, adapter
-        self.pointwise = calibration.pointwise
+        self.pointwise, self.sigmoidal = calibration.pointwise, calibration.sigmoidal
         self.monotone = adapter.by_row
         self.name = f"{calibration.name}, adapted"
 
@@ -30,17 +30,20 @@ class Adapted(Calibration):
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The adapted log-scores of atoms."""
-        scale, shift = self.adapter(heads, relations, tails)
         if not self.on_odds:
-            moved = _moved(logits, scale, shift)
-            scores: Tensor = self.calibration(moved, heads, relations, tails)
+            scores: Tensor = self.calibration(self.moved(logits, heads, relations, tails), heads, relations, tails)
             return scores
+        scale, shift = self.adapter(heads, relations, tails)
         before: Tensor = self.calibration(logits, heads, relations, tails)
         after = F.logsigmoid(torch.addcmul(shift, log_odds(before), scale))
         if after.requires_grad:
             return after
         # From log-score to log-odds and back costs a last digit: rows that stay as they are keep theirs.
         return torch.where((scale == 1.0) & (shift == 0.0), before, after)
+
+    def moved(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+        """`x(1 + α) + β`."""
+        return _moved(logits, *self.adapter(heads, relations, tails))
 
     @torch.no_grad()
     def adaptable(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from tacit.errors import SettingsError
 from tacit.links.scorer import BilinearScorer, Scorer
 
 PRECISIONS = ("float32", "tf32", "bf16")
+_CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
 OBSERVED = 1.0 - 2.0**-10  # a known fact is nearly certain: its negation stays comparable to others
 
 
@@ -83,8 +84,7 @@ class Atoms:
         """Log-scores of every tail, `[B, N]`, in memory of their own; gradients reach the calibration."""
         with torch.no_grad():
             logits = self.scorer.logits(heads, relations)
-        scores: Tensor = self.calibration(logits, heads, relations)
-        return self._lifted(scores, heads, relations)
+        return self._lifted(self._calibrated(logits, heads, relations), heads, relations)
 
     def of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Log-scores of single atoms, `[B]`."""
@@ -118,6 +118,9 @@ class Atoms:
             yield Block(slice(0, n), logits if scale is None else logits * scale)
             return
         assert isinstance(self.scorer, BilinearScorer)
+        if width >= n and scale is None and self.device.type == "cpu":
+            yield Block(slice(0, n), self.scorer.logits(heads, relations, self._room(len(heads), n)))
+            return
         queries = self.scorer.queries(heads, relations)
         queries = (queries if scale is None else queries * scale).to(self._keys.dtype)
         for start in range(0, n, width):
@@ -130,25 +133,57 @@ class Atoms:
         """Log-scores of every tail, block by block of at most `width` entities, in one reused buffer."""
         known = self.known(heads, relations)
         for block in self.products(heads, relations, width if self.blockwise else self.num_entities):
-            scores = self.calibration(block.scores, heads, relations, block.columns)
+            if self.blockwise:
+                scores = self.calibration(block.scores, heads, relations, block.columns)
+            else:
+                scores = self._calibrated(block.scores, heads, relations)
             if known is not None:
-                rows, tails = known.within(block.columns)
-                scores[rows, tails - block.columns.start] = self.observed
+                known.lift(scores, block.columns, self.observed)
             yield Block(block.columns, scores)
+
+    def logit_blocks(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
+        """The logits whose sigmoids are the scores, block by block, known facts included."""
+        known = self.known(heads, relations)
+        odds_against = math.expm1(-self.observed)
+        logit = -math.log(odds_against) if odds_against else math.inf
+        for block in self.products(heads, relations, width):
+            logits = self.calibration.moved(block.scores, heads, relations, block.columns)
+            if known is not None:
+                known.lift(logits, block.columns, logit)
+            yield Block(block.columns, logits)
 
     def _times(self, queries: Tensor, keys: Tensor) -> Tensor:
         """`queries @ keys.T` in float32, in a buffer: fresh memory costs more to touch than products to compute."""
         if keys.dtype == torch.bfloat16:  # bf16 operands, float32 sums: a bf16 result would be full of ties
             return torch.mm(queries, keys.t(), out_dtype=torch.float32)
-        size = len(queries) * len(keys)
-        if self._buffer.numel() < size:
-            self._buffer = torch.empty(size, device=self.device)
         allowed = torch.backends.cuda.matmul.allow_tf32
         torch.backends.cuda.matmul.allow_tf32 = self.precision == "tf32"
         try:
-            return torch.mm(queries, keys.t(), out=self._buffer[:size].view(len(queries), len(keys)))
+            return torch.mm(queries, keys.t(), out=self._room(len(queries), len(keys)))
         finally:
             torch.backends.cuda.matmul.allow_tf32 = allowed
+
+    def _room(self, rows: int, columns: int) -> Tensor:
+        """A part of the buffer, which grows to the largest size asked for."""
+        if self._buffer.numel() < rows * columns:
+            self._buffer = torch.empty(rows * columns, device=self.device)
+        return self._buffer[: rows * columns].view(rows, columns)
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether somebody wants gradients of the calibration."""
+        return torch.is_grad_enabled() and any(p.requires_grad for p in self.calibration.parameters())
+
+    def _calibrated(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
+        """Log-scores of whole rows; on a CPU in their own memory, by few rows that stay in cache."""
+        step = max(1, _CACHED // self.num_entities)
+        if self.device.type != "cpu" or self.differentiable or not logits.is_contiguous():
+            scores: Tensor = self.calibration(logits, heads, relations)
+            return scores
+        for start in range(0, len(logits), step):
+            rows = slice(start, start + step)
+            logits[rows] = self.calibration(logits[rows], heads[rows], relations[rows])
+        return logits
 
     def _lifted(self, scores: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
         known = self.known(heads, relations)
@@ -177,6 +212,11 @@ class Known:
     def __init__(self, rows: Tensor, tails: Tensor) -> None:
         self.tails, order = tails.sort()
         self.rows = rows[order]
+
+    def lift(self, scores: Tensor, columns: slice, value: float) -> None:
+        """Overwrite the scores of the facts whose tail is in some columns."""
+        rows, tails = self.within(columns)
+        scores[rows, tails - columns.start] = value
 
     def within(self, columns: slice) -> tuple[Tensor, Tensor]:
         """The rows and tails of the facts whose tail is in some columns."""

@@ -21,12 +21,13 @@ class Calibration(nn.Module):
     """Turns rows of logits into log-scores: `forward(logits[B, n], heads[B], relations[B]) -> [B, n]`.
 
     A *pointwise* calibration needs one logit to give one score, so rows can be cut into blocks of columns; the others
-    need whole rows. A *monotone* one keeps the order of every row. Where no gradient is asked for, the result may use
-    the memory of `logits`.
+    need whole rows. A *monotone* one keeps the order of every row. A *sigmoidal* one is `log σ` of what `moved` makes
+    of the logits. Where no gradient is asked for, results may use the memory of `logits`.
     """
 
     pointwise = False
     monotone = True
+    sigmoidal = False
     name = "calibration"
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
@@ -36,11 +37,16 @@ class Calibration(nn.Module):
         """
         raise TypeError(f"{type(self).__name__} does not calibrate")
 
+    def moved(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+        """The logits whose sigmoids are the scores."""
+        return logits
+
 
 class Sigmoid(Calibration):
     """`log σ(x)`."""
 
     pointwise = True
+    sigmoidal = True
     name = "sigmoid"
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:

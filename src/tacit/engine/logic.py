@@ -19,6 +19,7 @@ from tacit.errors import SettingsError
 
 Binary = Callable[[Tensor, Tensor], Tensor]
 _LOG_HALF = -math.log(2.0)
+_TINY = -40.0
 
 
 class _Log1mExp(torch.autograd.Function):
@@ -27,7 +28,8 @@ class _Log1mExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
         ctx.save_for_backward(a)
-        return torch.where(a > _LOG_HALF, torch.log(-torch.expm1(a)), torch.log1p(-torch.exp(a)))
+        large, small = torch.expm1(a).neg_().log_(), torch.exp(a).neg_().log1p_()
+        return torch.where(a > _LOG_HALF, large, small)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
@@ -47,12 +49,9 @@ def log1mexp(a: Tensor) -> Tensor:
 
 
 def _product_or(a: Tensor, b: Tensor) -> Tensor:
-    """`x + y - xy`; the complement form where one value is large, the sum form where both are tiny."""
-    low, high = torch.minimum(a, b), torch.maximum(a, b)
-    by_complements = log1mexp(log1mexp(high) + log1mexp(low))
-    # x + y(1 - x): never takes a difference of small numbers.
-    by_sum = torch.logaddexp(high, low + log1mexp(high.clamp(max=_LOG_HALF)))
-    return torch.where(high > _LOG_HALF, by_complements, by_sum)
+    """`1 - (1 - x)(1 - y)`, or `x + y` where both are so tiny that their complements are 1 and `xy` is nothing."""
+    by_complements = log1mexp(log1mexp(a) + log1mexp(b))
+    return torch.where(torch.maximum(a, b) > _TINY, by_complements, torch.logaddexp(a, b))
 
 
 def _lukasiewicz_and(a: Tensor, b: Tensor) -> Tensor:

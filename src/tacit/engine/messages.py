@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -28,6 +29,8 @@ from tacit.query.plan import (
     Target,
     Union,
 )
+
+_CACHED = 2**18  # floats whose combination stays in cache
 
 
 @dataclass(eq=False)
@@ -81,9 +84,9 @@ class Messages:
             case Project():
                 return self._project(node)
             case Intersect(parts):
-                return self.logic.all([self.value(part) for part in parts])  # type: ignore[arg-type]
+                return by_rows(self.logic.all, [self.value(part) for part in parts])  # type: ignore[arg-type]
             case Union(parts):
-                return self.logic.any([self.value(part) for part in parts])  # type: ignore[arg-type]
+                return by_rows(self.logic.any, [self.value(part) for part in parts])  # type: ignore[arg-type]
             case Complement(part):
                 return self.complement(self.value(part))  # type: ignore[arg-type]
             case At(part, slot):
@@ -103,7 +106,7 @@ class Messages:
 
     def complement(self, value: Tensor) -> Tensor:
         """The negation of a value; of bounds, the lower becomes the upper."""
-        value = self.logic.negation(value)
+        value = by_rows(lambda parts: self.logic.negation(parts[0]), [value])
         if not self.bounds:
             return value
         return value.view(self.copies, 2, -1, value.shape[1]).flip(1).reshape(value.shape)
@@ -203,6 +206,18 @@ class Messages:
         """Whether a node reads an entity slot that the outer evaluation does not have."""
         assert self.outer is not None
         return highest_slot(node) >= self.outer.entities.shape[1]
+
+
+def by_rows(combine: Callable[[list[Tensor]], Tensor], parts: list[Tensor]) -> Tensor:
+    """Combine sets entity by entity; on a CPU a few rows at a time, so that what comes between stays in cache."""
+    batch, n = len(parts[0]), max(part.shape[1] for part in parts)
+    rows = max(1, _CACHED // n)
+    if batch <= rows or parts[0].is_cuda or any(part.requires_grad for part in parts):
+        return combine(parts)
+    out = parts[0].new_empty(batch, n)
+    for start in range(0, batch, rows):
+        out[start : start + rows] = combine([part[start : start + rows] for part in parts])
+    return out
 
 
 def highest_slot(node: Edge) -> int:

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from tacit.engine import kernels
-from tacit.engine.atoms import Atoms
+from tacit.engine.atoms import Atoms, Block
 from tacit.engine.logic import Logic
 
 ZERO = float("-inf")
 _CPU_ROWS = 512  # rows a product is computed for at a time: enough for full speed, few enough to stay in cache
-_CPU_PAIRS = 16384  # pairs of a query and a candidate whose rows are looked for together, where rows come whole
+_CPU_PAIRS = 16384  # the same where rows come whole: the more queries go together, the more rows they share,
+_CPU_SCORES = 2**24  # as long as their scores are not too many
 _CPU_BYTES = 2**21  # size of a block of scores that stays in cache
 
 
@@ -47,7 +48,7 @@ class Hop:
 
     def over(self, source: Tensor, relations: Tensor) -> Tensor:
         """The hop from `source[B, N]` over one relation a row, `[B, N]`."""
-        if torch.is_grad_enabled() and any(p.requires_grad for p in self.atoms.calibration.parameters()):
+        if self.atoms.differentiable:
             return self._differentiable(source, relations)
         values, ids, dropped = self.candidates(source)
         order = relations.argsort(stable=True)  # neighbours share relations, and so rows
@@ -63,8 +64,6 @@ class Hop:
         """Queries side by side: the distinct `(candidate, relation)` rows of a few queries are scored once."""
         n, k = self.atoms.num_entities, values.shape[1]
         rows, width = self.sizes()
-        if self.atoms.device.type == "cpu" and not self.atoms.blockwise:  # the more queries, the more rows they share
-            rows = max(rows, min(_CPU_PAIRS, self.memory // (16 * n)))
         for queries, some in chunks(len(values), k, rows):
             keys = (relations[queries, None] * n + ids[queries, some]).reshape(-1)  # [G · K]
             distinct, inverse = torch.unique(keys, return_inverse=True)
@@ -72,10 +71,39 @@ class Hop:
             wanted = distinct if shared else keys
             rows_of = inverse if shared else torch.arange(len(keys), device=keys.device)
             weights = values[queries, some]  # [G, K]
-            for block in self.atoms.blocks(wanted % n, wanted // n, width):
+            heads, along = wanted % n, wanted // n
+            if self._by_odds and self._from_odds(heads, along, rows_of if shared else None, weights, out[queries]):
+                continue
+            for block in pieces(self.atoms.blocks(heads, along, width)):
                 best = self._best(block.scores, rows_of.view(weights.shape), weights, shared)
                 here = out[queries, block.columns]
                 torch.maximum(here, best, out=here)
+
+    @property
+    def _by_odds(self) -> bool:
+        """Whether maxima can be taken over odds, which cost one exponential where `log σ` costs more."""
+        atoms = self.atoms
+        sigmoidal = atoms.calibration.sigmoidal and atoms.blockwise
+        return sigmoidal and self.logic.norm == "product" and atoms.device.type == "cpu"
+
+    def _from_odds(self, heads: Tensor, relations: Tensor, rows: Tensor | None, weights: Tensor, out: Tensor) -> bool:
+        """`max_j log W_j σ(x_j)` by the least odds against it, `1 / Wσ - 1 = (1/W - 1) + e^-x / W`.
+
+        Both parts are positive, so nothing cancels, and log-scores near 0 keep all their digits. False, with `out`
+        still to be completed, where some odds are too large for a float.
+        """
+        top = weights.amax(dim=1, keepdim=True)  # [G, 1]
+        down = top - weights  # with the best candidate at W = 1 odds stay as small as they can
+        against = torch.expm1(down)[:, :, None]
+        for block in self.atoms.logit_blocks(heads, relations, self.sizes()[1]):
+            logits = block.scores if rows is None else block.scores.index_select(0, rows)
+            odds = logits.view(*weights.shape, -1)
+            odds = torch.sub(down[:, :, None], odds, out=odds).exp_().add_(against).amin(dim=1)
+            if not bool(odds.amax().isfinite()):
+                return False
+            here = out[:, block.columns]
+            torch.maximum(here, torch.sub(top, odds.log1p_(), out=odds), out=here)
+        return True
 
     def _best(self, scores: Tensor, rows: Tensor, weights: Tensor, shared: bool) -> Tensor:
         """`max_j weights[q, j] ⊤ scores[rows[q, j], t]`, `[G, n]`; the scores are used up."""
@@ -105,7 +133,7 @@ class Hop:
                 heads = heads if bool(useful.all()) else heads[useful]
                 if not len(heads):
                     continue
-                for block in self.atoms.blocks(heads, torch.full_like(heads, relation), width):
+                for block in pieces(self.atoms.blocks(heads, torch.full_like(heads, relation), width)):
                     for query in range(first, first + size):
                         reached = self.logic.conjunction(block.scores, values[query, heads, None])
                         here = out[query, block.columns]
@@ -136,7 +164,21 @@ class Hop:
             rows = max(1, min(_CPU_ROWS, self.memory // 4096))
             return rows, max(64, min(n, _CPU_BYTES // (4 * rows)))
         whole_rows = self.memory // (16 * n)  # scores, their copies and a maximum, 4 bytes each
-        return max(1, min(whole_rows, 16384 if self.atoms.device.type == "cuda" else _CPU_ROWS)), n
+        at_most = 16384 if self.atoms.device.type == "cuda" else min(_CPU_PAIRS, max(64, _CPU_SCORES // n))
+        return max(1, min(whole_rows, at_most)), n
+
+
+def pieces(blocks: Iterator[Block]) -> Iterator[Block]:
+    """Blocks as they are on a GPU; on a CPU cut once more where they are too wide to stay in cache."""
+    for block in blocks:
+        rows, n = block.scores.shape
+        width = max(64, _CPU_BYTES // (4 * rows)) if block.scores.device.type == "cpu" else n
+        if width >= n:
+            yield block
+            continue
+        for start in range(0, n, width):
+            stop, at = min(start + width, n), block.columns.start
+            yield Block(slice(at + start, at + stop), block.scores[:, start:stop])
 
 
 def chunks(queries: int, k: int, rows: int) -> Iterator[tuple[slice, slice]]:

@@ -1,0 +1,108 @@
+"""A hop that keeps few candidates, against its definition in float64."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tacit.engine import projection
+from tacit.engine.atoms import Atoms
+from tacit.engine.calibration import CALIBRATIONS, calibration
+from tacit.engine.facts import Facts
+from tacit.engine.logic import NORMS, Logic
+from tacit.engine.projection import Hop
+from tacit.graph.index import Index
+from tacit.links.models import ComplEx
+
+N, R, K = 150, 6, 9
+
+
+def model(scale: float) -> ComplEx:
+    made = ComplEx(N, R, 8).requires_grad_(False)
+    made.reset(scale, torch.Generator().manual_seed(3))
+    return made
+
+
+def facts() -> Facts:
+    random = np.random.default_rng(0)
+    return Facts(Index(np.unique(random.integers(0, [N, R, N], (400, 3)), axis=0), R))
+
+
+def by_definition(atoms: Atoms, source: Tensor, relations: Tensor, norm: str) -> Tensor:
+    """`max_s source[s] ⊤ c_r(s, t)` over the best `K` of the source, one query after the other."""
+    out = []
+    for values, relation in zip(source, relations, strict=True):
+        best = values.double().sort(descending=True).indices[:K]
+        scores = atoms.rows(best, relation.expand(K)).double()
+        weights = values[best].double()[:, None]
+        if norm == "lukasiewicz":
+            out.append((scores.exp() + weights.exp() - 1).clamp(min=0).log().amax(0))
+        else:
+            out.append((scores + weights if norm == "product" else torch.minimum(scores, weights)).amax(0))
+    return torch.stack(out)
+
+
+@pytest.mark.parametrize("queries_share", [True, False])
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", CALIBRATIONS)
+@pytest.mark.parametrize("rows", [4, 40, 512])  # less than a query, a few queries, all of them at once
+def test_a_hop_is_the_best_over_its_candidates(
+    name: str, norm: str, rows: int, queries_share: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projection, "_CPU_ROWS", rows)
+    monkeypatch.setattr(projection, "_CPU_PAIRS", rows)
+    monkeypatch.setattr(projection, "_CPU_BYTES", 4 * 64 * rows)  # three blocks of columns
+    generator = torch.Generator().manual_seed(1)
+    source = -torch.rand(12, N, generator=generator) * 5
+    relations = torch.randint(R, (12,), generator=generator)
+    if queries_share:
+        source[1:], relations = source[:1], relations * 0
+        source += torch.rand(12, 1, generator=generator) - 1
+    known = facts()
+    atoms = Atoms(model(0.7), calibration(name, known), known)
+    found = Hop(atoms, Logic(norm), K, 10**9).over(source, relations)
+    expected = by_definition(atoms, source, relations, norm)
+    torch.testing.assert_close(found.double().exp(), expected.exp(), rtol=2e-6, atol=1e-6)
+    if norm != "lukasiewicz":  # by_definition itself leaves log space there
+        torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-12)
+
+
+def test_nearly_certain_scores_keep_their_order_and_digits() -> None:
+    """Sigmoids of 17 and more are 1 in float32; here their logs must stay apart."""
+    atoms = Atoms(model(1.5), calibration("sigmoid", facts()))
+    source = torch.full((1, N), -1.0)
+    source[0, 5] = -1e-12
+    found = Hop(atoms, Logic("product"), 1, 10**9).over(source, torch.tensor([2]))[0]
+    logits = atoms.scorer.logits(torch.tensor([5]), torch.tensor([2]))[0].double()
+    torch.testing.assert_close(found.double(), -torch.log1p(torch.exp(-logits)) - 1e-12, rtol=1e-6, atol=0)
+    saturated = logits > 17
+    assert int(saturated.sum()) >= 5
+    assert len(found[saturated].unique()) == int(saturated.sum())
+
+
+@pytest.mark.parametrize("scale", [4.0, 9.0])  # logits in the hundreds and in the thousands
+def test_scores_too_small_for_a_float_keep_their_logs(scale: float) -> None:
+    atoms = Atoms(model(scale), calibration("sigmoid", facts()))
+    source = torch.full((1, N), -math.inf)
+    source[0, :2] = torch.tensor([-200.0, -250.0])
+    found = Hop(atoms, Logic("product"), 2, 10**9).over(source, torch.tensor([3]))
+    rows = atoms.rows(torch.tensor([0, 1]), torch.tensor([3, 3])).double()
+    expected = (rows + torch.tensor([-200.0, -250.0]).double()[:, None]).amax(0)
+    assert float(expected.min()) < -300
+    torch.testing.assert_close(found[0].double(), expected, rtol=1e-6, atol=0)
+
+
+def test_known_facts_count_with_their_score_whatever_it_is() -> None:
+    known = facts()
+    source = -torch.rand(4, N, generator=torch.Generator().manual_seed(5))
+    relations = torch.tensor([0, 1, 2, 0])
+    for observed in (0.6, 1 - 2.0**-10, 1.0):
+        atoms = Atoms(model(0.5), calibration("sigmoid", known), known, observed=observed)
+        found = Hop(atoms, Logic("product"), K, 10**9).over(source, relations)
+        torch.testing.assert_close(
+            found.double(), by_definition(atoms, source, relations, "product"), rtol=1e-6, atol=1e-9
+        )
