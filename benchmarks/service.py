@@ -23,6 +23,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.request import urlopen
 
 import psutil
 
@@ -154,6 +155,8 @@ def measured(requests: list[bytes], options: argparse.Namespace, *flags: str) ->
         begun = time.monotonic()
         tally = asyncio.run(load(process, port, requests, options))
         seconds = time.monotonic() - begun - 2.0
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as counted:
+            restarts = re.search(r"worker_restarts_total (\d+)", counted.read().decode())
     for error in sorted(set(tally.errors))[:5]:
         print(f"error: {error}", file=sys.stderr)
     early = tally.memory[min(9, len(tally.memory) - 1)]
@@ -163,6 +166,7 @@ def measured(requests: list[bytes], options: argparse.Namespace, *flags: str) ->
         "p99_ms": round(tally.percentile(0.99), 1),
         "questions": len(tally.seconds),
         "errors": len(tally.errors),
+        "restarts": int(restarts[1]) if restarts else 0,
         "memory_10s_mb": round(early, 1),
         "memory_last_mb": round(tally.memory[-1], 1),
     }
@@ -198,24 +202,25 @@ def main() -> None:
         for load in ("mixed", "alike")
         if f"{load}, one by one" in rows
     }
-    print(f"batching answers so many times as many questions: {ratios}, on {os.cpu_count()} cores with their clients")
+    if ratios:
+        print(
+            f"batching answers so many times as many questions: {ratios}, on {os.cpu_count()} cores with their clients"
+        )
     results = {"settings": vars(options), "rows": rows, "batching": ratios, "goals": GOALS}
     folder = Path(__file__).parent / "results"
     folder.mkdir(exist_ok=True)
     name = "service-killed.json" if options.kill else "service.json"
     (folder / name).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     batched = rows["mixed, batched"]
-    missed = [
-        name
-        for name, fine in {
-            "no error": batched["errors"] == 0,
+    goals = {"no error": batched["errors"] == 0}
+    if not options.kill:
+        goals |= {
             "questions a second": batched["per_second"] >= GOALS["per_second"],
             "p99": batched["p99_ms"] < GOALS["p99_ms"],
             "flat memory": batched["memory_last_mb"] <= 1.05 * batched["memory_10s_mb"],
-            "batching": ratios.get("alike", 2.0) >= GOALS["batching"],
-        }.items()
-        if not fine
-    ]
+            "batching": ratios["alike"] >= GOALS["batching"],
+        }
+    missed = [name for name, met in goals.items() if not met]
     if missed:
         sys.exit(f"goals missed: {', '.join(missed)}")
 

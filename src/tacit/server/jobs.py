@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+LONGEST = 2_000  # characters of a question that is looked at closely
+
 
 class Kind(StrEnum):
     """What is wanted of a question."""
@@ -37,10 +39,14 @@ class Job:
         >>> one.key == two.key, one.key == Job(Kind.ASK, "?c : borders(?c, France)").key
         (True, False)
         """
-        return (self.kind, _NAME.sub(_blank, self.question), self.top, self.paths, self.changes)
+        # Names that are left open make the search quadratic: a long text goes alone, and names are bounded.
+        structure = self.question if len(self.question) > LONGEST else _NAME.sub(_blank, self.question)
+        return (self.kind, structure, self.top, self.paths, self.changes)
 
 
-_NAME = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|<[^<>\s]*>|\?\w+|[\w.:/+-]+|\s+""", re.DOTALL)
+_NAME = re.compile(
+    r""""(?:[^"\\]|\\.){0,200}"|'(?:[^'\\]|\\.){0,200}'|<[^<>\s]{0,200}>|\?\w+|[+/-]{0,2}\w[\w.:/+-]*|\s+""", re.DOTALL
+)
 _WORDS = frozenset(("and", "or", "not", "exists", "minus", "union", "filter", "select", "where"))
 
 

@@ -1,0 +1,111 @@
+"""The line of waiting questions: who goes together, and who goes first."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tacit.server.batches import Line
+from tacit.server.jobs import Job, Kind
+from tacit.server.settings import Limits
+
+
+def job(question: str, **more: object) -> Job:
+    return Job(Kind.ASK, question, **more)  # type: ignore[arg-type]
+
+
+PATHS = [job(f"?x : r(e{i}, ?y) & s(?y, ?x)") for i in range(100)]
+HOPS = [job(f"?x : r(e{i}, ?x)") for i in range(100)]
+
+
+def run(act: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(act())  # type: ignore[arg-type]
+
+
+async def taken(line: Line) -> list[Job]:
+    return [ticket.job for ticket in await line.take()]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (job("?c : r(a, ?c)"), job("?c:r('b c',?c)"), True),
+        (job("?c : r(a, ?c)"), job("?d : r(a, ?d)"), False),
+        (job("?c : r(a, ?c) & s(b, ?c)"), job("?c : r(a, ?c) | s(b, ?c)"), False),
+        (job("?c : r(a, ?c)"), job("?c : not r(a, ?c)"), False),
+        (job("?c : r(a, ?c)"), job("?c : r(a, ?c)", top=3), False),
+        (job("?c : r(a, ?c)"), job("?c : r(a, ?c)", changes=(("k", 3),)), False),
+    ],
+)
+def test_questions_of_one_structure_share_a_key(one: Job, other: Job, same: bool) -> None:
+    assert (one.key == other.key) is same
+
+
+@pytest.mark.parametrize("unit", ['\\"', '"\\', "+", "<", "'", '"', "?", "a"])
+@pytest.mark.parametrize("length", [2_000, 20_000])
+def test_no_text_takes_long_to_sort(unit: str, length: int) -> None:
+    start = time.process_time()
+    key = job('"' + unit * (length // len(unit))).key
+    assert time.process_time() - start < 0.05
+    assert hash(key)
+
+
+def test_a_lone_question_waits_no_longer_than_the_patience() -> None:
+    async def act() -> None:
+        line = Line(Limits(patience=0.05))
+        line.put(HOPS[0])
+        start = time.monotonic()
+        assert await taken(line) == HOPS[:1]
+        assert 0.04 < time.monotonic() - start < 0.5
+
+    run(act)
+
+
+def test_a_batch_is_as_large_as_its_time_allows() -> None:
+    async def act() -> None:
+        line = Line(Limits(patience=0.0, batch=64))
+        for each in HOPS:
+            line.put(each)
+        first = await line.take()
+        assert len(first) == 4  # nobody knows yet how long they take
+        line.timed(first, seconds=0.04)
+        assert [ticket.job for ticket in await line.take()] == HOPS[4:14]  # ten of 10 ms each
+        line.timed(first, seconds=0.0004)
+        assert len(await line.take()) == 64
+        assert line.length == 100 - 4 - 10 - 64
+
+    run(act)
+
+
+def test_the_largest_group_goes_first_until_the_oldest_has_waited() -> None:
+    async def act() -> None:
+        line = Line(Limits(patience=0.0))
+        line.put(PATHS[0])
+        for each in HOPS[:3]:
+            line.put(each)
+        assert await taken(line) == HOPS[:3]
+        for each in HOPS[3:6]:
+            line.put(each)
+        await asyncio.sleep(0.04)
+        assert await taken(line) == PATHS[:1]
+
+    run(act)
+
+
+def test_what_a_dead_worker_held_goes_first_and_alone() -> None:
+    async def act() -> None:
+        line = Line(Limits(patience=0.0))
+        for each in HOPS[:2]:
+            line.put(each)
+        lost = await line.take()
+        line.put(PATHS[0])
+        await asyncio.sleep(0.04)
+        for ticket in lost:
+            line.put_back(ticket)
+        assert [await taken(line) for _ in range(3)] == [HOPS[1:2], HOPS[:1], PATHS[:1]]
+        assert line.length == 0
+
+    run(act)

@@ -1,0 +1,78 @@
+"""`tacit serve` as a person starts it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from served import europe
+from source_tree import ROOT
+from tacit import workbench
+from tacit.cli import app
+from tacit.errors import RunError, SettingsError
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "europe"
+    workbench.train(europe(), folder, progress=False, rank=4, epochs=1, batch=8, device="cpu")
+    return folder
+
+
+def test_it_says_where_it_is_answers_and_ends_with_ctrl_c(run: Path) -> None:
+    command = [sys.executable, "-m", "tacit", "serve", str(run), "--port", "0", "--workers", "1"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "TACIT_API_KEY": "sesame"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        line = process.stdout.readline()  # type: ignore[union-attr]
+        found = re.search(r"europe: 15 entities, ready at (http://127\.0\.0\.1:\d+/)", line)
+        try:
+            assert found, line
+            body = {"query": "?c : borders(Portugal, ?c)", "top": 1}
+            assert httpx.post(found[1] + "ask", json=body).status_code == 401
+            answers = httpx.post(found[1] + "ask", json=body, headers={"x-api-key": "sesame"}).json()["answers"]
+            assert [(answer["entity"], answer["known"]) for answer in answers] == [("Spain", True)]
+        finally:
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+    assert errors == ""
+    assert process.returncode in (0, 130)
+
+
+@pytest.mark.parametrize(
+    ("flags", "error", "words"),
+    [
+        (["--cors", "there.example"], SettingsError, "CORS origin 'there.example' must be"),
+        (["--timeout", "0"], SettingsError, "limit 'seconds' is 0.0"),
+        (["--max-k", "0"], SettingsError, "limit 'k' is 0"),
+        (["--host", "no.such.host.invalid"], SettingsError, "no address 'no.such.host.invalid'"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(run: Path, flags: list[str], error: type, words: str) -> None:
+    result = CliRunner().invoke(app, ["serve", str(run), *flags])
+    assert isinstance(result.exception, error)
+    assert words in str(result.exception)
+
+
+def test_a_port_in_use_is_said_so(run: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(app, ["serve", str(run), "--port", str(port)])
+    assert isinstance(result.exception, SettingsError)
+    assert f"cannot listen at 127.0.0.1 port {port}" in str(result.exception)
+    assert "try another --port" in str(result.exception)
+
+
+def test_a_run_that_is_none_is_said_so(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["serve", str(tmp_path / "nowhere")])
+    assert isinstance(result.exception, RunError)
