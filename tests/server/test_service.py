@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -187,3 +188,13 @@ def test_limits_are_those_that_were_set() -> None:
         large = service.ask("?c : borders(Portugal, ?c)" + " " * 300)
         assert large.status_code == 413
         assert "300 bytes" in large.json()["error"]["message"]
+
+
+def test_a_reply_is_sent_at_once(service: Running) -> None:
+    service.ask("?c : borders(France, ?c)")
+    seconds = []
+    for _ in range(20):
+        start = time.perf_counter()
+        service.client.get("/health")
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.02  # a reply held back for the next packet takes 0.04

@@ -106,7 +106,8 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket at an address; one that cannot be had is an error that says why."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # With the protocol named, asyncio sends replies at once instead of waiting for them to fill a packet.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except (OSError, UnicodeError) as error:
         raise SettingsError(f"no address '{host}' on this machine ({error})") from None
     try:
