@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,11 @@ from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
-from tacit.links import training
-from tacit.links.loading import load_model, pick_device
+from tacit.links.loading import is_complete, load_model, pick_device
 from tacit.links.settings import TrainSettings
 from tacit.runs import SETTINGS, RunFolder, fingerprint
 
-WORLD = TrainSettings(rank=100, epochs=60, batch=500, reg=0.05, patience=100, validate_every=20, device="cpu")
+WORLD = TrainSettings(device="cpu")
 
 
 def open(source: str | Path, *, device: str = "auto", adapted: bool = True, **settings: Any) -> Engine:
@@ -52,6 +50,8 @@ def train(
 
     Settings are those of `tacit train`: model, rank, epochs, batch, lr, reg, device, seed and so on.
     """
+    from tacit.links import training  # only here and below: whoever asks need not wait for it
+
     loaded = graph if isinstance(graph, Graph) else load(graph)
     chosen = TrainSettings.of(settings)
     run = RunFolder.create(out, loaded, chosen.to_dict(), force)
@@ -63,12 +63,14 @@ def world_run(say: Callable[[str], None] | None = None) -> Path:
     """The folder of the trained `world`, made where it is missing."""
     graph = load("world")
     path = cache_folder() / f"world-{fingerprint(graph)[:12]}"
-    if (path / SETTINGS).exists() and training.is_complete(RunFolder.open(path)):
+    if (path / SETTINGS).exists() and is_complete(RunFolder.open(path)):
         return path
+    from tacit.links import training
+
     (say or _say)(f"training world once; it is kept in {path}")
     try:
         run = RunFolder.create(path, graph, WORLD.to_dict(), force=True)
-        training.train(graph, replace(WORLD), run, progress=sys.stderr.isatty())
+        training.train(graph, WORLD, run, progress=sys.stderr.isatty())
     except RunError as error:
         raise RunError(f"{error}; set TACIT_CACHE to a folder that can be written") from None
     return path

@@ -68,6 +68,7 @@ def _train(source: str, out: Path, given: dict[str, object], resume: bool, force
     from tacit.errors import SettingsError
     from tacit.graph.datasets import load
     from tacit.links import training
+    from tacit.links.loading import is_complete
     from tacit.runs import SETTINGS, RunFolder
 
     if resume and force:
@@ -81,7 +82,7 @@ def _train(source: str, out: Path, given: dict[str, object], resume: bool, force
         before = TrainSettings.of(run.settings["train"])
         settings = replace(before, **given)  # type: ignore[arg-type]
         settings.check_continues(before)
-        if training.is_complete(run):
+        if is_complete(run):
             typer.echo(f"{out} is complete; train it again with --force", err=True)
             return
         run.write_settings("train", settings.to_dict())

@@ -27,6 +27,11 @@ def save_model(run: RunFolder, model: FactorModel) -> None:
     run.write_tensors(MODEL, model.state_dict(), about)
 
 
+def is_complete(run: RunFolder) -> bool:
+    """Whether the training of a run has finished."""
+    return run.has(MODEL) and not run.has(CHECKPOINT)
+
+
 def load_model(run: RunFolder, device: str = "cpu") -> FactorModel:
     """The trained model of a run, frozen."""
     if not run.has(MODEL):

@@ -14,14 +14,14 @@ from tacit.graph.graph import Graph
 from tacit.links.checkpoint import Position, load_checkpoint, save_checkpoint
 from tacit.links.factors import FactorModel
 from tacit.links.interruption import Stop, stop_on_signals
-from tacit.links.loading import load_model, make_model, pick_device, save_model
+from tacit.links.loading import is_complete, load_model, make_model, pick_device, save_model
 from tacit.links.memory import clear_memory_errors, score_budget, table_bytes
 from tacit.links.products import float32_products, threads_for
 from tacit.links.progress import TrainingBar
 from tacit.links.settings import TrainSettings
 from tacit.links.step import Step
 from tacit.links.validation import Validation
-from tacit.runs import CHECKPOINT, MODEL, RunFolder, versions
+from tacit.runs import CHECKPOINT, RunFolder, versions
 
 VALIDATION_ROWS = 1000
 
@@ -59,11 +59,6 @@ def train(
         ):
             training.loop(stop, bar)
         return training.finish()
-
-
-def is_complete(run: RunFolder) -> bool:
-    """Whether the training of a run has finished."""
-    return run.has(MODEL) and not run.has(CHECKPOINT)
 
 
 class Training:
