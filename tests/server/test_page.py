@@ -133,6 +133,7 @@ def test_an_answer_opens_its_reason_as_a_graph(visit: Visit) -> None:
     box = why.locator("figure svg").bounding_box()
     assert box is not None
     assert box["width"] <= page.viewport_size["width"]
+    assert "provably missed nothing" in (why.text_content() or "")  # all candidates fit in the beam
     page.locator("details.plan summary").click()
     page.locator("details.plan pre", has_text="from France over borders").wait_for()
 

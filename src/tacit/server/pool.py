@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Any
@@ -134,7 +135,8 @@ class Pool:
                 wait = min(30.0, 2 * wait)
 
     async def _start(self) -> Worker:
-        worker: Worker = await self._thread(Worker, self.opener, self.limits)
+        share = max(1, (os.cpu_count() or 1) // self.size)  # of the cores
+        worker: Worker = await self._thread(Worker, self.opener, self.limits, share)
         await self._thread(worker.wait_until_ready)
         return worker
 

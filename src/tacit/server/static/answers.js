@@ -22,7 +22,7 @@ export function answerRow(answer, toggle) {
 }
 
 /** The reason for an answer: its graph, and its atoms as text. */
-export function reason(answer, target, width) {
+export function reason(answer, target, width, certified) {
   const witness = answer.witnesses?.[0];
   if (!witness || !witness.atoms.length) {
     return element("div", { class: "why" }, element("p", {}, "This search gives no reasons; beam and exact search do."));
@@ -42,6 +42,7 @@ export function reason(answer, target, width) {
     element("figure", { "aria-label": `Why ${answer.entity}` }, drawing(answer.entity, target, witness, width)),
     legend(witness.atoms),
     element("ul", { class: "facts" }, ...facts),
+    certified ? element("p", { class: "key-lines" }, "The search provably missed nothing: these are the exact best answers.") : null,
   );
 }
 

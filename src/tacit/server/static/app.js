@@ -101,9 +101,10 @@ async function unfold(entity) {
   row.append(box);
   reasons ??= service.explain(body());
   try {
-    const found = (await reasons).answers.find((answer) => answer.entity === entity);
+    const { answers, certified } = await reasons;
+    const found = answers.find((answer) => answer.entity === entity);
     const target = state.query.match(/^\s*\?([\p{L}\p{N}_]+)/u)?.[1] ?? "";
-    box.replaceWith(reason(found, target, row.clientWidth - (phone() ? 24 : 36)));
+    box.replaceWith(reason(found, target, row.clientWidth - (phone() ? 24 : 36), certified));
   } catch (error) {
     reasons = null;
     box.textContent = error.message;
