@@ -8,7 +8,7 @@ BENCHMARKS := startup load ranking
 
 .PHONY: help venv demo test check bench docs clean
 help:
-	@echo "make demo    install Tacit, then walk through what it does"
+	@echo "make demo    install Tacit, then train, adapt, ask and explain on the embedded graph"
 	@echo "make test    check, then every test"
 	@echo "make check   ruff (lint, format) and mypy"
 	@echo "make bench   the quick benchmarks: $(BENCHMARKS)"
