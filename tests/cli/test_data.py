@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit.cli import app, main
+from tacit.errors import DataError
 from tacit.graph.datasets import load
 
 
@@ -90,3 +91,20 @@ def test_a_broken_file_is_one_line_and_exit_code_2(
     assert shown.err.startswith("error: ")
     assert shown.err.count("\n") == 1
     assert message in shown.err
+
+
+def test_split_writes_parts_that_can_be_loaded(tmp_path: Path) -> None:
+    folder = str(tmp_path / "parts")
+    said = run("split", "world", "--out", folder, "--valid", "0.05", "--test", "0.2")
+    parts, whole = load(folder), load("world")
+    sizes = [len(parts.part(name)) for name in ("train", "valid", "test")]
+    assert said == "wrote {:,} train, {:,} valid, {:,} test facts to {}\n".format(*sizes, folder)
+    assert [round(size / len(whole.facts()), 2) for size in sizes] == [0.75, 0.05, 0.2]
+    assert sum(sizes) == len(whole.facts())
+
+
+def test_split_replaces_nothing(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="exists already"):
+        run("split", "world", "--out", str(tmp_path))
+    with pytest.raises(DataError, match="leave its extension out"):
+        run("split", "world", "--out", str(tmp_path / "parts.tsv"))

@@ -64,6 +64,34 @@ def world(
     typer.echo(f"wrote {len(graph.facts()):,} facts to {out}")
 
 
+@app.command("split")
+def split_(
+    graph: str = typer.Argument(..., help="A data set, a folder or a file of facts.", metavar="GRAPH"),
+    out: str = typer.Option(..., "--out", help="The folder to write train.tsv, valid.tsv and test.tsv to."),
+    valid: float = typer.Option(0.1, "--valid", help="The share of the facts to validate with."),
+    test: float = typer.Option(0.1, "--test", help="The share of the facts to test with."),
+    seed: int = typer.Option(0, "--seed", min=0, help="Seed of the draw."),
+    literals: bool = typer.Option(False, "--literals", help="Keep the literals of RDF files as entities."),
+) -> None:
+    """Draw train, valid and test parts that do not give each other away."""
+    from pathlib import Path
+
+    from tacit.errors import DataError
+    from tacit.graph.graph import PARTS
+    from tacit.graph.split import split
+    from tacit.graph.tsv import write_tsv
+
+    if Path(out).exists():
+        raise DataError("exists already; choose another folder", out)
+    if Path(out).suffix:
+        raise DataError("is no name for a folder; leave its extension out", out)
+    parts = split(loaded(graph, literals), valid, test, seed)
+    write_tsv(parts, out)
+    for note in parts.notes:
+        typer.echo(f"note: {note}", err=True)
+    typer.echo(f"wrote {', '.join(f'{len(parts.part(name)):,} {name}' for name in PARTS)} facts to {out}")
+
+
 def loaded(source: str, literals: bool = False) -> Graph:
     """The graph of a command's GRAPH; what was noticed while reading goes to standard error."""
     from tacit.graph.datasets import load

@@ -70,5 +70,5 @@ def _notes(graph: Graph, num_valid: int, num_test: int, valid: float, test: floa
         f"{part}: {counted(got, 'fact')} where {round(share * total):,} were asked for; "
         "the others are needed to keep every entity in train or go together"
         for part, got, share in (("valid", num_valid, valid), ("test", num_test, test))
-        if got < 0.9 * share * total
+        if got < 0.9 * round(share * total)
     )
