@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import typer
 
+from documents import PAGES
 from source_tree import ROOT
 from tacit.cli import app
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SCRIPTS = sorted((ROOT / "examples").rglob("*.sh"))
 COMMANDS = typer.main.get_command(app)
 
@@ -60,7 +60,7 @@ def test_every_command_and_flag_is_documented(path: tuple[str, ...]) -> None:
 
 def shell_lines(text: str, fenced: bool) -> Iterator[str]:
     """Each call of `tacit` in fenced blocks of a page, or anywhere in a script; a backslash continues a line."""
-    blocks = re.findall(r"^```\w*\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL) if fenced else [text]
+    blocks = re.findall(r"^```[^\n]*\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL) if fenced else [text]
     for block in blocks:
         for line in block.replace("\\\n", " ").splitlines():
             call = re.search(r"(?:^|[\"$;|]\s*)(tacit [^;|#]*)", line)

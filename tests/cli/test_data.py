@@ -108,3 +108,10 @@ def test_split_replaces_nothing(tmp_path: Path) -> None:
         run("split", "world", "--out", str(tmp_path))
     with pytest.raises(DataError, match="leave its extension out"):
         run("split", "world", "--out", str(tmp_path / "parts.tsv"))
+
+
+def test_a_graph_too_small_to_split(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("Oslo\tin\tNorway\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no facts to spare for valid and test"):
+        run("split", str(tmp_path / "g.tsv"), "--out", str(tmp_path / "parts"))
+    assert not (tmp_path / "parts").exists()

@@ -86,6 +86,9 @@ def split_(
     if Path(out).suffix:
         raise DataError("is no name for a folder; leave its extension out", out)
     parts = split(loaded(graph, literals), valid, test, seed)
+    empty = [name for name in PARTS if not len(parts.part(name))]
+    if empty:
+        raise DataError(f"has no facts to spare for {' and '.join(empty)}; give larger shares or more facts", graph)
     write_tsv(parts, out)
     for note in parts.notes:
         typer.echo(f"note: {note}", err=True)

@@ -1,0 +1,18 @@
+"""The embedded graph, hardly trained, in a cache of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tacit import workbench
+
+
+def quick_world(cache: Path) -> Path:
+    """The run folder of a `world` that was trained for two epochs, kept where `TACIT_CACHE=cache` finds it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TACIT_CACHE", str(cache))
+        patch.setattr(workbench, "WORLD", replace(workbench.WORLD, epochs=2, rank=16))
+        return workbench.world_run(say=lambda text: None)

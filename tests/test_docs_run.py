@@ -1,0 +1,156 @@
+"""Every command and every piece of Python in the documentation runs, page by page, with small settings."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib.util
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from documents import PAGES, Command, blocks, commands, name
+from quick_world import quick_world
+from source_tree import ROOT
+from tacit.cli import app, main
+
+# Appended to the commands of the pages: the last of two equal options counts.
+SMALL = {
+    "train": "--epochs 2 --rank 16",
+    "adapt": "--steps 4 --count 60 --validate-every 2 --batch 32",
+    "sample": "--count 20",
+    "eval": "--limit 20",
+}
+RUN = [page for page in PAGES if page.name != "cli.md"]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that holds `world`, hardly trained."""
+    return quick_world(tmp_path_factory.mktemp("cache")).parent
+
+
+def tacit(words: tuple[str, ...]) -> None:
+    assert words[1] != "serve", "a block that serves is marked: ```sh service"
+    small = SMALL.get(words[1], "").split()
+    done = CliRunner().invoke(app, [*words[1:], *small])
+    assert done.exit_code == 0, f"{' '.join(words)}: {done.exception}\n{done.output}"
+
+
+def make(words: tuple[str, ...]) -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert set(words[1:]) <= set(targets)
+
+
+def pip(words: tuple[str, ...]) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert words[1] == "install"
+    assert set(re.findall(r"\w[\w-]*", words[2].partition("[")[2])) <= set(extras), words
+
+
+def python(words: tuple[str, ...]) -> None:
+    if words[1] == "-m":
+        assert importlib.util.find_spec(words[2]), words
+    else:
+        assert (ROOT / words[1]).exists(), words
+
+
+def pytest_(words: tuple[str, ...]) -> None:
+    assert all((ROOT / word).exists() for word in words[1:] if not word.startswith("-")), words
+
+
+PROGRAMS = {"tacit": tacit, "make": make, "pip": pip, "python": python, ".venv/bin/pytest": pytest_}
+
+
+def run(command: Command) -> None:
+    if command.words[0] == "cat":
+        Path(command.words[2]).write_text(command.text, encoding="utf-8")
+    else:
+        assert command.words[0] in PROGRAMS, f"nobody runs {' '.join(command.words)}"
+        PROGRAMS[command.words[0]](command.words)
+
+
+def run_python(text: str, names: dict[str, object], page: str) -> None:
+    if ">>>" not in text:
+        exec(compile(text, page, "exec"), names)
+        return
+    examples = doctest.DocTestParser().get_doctest(text, names, page, page, 0)
+    assert doctest.DocTestRunner(verbose=False).run(examples, clear_globs=False).failed == 0
+    names.update(examples.globs)
+
+
+@pytest.mark.parametrize("page", RUN, ids=name)
+def test_what_a_page_shows_runs(
+    page: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TACIT_CACHE", str(cache))
+    if "--out runs/world\n" not in page.read_text(encoding="utf-8"):
+        shutil.copytree(next(cache.glob("world-*")), tmp_path / "runs" / "world")
+    names: dict[str, object] = {}
+    for block in blocks(page):
+        if block.mark:  # needs data or a GPU, or the service of the test below
+            continue
+        if block.language == "sh":
+            for command in commands(block.text):
+                run(command)
+        if block.language == "python":
+            run_python(block.text, names, name(page))
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the page asks with curl")
+def test_the_service_answers_as_its_page_shows(cache: Path, tmp_path: Path) -> None:
+    page = ROOT / "docs" / "http.md"
+    serve, ask = (command.words for block in blocks(page) if block.language == "sh" for command in commands(block.text))
+    environment = os.environ | {"TACIT_CACHE": str(cache), "PYTHONPATH": str(ROOT / "src")}
+    started = [sys.executable, "-m", *serve, "--port", "0", "--workers", "1"]
+    with subprocess.Popen(started, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment) as service:
+        try:
+            assert service.stdout
+            address = re.findall(r"http://[\w.]+:\d+", service.stdout.readline())[0]
+            done = subprocess.run(
+                [word.replace("http://127.0.0.1:8000", address) for word in ask], capture_output=True, check=True
+            )
+            assert len(json.loads(done.stdout)["answers"]) == 3
+            (python,) = (block.text for block in blocks(page) if block.language == "python")
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(python.replace("http://127.0.0.1:8000", address), "http.md", "exec"), {})
+            assert printed.getvalue().startswith("tacit:")
+        finally:
+            service.terminate()
+
+
+def consoles() -> list[tuple[str, str]]:
+    """Commands shown with what they print; the README's answers need a trained graph and a test of their own."""
+    shown = [block.text.partition("\n") for page in RUN for block in blocks(page) if block.language == "console"]
+    return [(call, printed) for call, _, printed in shown if not call.startswith("$ tacit ask world")]
+
+
+@pytest.mark.parametrize(("call", "printed"), consoles())
+def test_a_console_prints_what_it_shows(
+    call: str, printed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (command,) = commands(call.removeprefix("$ "))
+    monkeypatch.setattr("sys.argv", list(command.words))
+    with pytest.raises(SystemExit):
+        main()
+    assert "".join(capsys.readouterr()) == printed
+
+
+def test_commands_are_read_as_a_shell_reads_them() -> None:
+    block = "make test  # why\ncat > a.tsv <<'END'\nx\ty\tz\nEND\ntacit ask a '?x : r(b, ?x)' \\\n  --symbolic\n"
+    assert list(commands(block)) == [
+        Command(("make", "test")),
+        Command(("cat", ">", "a.tsv"), "x\ty\tz\n"),
+        Command(("tacit", "ask", "a", "?x : r(b, ?x)", "--symbolic")),
+    ]

@@ -1,0 +1,63 @@
+"""The README shows what happens: its answer is the one people get, its picture is there, its tables are up to date."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from documents import blocks, commands
+from source_tree import ROOT
+from tacit.cli import app
+
+README = ROOT / "README.md"
+LINE = re.compile(r"^(?P<place>\s+\d+\.)?\s*(?P<what>.+?)  +(?P<score>\d\.\d{3})\s+(?P<mark>known|predicted)$")
+
+
+def shown() -> tuple[str, str]:
+    """The command of the example, and the answers it shows."""
+    (text,) = (block.text for block in blocks(README) if block.language == "console")
+    call, _, printed = text.partition("\n")
+    return call.removeprefix("$ "), printed
+
+
+def lines(printed: str) -> list[tuple[str, str, float]]:
+    """Each line of an answer: the answer or the atom, its mark, its score."""
+    found = [LINE.match(line) for line in printed.splitlines()[1:]]
+    assert all(found), printed
+    return [(line["what"], line["mark"], float(line["score"])) for line in found if line]
+
+
+def test_the_example_answers_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACIT_CACHE", str(tmp_path))
+    call, expected = shown()
+    (command,) = commands(call)
+    done = CliRunner().invoke(app, command.words[1:], catch_exceptions=False)
+    printed = done.stdout
+    assert printed.splitlines()[0] == expected.splitlines()[0]
+    for got, wanted in zip(lines(printed), lines(expected), strict=True):
+        assert got[:2] == wanted[:2]
+        assert got[2] == pytest.approx(wanted[2], abs=0.05)  # other processors round otherwise
+
+
+def test_the_example_predicts_a_fact_it_was_not_told() -> None:
+    from tacit.graph.datasets import load
+
+    graph = load("world")
+    names = ["Georgetown", "Guyana"]
+    head, tail = (graph.entities.id(name) for name in names)
+    assert [head, graph.relations.id("capital_of"), tail] in graph.test.tolist()
+    assert ("capital_of(Georgetown, Guyana)", "predicted") in [line[:2] for line in lines(shown()[1])]
+
+
+def test_the_picture_is_small_enough_to_load() -> None:
+    picture = (ROOT / "docs" / "images" / "page.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) < 300_000
+
+
+def test_the_two_commands_come_first() -> None:
+    first = next(block for block in blocks(README))
+    assert [command.words for command in commands(first.text)] == [("make", "demo"), ("make", "test")]
