@@ -62,10 +62,13 @@ def curves(run: str, queries: dict[str, QuerySet]) -> Figure:
 
 
 def steps(named: dict[str, str]) -> Figure:
-    """Validation MRR over the steps of the last adaptation of each run."""
+    """Validation MRR over the steps of the last adaptation of each run, or of a file of `reproduce.py`."""
     lines = {}
-    for name, run in named.items():
-        events = [event for event in RunFolder.open(run).events() if event.get("event") == "adapt"]
+    for name, source in named.items():
+        if source.endswith(".json"):
+            events = read_results(source)["pipeline_seconds"]["adapt_trace"]
+        else:
+            events = [event for event in RunFolder.open(source).events() if event.get("event") == "adapt"]
         last = max(i for i, event in enumerate(events) if event["step"] == 0)
         lines[name] = ([e["step"] for e in events[last:]], [e["valid_mrr"] for e in events[last:]])
     return figures.steps(lines, ylabel="validation MRR")
