@@ -80,7 +80,7 @@ class Table:
         }  # fmt: skip
         found["parameters"] = {"frozen": sum(p.numel() for p in model.parameters())}
         if adapted is not None:
-            found["parameters"]["trained"] = sum(p.numel() for p in adapted.parameters() if p.requires_grad)
+            found["parameters"]["trained"] = sum(p.numel() for p in adapted.parameters())
         found["versions"] = versions() | {"device": device_name(self.device)}
         return found
 

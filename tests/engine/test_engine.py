@@ -132,6 +132,11 @@ def test_impossible_settings(europe: Engine, bad: dict[str, object]) -> None:
         europe.ask("?c : borders(France, ?c)", top=0)
 
 
+def test_symbolic_search_needs_facts(europe: Engine) -> None:
+    with pytest.raises(SettingsError, match="observe some"):
+        europe.using(search="symbolic", observed="none").ask("?c : borders(France, ?c)")
+
+
 def test_twenty_atoms(europe: Engine) -> None:
     chain = " & ".join(f"borders(?v{i}, ?v{i + 1})" for i in range(20)).replace("?v0", "France").replace("?v20", "?t")
     assert europe.ask(f"?t : {chain}", top=1)[0].known

@@ -107,6 +107,8 @@ class Engine:
         """What turns plans into scores."""
         options = self.options
         if options.search == "symbolic":
+            if not options.observed:
+                raise SettingsError("symbolic search answers from known facts; observe some, as in --observed train")
             return SymbolicReasoner(self.graph.index(*options.observed), self.graph.num_entities)
         if options.search == "continuous":
             return ContinuousReasoner(
