@@ -21,15 +21,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
-app.command("plan")(plan.plan)
-app.command("train")(train.train)
-app.command("import")(imports.import_)
-app.command("sample")(sample.sample)
-app.command("adapt")(adapt.adapt)
-app.command("eval")(evaluate.evaluate)
-app.command("ask")(ask.ask)
-app.command("serve")(serve.serve)
-app.command("report")(evaluate.report)
+app.command("plan", short_help="Show how a question would be answered.")(plan.plan)
+app.command("train", short_help="Train a link predictor on a graph.")(train.train)
+app.command("import", short_help="Import a link predictor trained elsewhere.")(imports.import_)
+app.command("sample", short_help="Sample queries with their answers.")(sample.sample)
+app.command("adapt", short_help="Adapt the scores of a run to questions.")(adapt.adapt)
+app.command("eval", short_help="Measure how well a run predicts.")(evaluate.evaluate)
+app.command("ask", short_help="Ask a question, and why.")(ask.ask)
+app.command("serve", short_help="Serve a page, HTTP and SPARQL.")(serve.serve)
+app.command("report", short_help="Write the results of a run as one page.")(evaluate.report)
 
 
 def _version(wanted: bool) -> None:

@@ -77,7 +77,11 @@ def _adapt(path: Path, folder: Path | None, count: int, settings: Any) -> None:
     valid = validation_queries(graph, settings, folder)
     for name, one in learn.items():
         typer.echo(f"{name}: {len(one):,} queries", err=True)
-    result = adapt(graph, model, learn, settings, valid=valid, run=run, report=_say)
+    try:
+        result = adapt(graph, model, learn, settings, valid=valid, run=run, report=_say)
+    except KeyboardInterrupt as interrupt:
+        typer.echo(str(interrupt) or "interrupted; the run is as it was", err=True)
+        raise typer.Exit(130) from None
     about = result.summary
     quality = ""
     if about["valid_mrr"] is not None:

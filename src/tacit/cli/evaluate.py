@@ -130,7 +130,7 @@ def _queries(engine: Engine, folder: Path | None, split: str, shapes: str | None
         raise SettingsError(f"shapes {shapes} need queries: give --queries FOLDER, or make some with tacit sample")
     if not len(engine.graph.part(split)):
         raise DataError(
-            f"{engine.graph.name} has no {split} facts to predict; give --queries FOLDER or another --split"
+            f"{engine.graph.name} has no {split} facts to predict; draw some with: tacit data split, or give --queries FOLDER"
         )
     return {"1p": one_hop_queries(engine.graph, split)}
 

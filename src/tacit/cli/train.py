@@ -13,6 +13,7 @@ import typer
 from tacit.links.settings import CHOICES, TrainSettings
 
 if TYPE_CHECKING:
+    from tacit.graph.graph import Graph
     from tacit.runs import RunFolder
 
 DEFAULTS = TrainSettings()
@@ -96,6 +97,16 @@ def _train(source: str, out: Path, given: dict[str, object], resume: bool, force
         typer.echo(f"{said}; go on with: {again}", err=True)
         sys.exit(130)
     _report(run)
+    typer.echo(f"ask it with: {shlex.join(['tacit', 'ask', str(out), _question(graph)])}", err=True)
+
+
+def _question(graph: Graph) -> str:
+    """A question that the first fact of a graph answers."""
+    from tacit.query.formula import Atom, Entity, Query, Variable
+
+    head, relation, _ = graph.train[0].tolist()
+    x = Variable("x")
+    return str(Query(x, Atom(graph.relations[relation], Entity(graph.entities[head]), x)))
 
 
 def _report(run: RunFolder) -> None:

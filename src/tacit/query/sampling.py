@@ -209,7 +209,7 @@ def _check(graph: Graph, split: str, count: int, max_answers: int | None, seed: 
     if split not in GRAPHS:
         raise SettingsError(f"no split '{split}'; choose one of {', '.join(GRAPHS)}")
     if not len(graph.part(split)):
-        raise SettingsError(f"the graph has no {split} facts to ask about; add some, or sample another split")
+        raise SettingsError(f"the graph has no {split} facts to ask about; draw some with: tacit data split")
     if count < 1:
         raise SettingsError(f"count must be at least 1, not {count}")
     if max_answers is not None and max_answers < 1:
