@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from tacit.cli import options
+
 
 def adapt(
     context: typer.Context,
@@ -55,7 +57,7 @@ def adapt(
     memory: Annotated[float | None, typer.Option("--memory", help="GB for scores.")] = None,
     precision: Annotated[str, typer.Option("--precision", help="auto, float32, tf32 or bf16.")] = "auto",
     seed: Annotated[int, typer.Option("--seed", help="Seed of the samples and their order.")] = 0,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: options.Device = "auto",
 ) -> None:
     """Train a score adapter on complex queries and keep it in the run, beside the link predictor."""
     from tacit.adapt.settings import AdaptSettings

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit.cli import options
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -22,26 +24,21 @@ def ask(
     paths: Annotated[int, typer.Option("--paths", help="Reasons to show for each answer.")] = 1,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     symbolic: Annotated[bool, typer.Option("--symbolic", help="Use the facts alone, without prediction.")] = False,
-    search: Annotated[str | None, typer.Option("--search", help="beam, exact or continuous.")] = None,
-    k: Annotated[int | None, typer.Option("--k", help="Candidates a beam keeps for every variable.")] = None,
-    logic: Annotated[str | None, typer.Option("--logic", help="product, godel or lukasiewicz.")] = None,
-    negation: Annotated[str | None, typer.Option("--negation", help="standard or cosine.")] = None,
-    strength: Annotated[float | None, typer.Option("--strength", help="How strongly negation excludes.")] = None,
-    calibration: Annotated[
-        str | None, typer.Option("--calibration", help="sigmoid, minmax or softmax-count, instead of the adapter.")
-    ] = None,
-    observed: Annotated[
-        str | None, typer.Option("--observed", help="Parts whose facts count as known: all, none, train+valid …")
-    ] = None,
-    memory: Annotated[float | None, typer.Option("--memory", help="GB that a step may use.")] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    search: options.Search = None,
+    k: options.K = None,
+    logic: options.Logic = None,
+    negation: options.Negation = None,
+    strength: options.Strength = None,
+    calibration: options.Calibration = None,
+    observed: options.Observed = None,
+    memory: options.Memory = None,
+    device: options.Device = "auto",
 ) -> None:
     """Ask a question of a trained graph."""
-    given = {
-        "search": search, "k": k, "logic": logic, "negation": negation, "strength": strength,
-        "calibration": calibration, "observed": observed, "memory": memory,
-    }  # fmt: skip
-    settings = {name: value for name, value in given.items() if value is not None}
+    settings = options.given(
+        search=search, k=k, logic=logic, negation=negation, strength=strength,
+        calibration=calibration, observed=observed, memory=memory,
+    )  # fmt: skip
     engine = _symbolic(source) if symbolic else _opened(source, device, settings)
     answers = engine.ask(query, top, explain=explain or paths > 1, paths=paths)
     if json_:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit.cli import options
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -29,17 +31,13 @@ def evaluate(
     shapes: Annotated[
         str | None, typer.Option("--shapes", help="Shapes such as 1p,2i,3in, or positive, negative, all.")
     ] = None,
-    search: Annotated[str | None, typer.Option("--search", help="beam, exact, continuous or symbolic.")] = None,
-    k: Annotated[int | None, typer.Option("--k", help="Candidates a beam keeps for every variable.")] = None,
-    logic: Annotated[str | None, typer.Option("--logic", help="product, godel or lukasiewicz.")] = None,
-    negation: Annotated[str | None, typer.Option("--negation", help="standard or cosine.")] = None,
-    strength: Annotated[float | None, typer.Option("--strength", help="How strongly negation excludes.")] = None,
-    calibration: Annotated[
-        str | None, typer.Option("--calibration", help="sigmoid, minmax or softmax-count, instead of the adapter.")
-    ] = None,
-    observed: Annotated[
-        str | None, typer.Option("--observed", help="Parts whose facts count as known: none, train, train+valid.")
-    ] = None,
+    search: options.Search = None,
+    k: options.K = None,
+    logic: options.Logic = None,
+    negation: options.Negation = None,
+    strength: options.Strength = None,
+    calibration: options.Calibration = None,
+    observed: options.Observed = None,
     unadapted: Annotated[bool, typer.Option("--unadapted", help="Leave the run's adapter out.")] = False,
     precision: Annotated[str | None, typer.Option("--precision", help="float32, tf32 or bf16 products.")] = None,
     ties: Annotated[str, typer.Option("--ties", help="realistic, optimistic or pessimistic.")] = "realistic",
@@ -49,16 +47,15 @@ def evaluate(
         bool, typer.Option("--reliability", help="Also measure whether scores can be read as probabilities.")
     ] = False,
     batch: Annotated[int | None, typer.Option("--batch", min=1, help="Queries at once; by memory otherwise.")] = None,
-    memory: Annotated[float | None, typer.Option("--memory", help="GB that a step may use.")] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    memory: options.Memory = None,
+    device: options.Device = "auto",
     json_: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
 ) -> None:
     """Rank the hard answers of queries: MRR and Hits@1, 3, 10, by BetaE's protocol."""
-    given = {
-        "search": search, "k": k, "logic": logic, "negation": negation, "strength": strength,
-        "calibration": calibration, "precision": precision, "memory": memory,
-    }  # fmt: skip
-    settings = {name: value for name, value in given.items() if value is not None}
+    settings = options.given(
+        search=search, k=k, logic=logic, negation=negation, strength=strength,
+        calibration=calibration, precision=precision, memory=memory,
+    )  # fmt: skip
     run, engine = _opened(source, split, observed, {"device": device, "adapted": not unadapted} | settings)
     asked = _queries(engine, queries, split, shapes)
     about = {"graph": engine.graph.name, "queries": queries.name if queries else None, "split": split, "limit": limit}

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from tacit.cli import options
+
 
 def serve(
     source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run, or world.")],
@@ -13,7 +15,7 @@ def serve(
                                       "let everyone in who can reach it.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that answer questions.")] = 2,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: options.Device = "auto",
     api_key: Annotated[str | None, typer.Option("--api-key", envvar="TACIT_API_KEY", show_envvar=True,
                                                 help="A key every request must bring; safer in TACIT_API_KEY.")] = None,
     cors: Annotated[list[str] | None, typer.Option("--cors", help="An origin whose pages may ask; repeat it.")] = None,
