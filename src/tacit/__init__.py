@@ -1,8 +1,14 @@
 """Tacit answers logical questions over knowledge graphs that are missing facts, and says why.
 
+`load` reads a graph, `train` learns a link predictor for it, `open` opens what was trained, as an `Engine` to ask:
+
 >>> import tacit
+>>> tacit.load("world")
+Graph(world: 2,310 entities, 10 relations, 4,393 train, 547 valid, 547 test facts)
 >>> engine = tacit.open("world")  # doctest: +SKIP
->>> engine.ask("?c : borders(France, ?c) & !speaks(?c, German)")  # doctest: +SKIP
+>>> engine.explain("?c : borders(France, ?c) & !speaks(?c, German)", top=5)  # doctest: +SKIP
+
+Questions are text, SPARQL, or formulas of `Atom`, `And`, `Or`, `Not`, `Exists` over `Entity` and `Variable`.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _queries(engine: Engine, folder: Path | None, split: str, shapes: str | None
         raise SettingsError(f"shapes {shapes} need queries: give --queries FOLDER, or make some with tacit sample")
     if not len(engine.graph.part(split)):
         raise DataError(
-            f"{engine.graph.name} has no {split} facts to predict; draw some with: tacit data split, or give --queries FOLDER"
+            f"{engine.graph.name} has no {split} facts to predict; split some off (tacit data split) or give --queries"
         )
     return {"1p": one_hop_queries(engine.graph, split)}
 
