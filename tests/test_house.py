@@ -72,6 +72,11 @@ def test_a_vague_name_is_found(name: str) -> None:
     assert is_vague(Path(name))
 
 
+def test_no_two_test_files_share_a_name() -> None:
+    names = [path.name for path in SOURCES if path.name.startswith("test_")]
+    assert [name for name in sorted(set(names)) if names.count(name) > 1] == []  # pytest would collect one of them
+
+
 def comments(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
         yield from (token.string for token in tokenize.tokenize(file.readline) if token.type == tokenize.COMMENT)
