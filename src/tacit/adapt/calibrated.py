@@ -8,6 +8,7 @@ from torch import Tensor
 
 from tacit.adapt.adapter import Adapter
 from tacit.engine.calibration import EVERY, Calibration, SoftmaxCount, Tails
+from tacit.engine.facts import Facts
 from tacit.engine.logic import log1mexp
 from tacit.errors import SettingsError
 
@@ -21,6 +22,7 @@ class Adapted(Calibration):
         self.calibration, self.adapter = calibration, adapter
         self.pointwise, self.sigmoidal = calibration.pointwise, calibration.sigmoidal
         self.monotone = adapter.by_row
+        self.reads_entities = calibration.reads_entities or not adapter.by_relation
         self.name = f"{calibration.name}, adapted"
 
     @property
@@ -44,6 +46,10 @@ class Adapted(Calibration):
     def moved(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """`x(1 + α) + β`."""
         return _moved(logits, *self.adapter(heads, relations, tails))
+
+    def counting(self, facts: Facts) -> Adapted:
+        """The same adapter over a calibration with other facts to count."""
+        return Adapted(self.calibration.counting(facts), self.adapter)
 
     @torch.no_grad()
     def adaptable(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:

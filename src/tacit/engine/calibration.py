@@ -22,12 +22,14 @@ class Calibration(nn.Module):
 
     A *pointwise* calibration needs one logit to give one score, so rows can be cut into blocks of columns; the others
     need whole rows. A *monotone* one keeps the order of every row. A *sigmoidal* one is `log σ` of what `moved` makes
-    of the logits. Where no gradient is asked for, results may use the memory of `logits`.
+    of the logits. One that *reads entities* needs to know which entities an atom is about, beside its logit. Where no
+    gradient is asked for, results may use the memory of `logits`.
     """
 
     pointwise = False
     monotone = True
     sigmoidal = False
+    reads_entities = False
     name = "calibration"
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
@@ -40,6 +42,10 @@ class Calibration(nn.Module):
     def moved(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The logits whose sigmoids are the scores."""
         return logits
+
+    def counting(self, facts: Facts) -> Calibration:
+        """The same calibration with other facts to count, where it counts any."""
+        return self
 
 
 class Sigmoid(Calibration):
@@ -72,6 +78,7 @@ class SoftmaxCount(Calibration):
     A softmax row sums to 1 whatever the number of right answers; times that number it reads as a probability.
     """
 
+    reads_entities = True
     name = "softmax-count"
 
     def __init__(self, facts: Facts) -> None:
@@ -85,6 +92,10 @@ class SoftmaxCount(Calibration):
         if torch.is_grad_enabled() and logits.requires_grad:
             return (logits + shift[:, None]).clamp(max=_NEARLY_ONE)
         return logits.add_(shift[:, None]).clamp_(max=_NEARLY_ONE)
+
+    def counting(self, facts: Facts) -> SoftmaxCount:
+        """The same with other facts to count."""
+        return SoftmaxCount(facts)
 
 
 def calibration(name: str, facts: Facts) -> Calibration:

@@ -8,6 +8,7 @@ from torch import Tensor
 from tacit.engine.atoms import Atoms
 from tacit.engine.logic import Logic
 from tacit.errors import PlanError, SettingsError
+from tacit.links.factors import FactorModel
 from tacit.links.scorer import VectorScorer
 from tacit.query.plan import Complement, Edge, Intersect, Node, Plan, Project, Relation, Row, Union
 
@@ -42,6 +43,11 @@ class ContinuousReasoner:
             raise SettingsError(
                 f"continuous search scores vectors one by one, which {atoms.calibration.name} cannot; "
                 "use --calibration sigmoid"
+            )
+        if atoms.calibration.reads_entities:
+            raise SettingsError(
+                "continuous search scores vectors, which are no entities that this adapter could read; "
+                "use an adapter on p, or --search beam"
             )
         if steps < 1 or not step_size > 0 or reg < 0:
             raise SettingsError(f"steps, step size and penalty must be positive, not {steps}, {step_size}, {reg}")
@@ -96,7 +102,7 @@ class _Search:
             for step in range(r.steps):
                 loss = -self.one(plan.root, self.vectors[0]).sum()
                 if r.reg:
-                    loss = loss + r.reg * sum(_n3(v) for v in self.vectors)
+                    loss = loss + r.reg * sum(penalty(r.scorer, v) for v in self.vectors)
                 adam.zero_grad()
                 loss.backward()
                 adam.step()
@@ -202,7 +208,7 @@ def check(node: Edge, negated: bool = False) -> None:
             )
 
 
-def _n3(vectors: Tensor) -> Tensor:
-    """`Σ|v|³` with `v` read as complex numbers, real half then imaginary half."""
-    real, imaginary = vectors.chunk(2, dim=1)
-    return (real.square() + imaginary.square()).clamp(min=1e-12).pow(1.5).sum()
+def penalty(scorer: VectorScorer, vectors: Tensor) -> Tensor:
+    """`Σ|v|³` over the numbers of some vectors, complex ones where the model's are."""
+    squares = scorer.squares(vectors, vectors, vectors)[0] if isinstance(scorer, FactorModel) else vectors.square()
+    return squares.clamp(min=1e-12).pow(1.5).sum()  # the root of zero has no gradient

@@ -111,7 +111,7 @@ def reliability(
     found = Reliability.empty(bins)
     for start in range(0, len(queries), size):
         part = queries[start : start + size]
-        with torch.inference_mode():
+        with torch.no_grad():  # inference mode would keep continuous search from its gradients
             scores = reasoner.scores(part.shape.plan, *slots(part)).exp().clamp(0, 1)
             labels = torch.zeros_like(scores)
             labels[_cells(part.hard.rows, part.hard.ids)] = 1

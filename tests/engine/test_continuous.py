@@ -1,0 +1,71 @@
+"""Continuous search at its edges: penalties of real vectors, adapters that read entities, reliability."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.calibrated import Adapted
+from tacit.engine.calibration import Sigmoid
+from tacit.engine.continuous import penalty
+from tacit.engine.engine import Engine
+from tacit.errors import SettingsError
+from tacit.evaluate.calibration import reliability
+from tacit.graph.graph import Graph
+from tacit.links.factors import FactorModel
+from tacit.links.loading import make_model
+from tacit.query.queries import Answers, QuerySet
+from tacit.query.shapes import SHAPES
+
+GRAPH = Graph.of([("a", "r", "b"), ("b", "s", "c"), ("a", "s", "c")], test=[("b", "r", "c")])
+TWO_HOPS = "?x : exists ?v . r(a, ?v) & s(?v, ?x)"
+
+
+def model(name: str = "complex", rank: int = 3) -> FactorModel:
+    made = make_model(name, GRAPH.num_entities, GRAPH.num_relations, rank)
+    made.reset(1.0, torch.Generator().manual_seed(0))
+    return made.requires_grad_(False)
+
+
+def engine(scorer: FactorModel, **changes: Any) -> Engine:
+    options = {"search": "continuous", "calibration": "sigmoid", "observed": "none", "steps": 20} | changes
+    return Engine(GRAPH, scorer, **options)
+
+
+def test_the_penalty_is_of_the_numbers_that_the_model_multiplies() -> None:
+    vectors = torch.tensor([[3.0, 4.0]])
+    assert penalty(model("complex", 1), vectors).item() == pytest.approx(125)  # |3 + 4i|³
+    assert penalty(model("distmult", 2), vectors).item() == pytest.approx(27 + 64)  # |3|³ + |4|³
+
+
+@pytest.mark.parametrize("name", ["complex", "distmult", "cp"])
+def test_vectors_of_odd_rank_can_be_penalised(name: str) -> None:
+    assert len(engine(model(name, 3), vector_reg=0.1).ask(TWO_HOPS)) == 3
+
+
+@pytest.mark.parametrize("condition", ["sp", "spo"])
+def test_an_adapter_that_reads_entities_is_refused(condition: str) -> None:
+    scorer = model()
+    adapted = Adapted(Sigmoid(), Adapter(scorer, condition).requires_grad_(False).eval())
+    asking = Engine(GRAPH, scorer, adapted=adapted, search="continuous", calibration="sigmoid", observed="none")
+    with pytest.raises(SettingsError, match="adapter on p"):
+        asking.ask(TWO_HOPS)
+
+
+def test_an_adapter_on_the_relation_moves_the_scores() -> None:
+    scorer = model()
+    adapter = Adapter(scorer, "none").requires_grad_(False).eval()
+    adapter.bias[1] = 2.0
+    adapted = Engine(GRAPH, scorer, engine(scorer).options, adapted=Adapted(Sigmoid(), adapter))
+    assert adapted.ask("?x : r(a, ?x)")[0].score > engine(scorer).ask("?x : r(a, ?x)")[0].score
+    assert len(adapted.ask(TWO_HOPS)) == 3
+
+
+def test_its_reliability_can_be_measured() -> None:
+    slots = np.array([[0]]), np.array([[0, 2]])
+    two_hops = QuerySet(SHAPES["2p"], *slots, easy=Answers.of([{0}]), hard=Answers.of([{2}]))
+    assert len(reliability(engine(model()).reasoner, two_hops)) == 2  # three entities, less the easy answer
