@@ -192,6 +192,21 @@ def test_a_certified_list_is_never_wrong(query: Query, scores: dict[str, Values]
         return  # unsafe questions are refused
     if answers.certified:
         expected = np.sort(exact)[::-1][:top]
-        expected = expected[expected > 0]
-        found = exact[[a.id for a in answers]]
-        np.testing.assert_allclose(found, expected[: len(found)], atol=1e-5)
+        found = np.zeros_like(expected)  # what is not listed has no score
+        found[: len(answers)] = exact[[a.id for a in answers]]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_short_list_is_certified_only_where_nothing_could_be_missing() -> None:
+    """The beam keeps `v1`, which leads to `x` alone; `v2`, which it drops, leads to `y`."""
+    s, v1, v2, x, y = range(5)
+    hops = np.full((5, 5), 0.001)
+    hops[s, v1], hops[s, v2], hops[v1, x], hops[v2, y] = 0.99, 0.9, 0.99, 0.9
+    graph = Graph(Vocabulary(["s", "v1", "v2", "x", "y"]), directed(["r"]), no_triples())
+    engine = Engine(graph, FactorScorer([hops]), calibration="sigmoid", observed="none", logic="lukasiewicz", k=1)
+    question = "?t : exists ?v . r(s, ?v) & r(?v, ?t)"
+    assert engine.explain(question).entities == ["x"]
+    assert engine.explain(question).certified is False
+    assert engine.explain(question, top=1).certified is True
+    assert engine.using(search="exact").explain(question).entities == ["x", "y"]
+    assert engine.using(search="exact").explain(question).certified is True

@@ -66,6 +66,11 @@ class Engine:
                 f"the link predictor knows {scorer.num_entities:,} entities, the graph has {graph.num_entities:,}; "
                 "open the run that was trained on this graph"
             )
+        if scorer.num_relations != graph.num_relations:
+            raise SettingsError(
+                f"the link predictor knows {scorer.num_relations:,} relation ids, the graph has "
+                f"{graph.num_relations:,}, inverses included; open the run that was trained on this graph"
+            )
         self.graph, self.scorer, self.adapted = graph, scorer, adapted
         self.options = changed(settings or EngineSettings(), changes)
         self.settings = self.options.to_dict() | {"adapted": adapted is not None}
@@ -96,7 +101,7 @@ class Engine:
         counted = self.facts or Facts(self.graph.index("train"), self.scorer.device)
         return Atoms(
             self.scorer,
-            self.adapted or calibration(options.calibration, counted),
+            (self.adapted or calibration(options.calibration, counted)).counting(counted),
             self.facts,
             observed=options.observed_score,
             precision=options.precision,
@@ -145,14 +150,15 @@ class Engine:
         for plan, members in groups.items():
             entities = torch.tensor([asked[i].entities for i in members], dtype=torch.long).view(len(members), -1)
             relations = torch.tensor([asked[i].relations for i in members], dtype=torch.long).view(len(members), -1)
-            ranked = self._ranked(plan, entities, relations, min(top, self.graph.num_entities))
+            most = min(top, self.graph.num_entities)
+            ranked = self._ranked(plan, entities, relations, most)
             known = self._known(plan, entities, relations)
             for row, i in enumerate(members):
                 one = asked[i]
                 ids, scores = (column[: one.limit] for column in ranked[row])
                 slots = entities[row : row + 1], relations[row : row + 1]
-                why = paths if explain else 0
-                results[i] = self._answers(one.text, one.prepared, slots, ids, scores, known[row], why)
+                cut_off = len(ids) == (most if one.limit is None else min(most, one.limit))
+                results[i] = self._answers(one, slots, ids, scores, known[row], paths if explain else 0, cut_off)
         return [results[i] for i in range(len(asked))]
 
     def prepare(self, query: str | Query) -> Asked:
@@ -168,10 +174,10 @@ class Engine:
         for start in range(0, len(relations), step):
             slots = entities[start : start + step], relations[start : start + step]
             scores = self.reasoner.scores(plan, *slots)
-            # Only a single atom has a finer order than its scores.
-            order = self.reasoner.ranking(plan, *slots) if isinstance(plan.root, Row) else scores
-            for row in range(len(order)):
-                ids = _best(order[row], top)
+            # Only a single atom has a finer order than its scores: it decides between equal ones.
+            finer = self.reasoner.ranking(plan, *slots) if isinstance(plan.root, Row) else scores
+            for row in range(len(scores)):
+                ids = _best(scores[row], finer[row], top)
                 values = scores[row, ids]
                 kept = values > -math.inf
                 ranked.append((ids[kept].cpu(), values[kept].cpu()))
@@ -187,15 +193,17 @@ class Engine:
 
     def _answers(
         self,
-        text: str,
-        prepared: Prepared,
+        asked: Asked,
         slots: tuple[Tensor, Tensor],
         ids: Tensor,
         scores: Tensor,
         known: set[int],
         paths: int,
+        cut_off: bool,
     ) -> Answers:
-        plan, graph = prepared.plan, self.graph
+        """The answers to one question; unless they were `cut_off`, nothing else has a score."""
+        prepared, graph = asked.prepared, self.graph
+        plan = prepared.plan
         steps: list[list[Step]] = [[] for _ in ids]
         certified = None
         if paths and isinstance(self.reasoner, MessageReasoner):
@@ -203,7 +211,7 @@ class Engine:
             messages.keep = True
             explainer = Explainer(messages)
             steps = [explainer.witnesses(plan.root, int(i), paths) for i in ids]
-            certified = self._certified(plan, slots, ids)
+            certified = self._certified(plan, slots, ids, cut_off)
         answers = tuple(
             Answer(
                 graph.entities[int(i)],
@@ -215,17 +223,17 @@ class Engine:
             )
             for i, score, why in zip(ids, scores, steps, strict=True)
         )
-        return Answers(text, answers, certified, self.settings)
+        return Answers(asked.text, answers, certified, self.settings)
 
-    def _certified(self, plan: Plan, slots: tuple[Tensor, Tensor], ids: Tensor) -> bool:
-        """Whether nothing the beam dropped could change these answers or their order."""
+    def _certified(self, plan: Plan, slots: tuple[Tensor, Tensor], ids: Tensor, cut_off: bool) -> bool:
+        """Whether nothing the beam dropped could change these answers or their order, or add to them."""
         assert isinstance(self.reasoner, MessageReasoner)
         lower, upper = (bound[0].cpu() for bound in self.reasoner.bounds(plan, *slots))
         for i in ids.tolist():
             upper[i] = -math.inf  # from here on only compared with what comes after
             if float(upper.max()) > float(lower[i]):
                 return False
-        return True
+        return cut_off or float(upper.max()) == -math.inf
 
     def _witness(self, prepared: Prepared, step: Step) -> Witness:
         entities, relations = self.graph.entities, self.graph.relations
@@ -251,10 +259,9 @@ def changed(settings: EngineSettings, changes: dict[str, Any]) -> EngineSettings
     return replace(settings, **changes)
 
 
-def _best(values: Tensor, top: int) -> Tensor:
-    """The positions of the largest values, ties by position."""
+def _best(values: Tensor, finer: Tensor, top: int) -> Tensor:
+    """The positions of the largest values, ties by their finer values, then by position."""
     cut = values.topk(top).values[-1]
-    above = (values > cut).nonzero()[:, 0]
-    level = (values == cut).nonzero()[: top - len(above), 0]
-    picked = torch.cat([above, level])
-    return picked[values[picked].argsort(descending=True, stable=True)]
+    picked = (values >= cut).nonzero()[:, 0]
+    picked = picked[finer[picked].argsort(descending=True, stable=True)]
+    return picked[values[picked].argsort(descending=True, stable=True)][:top]

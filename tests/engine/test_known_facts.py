@@ -1,0 +1,54 @@
+"""What an engine may know: only the facts of the parts it is told to observe, and how they are valued."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tables import FactorScorer, TableScorer
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.calibrated import Adapted
+from tacit.engine.calibration import calibration
+from tacit.engine.engine import Engine
+from tacit.engine.facts import Facts
+from tacit.errors import SettingsError
+from tacit.graph.graph import Graph
+
+GRAPH = Graph.of([("a", "r", "b")], valid=[("a", "r", "c")], test=[("a", "r", "d"), ("a", "r", "e")])
+
+
+def scorer(best: float = 0.9) -> FactorScorer:
+    table = torch.full((5, 5), 0.1, dtype=torch.float64)
+    table[0, 4] = best
+    return FactorScorer([table.numpy()])
+
+
+def test_an_adapted_engine_counts_the_facts_it_observes_and_no_others() -> None:
+    everything = Facts(GRAPH.index())
+    adapted = Adapted(calibration("softmax-count", everything), Adapter(scorer()).eval())
+    whole = Engine(GRAPH, scorer(), calibration="softmax-count", adapted=adapted)
+    for observed in ("train", "train+valid", "none"):
+        fresh = Engine(GRAPH, scorer(), calibration="softmax-count", observed=observed)
+        expected = [(a.entity, pytest.approx(a.score)) for a in fresh.ask("?x : r(a, ?x)")]
+        assert [(a.entity, a.score) for a in whole.using(observed=observed).ask("?x : r(a, ?x)")] == expected
+
+
+def test_scores_never_rise_down_a_list() -> None:
+    engine = Engine(GRAPH, scorer(0.9999), calibration="sigmoid", observed="train", search="exact")
+    answers = engine.explain("?x : r(a, ?x)", top=2)
+    assert answers.entities == ["e", "b"]  # a prediction of 0.9999 before a fact known at 0.999
+    assert answers.certified
+
+
+def test_scores_that_round_to_the_same_keep_the_order_of_the_predictor() -> None:
+    logits = torch.full((5, 5), -200.0)
+    logits[0, 1], logits[0, 3], logits[0, 2] = 150.0, 151.0, 152.0
+    table = TableScorer([torch.full((5, 5), 0.5, dtype=torch.float64).numpy()])
+    table._logits = torch.stack([logits, logits.T])
+    engine = Engine(GRAPH, table, calibration="sigmoid", observed="none")
+    assert engine.ask("?x : r(a, ?x)", top=3).entities == ["c", "d", "b"]
+
+
+def test_a_predictor_of_other_relations_is_refused() -> None:
+    with pytest.raises(SettingsError, match="4 relation ids"):
+        Engine(GRAPH, FactorScorer([torch.full((5, 5), 0.5).double().numpy()] * 2))
