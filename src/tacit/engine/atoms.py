@@ -17,6 +17,8 @@ from tacit.links.scorer import BilinearScorer, Scorer
 
 PRECISIONS = ("float32", "tf32", "bf16")
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
+_PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
+_HELD = 2**24  # floats of whole rows held for the sake of single atoms
 OBSERVED = 1.0 - 2.0**-10  # a known fact is nearly certain: its negation stays comparable to others
 
 
@@ -90,6 +92,9 @@ class Atoms:
         """Log-scores of single atoms, `[B]`."""
         if not self.calibration.pointwise:
             return self._gathered(heads, relations, tails)
+        if len(heads) > _PAIRS:
+            parts = zip(heads.split(_PAIRS), relations.split(_PAIRS), tails.split(_PAIRS), strict=True)
+            return torch.cat([self.of(*part) for part in parts])
         logits = self.scorer.logits_of(heads, relations, tails)
         scores: Tensor = self.calibration(logits[:, None], heads, relations, tails)[:, 0]
         if self.facts is not None:
@@ -98,7 +103,7 @@ class Atoms:
 
     def _gathered(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Single atoms of a calibration that needs whole rows: each distinct row is scored once."""
-        r, step = self.scorer.num_relations, 256
+        r, step = self.scorer.num_relations, max(1, min(256, _HELD // self.num_entities))
         keys, inverse = torch.unique(heads * r + relations, return_inverse=True)
         out = torch.empty(len(heads), device=self.device)
         for start in range(0, len(keys), step):

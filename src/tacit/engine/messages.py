@@ -160,7 +160,7 @@ class Messages:
             return hop.over(source, self.relations[:, node.edge.slot] ^ int(node.edge.flip))
         values, candidates, dropped = hop.candidates(source)
         out = torch.full((self.batch, self.atoms.num_entities), ZERO, device=source.device)
-        times = max(1, self.memory // (32 * self.atoms.num_entities * self.batch))
+        times = self._at_once(node.edge)
         for start in range(0, candidates.shape[1], times):
             some = candidates[:, start : start + times]  # [B, P]
             rows = self.repeated(some.shape[1]).edge(node.edge, some.t().reshape(-1))  # [P · B, N]
@@ -172,13 +172,18 @@ class Messages:
         hop = self.hop(node.candidates)
         _, candidates, dropped = hop.candidates(self.full(self.remembered(node.candidates)))
         out = torch.full((self.batch, self.atoms.num_entities), ZERO, device=self.atoms.device)
-        times = max(1, self.memory // (64 * self.atoms.num_entities * self.batch))
+        times = self._at_once(node.body)
         for start in range(0, candidates.shape[1], times):
             some = candidates[:, start : start + times]
             inner = self.repeated(some.shape[1], node.slot, some.t().reshape(-1))
             best = inner.full(inner.value(node.body)).view(some.shape[1], self.batch, -1).amax(dim=0)
             out = torch.maximum(out, best)
         return hop.raise_bounds(out, dropped)
+
+    def _at_once(self, inner: Edge) -> int:
+        """How many candidates to try together, so that half of the memory holds all sets of an inner evaluation."""
+        row = 4 * self.atoms.num_entities * self.batch
+        return max(1, self.memory // (2 * row * (4 + count_parts(inner))))
 
     def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> Messages:
         """These queries `times` over, copy by copy, with an entity slot more where given."""
@@ -188,7 +193,7 @@ class Messages:
             gap = entities.new_zeros(len(rows), slot - entities.shape[1])
             entities = torch.cat([entities, gap, filling[:, None]], dim=1)
         return Messages(
-            self.atoms, self.logic, entities, self.relations[rows], self.k, self.memory,
+            self.atoms, self.logic, entities, self.relations[rows], self.k, self.memory // 2,
             self.bounds, self.copies * times, outer=self, outer_rows=rows,
         )  # fmt: skip
 
@@ -218,6 +223,20 @@ def by_rows(combine: Callable[[list[Tensor]], Tensor], parts: list[Tensor]) -> T
     for start in range(0, batch, rows):
         out[start : start + rows] = combine([part[start : start + rows] for part in parts])
     return out
+
+
+def count_parts(node: Edge) -> int:
+    """How many sets are combined in a node: as many may be held at once."""
+    match node:
+        case Intersect(parts) | Union(parts):
+            return sum(map(count_parts, parts))
+        case Row(_, part) | Complement(part) | Source(part) | Target(part) | Any(_, part) | At(part, _):
+            return count_parts(part)
+        case Project(_, source, edge):
+            return count_parts(source) + count_parts(edge)
+        case Condition(_, _, candidates, body):
+            return count_parts(candidates) + count_parts(body)
+    return 1
 
 
 def highest_slot(node: Edge) -> int:

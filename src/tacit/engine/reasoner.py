@@ -47,11 +47,12 @@ class MessageReasoner:
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every entity, `[B, N]`; batches that would not fit in memory are cut."""
         at_once = self.batch(plan)
-        parts = [
-            self._some(plan, entities[i : i + at_once], relations[i : i + at_once])
-            for i in range(0, max(1, len(relations)), at_once)
-        ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        if len(relations) <= at_once:
+            return self._some(plan, entities, relations)
+        out = torch.empty(len(relations), self.num_entities, device=self.device)
+        for i in range(0, len(relations), at_once):
+            out[i : i + at_once] = self._some(plan, entities[i : i + at_once], relations[i : i + at_once])
+        return out
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The scores; for a single atom the raw logits, known facts first, since calibration only rounds them."""
