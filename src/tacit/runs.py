@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SETTINGS, ENTITIES, RELATIONS, FACTS = "settings.toml", "entities.txt", "relations.txt", "facts.npz"
-MODEL, ADAPTER, CHECKPOINT = "model.safetensors", "adapter.safetensors", "checkpoint.safetensors"
+MODEL, ADAPTER = "model.safetensors", "adapter.safetensors"
+CHECKPOINT, ADAPTATION = "checkpoint.safetensors", "adaptation.safetensors"  # of what is under way
 TRACE, RESULTS = "trace.jsonl", "results.json"
-FILES = (SETTINGS, ENTITIES, RELATIONS, FACTS, MODEL, ADAPTER, CHECKPOINT, TRACE, RESULTS)
+FILES = (SETTINGS, ENTITIES, RELATIONS, FACTS, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, TRACE, RESULTS)
 _TEMPORARY = ".tacit-"
 
 Values = Mapping[str, Any]

@@ -6,6 +6,7 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ from tacit.links.loading import load_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training import train
 from tacit.query.queries import read_queries, write_queries
-from tacit.runs import ADAPTER, MODEL, RunFolder
+from tacit.runs import ADAPTATION, ADAPTER, MODEL, RunFolder
 
 SETTINGS = AdaptSettings(steps=20, batch=32, validate_every=10, validate_queries=10, device="cpu", patience=50)
 
@@ -123,16 +124,55 @@ def test_a_share_of_the_queries(run: RunFolder) -> None:
     assert result.summary["queries"] == {name: round(0.1 * len(one)) for name, one in queries.items()}
 
 
-def test_an_interruption_leaves_the_run_as_it_was(run: RunFolder) -> None:
+def interrupt(event: object) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interruption_leaves_the_run_as_it_was_beside_a_checkpoint(run: RunFolder) -> None:
     graph, model = run.graph(), load_model(run)
-    before = {file.name: file.read_bytes() for file in run.path.iterdir() if file.name != "trace.jsonl"}
-
-    def interrupt(event: object) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt, match="stopped at step 1; the run is as it was"):
+    added = ("trace.jsonl", ADAPTATION)
+    before = {file.name: file.read_bytes() for file in run.path.iterdir() if file.name not in added}
+    with pytest.raises(KeyboardInterrupt, match="stopped at step 1 and saved; go on with --resume"):
         adapt(graph, model, training_queries(graph, SETTINGS, count=20), SETTINGS, run=run, report=interrupt)
-    assert {file.name: file.read_bytes() for file in run.path.iterdir() if file.name != "trace.jsonl"} == before
+    assert {file.name: file.read_bytes() for file in run.path.iterdir() if file.name not in added} == before
+
+
+@pytest.mark.parametrize("loss", ["log", "bce"])
+@pytest.mark.parametrize("stopped_after", [0, 10])
+def test_resuming_leads_to_the_very_same_adapter(run: RunFolder, loss: str, stopped_after: int) -> None:
+    graph, model = run.graph(), load_model(run)
+    settings = replace(SETTINGS, loss=loss, layers=2, hidden=4)
+    queries, valid = training_queries(graph, settings, count=40), validation_queries(graph, settings)
+    whole = adapt(graph, model, queries, settings, valid=valid)
+
+    def stop(event: dict[str, Any]) -> None:
+        if event["step"] == stopped_after:
+            interrupt(event)
+
+    with pytest.raises(KeyboardInterrupt):
+        adapt(graph, model, queries, settings, valid=valid, run=run, report=stop)
+    again = adapt(graph, model, queries, settings, valid=valid, run=run, resume=True)
+    assert all(
+        torch.equal(tensor, again.adapter.state_dict()[name]) for name, tensor in whole.adapter.state_dict().items()
+    )
+    assert [(one["step"], one["loss"], one["mrr"]) for one in again.trace] == [
+        (one["step"], one["loss"], one["mrr"]) for one in whole.trace
+    ]
+    assert not run.has(ADAPTATION)
+
+
+def test_resuming_with_other_settings_or_queries_is_refused(run: RunFolder) -> None:
+    graph, model = run.graph(), load_model(run)
+    queries = training_queries(graph, SETTINGS, count=40)
+    with pytest.raises(KeyboardInterrupt):
+        adapt(graph, model, queries, SETTINGS, run=run, report=interrupt)
+    others = training_queries(graph, SETTINGS, count=30)
+    for given, settings in ((queries, replace(SETTINGS, lr=0.2)), (others, SETTINGS)):
+        with pytest.raises(RunError, match="other settings or queries; give those, or adapt without --resume"):
+            adapt(graph, model, given, settings, run=run, resume=True)
+    run.write_tensors(ADAPTATION, {"bias": torch.zeros(3)}, {"kind": "else"})
+    with pytest.raises(RunError, match="is no checkpoint of an adaptation"):
+        adapt(graph, model, queries, SETTINGS, run=run, resume=True)
 
 
 def test_nothing_to_learn_from_is_said(run: RunFolder) -> None:

@@ -66,15 +66,15 @@ class Batches:
         counts = queries.hard.counts
         self.queries = queries.subset(np.flatnonzero((counts > 0) & (counts + queries.easy.counts < num_entities)))
         self._random = random
-        self._order = np.empty(0, dtype=np.int64)
+        self.order = np.empty(0, dtype=np.int64)  # the queries still to come
 
     def __len__(self) -> int:
         return len(self.queries)
 
     def draw(self, size: int) -> Batch:
         """The next queries, each with one of its hard answers."""
-        while len(self._order) < size:
-            self._order = np.concatenate([self._order, self._random.permutation(len(self))])
-        some, self._order = self.queries.subset(self._order[:size]), self._order[size:]
+        while len(self.order) < size:
+            self.order = np.concatenate([self.order, self._random.permutation(len(self))])
+        some, self.order = self.queries.subset(self.order[:size]), self.order[size:]
         at = some.hard.offsets[:-1] + (self._random.random(size) * some.hard.counts).astype(np.int64)
         return Batch(some, some.hard.ids[at].astype(np.int64))

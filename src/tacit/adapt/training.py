@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.batches import Batches
 from tacit.adapt.calibrated import Adapted
+from tacit.adapt.checkpoint import Progress, load_progress, save_progress
 from tacit.adapt.loading import save_adapter
 from tacit.adapt.losses import QueryLoss
 from tacit.adapt.settings import AdaptSettings
@@ -30,9 +31,10 @@ from tacit.graph.graph import Graph
 from tacit.links.interruption import Stop, stop_on_signals
 from tacit.links.scorer import Scorer
 from tacit.query.queries import QuerySet
-from tacit.runs import RunFolder, versions
+from tacit.runs import ADAPTATION, RunFolder, versions
 
 Report = Callable[[dict[str, Any]], None]
+CHECKPOINT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,16 +57,20 @@ def adapt(
     valid: Mapping[str, QuerySet] | None = None,
     run: RunFolder | None = None,
     report: Report | None = None,
+    resume: bool = False,
 ) -> AdaptResult:
     """Train an adapter for a frozen link predictor on queries with known answers; the best on `valid` is kept.
 
     Without `valid`, a tenth of the queries is set apart for that. With a `run`, validations are traced and the adapter
-    is saved there once training is over, so that an interruption leaves the run as it was.
+    is saved there once training is over, so that an interruption leaves the adapter that was there; `resume` goes on
+    from the last checkpoint, if there is one.
     """
     settings = settings or AdaptSettings()
     if run is not None:
         run.check(graph)
     training = Adaptation(graph, scorer, queries, settings, valid)
+    if run is not None and resume and run.has(ADAPTATION):
+        training.resume(run)
     with stop_on_signals() as stop:
         training.loop(stop, report, run)
     result = training.finish()
@@ -72,6 +78,7 @@ def adapt(
         save_adapter(run, result.adapter, settings)
         run.write_settings("adapt", settings.to_dict())
         run.write_results({**run.results(), "adapt": result.summary})
+        run.remove(ADAPTATION)
     return result
 
 
@@ -99,7 +106,7 @@ class Adaptation:
         valid: Mapping[str, QuerySet] | None = None,
     ) -> None:
         self.settings = settings
-        random = np.random.default_rng(settings.seed)
+        self.random = random = np.random.default_rng(settings.seed)
         self.reasoner, self.trained = self.prepare(graph, scorer)
         queries = {name: one.share(settings.share, settings.seed) for name, one in queries.items()}
         if valid is None:
@@ -124,7 +131,7 @@ class Adaptation:
         self.optimizer = torch.optim.Adagrad(self.trained.parameters(), lr=settings.lr)
         self.best, self.done, self.trace = Best(), 0, list[dict[str, Any]]()
         self._loss = torch.zeros((), dtype=torch.float64, device=scorer.device)
-        self._started = time.monotonic()
+        self._started = self._saved = time.monotonic()
 
     def prepare(self, graph: Graph, scorer: Scorer) -> tuple[MessageReasoner, nn.Module]:
         """The search whose scores are learned from, and what is trained."""
@@ -136,14 +143,18 @@ class Adaptation:
     def loop(self, stop: Stop, report: Report | None = None, run: RunFolder | None = None) -> None:
         """Take steps until all are done or validation has not improved for long."""
         if run is not None:
-            run.trace({"event": "adapt-start", "settings": self.settings.to_dict(), "versions": versions()})
-        self._validate(report, run)
+            start = {"event": "adapt-start", "step": self.done, "settings": self.settings.to_dict()}
+            run.trace({**start, "versions": versions()})
+        if not self.trace:
+            self._validate(report, run)
         while self.done < self.settings.steps and self.best.stale < self.settings.patience:
             self.step()
-            if stop.wanted:
-                raise KeyboardInterrupt(f"stopped at step {self.done}; the run is as it was")
             if self.done % self.settings.validate_every == 0 or self.done == self.settings.steps:
                 self._validate(report, run)
+            if stop.wanted:
+                self._stop(run)
+            if run is not None and time.monotonic() - self._saved >= CHECKPOINT_SECONDS:
+                self.save(run)
 
     def step(self) -> None:
         """One step on a batch with the shapes in equal parts."""
@@ -161,6 +172,23 @@ class Adaptation:
                 loss = loss_of(part) / self.settings.batch
                 loss.backward()
                 self._loss += loss.detach()
+
+    def save(self, run: RunFolder) -> None:
+        """Write a checkpoint to go on from."""
+        best, seconds = self.best, time.monotonic() - self._started
+        progress = Progress(self.done, float(self._loss), seconds, best.mrr, best.step, best.stale, self.trace)
+        save_progress(
+            run, self.settings, progress, self.trained, self.optimizer, best.weights, self.batches, self.random
+        )
+        self._saved = time.monotonic()
+
+    def resume(self, run: RunFolder) -> None:
+        """Go back to the last checkpoint of a run."""
+        progress, weights = load_progress(run, self.settings, self.trained, self.optimizer, self.batches, self.random)
+        self.best = Best(progress.best_mrr, progress.best_step, progress.stale, weights)
+        self.done, self.trace = progress.step, progress.trace
+        self._loss.fill_(progress.loss)
+        self._started = time.monotonic() - progress.seconds
 
     def finish(self) -> AdaptResult:
         """The adapter with its best weights, frozen."""
@@ -192,6 +220,12 @@ class Adaptation:
             "peak_gb": _peak_gb(self.reasoner.device),
             "seed": self.settings.seed,
         }
+
+    def _stop(self, run: RunFolder | None) -> NoReturn:
+        if run is None:
+            raise KeyboardInterrupt(f"stopped at step {self.done}")
+        self.save(run)
+        raise KeyboardInterrupt(f"stopped at step {self.done} and saved; go on with --resume")
 
     def _validate(self, report: Report | None, run: RunFolder | None) -> None:
         self.trained.eval()

@@ -58,15 +58,16 @@ def adapt(
     precision: Annotated[str, typer.Option("--precision", help="auto, float32, tf32 or bf16.")] = "auto",
     seed: Annotated[int, typer.Option("--seed", help="Seed of the samples and their order.")] = 0,
     device: options.Device = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the same command was stopped.")] = False,
 ) -> None:
     """Train a score adapter on complex queries and keep it in the run, beside the link predictor."""
     from tacit.adapt.settings import AdaptSettings
 
     given = {field.name: context.params[field.name] for field in fields(AdaptSettings)}
-    _adapt(run, queries, count, AdaptSettings(**given))
+    _adapt(run, queries, count, AdaptSettings(**given), resume)
 
 
-def _adapt(path: Path, folder: Path | None, count: int, settings: Any) -> None:
+def _adapt(path: Path, folder: Path | None, count: int, settings: Any, resume: bool) -> None:
     from tacit.adapt.sources import training_queries, validation_queries
     from tacit.adapt.training import adapt
     from tacit.links.loading import load_model
@@ -80,7 +81,7 @@ def _adapt(path: Path, folder: Path | None, count: int, settings: Any) -> None:
     for name, one in learn.items():
         typer.echo(f"{name}: {len(one):,} queries", err=True)
     try:
-        result = adapt(graph, model, learn, settings, valid=valid, run=run, report=_say)
+        result = adapt(graph, model, learn, settings, valid=valid, run=run, report=_say, resume=resume)
     except KeyboardInterrupt as interrupt:
         typer.echo(str(interrupt) or "interrupted; the run is as it was", err=True)
         raise typer.Exit(130) from None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tacit.errors import RunError
@@ -40,12 +41,8 @@ def save_checkpoint(
     position: Position,
 ) -> None:
     """Write weights, optimizer state, best weights and position as one file."""
-    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    tensors |= {f"best.{name}": tensor for name, tensor in (best or {}).items()}
-    for number, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
     about = {"kind": KIND, "position": json.dumps(asdict(position)), "settings": _stamp(settings)}
-    run.write_tensors(CHECKPOINT, tensors, about)
+    run.write_tensors(CHECKPOINT, packed(model, optimizer, best or {}), about)
 
 
 def load_checkpoint(
@@ -59,24 +56,39 @@ def load_checkpoint(
     if about.get("settings") != _stamp(settings):
         raise RunError(f"{path} was made with other settings than {run.path / 'settings.toml'}; train with --force")
     tensors = run.tensors(CHECKPOINT)
-    state: dict[int, dict[str, Any]] = {}
-    parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}}
     try:
-        for key, tensor in tensors.items():
-            part, name = key.split(".", 1)
-            if part == "optimizer":
-                number, name = name.split(".", 1)
-                state.setdefault(int(number), {})[name] = tensor
-            else:
-                parts[part][name] = tensor
-        model.load_state_dict(parts["model"])
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        best = unpack(tensors, model, optimizer)
         position = Position(**json.loads(about["position"]))
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise RunError(f"{path} does not fit the run ({reason}); delete it and train again") from None
-    best = {name: tensor.to(model.device) for name, tensor in parts["best"].items()}
     return position, best or None
+
+
+def packed(model: nn.Module, optimizer: Optimizer, best: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights, optimizer state and best weights as tensors of one file."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
+    for number, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
+    return tensors
+
+
+def unpack(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """Put packed weights and optimizer state back; the best weights are returned, where the model is."""
+    state: dict[int, dict[str, Any]] = {}
+    parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}}
+    for key, tensor in tensors.items():
+        part, name = key.split(".", 1)
+        if part == "optimizer":
+            number, name = name.split(".", 1)
+            state.setdefault(int(number), {})[name] = tensor
+        else:
+            parts[part][name] = tensor
+    model.load_state_dict(parts["model"])
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    device = next(model.parameters()).device
+    return {name: tensor.to(device) for name, tensor in parts["best"].items()}
 
 
 def _stamp(settings: TrainSettings) -> str:
