@@ -154,10 +154,12 @@ def test_minmax_does_undo_an_adapter() -> None:
         ({"loss": "hinge"}, "loss is 'hinge'; it must be one of 1vsall, bce, log"),
         ({"share": 1.5}, "share is 1.5; it must be at most 1"),
         ({"share": 0.0}, "share is 0.0; it must be a number above 0"),
+        ({"seed": -1}, "seed is -1; it must be a whole number of at least 0"),
         ({"steps": 0}, "steps is 0; it must be a whole number of at least 1"),
         ({"lr": float("nan")}, "lr is nan; it must be a number above 0"),
         ({"memory": -1.0}, "memory is -1.0; it must be a number of GB above 0"),
         ({"observed": "tset"}, "no part 'tset' to observe"),
+        ({"held_out": True, "observed": "train+valid"}, "held-out queries ask for validation facts"),
     ],
 )
 def test_settings_out_of_range_are_refused(values: dict[str, object], message: str) -> None:

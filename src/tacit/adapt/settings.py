@@ -80,10 +80,17 @@ class AdaptSettings:
             value = getattr(self, name)
             if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
                 raise SettingsError(f"{name} is {value}; it must be a number above 0")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise SettingsError(f"seed is {self.seed}; it must be a whole number of at least 0")
         if self.share > 1:
             raise SettingsError(f"share is {self.share}; it must be at most 1 (all queries)")
         if self.memory is not None and not self.memory > 0:
             raise SettingsError(f"memory is {self.memory}; it must be a number of GB above 0")
+        if self.held_out and "valid" in self.observed:
+            raise SettingsError(
+                f"held-out queries ask for validation facts, and observed '{self.observed}' hands them over; "
+                "observe train or none"
+            )
         check(self.calibration, self.condition)
 
     @property
