@@ -28,14 +28,14 @@ step "tacit train world --out runs/demo --resume"
 
 say "4. Ask, with its raw scores" \
     "Nothing made the scores of different relations comparable, so their combination is not to be trusted:"
-step "tacit ask runs/demo '$question' --calibration sigmoid --strength 1 --observed train+valid --top 3 --explain"
+step "tacit ask runs/demo '$question' --calibration sigmoid --observed train+valid --top 3 --explain"
 
 say "5. Adapt the scores: two numbers for each relation, learned from questions (ten seconds)" \
     "The link predictor stays as it is."
 step "tacit adapt runs/demo --held-out --count 1000 --steps 200 --batch 256 --validate-every 100"
 
 say "6. Ask again" \
-    "Georgetown is the capital of Guyana, but Tacit was not told: that atom is predicted. The others are known facts."
+    "Georgetown is the capital of Guyana, but Tacit was not told: that atom is predicted, from a border it knows."
 step "tacit ask runs/demo '$question' --observed train+valid --top 3 --explain"
 
 say "7. A mistake is answered with what would work"
