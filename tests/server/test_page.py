@@ -114,6 +114,13 @@ def test_names_with_spaces_are_completed_in_quotes(visit: Visit) -> None:
     assert page.input_value("#question") == '?x : borders("New York"'
 
 
+def overlap(one: Any, other: Any) -> bool:
+    return all(
+        one[start] + one[size] > other[start] + 1 and other[start] + other[size] > one[start] + 1
+        for start, size in (("x", "width"), ("y", "height"))
+    )
+
+
 def test_an_answer_opens_its_reason_as_a_graph(visit: Visit) -> None:
     page = visit.page
     page.fill("#question", "?x : exists ?y . borders(France, ?y) & borders(?y, ?x) & !speaks(?x, French)")
@@ -134,8 +141,33 @@ def test_an_answer_opens_its_reason_as_a_graph(visit: Visit) -> None:
     assert box is not None
     assert box["width"] <= page.viewport_size["width"]
     assert "provably missed nothing" in (why.text_content() or "")  # all candidates fit in the beam
+    assert dashed.evaluate(style) == why.locator(".key-lines .negated path").evaluate(style)
+    labels = [label.bounding_box() for label in why.locator(".edge text").all()]
+    assert not any(overlap(a, b) for i, a in enumerate(labels) for b in labels[:i])
     page.locator("details.plan summary").click()
     page.locator("details.plan pre", has_text="from France over borders").wait_for()
+
+
+def test_edges_that_fork_keep_their_labels_apart(visit: Visit) -> None:
+    page = visit.page
+    page.fill("#question", "?x : exists ?y . borders(France, ?y) & borders(?y, ?x) & !borders(France, ?x)")
+    page.keyboard.press("Enter")
+    why = visit.open("Portugal")
+    labels = [label.bounding_box() for label in why.locator(".edge text").all()]
+    assert len(labels) == 6
+    assert not any(overlap(a, b) for i, a in enumerate(labels) for b in labels[:i])
+
+
+def test_a_beam_that_may_have_missed_something_offers_exact_search(visit: Visit) -> None:
+    page = visit.page
+    page.fill("#question", QUERY)
+    page.fill("[name=k]", "1")
+    page.keyboard.press("Enter")
+    visit.answers()
+    page.locator(".answer").first.click()
+    page.locator(".verdict", has_text="dropped candidates").locator("button").click()
+    page.wait_for_function("() => new URLSearchParams(location.search).get('search') === 'exact'")
+    assert "Portugal" in visit.answers()
 
 
 def test_an_address_can_be_shared_and_gone_back_to(visit: Visit, browser: Any, service: Running) -> None:
@@ -171,6 +203,7 @@ def test_a_wrong_name_is_underlined_explained_and_mended(visit: Visit) -> None:
     assert "unknown relation 'boarders'" in (problem.text_content() or "")
     assert page.locator("#mirror .marked").all_text_contents() == ["boarders"]
     assert page.evaluate("getComputedStyle(document.querySelector('#mirror .marked')).textDecorationStyle") == "wavy"
+    assert (problem.text_content() or "").count("borders") == 1  # on the button that mends it
     problem.locator("button", has_text="borders").click()
     assert "Spain" in visit.answers()[:4]
     assert page.input_value("#question") == "?x : borders(France, ?x)"

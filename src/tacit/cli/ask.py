@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from tacit.engine.answers import Answer, Answers
     from tacit.engine.engine import Engine
 
+VERDICTS = {
+    True: "The search provably missed nothing: these are the exact best answers.",
+    False: "The beam dropped candidates that may lead to better answers; --search exact keeps them all.",
+}
+
 
 def ask(
     source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run, or world; any graph with --symbolic.")],
@@ -88,8 +93,8 @@ def _show(answers: Answers) -> None:
                 style = "" if atom.observed else "italic"
                 table.add_row("", Text(f"  {atom}", style=f"dim {style}".strip()), "", "")
     console.print(table)
-    if answers.certified:
-        console.print("The search provably missed nothing: these are the exact best answers.", style="dim")
+    if answers.certified is not None:
+        console.print(VERDICTS[answers.certified], style="dim")
 
 
 def _row(rank: int, answer: Answer) -> list[RenderableType]:

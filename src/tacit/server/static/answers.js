@@ -21,8 +21,16 @@ export function answerRow(answer, toggle) {
   return element("li", { "data-entity": answer.entity }, button);
 }
 
+/** Whether the search may have missed better answers, and the way to find them. */
+function verdict(certified, exactly) {
+  if (certified === null) return null;
+  if (certified) return element("p", { class: "verdict" }, "The search provably missed nothing: these are the exact best answers.");
+  return element("p", { class: "verdict" }, "The beam dropped candidates that may lead to better answers.",
+    element("button", { type: "button", class: "quiet", onclick: exactly }, "Search exactly"));
+}
+
 /** The reason for an answer: its graph, and its atoms as text. */
-export function reason(answer, target, width, certified) {
+export function reason(answer, target, width, certified, exactly) {
   const witness = answer.witnesses?.[0];
   if (!witness || !witness.atoms.length) {
     return element("div", { class: "why" }, element("p", {}, "This search gives no reasons; beam and exact search do."));
@@ -42,7 +50,7 @@ export function reason(answer, target, width, certified) {
     element("figure", { "aria-label": `Why ${answer.entity}` }, drawing(answer.entity, target, witness, width)),
     legend(witness.atoms),
     element("ul", { class: "facts" }, ...facts),
-    certified ? element("p", { class: "key-lines" }, "The search provably missed nothing: these are the exact best answers.") : null,
+    verdict(certified, exactly),
   );
 }
 
@@ -53,7 +61,7 @@ export function summary(reply, milliseconds, share) {
     "div",
     { class: "summary" },
     element("h2", {}, `${count} ${count === 1 ? "answer" : "answers"}`),
-    element("span", {}, `${known} known, ${count - known} predicted · ${Math.round(milliseconds)} ms`),
+    element("span", {}, `${known} known, ${count - known} predicted`, element("span", { class: "time" }, ` · ${Math.round(milliseconds)} ms`)),
     element("button", { type: "button", class: "quiet", onclick: share }, "Copy link"),
   );
 }

@@ -104,11 +104,16 @@ async function unfold(entity) {
     const { answers, certified } = await reasons;
     const found = answers.find((answer) => answer.entity === entity);
     const target = state.query.match(/^\s*\?([\p{L}\p{N}_]+)/u)?.[1] ?? "";
-    box.replaceWith(reason(found, target, row.clientWidth - (phone() ? 24 : 36), certified));
+    box.replaceWith(reason(found, target, row.clientWidth - (phone() ? 24 : 36), certified, exactly));
   } catch (error) {
     reasons = null;
     box.textContent = error.message;
   }
+}
+
+function exactly() {
+  controls.set({ ...state.settings, search: "exact" });
+  submit();
 }
 
 function walk(event) {
@@ -138,7 +143,8 @@ function complain(error) {
   byId("key").hidden = error?.status !== 401;
   if (!error) return;
   const mend = error.suggestions.map((name) => element("button", { type: "button", onclick: () => correct(name) }, name));
-  problem.replaceChildren(error.message, ...mend);
+  const said = mend.length ? error.message.replace(/(; did you mean) '.*$/s, "$1") : error.message; // the buttons name them
+  problem.replaceChildren(said, ...mend);
   if (error.column) editor.mark(error.line ?? 1, error.column);
 }
 

@@ -38,17 +38,17 @@ function places(answer, atoms, width) {
   const across = Math.max(...layers.map((layer) => layer.length));
   if (upright) {
     layers.forEach((layer, distance) => layer.forEach((entity, i) => {
-      nodes.set(entity, { x: ((i + 0.5) * width) / layer.length, y: 40 + (depth - 1 - distance) * 128, far: distance, turn: i % 2 });
+      nodes.set(entity, { x: ((i + 0.5) * width) / layer.length, y: 40 + (depth - 1 - distance) * 128 });
     }));
     return { nodes, labels, size: { width, height: (depth - 1) * 128 + 86 }, upright };
   }
   const widest = layers.map((layer) => Math.max(...layer.map((entity) => widthOf(labels.get(entity)))));
   const gap = Math.min(210, Math.max(150, (width - widest.reduce((a, b) => a + b, 0)) / Math.max(1, depth - 1)));
   const total = widest.reduce((a, b) => a + b, 0) + gap * (depth - 1) + 8;
-  const height = across * 88 + 12;
+  const height = across * 100 + 12;
   let right = total - 4;
   layers.forEach((layer, distance) => {
-    layer.forEach((entity, i) => nodes.set(entity, { x: right - widest[distance] / 2, y: 12 + ((i + 0.5) * (height - 12)) / layer.length, far: distance, turn: 0 }));
+    layer.forEach((entity, i) => nodes.set(entity, { x: right - widest[distance] / 2, y: 12 + ((i + 0.5) * (height - 12)) / layer.length }));
     right -= widest[distance] + gap;
   });
   return { nodes, labels, size: { width: total, height }, upright };
@@ -61,29 +61,36 @@ function border(from, towards, half) {
   return { x: from.x + dx * Math.min(scale, 1), y: from.y + dy * Math.min(scale, 1) };
 }
 
+/** The first of some places where a label covers no other label and no entity, or the one where it covers least. */
+function freest(name, spots, taken) {
+  const box = ({ x, y }) => ({ x, y: y + 1, half: { x: Math.max(20, 3.4 * name.length), y: 20 } });
+  const shared = (a, b, axis) => Math.max(0, a.half[axis] + b.half[axis] - Math.abs(a[axis] - b[axis]));
+  const covered = (spot) => taken.reduce((sum, other) => sum + shared(box(spot), other, "x") * shared(box(spot), other, "y"), 0);
+  const best = spots.reduce((least, spot) => (covered(spot) < covered(least) ? spot : least));
+  taken.push(box(best));
+  return best;
+}
+
 function edge(atom, layout, bend) {
   const kind = atom.negated ? "negated" : atom.observed ? "observed" : "predicted";
   const half = (entity) => ({ x: widthOf(layout.labels.get(entity)) / 2 + 3, y: HEIGHT / 2 + 3 });
   const [from, to] = [layout.nodes.get(atom.subject), layout.nodes.get(atom.object)];
+  const name = `${atom.negated ? "not " : ""}${clipped(atom.relation, 22)}`;
   let path;
   let middle;
   if (atom.subject === atom.object) {
-    path = `M${from.x - 12} ${from.y - 17}C${from.x - 40} ${from.y - 62} ${from.x + 40} ${from.y - 62} ${from.x + 12} ${from.y - 19}`;
-    middle = { x: from.x, y: from.y - 52 };
+    const side = layout.upright && atom.subject === layout.answer ? -1 : 1; // away from the name of its variable
+    path = `M${from.x - 12} ${from.y + 17 * side}C${from.x - 44} ${from.y + 64 * side} ${from.x + 44} ${from.y + 64 * side} ${from.x + 12} ${from.y + 19 * side}`;
+    middle = freest(name, [{ x: from.x, y: from.y + 52 * side }], layout.taken);
   } else {
     const [dx, dy] = [to.x - from.x, to.y - from.y];
     const length = Math.hypot(dx, dy) || 1;
     const control = { x: (from.x + to.x) / 2 - (dy / length) * bend * 2, y: (from.y + to.y) / 2 + (dx / length) * bend * 2 };
     const [start, end] = [border(from, control, half(atom.subject)), border(to, control, half(atom.object))];
     path = `M${start.x} ${start.y}Q${control.x} ${control.y} ${end.x} ${end.y}`;
-    // Edges meet at the answer: their labels keep to the other end, and to two levels where they stand side by side.
-    const outer = from.far > to.far ? from : to;
-    const part = from.far === to.far ? 0.5 : 0.4 + (layout.upright ? 0.16 * outer.turn - 0.06 : 0);
-    const t = outer === from ? part : 1 - part;
-    const along = (axis) => (1 - t) ** 2 * start[axis] + 2 * t * (1 - t) * control[axis] + t ** 2 * end[axis];
-    middle = { x: along("x"), y: along("y") };
+    const along = (axis, t) => (1 - t) ** 2 * start[axis] + 2 * t * (1 - t) * control[axis] + t ** 2 * end[axis];
+    middle = freest(name, [0.5, 0.42, 0.58, 0.34, 0.66, 0.27, 0.73].map((t) => ({ x: along("x", t), y: along("y", t) })), layout.taken);
   }
-  const name = `${atom.negated ? "not " : ""}${clipped(atom.relation, 22)}`;
   return shape(
     "g",
     { class: `edge ${kind}${atom.observed ? "" : " predicted"}` },
@@ -116,6 +123,9 @@ const tip = (kind) =>
 /** The drawing of one reason. */
 export function drawing(answer, target, witness, width) {
   const layout = places(answer, witness.atoms, Math.max(280, width));
+  layout.answer = answer;
+  if (witness.atoms.some((atom) => atom.subject === atom.object)) layout.size.height += 30; // room for a loop at the bottom
+  layout.taken = [...layout.nodes].map(([entity, { x, y }]) => ({ x, y, half: { x: widthOf(layout.labels.get(entity)) / 2, y: HEIGHT / 2 } }));
   const named = new Map(Object.entries(witness.variables).map(([variable, entity]) => [entity, variable]));
   const seen = new Map();
   const edges = witness.atoms.map((atom) => {
@@ -139,10 +149,11 @@ export function drawing(answer, target, witness, width) {
 
 /** What the lines mean, as far as they occur. */
 export function legend(atoms) {
+  const negated = atoms.filter((atom) => atom.negated);
   const kinds = [
     ["known fact", "edge observed", atoms.some((a) => a.observed && !a.negated)],
     ["predicted", "edge predicted", atoms.some((a) => !a.observed && !a.negated)],
-    ["must not hold", "edge negated", atoms.some((a) => a.negated)],
+    ["must not hold: a low score is a good one", `edge negated ${negated.every((a) => a.observed) ? "" : "predicted"}`, negated.length],
   ];
   return element("p", { class: "key-lines" }, ...kinds.filter(([, , used]) => used).map(([name, classes]) =>
     element("span", {}, shape("svg", { width: 26, height: 8, "aria-hidden": "true" }, shape("g", { class: classes }, shape("path", { d: "M0 4H26" }))), name)));

@@ -19,7 +19,10 @@ async function request(path, options = {}) {
     if (error.name === "AbortError") throw error;
     throw new Refused(0, { message: "the service cannot be reached; is it still running?" });
   }
-  const data = await response.json().catch(() => ({ error: { message: `the service answered ${response.status}` } }));
+  const data = await response.json().catch((error) => {
+    if (error.name === "AbortError") throw error; // another question came while the reply was on its way
+    throw new Refused(response.status, { message: `the service answered ${response.status} and nothing to read` });
+  });
   if (!response.ok) throw new Refused(response.status, data.error);
   return data;
 }
