@@ -47,7 +47,12 @@ def test_what_is_no_run(tmp_path: Path) -> None:
         RunFolder.open(tmp_path)
 
 
+def test_a_run_in_which_nothing_was_trained_is_replaced(run: RunFolder) -> None:
+    assert RunFolder.create(run.path, OTHER, {}).graph().entities == OTHER.entities
+
+
 def test_refuses_to_overwrite(run: RunFolder, tmp_path: Path) -> None:
+    run.trace({"event": "start"})
     with pytest.raises(RunError, match="--resume"):
         RunFolder.create(run.path, OTHER, {})
     assert run.graph().name == "five"

@@ -304,7 +304,8 @@ def _make_empty(path: Path, force: bool) -> None:
     except OSError as error:
         raise _write_error(path, error) from None
     names = {entry.name for entry in path.iterdir()}
-    if SETTINGS in names and not force:
+    begun = not names.isdisjoint((MODEL, ADAPTER, CHECKPOINT, TRACE, RESULTS))  # else there is nothing to lose
+    if SETTINGS in names and begun and not force:
         raise RunError(f"'{path}' holds a run; go on with it with --resume, replace it with --force, or choose another")
     ours = {name for name in names if name in FILES or name.startswith(_TEMPORARY)}
     if names - ours and SETTINGS not in names:

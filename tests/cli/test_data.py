@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from tacit.cli import app, main
 from tacit.errors import DataError
 from tacit.graph.datasets import load
+from tacit.runs import RunFolder
 
 
 def run(*arguments: str) -> str:
@@ -115,3 +116,8 @@ def test_a_graph_too_small_to_split(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no facts to spare for valid and test"):
         run("split", str(tmp_path / "g.tsv"), "--out", str(tmp_path / "parts"))
     assert not (tmp_path / "parts").exists()
+
+
+def test_a_run_stands_for_its_graph(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", load("world"), {})
+    assert run("describe", str(tmp_path / "run")) == run("describe", "world")

@@ -138,3 +138,10 @@ def test_import_then_evaluate(tmp_path: Path, run: RunFolder) -> None:
     assert "complex of rank 1" in text
     call("eval", tmp_path / "imported")
     assert RunFolder.open(tmp_path / "imported").results()["eval"][0]["mrr"] == {"1p": 1.0}
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(run: RunFolder, tmp_path: Path) -> None:
+    for place, words in ((tmp_path / "none" / "r.json", "no folder"), (tmp_path, "is a folder")):
+        with pytest.raises(DataError, match=words):
+            call("eval", run.path, "--json", place)
+    assert run.results() == {}

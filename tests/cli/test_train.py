@@ -102,3 +102,28 @@ def test_refusals(
 def test_resume_starts_a_run_that_is_not_there(facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tacit(monkeypatch, facts, "--out", str(tmp_path / "run"), *FLAGS, "--resume") == 0
     assert RunFolder.open(tmp_path / "run").has(MODEL)
+
+
+def test_a_device_that_is_not_there_leaves_no_folder(
+    facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tacit(monkeypatch, facts, "--out", str(tmp_path / "run"), "--device", "toaster") == 2
+    assert "must be auto, cpu, cuda" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_refused_training_does_not_stand_in_the_way_of_the_next(
+    facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ("--out", str(tmp_path / "run"))
+    assert tacit(monkeypatch, facts, *out, "--rank", "100000000000", "--device", "cpu") == 2
+    assert "lower --rank" in capsys.readouterr().err
+    assert tacit(monkeypatch, facts, *out, *FLAGS) == 0
+
+
+def test_what_was_noticed_in_the_facts_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "twice.tsv").write_text("a\tr\tb\na\tr\tb\nb\tr\ta\n")
+    assert tacit(monkeypatch, str(tmp_path / "twice.tsv"), "--out", str(tmp_path / "run"), *FLAGS) == 0
+    assert "note: " in capsys.readouterr().err

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bruteforce import BruteForce, Values
 from formulas import ENTITIES, RELATIONS, queries
 from tables import FactorScorer
+from tacit.engine.answers import Answer, Answers, Reason, Witness
 from tacit.engine.engine import Engine
 from tacit.engine.logic import NEGATIONS, NORMS
 from tacit.engine.reasoner import MessageReasoner
@@ -210,3 +211,13 @@ def test_a_short_list_is_certified_only_where_nothing_could_be_missing() -> None
     assert engine.explain(question, top=1).certified is True
     assert engine.using(search="exact").explain(question).entities == ["x", "y"]
     assert engine.using(search="exact").explain(question).certified is True
+
+
+def test_further_reasons_are_set_apart() -> None:
+    first, second = (Witness(score, {}, (Reason("a", "r", "b", score, False),)) for score in (0.5, 0.25))
+    shown = str(Answers("?x : r(a, ?x)", (Answer("b", 1, 0.5, -0.69, False, (first, second)),)))
+    assert shown.splitlines()[2:] == [
+        "        r(a, b)  0.500 predicted",
+        "      or 0.250, because",
+        "        r(a, b)  0.250 predicted",
+    ]

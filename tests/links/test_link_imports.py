@@ -230,3 +230,10 @@ def test_a_damaged_directory_is_named(nations: Any, tmp_path: Path) -> None:
     (tmp_path / "trained_model.pkl").write_bytes(b"damaged")
     with pytest.raises(DataError, match="cannot be opened"):
         read_import(tmp_path, trust_pickle=True)
+
+
+def test_a_file_that_is_no_checkpoint_is_named_without_the_reader_s_own_advice(tmp_path: Path) -> None:
+    (tmp_path / "notes.pt").write_text("not a checkpoint")
+    with pytest.raises(DataError) as caught:
+        read_kbc(tmp_path / "notes.pt")
+    assert str(caught.value).endswith("notes.pt: is no checkpoint of plain tensors; nothing in it was executed")

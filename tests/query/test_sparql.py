@@ -81,6 +81,7 @@ def test_reads_the_limit() -> None:
         ("SELECT ?x FROM :g { ?x :p :a }", 11, "FROM"),
         ("SELECT ?x { ?x :p 'OPTIONAL' OPTIONAL { ?x :r :s } }", 30, "OPTIONAL"),
         ("SELECT ?x { ?x nope:p :a }", 16, "prefix 'nope:' is not declared"),
+        ("SELECT ?x { ?x None:p :a }", 16, "prefix 'None:' is not declared"),
         ("SELECT ?x { ?x :p :a } please", 24, "not a SPARQL query: 'please'"),
         ("SELECT ?x { { ?x :p :a } UNION { :b :q ?y } }", None, r"\?x is not bound .* in every alternative"),
         ("SELECT ?x { }", None, r"\?x is not bound"),
@@ -91,6 +92,12 @@ def test_refuses_the_rest_by_name_and_place(text: str, column: int | None, words
         parse_sparql(PREFIX + text)
     assert caught.value.column == column
     assert caught.value.line == (2 if column else None)
+
+
+def test_an_empty_prefix_that_is_not_declared() -> None:
+    with pytest.raises(QueryError, match="prefix ':' is not declared; PREFIX : <tacit:> declares it") as caught:
+        parse_sparql("SELECT ?x { ?x :p :a }")
+    assert caught.value.column == 16
 
 
 GRAPH = Graph.of([("New York", "part of", "geo:USA"), ("<http://ex.org/a>", "http://ex.org/in", "Rio")])

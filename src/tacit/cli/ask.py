@@ -60,14 +60,11 @@ def _opened(source: str, device: str, settings: dict[str, Any]) -> Engine:
 
 def _symbolic(source: str) -> Engine:
     """The facts of a graph, or of a run, as an engine that predicts nothing."""
-    from pathlib import Path
-
+    from tacit.cli.data import loaded
     from tacit.engine.engine import Engine
-    from tacit.graph.datasets import load
     from tacit.links.scorer import GraphScorer
-    from tacit.runs import SETTINGS, RunFolder
 
-    graph = RunFolder.open(source).graph() if (Path(source) / SETTINGS).exists() else load(source)
+    graph = loaded(source)
     return Engine(graph, GraphScorer(graph.index(), graph.num_entities), search="symbolic", calibration="sigmoid")
 
 
@@ -88,7 +85,9 @@ def _show(answers: Answers) -> None:
     table = Table(box=None, show_header=False, padding=(0, 1))
     for rank, answer in enumerate(answers, start=1):
         table.add_row(*_row(rank, answer))
-        for witness in answer.witnesses:
+        for number, witness in enumerate(answer.witnesses):
+            if number:
+                table.add_row("", Text(f"or {witness.score:.3f}, because", style="dim"), "", "")
             for atom in witness.atoms:
                 style = "" if atom.observed else "italic"
                 table.add_row("", Text(f"  {atom}", style=f"dim {style}".strip()), "", "")

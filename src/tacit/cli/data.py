@@ -96,9 +96,14 @@ def split_(
 
 
 def loaded(source: str, literals: bool = False) -> Graph:
-    """The graph of a command's GRAPH; what was noticed while reading goes to standard error."""
-    from tacit.graph.datasets import load
+    """The graph of a command's GRAPH, a run's own included; what was noticed while reading goes to standard error."""
+    from pathlib import Path
 
+    from tacit.graph.datasets import load
+    from tacit.runs import SETTINGS, RunFolder
+
+    if (Path(source) / SETTINGS).is_file():
+        return RunFolder.open(source).graph()
     graph = load(source, literals=literals)
     for note in graph.notes:
         typer.echo(f"note: {note}", err=True)

@@ -56,6 +56,7 @@ def evaluate(
         search=search, k=k, logic=logic, negation=negation, strength=strength,
         calibration=calibration, precision=precision, memory=memory,
     )  # fmt: skip
+    _check_writable(json_)
     run, engine = _opened(source, split, observed, {"device": device, "adapted": not unadapted} | settings)
     asked = _queries(engine, queries, split, shapes)
     about = {"graph": engine.graph.name, "queries": queries.name if queries else None, "split": split, "limit": limit}
@@ -76,6 +77,16 @@ def report(
     from tacit.evaluate.report import write_report
 
     typer.echo(f"wrote {write_report(_run(source), out)}")
+
+
+def _check_writable(path: Path | None) -> None:
+    """Refuses a file that cannot be written before hours are spent on what it should hold."""
+    from tacit.errors import DataError
+
+    if path is not None and path.is_dir():
+        raise DataError("is a folder; --json needs the name of a file", path)
+    if path is not None and not path.parent.is_dir():
+        raise DataError(f"cannot be written: there is no folder '{path.parent}'", path)
 
 
 def _run(source: str) -> RunFolder:

@@ -8,18 +8,18 @@ import typer
 def plan(
     query: str = typer.Argument(..., help="The question: '?c : borders(France, ?c)', or SPARQL.", metavar="QUERY"),
     k: int = typer.Option(64, "--k", min=1, help="Candidates kept for each variable."),
-    graph: str = typer.Option("", "--graph", help="A graph to look the names up in, and to count its entities."),
+    graph: str = typer.Option("", "--graph", help="A graph or run to look the names up in, and to count its entities."),
 ) -> None:
     """Print how a question would be answered, as a tree of steps with what each costs."""
-    from tacit.graph.datasets import load
+    from tacit.cli.data import loaded
     from tacit.query.compile import compile_query
     from tacit.query.describe import describe
     from tacit.query.names import bind
     from tacit.query.reading import read
 
-    loaded = load(graph) if graph else None
-    question, _ = read(query, loaded)
+    known = loaded(graph) if graph else None
+    question, _ = read(query, known)
     prepared = compile_query(question)
-    if loaded is not None:
-        bind(prepared, loaded)
-    typer.echo(f"{question}\n\n{describe(prepared, k, loaded.num_entities if loaded else None)}")
+    if known is not None:
+        bind(prepared, known)
+    typer.echo(f"{question}\n\n{describe(prepared, k, known.num_entities if known else None)}")

@@ -66,16 +66,17 @@ def train(
 
 
 def _train(source: str, out: Path, given: dict[str, object], resume: bool, force: bool) -> None:
+    from tacit.cli.data import loaded
     from tacit.errors import SettingsError
-    from tacit.graph.datasets import load
     from tacit.links import training
-    from tacit.links.loading import is_complete
+    from tacit.links.loading import is_complete, pick_device
     from tacit.runs import SETTINGS, RunFolder
 
     if resume and force:
         raise SettingsError("--resume and --force contradict each other; give one of them")
     settings = replace(DEFAULTS, **given)  # type: ignore[arg-type]
-    graph = load(source)
+    pick_device(settings.device)  # before anything is written
+    graph = loaded(source)
     typer.echo(str(graph), err=True)
     if resume and (out / SETTINGS).exists():
         run = RunFolder.open(out)

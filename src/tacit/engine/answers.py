@@ -129,7 +129,8 @@ class Answers(Sequence[Answer]):
         for rank, answer in enumerate(self.answers, start=1):
             mark = "known" if answer.known else "predicted"
             lines.append(f"{rank:>4}. {answer.entity:<{width}}  {answer.score:.3f}  {mark}")
-            for witness in answer.witnesses:
+            for number, witness in enumerate(answer.witnesses):
+                lines += [f"      or {witness.score:.3f}, because"] if number else []
                 lines += [f"        {atom}" for atom in witness.atoms]
         return "\n".join(lines)
 

@@ -5,6 +5,7 @@ Each becomes one of Tacit's own models with the same scores, so that nothing dow
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,8 +153,9 @@ def _plain_load(path: Path) -> Any:
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path) from None
     except Exception as error:  # a damaged or foreign file can raise nearly anything
-        reason = " ".join(str(error).split())[:160]
-        raise DataError(f"is no checkpoint of plain tensors, and nothing in it was executed ({reason})", path) from None
+        found = re.search(r"Unsupported (?:global|class)[^.\n]*", str(error))  # torch goes on about its own options
+        reason = f" ({' '.join(found[0].split())[:120]})" if found else ""
+        raise DataError(f"is no checkpoint of plain tensors; nothing in it was executed{reason}", path) from None
 
 
 def _tensors(data: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:

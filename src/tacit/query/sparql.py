@@ -97,7 +97,12 @@ def _algebra(text: str) -> tuple[Any, dict[str, str]]:
 def _mistake(error: Exception, text: str) -> QueryError:
     prefix = re.match(r"Unknown namespace prefix : (\S*)", str(error))
     if prefix:
-        return _refusal(f"the prefix '{prefix[1]}:' is not declared", text, rf"(?<![\w?<]){re.escape(prefix[1])}:")
+        name = "" if prefix[1] == "None" and "None:" not in text else prefix[1]  # rdflib's word for the empty one
+        return _refusal(
+            f"the prefix '{name}:' is not declared; PREFIX {name}: <tacit:> declares it",
+            text,
+            rf"(?<![\w?<]){re.escape(name)}:",
+        )
     line, column, at = (getattr(error, name, None) for name in ("lineno", "col", "loc"))
     if line is None or at is None:
         return QueryError(f"not a SPARQL query: {' '.join(str(error).split())[:200]}")
