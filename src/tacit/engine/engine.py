@@ -22,7 +22,8 @@ from tacit.engine.settings import EngineSettings
 from tacit.engine.symbolic import SymbolicReasoner
 from tacit.engine.witness import Explainer, Step
 from tacit.errors import SettingsError
-from tacit.graph.graph import Graph
+from tacit.graph.graph import Graph, no_triples
+from tacit.graph.index import Index
 from tacit.links.scorer import Scorer
 from tacit.query.compile import compile_query
 from tacit.query.formula import Query
@@ -112,9 +113,12 @@ class Engine:
         """What turns plans into scores."""
         options = self.options
         if options.search == "symbolic":
-            if not options.observed:
-                raise SettingsError("symbolic search answers from known facts; observe some, as in --observed train")
-            return SymbolicReasoner(self.graph.index(*options.observed), self.graph.num_entities)
+            known = (
+                self.graph.index(*options.observed)
+                if options.observed
+                else Index(no_triples(), self.graph.num_relations)
+            )
+            return SymbolicReasoner(known, self.graph.num_entities)
         if options.search == "continuous":
             return ContinuousReasoner(
                 self.atoms, self.logic, steps=options.steps, step_size=options.step_size, reg=options.vector_reg
