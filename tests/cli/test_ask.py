@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from tacit.cli import app
+from tacit.cli.ask import show_on
+from tacit.engine.answers import Answer, Answers, Reason, Witness
 from tacit.errors import QueryError, RunError, UnknownName
 
 FACTS = "France borders Spain|France borders Germany|Germany speaks German|Spain speaks Spanish"
@@ -68,3 +74,25 @@ def test_a_file_is_not_a_run(facts: str) -> None:
     error = ask(facts, "?c : borders(France, ?c)").exception
     assert isinstance(error, RunError)
     assert f"tacit train {facts} --out" in str(error)
+
+
+@pytest.mark.parametrize(("width", "bar"), [(80, "━━━━━━  "), (50, "")])
+def test_a_terminal_shows_a_line_for_each_answer_and_whole_reasons_below(width: int, bar: str) -> None:
+    first, second = (Witness(score, {}, (Reason("Köln", "in", "[red]NRW", score, False),)) for score in (0.5, 0.25))
+    answers = Answers("?x : in(Köln, ?x)", (Answer("[red]NRW", 1, 0.5, -0.69, False, (first, second)),), False)
+    console = Console(file=io.StringIO(), width=width, markup=False)
+    show_on(console, answers)
+    assert console.file.getvalue().splitlines()[1:5] == [  # type: ignore[attr-defined]
+        f"  1. [red]NRW  0.500  {bar and f'{bar:14}'}predicted",
+        "       in(Köln, [red]NRW)  0.500 predicted".ljust(width),
+        "     or 0.250, because".ljust(width),
+        "       in(Köln, [red]NRW)  0.250 predicted".ljust(width),
+    ]
+
+
+def test_letters_a_terminal_cannot_show_are_escaped(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("Łódź\tin\tPolska\n", encoding="utf-8")
+    command = [sys.executable, "-m", "tacit", "ask", "--symbolic", str(tmp_path / "g.tsv"), "?x : in(?x, Polska)"]
+    done = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "latin-1"}, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\u0141" in done.stdout

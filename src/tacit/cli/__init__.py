@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -49,6 +50,9 @@ def options(
 def main() -> None:
     """Run the command line; an error of ours is one line and exit code 2, never a traceback."""
     debug = "--debug" in sys.argv
+    for stream in (sys.stdout, sys.stderr):  # a label can have letters that the terminal's encoding has not
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except TacitError as error:

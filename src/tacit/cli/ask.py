@@ -10,7 +10,8 @@ import typer
 from tacit.cli import options
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console
+    from rich.text import Text
 
     from tacit.engine.answers import Answer, Answers
     from tacit.engine.engine import Engine
@@ -74,37 +75,40 @@ def _show(answers: Answers) -> None:
         typer.echo(str(answers))
         return
     from rich.console import Console
-    from rich.table import Table
+
+    show_on(Console(highlight=False, markup=False, emoji=False), answers)
+
+
+def show_on(console: Console, answers: Answers) -> None:
+    """Print answers on a terminal: a line for each, and the reasons below it."""
+    from rich.cells import cell_len
+    from rich.padding import Padding
     from rich.text import Text
 
-    console = Console(highlight=False)
     console.print(Text(answers.query, style="bold"))
     if not answers:
         console.print("no answer")
         return
-    table = Table(box=None, show_header=False, padding=(0, 1))
+    roomy = console.width >= 64
+    width = min(max(cell_len(answer.entity) for answer in answers), console.width - (40 if roomy else 26))
     for rank, answer in enumerate(answers, start=1):
-        table.add_row(*_row(rank, answer))
+        console.print(_line(rank, answer, width, 12 if roomy else 0))
         for number, witness in enumerate(answer.witnesses):
             if number:
-                table.add_row("", Text(f"or {witness.score:.3f}, because", style="dim"), "", "")
+                console.print(Padding(Text(f"or {witness.score:.3f}, because", style="dim"), (0, 0, 0, 5)))
             for atom in witness.atoms:
-                style = "" if atom.observed else "italic"
-                table.add_row("", Text(f"  {atom}", style=f"dim {style}".strip()), "", "")
-    console.print(table)
+                style = "dim" if atom.observed else "dim italic"
+                console.print(Padding(Text(str(atom), style=style), (0, 0, 0, 7)))
     if answers.certified is not None:
         console.print(VERDICTS[answers.certified], style="dim")
 
 
-def _row(rank: int, answer: Answer) -> list[RenderableType]:
+def _line(rank: int, answer: Answer, width: int, bar: int) -> Text:
+    """An answer with its score as a number and as a bar of so many cells at most."""
+    from rich.cells import cell_len
     from rich.text import Text
 
-    bar = "━" * max(1, round(12 * answer.score))
-    colour = "green" if answer.known else "cyan"
-    mark = "known" if answer.known else "predicted"
-    return [
-        Text(f"{rank}.", style="dim"),
-        Text(answer.entity),
-        Text(f"{answer.score:.3f} {bar}", style=colour),
-        Text(mark, style=colour),
-    ]
+    colour, mark = ("green", "known") if answer.known else ("cyan", "predicted")
+    name = answer.entity + " " * (width - cell_len(answer.entity))
+    drawn = f"{'━' * max(1, round(bar * answer.score)):{bar}}  " if bar else ""
+    return Text.assemble((f"{rank:>3}. ", "dim"), name, "  ", (f"{answer.score:.3f}  {drawn}{mark}", colour))
