@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -33,7 +35,7 @@ def open(source: str | Path, *, device: str = "auto", adapted: bool = True, **se
     options = changed(EngineSettings(), settings)
     if not adapted or "calibration" in settings or not run.has("adapter.safetensors"):
         return Engine(graph, scorer, options)
-    from tacit.adapt.loading import load_adapted  # type: ignore[import-not-found,unused-ignore]
+    from tacit.adapt.loading import load_adapted
 
     counted = Facts(graph.index(*(options.observed or ("train",))), scorer.device)
     found = load_adapted(run, scorer, counted)
@@ -60,9 +62,10 @@ def train(
 
 
 def world_run(say: Callable[[str], None] | None = None) -> Path:
-    """The folder of the trained `world`, made where it is missing."""
+    """The folder of the trained `world`, made where it is missing; its name tells the facts and the training settings."""
     graph = load("world")
-    path = cache_folder() / f"world-{fingerprint(graph)[:12]}"
+    recipe = hashlib.sha256(json.dumps(WORLD.to_dict(), sort_keys=True).encode()).hexdigest()
+    path = cache_folder() / f"world-{fingerprint(graph)[:8]}-{recipe[:8]}"
     if (path / SETTINGS).exists() and is_complete(RunFolder.open(path)):
         return path
     from tacit.links import training

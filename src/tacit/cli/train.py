@@ -53,6 +53,7 @@ def train(
     checkpoint_seconds: float = typer.Option(
         DEFAULTS.checkpoint_seconds, "--checkpoint-seconds", help="Seconds between checkpoints."
     ),
+    literals: bool = typer.Option(False, "--literals", help="Keep the literals of RDF files as entities."),
     resume: bool = typer.Option(False, "--resume", help="Go on with the run in the folder."),
     force: bool = typer.Option(False, "--force", help="Replace the run in the folder."),
 ) -> None:
@@ -62,10 +63,10 @@ def train(
         for field in fields(TrainSettings)
         if getattr(context.get_parameter_source(field.name), "name", "DEFAULT") != "DEFAULT"
     }
-    _train(graph, out, given, resume, force)
+    _train(graph, literals, out, given, resume, force)
 
 
-def _train(source: str, out: Path, given: dict[str, object], resume: bool, force: bool) -> None:
+def _train(source: str, literals: bool, out: Path, given: dict[str, object], resume: bool, force: bool) -> None:
     from tacit.cli.data import loaded
     from tacit.errors import SettingsError
     from tacit.links import training
@@ -76,7 +77,7 @@ def _train(source: str, out: Path, given: dict[str, object], resume: bool, force
         raise SettingsError("--resume and --force contradict each other; give one of them")
     settings = replace(DEFAULTS, **given)  # type: ignore[arg-type]
     pick_device(settings.device)  # before anything is written
-    graph = loaded(source)
+    graph = loaded(source, literals)
     typer.echo(str(graph), err=True)
     if resume and (out / SETTINGS).exists():
         run = RunFolder.open(out)
