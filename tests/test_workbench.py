@@ -63,9 +63,9 @@ def test_a_graph_of_ones_own_is_trained_and_opened_again(tmp_path: Path) -> None
 
 
 def test_asking_loads_nothing_it_does_not_need(cache: Path) -> None:
-    tacit.open("world")
+    run = workbench.world_run()
     code = (
-        "import sys; sys.argv = ['tacit', 'ask', 'world', '?c : borders(France, ?c)']\n"
+        f"import sys; sys.argv = ['tacit', 'ask', {str(run)!r}, '?c : borders(France, ?c)']\n"
         "from tacit.cli import app\n"
         "app(standalone_mode=False)\n"
         "needless = ('rich.', 'rdflib', 'matplotlib', 'pandas', 'tacit.links.training', 'tacit.adapt', 'fastapi')\n"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -62,10 +60,9 @@ def train(
 
 
 def world_run(say: Callable[[str], None] | None = None) -> Path:
-    """The folder of the trained `world`, made where it is missing; its name tells the facts and the training settings."""
+    """The folder of the trained `world`, made where it is missing."""
     graph = load("world")
-    recipe = hashlib.sha256(json.dumps(WORLD.to_dict(), sort_keys=True).encode()).hexdigest()
-    path = cache_folder() / f"world-{fingerprint(graph)[:8]}-{recipe[:8]}"
+    path = cache_folder() / f"world-{fingerprint(graph)[:12]}"
     if (path / SETTINGS).exists() and is_complete(RunFolder.open(path)):
         return path
     from tacit.links import training
