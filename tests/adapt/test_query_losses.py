@@ -191,3 +191,21 @@ def test_negatives_are_no_answers() -> None:
     for q in range(40):
         answers = {*queries.easy[q].tolist(), *queries.hard[q].tolist()}
         assert set(drawn[:, q].tolist()) == set(range(N)) - answers
+
+
+@pytest.mark.parametrize("shape", ["2p", "inp", "3p"])
+def test_what_autograd_keeps_of_a_batch_stays_within_memory(shape: str) -> None:
+    model = ComplEx(2000, 2 * R, 4).requires_grad_(False)
+    adapted = Adapted(calibration("sigmoid", Facts(FACTS)), Adapter(model, "p"))
+    reasoner = MessageReasoner(Atoms(model, adapted), Logic(), k=50, memory=0.02)
+    loss = QueryLoss(reasoner, SHAPES[shape].plan, "log", False, 1, np.random.default_rng(0))
+    queries = some_queries(shape, loss.batch)
+    kept: dict[int, int] = {}
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        loss(Batch(queries, np.zeros(len(queries), dtype=np.int64)))
+    assert 1e6 < sum(kept.values()) <= reasoner.memory

@@ -27,6 +27,7 @@ from tacit.engine.messages import Messages
 from tacit.engine.reasoner import MessageReasoner
 from tacit.query.plan import Plan
 
+_KEPT_ROWS = 6  # of a candidate: what scores were made of, on the way forward and back
 _LOWEST = -80.0  # log-scores end here: a score of zero has no gradient to follow
 
 
@@ -52,8 +53,13 @@ class QueryLoss:
 
     @property
     def batch(self) -> int:
-        """How many queries to take at once: autograd keeps several rows of every step."""
-        return self.streamed.batch if self.streamed else max(1, self.reasoner.batch(self.plan) // 4)
+        """How many queries to take at once: autograd keeps several rows of every step and of every candidate."""
+        if self.streamed:
+            return self.streamed.batch
+        n, k = self.reasoner.num_entities, self.reasoner.k
+        candidates = (self.plan.num_variables - 1) * (n if k is None else min(k, n))
+        rows = 8 * (4 + self.plan.num_relations) + _KEPT_ROWS * candidates
+        return max(1, self.reasoner.memory // (4 * n * rows))
 
     def __call__(self, batch: Batch) -> Tensor:
         """The sum of the losses of some queries; gradients reach the adapter."""
