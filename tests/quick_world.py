@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from tacit import workbench
+from tacit.graph.datasets import load
 
 
 def quick_world(cache: Path) -> Path:
     """The run folder of a `world` that was trained for two epochs, kept where `TACIT_CACHE=cache` finds it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TACIT_CACHE", str(cache))
+        kept = workbench.world_folder(load("world"))
         patch.setattr(workbench, "WORLD", replace(workbench.WORLD, epochs=2, rank=16))
-        return workbench.world_run(say=lambda text: None)
+        return workbench.world_run(say=lambda text: None).rename(kept)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tacit
+from quick_world import quick_world
 from tacit import workbench
 from tacit.errors import RunError
 from tacit.graph.graph import Graph
@@ -62,10 +63,21 @@ def test_a_graph_of_ones_own_is_trained_and_opened_again(tmp_path: Path) -> None
     assert tacit.open(tmp_path / "run").ask(asked, top=1) == engine.ask(asked, top=1)
 
 
-def test_asking_loads_nothing_it_does_not_need(cache: Path) -> None:
-    run = workbench.world_run()
+def test_a_world_trained_with_other_settings_is_not_taken(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tacit.open("world")
+    monkeypatch.setattr(workbench, "WORLD", replace(workbench.WORLD, rank=4))
+    capsys.readouterr()
+    assert tacit.open("world").scorer.entities.width == 8  # two numbers for each of rank 4
+    assert "training world once" in capsys.readouterr().err
+
+
+def test_asking_loads_nothing_it_does_not_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACIT_CACHE", str(tmp_path))
+    quick_world(tmp_path)
     code = (
-        f"import sys; sys.argv = ['tacit', 'ask', {str(run)!r}, '?c : borders(France, ?c)']\n"
+        "import sys; sys.argv = ['tacit', 'ask', 'world', '?c : borders(France, ?c)']\n"
         "from tacit.cli import app\n"
         "app(standalone_mode=False)\n"
         "needless = ('rich.', 'rdflib', 'matplotlib', 'pandas', 'tacit.links.training', 'tacit.adapt', 'fastapi')\n"

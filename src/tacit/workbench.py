@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def train(
 def world_run(say: Callable[[str], None] | None = None) -> Path:
     """The folder of the trained `world`, made where it is missing."""
     graph = load("world")
-    path = cache_folder() / f"world-{fingerprint(graph)[:12]}"
+    path = world_folder(graph)
     if (path / SETTINGS).exists() and is_complete(RunFolder.open(path)):
         return path
     from tacit.links import training
@@ -74,6 +75,12 @@ def world_run(say: Callable[[str], None] | None = None) -> Path:
     except RunError as error:
         raise RunError(f"{error}; set TACIT_CACHE to a folder that can be written") from None
     return path
+
+
+def world_folder(graph: Graph) -> Path:
+    """Where the trained `world` is kept: facts or settings of another version of Tacit have another folder."""
+    made_of = f"{fingerprint(graph)} {WORLD}".encode() + graph.facts().tobytes()
+    return cache_folder() / f"world-{sha256(made_of).hexdigest()[:12]}"
 
 
 def cache_folder() -> Path:
