@@ -220,3 +220,12 @@ def test_further_reasons_are_set_apart() -> None:
         "      or 0.250, because",
         "        r(a, b)  0.250 predicted",
     ]
+
+
+def test_answers_show_themselves_at_a_prompt_and_in_a_notebook() -> None:
+    reason = Witness(0.5, {}, (Reason("a", "r", "b", 0.5, False),))
+    plain, told = (Answers("?x : r(a, ?x)", (Answer("b", 1, 0.5, -0.69, False, why),)) for why in ((), (reason,)))
+    assert repr(plain) == "?x : r(a, ?x)\n   1. b  0.500  predicted"
+    assert "because" not in plain._repr_html_()
+    assert "r(a, b)  0.500 predicted" in told._repr_html_()
+    assert "no answer" in Answers("?x : r(a, ?x)", ())._repr_html_()

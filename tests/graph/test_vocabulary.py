@@ -53,6 +53,8 @@ def test_completion_starts_with_whole_labels_then_words() -> None:
     assert PLACES.complete("new j") == ["new_jersey"]
     assert PLACES.complete("new_y") == ["New York"]
     assert PLACES.complete("pau") == ["São Paulo"]
+    assert PLACES.complete("sao p") == PLACES.complete("SÃO") == ["São Paulo"]
+    assert Vocabulary(["Łódź"]).complete("lodz") == Vocabulary(["Łódź"]).nearest("lodz") == ["Łódź"]
     assert PLACES.complete("", limit=2) == ["New York", "York"]
     assert PLACES.complete("yor", limit=1) == ["York"]
     assert PLACES.complete("zz") == []

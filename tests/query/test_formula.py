@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -143,3 +144,18 @@ def test_what_is_no_formula_is_refused() -> None:
         And((P,))
     with pytest.raises(QueryError, match="no name for a variable"):
         Variable("a b")
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: Atom("r", "a", Variable("x")), "Entity.*not about 'a'"),  # type: ignore[arg-type]
+        (lambda: Atom("r", Entity("a"), Variable("x")) & "q", "not of 'q'"),  # type: ignore[operator]
+        (lambda: Not("q"), "not of 'q'"),  # type: ignore[arg-type]
+        (lambda: Query("x", Atom("r", Entity("a"), Variable("x"))), "not Query.'x'"),  # type: ignore[arg-type]
+        (lambda: Query(Variable("x"), "r(a, ?x)"), "not Query"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_formula_is_refused_where_it_is_given(build: Callable[[], object], words: str) -> None:
+    with pytest.raises(QueryError, match=words):
+        build()

@@ -57,7 +57,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Answers(Sequence[Answer]):
-    """The best answers to a question, best first."""
+    """The best answers to a question, best first: a sequence of `Answer` that prints as a table.
+
+    `entities` are their labels; `to_pandas()`, `to_json()` and `to_dict()` hand them on; a notebook shows them as HTML.
+    """
 
     query: str
     answers: tuple[Answer, ...]
@@ -134,7 +137,12 @@ class Answers(Sequence[Answer]):
                 lines += [f"        {atom}" for atom in witness.atoms]
         return "\n".join(lines)
 
+    __repr__ = __str__  # what a prompt shows is what a person reads
+
     def _repr_html_(self) -> str:
+        if not self.answers:
+            return f"<p><code>{html.escape(self.query)}</code></p><p>no answer</p>"
+        explained = any(answer.witnesses for answer in self.answers)
         rows = []
         for rank, answer in enumerate(self.answers, start=1):
             why = "<br>".join(html.escape(str(atom)) for w in answer.witnesses[:1] for atom in w.atoms)
@@ -142,7 +150,8 @@ class Answers(Sequence[Answer]):
             rows.append(
                 f"<tr><td>{rank}</td><td><b>{html.escape(answer.entity)}</b></td><td>"
                 f'<meter value="{answer.score:.4f}" min="0" max="1"></meter> {answer.score:.3f}</td>'
-                f'<td>{mark}</td><td style="text-align:left">{why}</td></tr>'
+                f"<td>{mark}</td>" + (f'<td style="text-align:left">{why}</td></tr>' if explained else "</tr>")
             )
-        head = "<tr><th></th><th>answer</th><th>score</th><th></th><th>because</th></tr>"
+        because = '<th style="text-align:left">because</th>' if explained else ""
+        head = f"<tr><th></th><th>answer</th><th>score</th><th></th>{because}</tr>"
         return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>"

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import cached_property
+from unicodedata import combining, normalize
 
 from tacit.errors import UnknownName
 
@@ -61,7 +62,7 @@ class Vocabulary(Sequence[str]):
         return found
 
     def nearest(self, label: str, count: int = 3) -> list[str]:
-        """Labels a person may have meant: the same but for case and separators first, then by spelling."""
+        """Labels a person may have meant: the same but for case, accents and separators first, then by spelling."""
         if len(label) > 200:  # nobody mistypes this much, and matching costs length x length
             return []
         wanted = _folded(label)
@@ -77,7 +78,7 @@ class Vocabulary(Sequence[str]):
         return [self.labels[self._by_folding[f][0]] for f in close][:count]
 
     def complete(self, prefix: str, limit: int = 10) -> list[str]:
-        """Labels that start with a prefix, or have a word that does, whatever the case; shorter ones first."""
+        """Labels that start with a prefix, or have a word that does, whatever case and accents; shorter ones first."""
         wanted = _spaced(prefix)
         if not wanted:
             return self.labels[:limit]
@@ -110,10 +111,21 @@ class Vocabulary(Sequence[str]):
         return [(text, position) for text, position, _ in rows], [i for *_, i in rows]
 
 
+_STROKES = str.maketrans("łøđħı", "lodhi")  # letters that Unicode does not take apart
+
+
 def _folded(label: str) -> str:
-    return "".join(c for c in label.casefold() if c.isalnum()) or label
+    return "".join(c for c in _plain(label) if c.isalnum()) or label
 
 
 def _spaced(label: str) -> str:
     """Underscores stand for spaces in many graphs: both complete alike."""
-    return label.casefold().replace("_", " ")
+    return _plain(label).replace("_", " ")
+
+
+def _plain(label: str) -> str:
+    """Without case and accents, which a keyboard may not have."""
+    folded = label.casefold()
+    if folded.isascii():
+        return folded
+    return "".join(c for c in normalize("NFKD", folded) if not combining(c)).translate(_STROKES)

@@ -51,6 +51,9 @@ class Formula:
     def __post_init__(self) -> None:
         # Kept with the formula, since everything asks for them; and no formula is too deep for Python's recursion.
         parts = children(self)
+        for part in parts:
+            if not isinstance(part, Formula):
+                raise QueryError(f"a formula is made of formulas such as Atom(...), not of {part!r}")
         if isinstance(self, And | Or) and len(parts) < 2:
             raise QueryError(f"'{type(self).__name__}' joins two formulas or more, not {len(parts)}")
         self._keep(1 + max((part.depth for part in parts), default=0), _free(self, parts))
@@ -80,11 +83,21 @@ class Formula:
 
 @dataclass(frozen=True, repr=False)
 class Atom(Formula):
-    """`relation(subject, object)`; an inverse relation is the forward one with its arguments swapped."""
+    """`relation(subject, object)`; an inverse relation is the forward one with its arguments swapped.
+
+    >>> print(Atom("borders", Entity("France"), Variable("c")) & ~Atom("speaks", Variable("c"), Entity("German")))
+    borders(France, ?c) & !speaks(?c, German)
+    """
 
     relation: str
     subject: Term
     object: Term
+
+    def __post_init__(self) -> None:
+        for term in self.terms:
+            if not isinstance(term, Entity | Variable):
+                raise QueryError(f"an atom is about Entity(...) and Variable(...), not about {term!r}")
+        super().__post_init__()
 
     @property
     def terms(self) -> tuple[Term, Term]:
@@ -138,11 +151,20 @@ class Exists(Formula):
 
 @dataclass(frozen=True, repr=False)
 class Query:
-    """Which entities, in place of the target variable, make the formula hold?"""
+    """Which entities, in place of the target variable, make the formula hold?
+
+    >>> c = Variable("c")
+    >>> print(Query(c, Atom("borders", Entity("France"), c)))
+    ?c : borders(France, ?c)
+    """
 
     target: Variable
     formula: Formula
     text: str = field(default="", compare=False)  # what it was read from, for messages that point at a name
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.target, Variable) or not isinstance(self.formula, Formula):
+            raise QueryError(f"a query is Query(Variable(...), formula), not Query({self.target!r}, {self.formula!r})")
 
     def __str__(self) -> str:
         return f"{self.target} : {self.formula}"

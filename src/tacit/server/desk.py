@@ -99,9 +99,15 @@ class Desk:
                 f"{self.limits.nesting}"
             )
 
+    def _possible(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Settings that go together: continuous search needs a pointwise calibration, which a request cannot choose."""
+        if changes.get("search") == "continuous" and not self.engine.atoms.calibration.pointwise:
+            return changes | {"calibration": "sigmoid"}
+        return changes
+
     def _engine(self, job: Job) -> Engine:
         """The engine with the settings of a job; the last few are kept, since their facts take time to load."""
-        found = self._engines.pop(job.changes, None) or self.engine.using(**dict(job.changes))
+        found = self._engines.pop(job.changes, None) or self.engine.using(**self._possible(dict(job.changes)))
         self._engines[job.changes] = found
         if len(self._engines) > KEPT_ENGINES:
             self._engines.popitem(last=False)

@@ -25,7 +25,9 @@ class PlanRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     query: Question
-    search: Literal["beam", "exact", "continuous", "symbolic"] | None = Field(None, description="How to search.")
+    search: Literal["beam", "exact", "continuous", "symbolic"] | None = Field(
+        None, description="How to search; continuous search reads scores through a sigmoid."
+    )
     k: int | None = Field(None, ge=1, description="Candidates kept for each variable by beam search.")
     logic: Literal["product", "godel", "lukasiewicz"] | None = Field(None, description="How scores are combined.")
     observed: Literal["all", "train", "train+valid", "none"] | None = Field(
