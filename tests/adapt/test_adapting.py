@@ -21,7 +21,7 @@ from tacit.cli import app
 from tacit.engine.facts import Facts
 from tacit.errors import DataError, RunError, TrainingError
 from tacit.graph.graph import Graph
-from tacit.links.loading import load_model
+from tacit.links.loading import load_model, save_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training import train
 from tacit.query.queries import read_queries, write_queries
@@ -89,6 +89,14 @@ def test_an_adapter_comes_back_from_its_run(run: RunFolder, condition: str) -> N
 
 def test_a_run_without_an_adapter_has_none(run: RunFolder) -> None:
     assert load_adapted(run, load_model(run), Facts(run.graph().index("train"))) is None
+
+
+def test_an_adapter_goes_with_the_weights_it_was_trained_on(run: RunFolder) -> None:
+    graph, model = run.graph(), load_model(run)
+    adapt(graph, model, training_queries(graph, SETTINGS, count=20), replace(SETTINGS, steps=1), run=run)
+    assert run.has(ADAPTER)
+    save_model(run, model)
+    assert not run.has(ADAPTER)
 
 
 def test_a_damaged_adapter_is_one_clear_error(run: RunFolder) -> None:

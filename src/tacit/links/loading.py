@@ -7,7 +7,7 @@ import torch
 from tacit.errors import RunError, SettingsError
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, RotatE, TransE
-from tacit.runs import CHECKPOINT, MODEL, RunFolder
+from tacit.runs import ADAPTER, CHECKPOINT, MODEL, RunFolder
 
 
 def make_model(name: str, num_entities: int, num_relations: int, rank: int, norm: int = 1) -> FactorModel:
@@ -21,9 +21,13 @@ def make_model(name: str, num_entities: int, num_relations: int, rank: int, norm
 
 
 def save_model(run: RunFolder, model: FactorModel) -> None:
-    """Write a model as `model.safetensors`, with what is needed to make it again."""
+    """Write a model as `model.safetensors`, with what is needed to make it again.
+
+    An adapter is of use with the weights it was trained on alone, and goes with them.
+    """
     name = next(name for name, kind in MODELS.items() if kind is type(model))
     about = {"model": name, "rank": str(model.rank), "norm": str(getattr(model, "norm", 1))}
+    run.remove(ADAPTER)
     run.write_tensors(MODEL, model.state_dict(), about)
 
 
