@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from tables import FactorScorer, TableScorer
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
+from tacit.cli import app
 from tacit.engine.calibration import calibration
 from tacit.engine.engine import Engine
 from tacit.engine.facts import Facts
+from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 
@@ -52,3 +55,8 @@ def test_scores_that_round_to_the_same_keep_the_order_of_the_predictor() -> None
 def test_a_predictor_of_other_relations_is_refused() -> None:
     with pytest.raises(SettingsError, match="4 relation ids"):
         Engine(GRAPH, FactorScorer([torch.full((5, 5), 0.5).double().numpy()] * 2))
+
+
+def test_a_plan_is_counted_for_the_candidates_that_an_engine_keeps() -> None:
+    printed = CliRunner().invoke(app, ["plan", "?x : r(a, ?y) & r(?y, ?x)"]).output
+    assert printed.endswith(f"at k = {EngineSettings().k}\n")

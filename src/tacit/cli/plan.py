@@ -7,7 +7,7 @@ import typer
 
 def plan(
     query: str = typer.Argument(..., help="The question: '?c : borders(France, ?c)', or SPARQL.", metavar="QUERY"),
-    k: int = typer.Option(64, "--k", min=1, help="Candidates kept for each variable."),
+    k: int = typer.Option(256, "--k", min=1, help="Candidates kept for each variable."),
     graph: str = typer.Option("", "--graph", help="A graph or run to look the names up in, and to count its entities."),
 ) -> None:
     """Print how a question would be answered, as a tree of steps with what each costs."""

@@ -16,7 +16,7 @@ from tacit.query import plan as p
 Cost = Counter[tuple[int, int]]  # (power of k, power of N) -> how many rows
 
 
-def describe(prepared: p.Prepared, k: int = 64, num_entities: int | None = None) -> str:
+def describe(prepared: p.Prepared, k: int = 256, num_entities: int | None = None) -> str:
     """The plan as an indented tree, a step a line with its rows, and the sum at `k` candidates.
 
     >>> from tacit.query.compile import compile_query
@@ -24,7 +24,7 @@ def describe(prepared: p.Prepared, k: int = 64, num_entities: int | None = None)
     >>> print(describe(compile_query(parse("?c : borders(Brazil, ?n) & capital_of(?c, ?n)"))))
     ?c: from the best ?n over capital_of^-1   k rows
       ?n: from Brazil over borders            1 row
-    k + 1 rows in all: 65 at k = 64
+    k + 1 rows in all: 257 at k = 256
     """
     steps = list(_Reader(prepared).steps(prepared.plan.root, f"?{prepared.variables[0]}", (), 0))
     width = max(2 * step.indent + len(step.what) for step in steps) + 3
