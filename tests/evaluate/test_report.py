@@ -120,5 +120,5 @@ def test_a_trace_of_two_runs_draws_two_curves(run: RunFolder) -> None:
     pytest.importorskip("matplotlib")
     for step in (0, 10, 0, 5):
         run.trace({"event": "adapt", "step": step, "valid_mrr": 0.1 * step})
-    drawn = [section.figure for section in sections(run) if section.title == "validation MRR by step"]
+    drawn = [section.figure for section in sections(run) if section.title == "Validation MRR by step"]
     assert [line.get_xdata().tolist() for line in drawn[0].axes[0].lines] == [[0, 10], [0, 5]]  # type: ignore[union-attr]

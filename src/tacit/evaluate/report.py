@@ -24,10 +24,19 @@ if TYPE_CHECKING:
 Evaluations = Mapping[str, Mapping[str, Any]]
 ENDINGS = {".html": "html", ".htm": "html", ".md": "markdown"}
 STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a}"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;display:block;overflow-x:auto;margin:1rem 0}"
-    "th,td{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}"
-    "th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}"
+    ":root{color-scheme:light dark;--ink:#1d1c22;--soft:#5f5c66;--line:#e2dfd9;--paper:#fff}"
+    "@media(prefers-color-scheme:dark){:root{--ink:#ececf1;--soft:#a4a5b1;--line:#2c2f38;--paper:#131418}"
+    "figure svg{background:#fff;border-radius:8px}}"
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:68rem;margin:2rem auto;padding:0 1rem;color:var(--ink);"
+    "background:var(--paper);"
+    "display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:0 2.5rem}"
+    "h1,.wide{grid-column:1/-1}section{min-width:0}"
+    "h1{font-size:1.6rem;margin:0}h2{font-size:1.05rem;margin:1.8rem 0 .3rem}"
+    "p{margin:.2rem 0;color:var(--soft);max-width:48rem}figure{margin:.4rem 0}svg{max-width:100%;height:auto}"
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;display:block;overflow-x:auto;margin:.4rem 0}"
+    "th,td{padding:.2rem .6rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}"
+    "th{color:var(--soft);font-weight:500}th:first-child,td:first-child{text-align:left;padding-left:0}"
+    "td:nth-child(2):last-child{max-width:22rem;overflow-wrap:anywhere;white-space:normal}"
 )
 
 
@@ -40,6 +49,11 @@ class Section:
     header: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     figure: Figure | None = None
+
+    @property
+    def wide(self) -> bool:
+        """Whether it needs the whole width of a page, as tables with a column for every shape do."""
+        return len(self.header) > 4 or (not self.header and self.figure is None) or "by shape" in self.title
 
 
 def write_report(run: RunFolder, out: str | Path) -> Path:
@@ -74,10 +88,14 @@ def sections(run: RunFolder) -> Iterable[Section]:
     yield from _calibration(evaluations)
     yield from _curves(run.events())
     for table, values in settings.items():
-        yield Section(f"Settings: {table}", header=("setting", "value"), rows=[(k, str(v)) for k, v in values.items()])
+        yield _listed(f"Settings: {table}", values)
     for name, values in results.items():
         if name != "eval" and isinstance(values, dict):
-            yield Section(f"Results: {name}", header=("", "value"), rows=[(k, _text(v)) for k, v in values.items()])
+            yield _listed(f"Results: {name}", values)
+
+
+def _listed(title: str, values: Mapping[str, Any]) -> Section:
+    return Section(title, header=("", "value"), rows=[(name, _text(value)) for name, value in values.items()])
 
 
 def _settings_of(evaluations: Evaluations) -> Iterable[Section]:
@@ -85,9 +103,9 @@ def _settings_of(evaluations: Evaluations) -> Iterable[Section]:
     settings = {name: found.get("settings", {}) for name, found in evaluations.items()}
     keys = differences(list(settings.values()))
     shared = {key: value for one in settings.values() for key, value in one.items() if key not in keys}
-    text = ", ".join(f"{key} {value}" for key, value in shared.items())
+    text = ", ".join(f"{key} {_text(value)}" for key, value in shared.items())
     if settings:
-        rows = [(name, *(str(one.get(key, "-")) for key in keys)) for name, one in settings.items()] if keys else []
+        rows = [(name, *(_text(one.get(key)) for key in keys)) for name, one in settings.items()] if keys else []
         yield Section("Evaluations", f"All with {text}." if keys else f"With {text}.", ("", *keys), rows)
 
 
@@ -130,7 +148,8 @@ def _curves(events: Sequence[Mapping[str, Any]]) -> Iterable[Section]:
             if len(points) > 1:
                 curves = {f"{measure} #{i}": curve for i, curve in enumerate(_restarts(points), 1)}
                 label = "validation MRR" if measure == "valid_mrr" else measure
-                yield _drawn(f"{label} by {clock}", lambda c=curves, y=label, x=clock: figures.steps(c, "", y, x))
+                title = f"{label[:1].upper()}{label[1:]} by {clock}"
+                yield _drawn(title, lambda c=curves, y=label, x=clock: figures.steps(c, "", y, x))
 
 
 def _restarts(points: Sequence[tuple[float, float]]) -> list[tuple[list[float], list[float]]]:
@@ -169,7 +188,7 @@ def to_html(title: str, sections: Sequence[Section]) -> str:
     """The sections as one HTML page."""
     parts = [f"<h1>{html.escape(title)}</h1>"]
     for section in sections:
-        parts.append(f"<h2>{html.escape(section.title)}</h2>")
+        parts.append(f"<section{' class=wide' if section.wide else ''}><h2>{html.escape(section.title)}</h2>")
         if section.text:
             parts.append(f"<p>{html.escape(section.text)}</p>")
         if section.rows:
@@ -177,7 +196,9 @@ def to_html(title: str, sections: Sequence[Section]) -> str:
             parts.append("<table>" + "".join(lines) + "</table>")
         if section.figure is not None:
             parts.append(f"<figure>{figures.svg(section.figure)}</figure>")
-    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{STYLE}</style>'
+        parts.append("</section>")
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    head += f"<title>{html.escape(title)}</title><style>{STYLE}</style>"
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(parts) + "\n</body></html>\n"
 
 
@@ -208,4 +229,17 @@ def _line(values: Sequence[str]) -> str:
 
 
 def _text(value: Any) -> str:
+    """A value as people write it: few digits, lists with commas, a dash for nothing.
+
+    >>> _text(0.99902343746), _text(["2i", "3i"]), _text({"2i": 90}), _text(True), _text(None)
+    ('0.999', '2i, 3i', '2i: 90', 'yes', '-')
+    """
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_text(one)}" for name, one in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)
