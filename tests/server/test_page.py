@@ -106,6 +106,14 @@ def test_a_question_is_typed_with_completion_and_asked(visit: Visit) -> None:
     assert visit.asked() == {"q": ["?x : borders(Portugal, ?x)"]}
 
 
+def test_what_was_typed_is_marked_in_the_names_offered(visit: Visit) -> None:
+    page = visit.page
+    page.locator("#question").click()
+    page.keyboard.type("?x : borders(pórt")
+    wait_for_option(visit, "Portugal")
+    assert page.locator("#options b").first.text_content() == "Port"
+
+
 def test_names_with_spaces_are_completed_in_quotes(visit: Visit) -> None:
     page = visit.page
     page.locator("#question").click()

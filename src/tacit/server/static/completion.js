@@ -5,6 +5,9 @@ import { context, variables } from "./syntax.js";
 
 const KINDS = { entities: "entity", relations: "relation", variables: "variable" };
 
+/** Without case and accents, letter by letter, so that places in both texts are the same. */
+const plain = (text) => text.replace(/./gsu, (letter) => letter.normalize("NFD").slice(0, letter.length)).toLowerCase();
+
 export class Completion {
   constructor(editor, list, submit) {
     Object.assign(this, { editor, list, submit, options: [], active: -1, at: null, pending: null });
@@ -62,7 +65,7 @@ export class Completion {
   }
 
   row(option, index, typed) {
-    const at = option.label.toLowerCase().indexOf(typed.toLowerCase());
+    const at = plain(option.label).indexOf(plain(typed));
     const parts = at < 0 || !typed ? [option.label]
       : [option.label.slice(0, at), element("b", {}, option.label.slice(at, at + typed.length)), option.label.slice(at + typed.length)];
     return element("li", {
