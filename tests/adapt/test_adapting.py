@@ -117,6 +117,16 @@ def test_training_is_the_same_under_a_seed_and_keeps_the_best(run: RunFolder) ->
     assert (one.summary["valid_mrr"], one.summary["best_step"]) == (best["valid_mrr"], best["step"])
 
 
+@pytest.mark.parametrize("logic", ["godel", "lukasiewicz"])
+@pytest.mark.parametrize("negation", ["standard", "cosine"])
+def test_every_logic_can_be_learned_in(run: RunFolder, logic: str, negation: str) -> None:
+    graph, model = run.graph(), load_model(run)
+    settings = replace(SETTINGS, shapes=("2i", "2in", "2u"), logic=logic, negation=negation, strength=2.0, steps=5)
+    result = adapt(graph, model, training_queries(graph, settings, count=30), settings)
+    assert all(parameter.isfinite().all() for parameter in result.adapter.parameters())
+    assert result.trace[-1]["loss"] is not None
+
+
 def test_patience_ends_training(run: RunFolder) -> None:
     graph, model = run.graph(), load_model(run)
     settings = replace(SETTINGS, lr=1e-12, steps=1000, validate_every=1, patience=3)

@@ -50,6 +50,17 @@ def test_conjunction_and_disjunction_are_dual(norm: str, x: float, y: float) -> 
     assert close(logic.conjunction(a, b), n(logic.disjunction(n(a), n(b))))
 
 
+@pytest.mark.parametrize("negation", NEGATIONS)
+@pytest.mark.parametrize("norm", NORMS)
+@given(truths, truths)
+def test_gradients_are_numbers_even_where_values_are_zero(norm: str, negation: str, x: float, y: float) -> None:
+    logic = Logic(norm, negation, strength=2.0)
+    for combine in (logic.conjunction, logic.disjunction, lambda a, b: logic.negation(a)):
+        a, b = log(x).requires_grad_(), log(y).requires_grad_()
+        combine(a, b).clamp(min=-80.0).backward()  # as losses do
+        assert all(one.grad is None or one.grad.isfinite() for one in (a, b))
+
+
 @pytest.mark.parametrize(
     ("norm", "both", "either"),
     [("product", 0.12, 0.58), ("godel", 0.3, 0.4), ("lukasiewicz", 0.0, 0.7)],

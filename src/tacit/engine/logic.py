@@ -51,14 +51,28 @@ def log1mexp(a: Tensor) -> Tensor:
 def _product_or(a: Tensor, b: Tensor) -> Tensor:
     """`1 - (1 - x)(1 - y)`, or `x + y` where both are so tiny that their complements are 1 and `xy` is nothing."""
     by_complements = log1mexp(log1mexp(a) + log1mexp(b))
-    return torch.where(torch.maximum(a, b) > _TINY, by_complements, torch.logaddexp(a, b))
+    return torch.where(torch.maximum(a, b) > _TINY, by_complements, _log_sum(a, b))
+
+
+def _log_sum(a: Tensor, b: Tensor) -> Tensor:
+    """`log(x + y)`; two zeros have no gradient, where that of `logaddexp` is not a number."""
+    if not (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)):
+        return torch.logaddexp(a, b)
+    nothing = torch.maximum(a, b) == -torch.inf
+    return torch.logaddexp(a.masked_fill(nothing, 0.0), b.masked_fill(nothing, 0.0)).masked_fill(nothing, -torch.inf)
+
+
+def _log_positive(x: Tensor) -> Tensor:
+    """`log max(0, x)`, with no gradient where it is `log 0`: infinitely steep, it would be not a number."""
+    return torch.where(x > 0.0, x, 1.0).log().masked_fill(x <= 0.0, -torch.inf)
 
 
 def _lukasiewicz_and(a: Tensor, b: Tensor) -> Tensor:
     """`max(0, x + y - 1)`, as `x - (1 - y)` with the larger value complemented, or from both complements near 1."""
     low, high = torch.minimum(a, b), torch.maximum(a, b)
-    near_one = torch.log1p((torch.expm1(low) + torch.expm1(high)).clamp(min=-1.0))
-    elsewhere = torch.log((torch.exp(low) + torch.expm1(high)).clamp(min=0.0))
+    short = torch.expm1(low) + torch.expm1(high)  # of both being 1
+    near_one = torch.where(short > -1.0, short, 0.0).log1p().masked_fill(short <= -1.0, -torch.inf)
+    elsewhere = _log_positive(torch.exp(low) + torch.expm1(high))
     # With y = 1 exactly the t-norm is neutral; exp and log would round.
     result = torch.where(low > _LOG_HALF, near_one, elsewhere)
     return torch.where(high == 0.0, low, result)
@@ -66,7 +80,7 @@ def _lukasiewicz_and(a: Tensor, b: Tensor) -> Tensor:
 
 def _lukasiewicz_or(a: Tensor, b: Tensor) -> Tensor:
     """`min(1, x + y)`."""
-    return torch.logaddexp(a, b).clamp(max=0.0)
+    return _log_sum(a, b).clamp(max=0.0)
 
 
 def _standard(a: Tensor) -> Tensor:
@@ -77,7 +91,7 @@ def _standard(a: Tensor) -> Tensor:
 def _cosine(a: Tensor) -> Tensor:
     """`½(1 + cos πx) = cos²(πx/2)`, from `x` or from `1 - x`, whichever is smaller."""
     small = torch.log1p(-torch.sin(torch.exp(a.clamp(max=_LOG_HALF)) * (math.pi / 2)).square())
-    large = 2.0 * torch.log(torch.sin(-torch.expm1(a.clamp(min=_LOG_HALF)) * (math.pi / 2)))
+    large = 2.0 * _log_positive(torch.sin(-torch.expm1(a.clamp(min=_LOG_HALF)) * (math.pi / 2)))
     return torch.where(a > _LOG_HALF, large, small)
 
 
