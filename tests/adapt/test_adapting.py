@@ -127,6 +127,15 @@ def test_every_logic_can_be_learned_in(run: RunFolder, logic: str, negation: str
     assert result.trace[-1]["loss"] is not None
 
 
+@pytest.mark.parametrize("loss", ["log", "1vsall", "bce"])
+def test_an_adapter_on_all_three_learns_under_minmax(run: RunFolder, loss: str) -> None:
+    graph, model = run.graph(), load_model(run)
+    settings = replace(SETTINGS, shapes=("2i", "2in", "2u"), calibration="minmax", condition="spo", loss=loss, steps=5)
+    result = adapt(graph, model, training_queries(graph, settings, count=30), settings)
+    assert all(parameter.isfinite().all() for parameter in result.adapter.parameters())
+    assert any(parameter.any() for parameter in result.adapter.parameters())
+
+
 def test_patience_ends_training(run: RunFolder) -> None:
     graph, model = run.graph(), load_model(run)
     settings = replace(SETTINGS, lr=1e-12, steps=1000, validate_every=1, patience=3)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tacit.engine.facts import Facts
+from tacit.engine.logic import log_positive
 from tacit.errors import SettingsError
 
 CALIBRATIONS = ("sigmoid", "minmax", "softmax-count")
@@ -69,7 +70,8 @@ class MinMax(Calibration):
         """The log of each logit re-scaled to [0, 1] within its row."""
         low, high = logits.aminmax(dim=1, keepdim=True)
         span = (high - low).clamp(min=torch.finfo(logits.dtype).tiny)
-        return torch.log((logits - low) / span)
+        share = (logits - low) / span
+        return log_positive(share) if share.requires_grad else share.log()
 
 
 class SoftmaxCount(Calibration):

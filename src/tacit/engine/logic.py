@@ -62,7 +62,7 @@ def _log_sum(a: Tensor, b: Tensor) -> Tensor:
     return torch.logaddexp(a.masked_fill(nothing, 0.0), b.masked_fill(nothing, 0.0)).masked_fill(nothing, -torch.inf)
 
 
-def _log_positive(x: Tensor) -> Tensor:
+def log_positive(x: Tensor) -> Tensor:
     """`log max(0, x)`, with no gradient where it is `log 0`: infinitely steep, it would be not a number."""
     return torch.where(x > 0.0, x, 1.0).log().masked_fill(x <= 0.0, -torch.inf)
 
@@ -72,7 +72,7 @@ def _lukasiewicz_and(a: Tensor, b: Tensor) -> Tensor:
     low, high = torch.minimum(a, b), torch.maximum(a, b)
     short = torch.expm1(low) + torch.expm1(high)  # of both being 1
     near_one = torch.where(short > -1.0, short, 0.0).log1p().masked_fill(short <= -1.0, -torch.inf)
-    elsewhere = _log_positive(torch.exp(low) + torch.expm1(high))
+    elsewhere = log_positive(torch.exp(low) + torch.expm1(high))
     # With y = 1 exactly the t-norm is neutral; exp and log would round.
     result = torch.where(low > _LOG_HALF, near_one, elsewhere)
     return torch.where(high == 0.0, low, result)
@@ -91,7 +91,7 @@ def _standard(a: Tensor) -> Tensor:
 def _cosine(a: Tensor) -> Tensor:
     """`½(1 + cos πx) = cos²(πx/2)`, from `x` or from `1 - x`, whichever is smaller."""
     small = torch.log1p(-torch.sin(torch.exp(a.clamp(max=_LOG_HALF)) * (math.pi / 2)).square())
-    large = 2.0 * _log_positive(torch.sin(-torch.expm1(a.clamp(min=_LOG_HALF)) * (math.pi / 2)))
+    large = 2.0 * log_positive(torch.sin(-torch.expm1(a.clamp(min=_LOG_HALF)) * (math.pi / 2)))
     return torch.where(a > _LOG_HALF, large, small)
 
 
