@@ -137,6 +137,22 @@ def test_symbolic_search_finds_nothing_where_nothing_is_known(europe: Engine) ->
     assert not europe.using(search="symbolic", observed="none").ask("?c : borders(France, ?c)")
 
 
+def test_what_is_no_question_is_refused(europe: Engine) -> None:
+    with pytest.raises(QueryError, match="not int"):
+        europe.ask(5)  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="list of questions"):
+        europe.ask_many("?c : borders(France, ?c)")
+
+
+def test_a_variable_that_only_a_negation_speaks_of_keeps_all_its_values(europe: Engine) -> None:
+    """The complement of a few languages is nearly everything: a beam of two would keep two entities by chance."""
+    question = "?c : exists ?l . speaks(?c, ?l) & !speaks(Germany, ?l)"
+    answers = europe.using(k=2).explain(question, top=1)
+    assert answers.entities == ["Spain"]
+    assert answers[0].witnesses[0].variables == {"l": "Spanish"}
+    assert answers.certified
+
+
 def test_twenty_atoms(europe: Engine) -> None:
     chain = " & ".join(f"borders(?v{i}, ?v{i + 1})" for i in range(20)).replace("?v0", "France").replace("?v20", "?t")
     assert europe.ask(f"?t : {chain}", top=1)[0].known

@@ -63,7 +63,7 @@ def adapt(
 
     Without `valid`, a tenth of the queries is set apart for that. With a `run`, validations are traced and the adapter
     is saved there once training is over, so that an interruption leaves the adapter that was there; `resume` goes on
-    from the last checkpoint, if there is one.
+    from the last checkpoint, if there is one. Where no step improves validation, the run is left as it was.
     """
     settings = settings or AdaptSettings()
     if run is not None:
@@ -75,9 +75,10 @@ def adapt(
         training.loop(stop, report, run)
     result = training.finish()
     if run is not None:
-        save_adapter(run, result.adapter, settings)
-        run.write_settings("adapt", settings.to_dict())
-        run.write_results({**run.results(), "adapt": result.summary})
+        if result.summary["best_step"]:  # an adapter that helped nothing would still change how the run is calibrated
+            save_adapter(run, result.adapter, settings)
+            run.write_settings("adapt", settings.to_dict())
+            run.write_results({**run.results(), "adapt": result.summary})
         run.remove(ADAPTATION)
     return result
 

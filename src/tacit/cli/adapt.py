@@ -86,6 +86,9 @@ def _adapt(path: Path, folder: Path | None, count: int, settings: Any, resume: b
         typer.echo(str(interrupt) or "interrupted; the run is as it was", err=True)
         raise typer.Exit(130) from None
     about = result.summary
+    if not about["best_step"]:
+        typer.echo(f"{path}: no step improved validation MRR {about['unadapted_mrr']:.4f}; the run is as it was")
+        return
     quality = ""
     if about["valid_mrr"] is not None:
         quality = f", validation MRR {about['unadapted_mrr']:.4f} before, {about['valid_mrr']:.4f} after"

@@ -21,7 +21,7 @@ from tacit.engine.reasoner import MessageReasoner, Reasoner
 from tacit.engine.settings import EngineSettings
 from tacit.engine.symbolic import SymbolicReasoner
 from tacit.engine.witness import Explainer, Step
-from tacit.errors import SettingsError
+from tacit.errors import QueryError, SettingsError
 from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index
 from tacit.links.scorer import Scorer
@@ -146,6 +146,8 @@ class Engine:
             raise SettingsError(f"top must be at least 1, not {top}")
         if paths < 1:
             raise SettingsError(f"paths must be at least 1, not {paths}")
+        if isinstance(queries, str):
+            raise QueryError("ask_many takes a list of questions; ask takes one")
         asked = [self.prepare(query) for query in queries]
         groups: dict[Plan, list[int]] = {}
         for i, one in enumerate(asked):
@@ -167,6 +169,8 @@ class Engine:
 
     def prepare(self, query: str | Query) -> Asked:
         """A question with its names looked up, ready to run."""
+        if not isinstance(query, str | Query):
+            raise QueryError(f"a question is a text or a Query, not {type(query).__name__}")
         asked, limit = read(query, self.graph) if isinstance(query, str) else (query, None)
         prepared = compile_query(asked)
         return Asked(str(asked), prepared, *bind(prepared, self.graph), limit)

@@ -145,8 +145,8 @@ class Messages:
         return self.value(edge)
 
     def hop(self, source: Node) -> Hop:
-        """How to leave a set: a beam has nothing to go by in the set of all entities, so all of it is kept."""
-        k = None if isinstance(source, Everything) else self.k
+        """How to leave a set: where nothing holds it together a beam has nothing to go by, and all of it is kept."""
+        k = self.k if anchored(source) else None
         raised = None
         if self.bounds:
             halves = torch.tensor([False, True], device=self.relations.device)
@@ -237,6 +237,18 @@ def count_parts(node: Edge) -> int:
         case Condition(_, _, candidates, body):
             return count_parts(candidates) + count_parts(body)
     return 1
+
+
+def anchored(node: Edge) -> bool:
+    """Whether a set is held together by some atom that must hold; complements alone leave nearly everything in."""
+    match node:
+        case Everything() | Complement():
+            return False
+        case Intersect(parts):
+            return any(map(anchored, parts))
+        case Union(parts):
+            return all(map(anchored, parts))
+    return True
 
 
 def highest_slot(node: Edge) -> int:
