@@ -14,6 +14,7 @@ from tacit.cli import app
 from tacit.errors import TacitError
 from tacit.graph.datasets import load
 from tacit.query.compile import compile_query
+from tacit.query.formula import atoms
 from tacit.query.names import bind
 from tacit.query.sparql import parse_sparql
 from tacit.query.text import MAX_BRACKETS, MAX_CHARACTERS, parse
@@ -30,7 +31,8 @@ def blocks(kind: str) -> list[str]:
 
 @pytest.mark.parametrize("text", [line for block in blocks("text") for line in block.splitlines()])
 def test_questions_can_be_asked(text: str) -> None:
-    bind(compile_query(parse(text)), WORLD)
+    _, relations = bind(compile_query(parse(text)), WORLD)
+    assert len(relations) == len(list(atoms(parse(text).formula)))
 
 
 def test_pairs_are_read_alike() -> None:
@@ -53,7 +55,8 @@ def test_refusals_say_what_the_page_says(line: str) -> None:
 def test_sparql_can_be_asked(text: str) -> None:
     pytest.importorskip("rdflib")
     query, _ = parse_sparql(text, WORLD)
-    bind(compile_query(query), WORLD)
+    _, relations = bind(compile_query(query), WORLD)
+    assert len(relations) == len(list(atoms(query.formula)))
 
 
 def test_python_prints_what_the_page_says() -> None:
