@@ -14,6 +14,7 @@ from source_tree import SRC, imports, modules
 # Each layer imports from itself and from those before it.
 LAYERS = (
     "errors",
+    "settings",
     "graph",
     "runs",
     "links",

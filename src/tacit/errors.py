@@ -70,7 +70,11 @@ class PlanError(TacitError):
 
 
 class SettingsError(TacitError):
-    """A setting out of range, or two that contradict each other."""
+    """A setting out of range, or two that contradict each other; `parameter` is the one that the message names."""
+
+    def __init__(self, message: str, parameter: str | None = None) -> None:
+        self.parameter = parameter
+        super().__init__(message)
 
 
 class RunError(TacitError):

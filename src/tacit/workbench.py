@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tacit.engine.engine import Engine, changed
+from tacit.engine.engine import Engine
 from tacit.engine.facts import Facts
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError
@@ -31,7 +31,7 @@ def open(source: str | Path, *, device: str = "auto", adapted: bool = True, **se
     run = RunFolder.open(world_run() if str(source) == "world" and not Path("world").exists() else source)
     graph = run.graph()
     scorer = load_model(run, str(pick_device(device)))
-    options = changed(EngineSettings(), settings)
+    options = EngineSettings.of(settings)
     if not adapted or "calibration" in settings or not run.has("adapter.safetensors"):
         return Engine(graph, scorer, options)
     from tacit.adapt.loading import load_adapted
@@ -41,7 +41,7 @@ def open(source: str | Path, *, device: str = "auto", adapted: bool = True, **se
     if found is None:
         return Engine(graph, scorer, options)
     calibration, trained_for = found
-    return Engine(graph, scorer, changed(EngineSettings(), trained_for | settings), adapted=calibration)
+    return Engine(graph, scorer, EngineSettings.of(trained_for | settings), adapted=calibration)
 
 
 def train(

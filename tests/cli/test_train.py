@@ -73,7 +73,7 @@ def test_stops_and_goes_on(
     assert f"--out '{cut}' --resume" in said
     assert RunFolder.open(cut).has(CHECKPOINT)
     assert tacit(monkeypatch, facts, "--out", cut, "--rank", "5", "--resume") == 2
-    assert "the run has rank 4, and 5 was given" in capsys.readouterr().err
+    assert "rank is 5, and the run has 4" in capsys.readouterr().err
     assert tacit(monkeypatch, facts, "--out", cut, "--resume") == 0
     tables = [RunFolder.open(path).tensors(MODEL) for path in (whole, cut)]
     assert all(torch.equal(tables[0][name], tables[1][name]) for name in tables[0])

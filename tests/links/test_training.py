@@ -338,7 +338,7 @@ def test_more_epochs_than_planned_are_the_longer_run(tmp_path: Path, monkeypatch
     found = train(GRAPH, longer, run, resume=True).state_dict()
     expected = train(GRAPH, longer).state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
-    with pytest.raises(SettingsError, match=r"the run has lr 0\.1, and 0\.2 was given"):
+    with pytest.raises(SettingsError, match=r"lr is 0\.2, and the run has 0\.1"):
         replace(SMALL, lr=0.2).check_continues(SMALL)
 
 

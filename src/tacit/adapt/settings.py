@@ -1,37 +1,28 @@
-"""How to adapt, checked when it is made."""
+"""How to adapt."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from tacit.adapt.adapter import CONDITIONS
-from tacit.adapt.calibrated import check
-from tacit.engine.calibration import CALIBRATIONS
-from tacit.engine.logic import NEGATIONS, NORMS
-from tacit.engine.settings import observed_parts
+from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, observed_parts
 from tacit.errors import SettingsError
-from tacit.query.shapes import parse_shapes
+from tacit.settings import Settings, setting
 
+CONDITIONS = ("none", "p", "sp", "spo")
 LOSSES = ("1vsall", "bce", "log")
-CHOICES = {
-    "condition": CONDITIONS,
-    "loss": LOSSES,
-    "calibration": CALIBRATIONS,
-    "logic": NORMS,
-    "negation": NEGATIONS,
-    "precision": ("auto", "float32", "tf32", "bf16"),
-    "layers": (1, 2),
-}
-AT_LEAST_ONE = ("hidden", "steps", "batch", "k", "negatives", "validate_every", "validate_queries", "patience")
-POSITIVE = ("lr", "share", "strength")
 ENGINE = ("logic", "negation", "strength", "calibration")  # what an adapter is trained for
 
 
+def _shapes(given: str | Iterable[str]) -> tuple[str, ...]:
+    from tacit.query.shapes import parse_shapes
+
+    return parse_shapes(given)
+
+
 @dataclass(frozen=True)
-class AdaptSettings:
+class AdaptSettings(Settings):
     """How to train an adapter.
 
     `held_out` takes queries that need a validation fact instead of training queries, as Platt scaling asks: scores of
@@ -39,59 +30,50 @@ class AdaptSettings:
     query out of its loss, by default for held-out queries only, since eq. 6 does not.
     """
 
-    shapes: tuple[str, ...] = ("2i", "3i", "2in", "3in")
-    condition: str = "p"
-    layers: int = 1
-    hidden: int = 32  # width of the layer between, where there are two
-    loss: str = "log"
-    negatives: int = 1  # entities that are no answers, per query, for bce
-    lr: float = 0.1
-    steps: int = 1000
-    batch: int = 512  # queries a step, shapes in equal parts
-    share: float = 1.0  # of the queries
-    held_out: bool = False
-    masked: bool | None = None
-    calibration: str = "sigmoid"
-    logic: str = "product"
-    negation: str = "standard"
-    strength: float = 1.0
-    observed: str = "none"  # the parts whose facts count as known
-    k: int = 64  # candidates of a variable, for shapes that have any
-    validate_every: int = 50  # steps
-    validate_queries: int = 200  # of each shape, at most
-    patience: int = 5  # validations without a better MRR before training stops
-    memory: float | None = None  # GB for scores
-    precision: str = "auto"
-    seed: int = 0
-    device: str = "auto"
+    noun = "adaptation"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shapes", parse_shapes(self.shapes))
-        object.__setattr__(self, "observed", "+".join(observed_parts(self.observed)) or "none")
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                known = ", ".join(map(str, choices))
-                raise SettingsError(f"{name} is '{getattr(self, name)}'; it must be one of {known}")
-        for name in AT_LEAST_ONE:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise SettingsError(f"{name} is {value}; it must be a whole number of at least 1")
-        for name in POSITIVE:
-            value = getattr(self, name)
-            if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-                raise SettingsError(f"{name} is {value}; it must be a number above 0")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise SettingsError(f"seed is {self.seed}; it must be a whole number of at least 0")
-        if self.share > 1:
-            raise SettingsError(f"share is {self.share}; it must be at most 1 (all queries)")
-        if self.memory is not None and not self.memory > 0:
-            raise SettingsError(f"memory is {self.memory}; it must be a number of GB above 0")
+    shapes: tuple[str, ...] = setting("2i,3i,2in,3in", "Shapes to learn from, with commas.", read=_shapes)
+    condition: str = setting("p", "What the adapter sees of an atom.", choices=CONDITIONS)
+    layers: int = setting(1, "1 (linear) or 2 (with ReLU).", choices=(1, 2))
+    hidden: int = setting(32, "Width of the layer between, with 2 layers.", least=1)
+    loss: str = setting("log", "What is made small; 1vsall is as published.", choices=LOSSES)
+    negatives: int = setting(1, "Wrong answers drawn per query, for bce.", least=1)
+    lr: float = setting(0.1, "Learning rate of Adagrad.", above=0)
+    steps: int = setting(1000, "Steps, at most.", least=1, resumes=True)
+    batch: int = setting(512, "Queries a step, shapes in equal parts.", least=1)
+    share: float = setting(1.0, "The share of the queries to learn from.", above=0, most=1)
+    held_out: bool = setting(False, "Learn from validation queries, which need facts not trained on.")
+    masked: bool | None = setting(
+        None, "Leave other right answers out of the loss; by default for held-out queries only."
+    )
+    calibration: str = setting("sigmoid", "What the adapter works in.", choices=CALIBRATIONS)
+    logic: str = setting("product", "The t-norm that combines scores.", choices=LOGICS)
+    negation: str = setting("standard", "What a negation makes of a score.", choices=NEGATIONS)
+    strength: float = setting(1.0, "How strongly negation excludes.", above=0)
+    observed: tuple[str, ...] = setting(
+        "none", "Parts whose facts count as known: all, none, or names joined by +.", read=observed_parts
+    )
+    k: int = setting(64, "Candidates of a variable, for shapes that have any.", least=1)
+    validate_every: int = setting(50, "Steps between validations.", least=1)
+    validate_queries: int = setting(200, "Queries of each shape to validate with, at most.", least=1)
+    patience: int = setting(5, "Validations without a better MRR before training ends.", least=1, resumes=True)
+    memory: float | None = setting(None, "GB for scores.", above=0, resumes=True)
+    precision: str = setting("auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16"))
+    seed: int = setting(0, "Seed of the samples and their order.", least=0)
+    device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
+
+    def check(self) -> None:
+        """Raise a `SettingsError` where settings contradict each other."""
         if self.held_out and "valid" in self.observed:
             raise SettingsError(
-                f"held-out queries ask for validation facts, and observed '{self.observed}' hands them over; "
-                "observe train or none"
+                f"held-out queries ask for validation facts, and observed '{'+'.join(self.observed)}' hands them over; "
+                "observe train or none",
+                "observed",
             )
-        check(self.calibration, self.condition)
+        if self.calibration == "minmax":
+            from tacit.adapt.calibrated import check
+
+            check(self.calibration, self.condition)
 
     @property
     def masks(self) -> bool:
@@ -103,16 +85,6 @@ class AdaptSettings:
         """The engine settings that the adapter is trained for."""
         return {name: getattr(self, name) for name in ENGINE}
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> AdaptSettings:
-        """Settings from plain values, as a run folder keeps them."""
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            raise SettingsError(f"unknown adaptation setting '{unknown[0]}'; the settings are {', '.join(known)}")
-        plain: dict[str, Any] = dict(values)
-        return cls(**plain)
-
     def to_dict(self) -> dict[str, Any]:
-        """The settings as plain values."""
-        return asdict(self) | {"shapes": list(self.shapes)}
+        """Plain values, as settings files and results need them."""
+        return super().to_dict() | {"shapes": list(self.shapes), "observed": "+".join(self.observed) or "none"}

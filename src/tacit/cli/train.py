@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.links.settings import CHOICES, TrainSettings
+from tacit.links.settings import TrainSettings
 
 if TYPE_CHECKING:
     from tacit.graph.graph import Graph
@@ -20,7 +20,7 @@ DEFAULTS = TrainSettings()
 
 
 def _one_of(name: str) -> str:
-    return ", ".join(CHOICES[name])
+    return ", ".join(map(str, TrainSettings.__dataclass_fields__[name].metadata["choices"]))
 
 
 def train(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -73,7 +72,7 @@ class Engine:
                 f"{graph.num_relations:,}, inverses included; open the run that was trained on this graph"
             )
         self.graph, self.scorer, self.adapted = graph, scorer, adapted
-        self.options = changed(settings or EngineSettings(), changes)
+        self.options = (settings or EngineSettings()).changed(**changes)
         self.settings = self.options.to_dict() | {"adapted": adapted is not None}
 
     def using(self, **changes: Any) -> Engine:
@@ -256,15 +255,6 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"Engine({self.graph!r}, {self.options.search}, k={self.options.k}, {self.options.logic})"
-
-
-def changed(settings: EngineSettings, changes: dict[str, Any]) -> EngineSettings:
-    """Settings with some changed; an unknown name is an error that lists the known ones."""
-    unknown = sorted(set(changes) - set(EngineSettings.__dataclass_fields__))
-    if unknown:
-        known = ", ".join(EngineSettings.__dataclass_fields__)
-        raise SettingsError(f"no engine setting '{unknown[0]}'; there are {known}")
-    return replace(settings, **changes)
 
 
 def _best(values: Tensor, finer: Tensor, top: int) -> Tensor:

@@ -3,50 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from tacit.engine.atoms import OBSERVED
 from tacit.errors import SettingsError
-from tacit.graph.graph import PARTS
+from tacit.settings import Settings, setting
 
 SEARCHES = ("beam", "exact", "continuous", "symbolic")
-
-
-@dataclass(frozen=True)
-class EngineSettings:
-    """Everything that decides an engine's answers, beside its link predictor and adapter.
-
-    `observed` names the parts of the graph whose facts count as known: all of them for someone who asks about a graph,
-    the training part alone (or nothing) where answers are held against a benchmark.
-    """
-
-    search: str = "beam"
-    k: int = 256
-    logic: str = "product"
-    negation: str = "standard"
-    strength: float = 1.0
-    calibration: str = "softmax-count"
-    observed: tuple[str, ...] = PARTS
-    observed_score: float = OBSERVED
-    precision: str = "float32"
-    memory: float | None = None  # GB
-    steps: int = 1000  # of continuous search
-    step_size: float = 0.1
-    vector_reg: float = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "observed", observed_parts(self.observed))
-        if self.search not in SEARCHES:
-            raise SettingsError(f"no search '{self.search}'; there are {', '.join(SEARCHES)}")
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
-            raise SettingsError(
-                f"k must be a whole number of at least 1, not {self.k}; --search exact keeps everything"
-            )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, as settings files and results need it."""
-        return asdict(self) | {"observed": "+".join(self.observed) or "none"}
+LOGICS = ("product", "godel", "lukasiewicz")
+NEGATIONS = ("standard", "cosine")
+CALIBRATIONS = ("sigmoid", "minmax", "softmax-count")
 
 
 def observed_parts(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -55,12 +21,52 @@ def observed_parts(given: str | Iterable[str]) -> tuple[str, ...]:
     >>> observed_parts("train+valid"), observed_parts("none"), observed_parts("all")
     (('train', 'valid'), (), ('train', 'valid', 'test'))
     """
+    from tacit.graph.graph import PARTS
+
     if isinstance(given, str):
         if given in ("none", ""):
             return ()
         given = PARTS if given == "all" else given.replace(",", "+").split("+")
-    wanted = [name.strip() for name in given]
+    wanted = [str(name).strip() for name in given]
     for name in wanted:
         if name not in PARTS:
-            raise SettingsError(f"no part '{name}' to observe; give all, none, or some of {'+'.join(PARTS)}")
+            known = "+".join(PARTS)
+            raise SettingsError(f"no part '{name}' to observe; give all, none, or some of {known}", "observed")
     return tuple(name for name in PARTS if name in wanted)
+
+
+@dataclass(frozen=True)
+class EngineSettings(Settings):
+    """Everything that decides an engine's answers, beside its link predictor and adapter.
+
+    `observed` names the parts of the graph whose facts count as known: all of them for someone who asks about a graph,
+    the training part alone (or nothing) where answers are held against a benchmark.
+
+    >>> EngineSettings(logic="nonsense")
+    Traceback (most recent call last):
+    tacit.errors.SettingsError: logic is 'nonsense'; it must be one of product, godel, lukasiewicz
+    """
+
+    noun = "engine"
+
+    search: str = setting("beam", "How answers are looked for.", choices=SEARCHES)
+    k: int = setting(256, "Candidates a beam keeps for every variable.", least=1)
+    logic: str = setting("product", "The t-norm that combines scores.", choices=LOGICS)
+    negation: str = setting("standard", "What a negation makes of a score.", choices=NEGATIONS)
+    strength: float = setting(1.0, "How strongly negation excludes.", above=0)
+    calibration: str = setting(
+        "softmax-count", "What makes scores of the link predictor's numbers.", choices=CALIBRATIONS
+    )
+    observed: tuple[str, ...] = setting(
+        "all", "Parts whose facts count as known: all, none, or names joined by +.", read=observed_parts
+    )
+    observed_score: float = setting(1.0 - 2.0**-10, "The score of a fact that counts as known.", above=0.5, most=1)
+    precision: str = setting("float32", "Precision of products on a GPU.", choices=("float32", "tf32", "bf16"))
+    memory: float | None = setting(None, "GB that a step may use.", above=0)
+    steps: int = setting(1000, "Steps of continuous search.", least=1)
+    step_size: float = setting(0.1, "Learning rate of continuous search.", above=0)
+    vector_reg: float = setting(0.0, "Weight of the penalty on vectors in continuous search.", least=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as settings files and results need them."""
+        return super().to_dict() | {"observed": "+".join(self.observed) or "none"}

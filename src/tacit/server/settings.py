@@ -2,59 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass
 
 from tacit.errors import SettingsError
+from tacit.settings import Settings, setting
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(Settings):
     """How much one request, and all of them together, may ask for."""
 
-    body: int = 65_536  # bytes of a request
-    atoms: int = 32  # of a question
-    nesting: int = 32  # levels of a question's formula
-    k: int = 4_096  # candidates kept for each variable
-    top: int = 1_000  # answers returned
-    paths: int = 5  # reasons per answer
-    seconds: float = 10.0  # to answer one batch; its worker is stopped after that
-    queue: int = 512  # questions that wait
-    batch: int = 64  # questions answered together
-    patience: float = 0.005  # seconds a question waits for others like it
-    receive: float = 10.0  # seconds for a request to arrive in full
-    connections: int = 1_000
+    noun = "limit"
 
-    def __post_init__(self) -> None:
-        for name, value in self.to_dict().items():
-            least = 0 if name == "patience" else 1
-            if not (value >= least or (isinstance(value, float) and value > 0)):
-                raise SettingsError(
-                    f"the limit '{name}' is {value}; it must be {'at least 1' if least else 'positive'}"
-                )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, as `/health` shows it."""
-        return asdict(self)
+    body: int = setting(65_536, "Bytes of a request.", least=1)
+    atoms: int = setting(32, "Atoms of a question.", least=1)
+    nesting: int = setting(32, "Levels of a question's formula.", least=1)
+    k: int = setting(4_096, "Candidates kept for each variable.", least=1)
+    top: int = setting(1_000, "Answers to a question.", least=1)
+    paths: int = setting(5, "Reasons for an answer.", least=1)
+    seconds: float = setting(10.0, "Seconds to answer a question; its worker is stopped after that.", above=0)
+    queue: int = setting(512, "Questions that wait.", least=1)
+    batch: int = setting(64, "Questions answered together.", least=1)
+    # Few would wait longer than a second for company; a higher number is one of milliseconds.
+    patience: float = setting(0.005, "Seconds a question waits for others like it.", least=0, most=1)
+    receive: float = setting(10.0, "Seconds for a request to arrive in full.", above=0)
+    connections: int = setting(1_000, "Connections at once.", least=1)
 
 
 @dataclass(frozen=True)
-class ServerSettings:
+class ServerSettings(Settings):
     """Everything the service is started with, beside what it answers questions about."""
 
-    host: str = "127.0.0.1"
-    port: int = 8000
-    workers: int = 2
-    api_key: str | None = field(default=None, repr=False)
-    cors: tuple[str, ...] = ()  # origins whose pages may ask
-    trusted_hosts: tuple[str, ...] = ()  # further names the service is known by
-    limits: Limits = field(default_factory=Limits)
+    noun = "service"
 
-    def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise SettingsError(f"the service needs at least 1 worker, not {self.workers}")
+    host: str = setting(
+        "127.0.0.1",
+        "The address to listen at; others than this machine's own let everyone in who can reach it.",
+    )
+    port: int = setting(8000, "The port; 0 takes a free one.", least=0, most=65_535)
+    workers: int = setting(2, "Processes that answer questions.", least=1)
+    api_key: str | None = setting(None, "A key every request must bring; safer in TACIT_API_KEY.", secret=True)
+    cors: tuple[str, ...] = setting((), "An origin whose pages may ask; repeat it.")
+    trusted_hosts: tuple[str, ...] = setting((), "A further name the service is known by; repeat it.")
+    limits: Limits = Limits()
+
+    def check(self) -> None:
+        """Raise a `SettingsError` for a key or an origin that cannot work."""
         if self.api_key is not None and not (self.api_key.isascii() and self.api_key.strip()):
             raise SettingsError("the API key must be ASCII and not empty; leave it out to need none")
         for origin in self.cors:
@@ -70,6 +65,3 @@ class ServerSettings:
         if self.host not in LOOPBACK:
             return frozenset(self.trusted_hosts) or None
         return frozenset((*LOOPBACK, *self.trusted_hosts))
-
-
-LIMITS = tuple(limit.name for limit in fields(Limits))

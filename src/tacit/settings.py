@@ -1,0 +1,164 @@
+"""Settings in one declarative form: a field says its default, what it does and what it may be, and is checked by that.
+
+The command line makes its options from the same fields, the documents their tables, and a run its `settings.toml`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
+from typing import Any, ClassVar, Self
+
+from tacit.errors import SettingsError
+
+# How each annotation of a setting reads where a value is of another type.
+_KINDS = {
+    "int": "a whole number",
+    "float": "a finite number",
+    "str": "a word",
+    "bool": "true or false",
+    "tuple[str, ...]": "a list of words",
+}
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    choices: tuple[Any, ...] = (),
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    read: Callable[[Any], Any] | None = None,
+    resumes: bool = False,
+    secret: bool = False,
+) -> Any:
+    """A field of a settings class.
+
+    It may be limited to `choices`, or to numbers that are at `least`, `above` or at `most` something. `read` turns what
+    people write into the value that is kept. One that `resumes` may differ between a run and its continuation, since it
+    changes no weight; one that is `secret` is never printed.
+    """
+    about = {
+        "help": help, "choices": choices, "least": least, "above": above, "most": most, "read": read,
+        "resumes": resumes,
+    }  # fmt: skip
+    return field(default=default, repr=not secret, metadata=about)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A frozen dataclass of settings, checked field by field and then as a whole when it is made.
+
+    >>> @dataclass(frozen=True)
+    ... class Baking(Settings):
+    ...     noun = "baking"
+    ...     oven: str = setting("gas", "What heats.", choices=("gas", "wood"))
+    ...     minutes: int = setting(40, "How long.", least=1)
+    >>> Baking(minutes=0)
+    Traceback (most recent call last):
+    tacit.errors.SettingsError: minutes is 0; it must be at least 1
+    >>> Baking.of({"minute": 5})
+    Traceback (most recent call last):
+    tacit.errors.SettingsError: unknown baking setting 'minute'; did you mean 'minutes'?
+    """
+
+    noun: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for declared in settings_of(type(self)):
+            value, read = getattr(self, declared.name), declared.metadata["read"]
+            kept = read(value) if read else tuple(value) if isinstance(value, list) else value
+            object.__setattr__(self, declared.name, kept)
+            _check(declared, kept)
+        self.check()
+
+    def check(self) -> None:
+        """Raise a `SettingsError` where settings contradict each other."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Settings from plain values, as a run folder keeps them."""
+        cls._check_names(values)
+        return cls(**values)
+
+    def changed(self, **changes: Any) -> Self:
+        """The same settings with some changed."""
+        self._check_names(changes)
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as settings files and results need them."""
+        return asdict(self)
+
+    def lasting(self) -> dict[str, Any]:
+        """The settings that a run must be continued with, as plain values."""
+        free = self.free_on_resume()
+        return {name: value for name, value in self.to_dict().items() if name not in free}
+
+    @classmethod
+    def free_on_resume(cls) -> tuple[str, ...]:
+        """The settings that may differ between a run and its continuation: none changes the weights of a step."""
+        return tuple(declared.name for declared in settings_of(cls) if declared.metadata["resumes"])
+
+    def check_continues(self, before: Self) -> None:
+        """Raise a `SettingsError` where continuing a run with these settings would not be the same run."""
+        earlier = before.lasting()
+        for name, value in self.lasting().items():
+            if value != earlier[name]:
+                raise SettingsError(
+                    f"{name} is {value}, and the run has {earlier[name]}; leave it out to go on with the run, or train "
+                    f"anew (only {', '.join(self.free_on_resume())} may change)",
+                    name,
+                )
+
+    @classmethod
+    def _check_names(cls, values: Mapping[str, Any]) -> None:
+        known = [declared.name for declared in fields(cls)]
+        for name in sorted(set(values) - set(known)):
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"the settings are {', '.join(known)}"
+            raise SettingsError(f"unknown {cls.noun} setting '{name}'; {hint}")
+
+
+def settings_of(kind: type[Settings]) -> list[Field[Any]]:
+    """The fields that `setting` declared."""
+    return [declared for declared in fields(kind) if "help" in declared.metadata]
+
+
+def _check(declared: Field[Any], value: Any) -> None:
+    """Raise a `SettingsError` unless a value is of its field's type, one of its choices and in its range."""
+    about, name = declared.metadata, declared.name
+    annotation = str(declared.type)
+    if value is None and annotation.endswith(" | None"):
+        return
+    wanted = _unmet(annotation.removesuffix(" | None"), about, value)
+    if wanted:
+        shown = repr(value) if declared.repr else type(value).__name__  # what is secret stays so
+        raise SettingsError(f"{name} is {shown}; it must be {wanted}", name)
+
+
+def _unmet(kind: str, about: Mapping[str, Any], value: Any) -> str:
+    """What a value must be and is not, or nothing."""
+    if about["choices"] and value not in about["choices"]:
+        return f"one of {', '.join(map(str, about['choices']))}"
+    if not _is(kind, value):
+        return _KINDS[kind]
+    least, above, most = about["least"], about["above"], about["most"]
+    if least is not None and value < least:
+        return f"at least {least}" if least else "0 or more"
+    if above is not None and value <= above:
+        return f"above {above}"
+    return f"at most {most}" if most is not None and value > most else ""
+
+
+def _is(kind: str, value: Any) -> bool:
+    if kind == "tuple[str, ...]":
+        return isinstance(value, tuple) and all(isinstance(word, str) for word in value)
+    if kind == "float":
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if kind == "int":
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, {"str": str, "bool": bool}[kind])

@@ -1,0 +1,91 @@
+"""Settings: one form for all of them, checked at creation, field by field and as a whole."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from tacit.adapt import adapter
+from tacit.adapt.settings import CONDITIONS, AdaptSettings
+from tacit.engine import atoms, calibration, logic
+from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, EngineSettings
+from tacit.errors import SettingsError
+from tacit.links.models import MODELS
+from tacit.links.settings import MODEL_NAMES, TrainSettings
+from tacit.server.settings import Limits, ServerSettings
+from tacit.settings import Settings, settings_of
+
+CLASSES: tuple[type[Settings], ...] = (TrainSettings, AdaptSettings, EngineSettings, Limits, ServerSettings)
+NUMBERS = [
+    pytest.param(kind, declared.name, id=f"{kind.__name__}.{declared.name}")
+    for kind in CLASSES
+    for declared in settings_of(kind)
+    if str(declared.type).startswith(("int", "float"))
+]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"logic": "nonsense"}, "logic is 'nonsense'; it must be one of product, godel, lukasiewicz"),
+        ({"negation": "cos"}, "negation is 'cos'; it must be one of standard, cosine"),
+        ({"calibration": "platt"}, "calibration is 'platt'; it must be one of sigmoid, minmax, softmax-count"),
+        ({"strength": "x"}, "strength is 'x'; it must be a finite number"),
+        ({"strength": math.nan}, "strength is nan; it must be a finite number"),
+        ({"k": 0}, "k is 0; it must be at least 1"),
+        ({"k": True}, "k is True; it must be a whole number"),
+        ({"observed_score": 0.5}, r"observed_score is 0\.5; it must be above 0\.5"),
+        ({"observed_score": 1.5}, r"observed_score is 1\.5; it must be at most 1"),
+        ({"observed": "tomorrow"}, "no part 'tomorrow' to observe"),
+    ],
+)
+def test_an_engine_setting_that_makes_no_sense_fails_at_once(values: dict[str, Any], message: str) -> None:
+    for make in (lambda: EngineSettings(**values), lambda: EngineSettings().changed(**values)):
+        with pytest.raises(SettingsError, match=f"^{message}") as caught:
+            make()
+        assert caught.value.parameter == next(iter(values))
+
+
+@pytest.mark.parametrize(("kind", "name"), NUMBERS)
+def test_every_number_has_a_type_and_a_range(kind: type[Settings], name: str) -> None:
+    for value in ("x", math.nan, math.inf, -(10**9), True, [1]):
+        with pytest.raises(SettingsError, match=f"^{name} is"):
+            kind.of({name: value})
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_setting_says_what_it_does_and_an_unknown_one_what_is_near(kind: type[Settings]) -> None:
+    for declared in settings_of(kind):
+        assert declared.metadata["help"][-1] == "."
+        with pytest.raises(SettingsError, match=f"did you mean '{declared.name}'"):
+            kind.of({declared.name + "_": 1})
+    with pytest.raises(SettingsError, match=r"unknown .* setting 'qqqq'; the settings are"):
+        kind().changed(qqqq=1)
+
+
+@pytest.mark.parametrize("kind", [TrainSettings, AdaptSettings, EngineSettings, Limits])
+def test_settings_become_plain_values_and_come_back(kind: type[Settings]) -> None:
+    assert kind.of(kind().to_dict()) == kind()
+
+
+def test_the_names_that_settings_offer_are_those_that_exist() -> None:
+    assert LOGICS == logic.NORMS
+    assert NEGATIONS == logic.NEGATIONS
+    assert CALIBRATIONS == calibration.CALIBRATIONS
+    assert CONDITIONS == adapter.CONDITIONS
+    assert set(MODEL_NAMES) == set(MODELS)
+    assert EngineSettings().observed_score == atoms.OBSERVED
+
+
+def test_what_is_secret_is_never_printed() -> None:
+    assert "sesame" not in repr(ServerSettings(api_key="sesame"))
+    with pytest.raises(SettingsError, match=r"^api_key is bytes; it must be a word$"):
+        ServerSettings(api_key=b"sesame")  # type: ignore[arg-type]
+
+
+def test_a_word_is_no_list_of_words() -> None:
+    with pytest.raises(SettingsError, match=r"cors is 'http://a.example'; it must be a list of words"):
+        ServerSettings(cors="http://a.example")  # type: ignore[arg-type]
+    assert ServerSettings(cors=["http://a.example"]).cors == ("http://a.example",)  # type: ignore[arg-type]
