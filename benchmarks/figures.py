@@ -32,7 +32,7 @@ SHOWN = 50  # candidates of each atom
 def engines(run: str) -> dict[str, Engine]:
     """The engine of a run with the settings it was adapted for, without and with its adapter."""
     after = workbench.open(run, observed="train")
-    before = Engine(after.graph, after.scorer, after.options)
+    before = Engine(after.graph, after.scorer, after.settings)
     return {"before": before, "after": after}
 
 

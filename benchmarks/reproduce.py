@@ -70,11 +70,11 @@ class Table:
         if key not in self.fitted:
             self.fitted[key] = self._adapted(row, model)
         scorer, adapted, adaptation = self.fitted[key]
-        engine = Engine(self.graph, scorer, adapted=adapted, **row.get("engine", {}))
+        engine = Engine(self.graph, scorer, adapter=adapted, **row.get("engine", {}))
         started = time.perf_counter()
         results = evaluate(engine.reasoner, self._queries(row["queries"]), limit=self.limit or row.get("limit"))
         self._wait()
-        found = results.to_json() | {"title": row["title"], "settings": {**row, "engine": engine.settings}}
+        found = results.to_json() | {"title": row["title"], "settings": {**row, "engine": engine.about}}
         found["pipeline_seconds"] = {
             "load": self.loading, **training, **adaptation, "evaluate": time.perf_counter() - started,
         }  # fmt: skip

@@ -51,7 +51,7 @@ def main() -> None:
     def measured(calibration: Calibration | None) -> Results:
         options = {"calibration": "sigmoid", "strength": 1.0, "observed": "none", "k": 64}
         engine = Engine(graph, model, adapted=calibration, **options)
-        return evaluate(engine.reasoner, test, settings={"graph": "world"} | engine.settings)
+        return evaluate(engine.reasoner, test, settings={"graph": "world"} | engine.about)
 
     print(f"{'':12}{'avg_p':>8}{'avg_n':>8}{'steps':>8}{'seconds':>9}")
     found, failures = {}, []

@@ -92,7 +92,7 @@ class Interpreter:
                 return self.negate(self.of(part, slots))
             case p.At(part, slot):
                 return np.full(self.size, self.of(part, slots)[slots[slot]])
-            case p.Any(_, part):
+            case p.Best(_, part):
                 return np.full(self.size, self.of(part, slots).max())
             case p.Condition(_, slot, candidates, body):
                 assert slot == len(slots), "cut variables count on after the slots in scope"

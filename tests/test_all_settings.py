@@ -73,7 +73,7 @@ def test_settings_become_plain_values_and_come_back(kind: type[Settings]) -> Non
 def test_the_names_that_settings_offer_are_those_that_exist() -> None:
     assert LOGICS == logic.NORMS
     assert NEGATIONS == logic.NEGATIONS
-    assert CALIBRATIONS == calibration.CALIBRATIONS
+    assert tuple(calibration.CALIBRATIONS) == CALIBRATIONS
     assert CONDITIONS == adapter.CONDITIONS
     assert set(MODEL_NAMES) == set(MODELS)
     assert EngineSettings().observed_score == atoms.OBSERVED

@@ -41,7 +41,7 @@ def open(source: str | Path, *, device: str = "auto", adapted: bool = True, **se
     if found is None:
         return Engine(graph, scorer, options)
     calibration, trained_for = found
-    return Engine(graph, scorer, EngineSettings.of(trained_for | settings), adapted=calibration)
+    return Engine(graph, scorer, EngineSettings.of(trained_for | settings), adapter=calibration)
 
 
 def train(

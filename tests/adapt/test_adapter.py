@@ -49,7 +49,7 @@ def test_an_untrained_adapter_changes_no_bit_of_any_score(
         calibration(scores, Facts(GRAPH.index())), Adapter(scorer, condition, layers).requires_grad_(False).eval()
     )
     options = {"calibration": scores, "search": search, "k": 3}
-    plain, adaptive = Engine(GRAPH, scorer, **options), Engine(GRAPH, scorer, adapted=adapted, **options)
+    plain, adaptive = Engine(GRAPH, scorer, **options), Engine(GRAPH, scorer, adapter=adapted, **options)
     random = np.random.default_rng(0)
     for shape in SHAPES.values():
         entities = torch.from_numpy(random.integers(0, GRAPH.num_entities, (6, shape.num_entities)))

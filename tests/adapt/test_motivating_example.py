@@ -75,7 +75,7 @@ def test_adaptation_recovers_the_answer_that_one_relation_drowned(loss: str) -> 
 
     settings = AdaptSettings(shapes=("2i",), loss=loss, steps=600, batch=24, patience=100, device="cpu")
     result = adapt(GRAPH, scorer, {"2i": other_questions()}, settings)
-    after = Engine(GRAPH, scorer, adapted=result.calibration, **options).ask(QUESTION, top=2)
+    after = Engine(GRAPH, scorer, adapter=result.calibration, **options).ask(QUESTION, top=2)
     assert after.entities[0] == "Klaus Badelt"
 
     # What was learned: scores of producerOf are moved down to where a sigmoid tells them apart.

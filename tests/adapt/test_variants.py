@@ -61,7 +61,7 @@ def test_a_variant_answers_questions(variant: str) -> None:
     result = fit_variant(variant, GRAPH, model, QUERIES, SETTINGS)
     assert isinstance(result.scorer, BilinearScorer)
     assert not any(parameter.requires_grad for parameter in result.scorer.parameters())
-    engine = Engine(GRAPH, result.scorer, adapted=result.calibration, observed="none", strength=1.0)
+    engine = Engine(GRAPH, result.scorer, adapter=result.calibration, calibration="sigmoid", observed="none")
     assert len(engine.ask("?t : exists ?v . r0(p1, ?v) & r1(?v, ?t)", top=3)) == 3
     assert result.summary["steps"] == 12
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from tacit.cli import app
 from tacit.cli.ask import show_on
-from tacit.engine.answers import Answer, Answers, Reason, Witness
+from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
 from tacit.errors import QueryError, RunError, UnknownName
 
 FACTS = "France borders Spain|France borders Germany|Germany speaks German|Spain speaks Spanish"
@@ -78,7 +78,8 @@ def test_a_file_is_not_a_run(facts: str) -> None:
 
 @pytest.mark.parametrize(("width", "bar"), [(80, "━━━━━━  "), (50, "")])
 def test_a_terminal_shows_a_line_for_each_answer_and_whole_reasons_below(width: int, bar: str) -> None:
-    first, second = (Witness(score, {}, (Reason("Köln", "in", "[red]NRW", score, False),)) for score in (0.5, 0.25))
+    atoms = [WitnessAtom("Köln", "in", "[red]NRW", score, False) for score in (0.5, 0.25)]
+    first, second = (Witness(atom.score, {}, WitnessPart("atom", atom.score, atom=atom)) for atom in atoms)
     answers = Answers("?x : in(Köln, ?x)", (Answer("[red]NRW", 1, 0.5, -0.69, False, (first, second)),), False)
     console = Console(file=io.StringIO(), width=width, markup=False)
     show_on(console, answers)

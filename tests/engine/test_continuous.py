@@ -51,7 +51,7 @@ def test_vectors_of_odd_rank_can_be_penalised(name: str) -> None:
 def test_an_adapter_that_reads_entities_is_refused(condition: str) -> None:
     scorer = model()
     adapted = Adapted(Sigmoid(), Adapter(scorer, condition).requires_grad_(False).eval())
-    asking = Engine(GRAPH, scorer, adapted=adapted, search="continuous", calibration="sigmoid", observed="none")
+    asking = Engine(GRAPH, scorer, adapter=adapted, search="continuous", calibration="sigmoid", observed="none")
     with pytest.raises(SettingsError, match="adapter on p"):
         asking.ask(TWO_HOPS)
 
@@ -60,7 +60,7 @@ def test_an_adapter_on_the_relation_moves_the_scores() -> None:
     scorer = model()
     adapter = Adapter(scorer, "none").requires_grad_(False).eval()
     adapter.bias[1] = 2.0
-    adapted = Engine(GRAPH, scorer, engine(scorer).options, adapted=Adapted(Sigmoid(), adapter))
+    adapted = Engine(GRAPH, scorer, engine(scorer).settings, adapter=Adapted(Sigmoid(), adapter))
     assert adapted.ask("?x : r(a, ?x)")[0].score > engine(scorer).ask("?x : r(a, ?x)")[0].score
     assert len(adapted.ask(TWO_HOPS)) == 3
 

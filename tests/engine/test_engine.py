@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from bruteforce import BruteForce, Values
 from formulas import ENTITIES, RELATIONS, queries
 from tables import FactorScorer
-from tacit.engine.answers import Answer, Answers, Reason, Witness
+from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
 from tacit.engine.engine import Engine
 from tacit.engine.logic import NEGATIONS, NORMS
-from tacit.engine.reasoner import MessageReasoner
 from tacit.engine.settings import EngineSettings
-from tacit.engine.witness import Explainer
 from tacit.errors import QueryError, SettingsError, TacitError, UnknownName
 from tacit.graph.graph import Graph, directed, no_triples
 from tacit.graph.vocabulary import Vocabulary
@@ -168,7 +166,7 @@ def small_engine(scores: dict[str, Values], **changes: object) -> Engine:
     size = len(scores[RELATIONS[0]])
     names = [*ENTITIES, *(f"n{i}" for i in range(size - len(ENTITIES)))]
     graph = Graph(Vocabulary(names), directed(RELATIONS), no_triples())
-    options = {"calibration": "sigmoid", "observed": "none", "strength": 1.0} | changes
+    options = {"calibration": "sigmoid", "observed": "none", "strength": 1.0, "loops": True} | changes
     return Engine(graph, FactorScorer([scores[name] for name in RELATIONS]), EngineSettings(), **options)
 
 
@@ -188,13 +186,11 @@ def test_a_witness_recomputes_to_the_score_of_its_answer(
     prepared = compile_query(query, safe=False)
     entities = torch.tensor([[ENTITIES.index(name) for name in prepared.entities]]).long()
     relations = torch.tensor([[2 * RELATIONS.index(name) for name in prepared.relations]]).long()
-    assert isinstance(engine.reasoner, MessageReasoner)
     values = engine.reasoner.scores(prepared.plan, entities, relations)[0]
-    messages = engine.reasoner.messages(entities, relations)
-    messages.keep = True
+    told = engine.reasoner.explain(prepared.plan, entities, relations)
     for answer in range(len(values)):
-        step = Explainer(messages).witnesses(prepared.plan.root, answer)[0]
-        assert math.exp(step.recomputed(engine.logic)) == pytest.approx(float(values[answer].exp()), abs=1e-5)
+        proof = told.proofs(answer, 1)[0]
+        assert math.exp(proof.recomputed(engine.logic)) == pytest.approx(float(values[answer].exp()), abs=1e-5)
 
 
 @given(queries(), tables(), st.sampled_from(NORMS), st.integers(1, 5), st.integers(1, 3))
@@ -228,8 +224,12 @@ def test_a_short_list_is_certified_only_where_nothing_could_be_missing() -> None
     assert engine.using(search="exact").explain(question).certified is True
 
 
+def witness(score: float) -> Witness:
+    return Witness(score, {}, WitnessPart("atom", score, atom=WitnessAtom("a", "r", "b", score, False)))
+
+
 def test_further_reasons_are_set_apart() -> None:
-    first, second = (Witness(score, {}, (Reason("a", "r", "b", score, False),)) for score in (0.5, 0.25))
+    first, second = (witness(score) for score in (0.5, 0.25))
     shown = str(Answers("?x : r(a, ?x)", (Answer("b", 1, 0.5, -0.69, False, (first, second)),)))
     assert shown.splitlines()[2:] == [
         "        r(a, b)  0.500 predicted",
@@ -239,7 +239,7 @@ def test_further_reasons_are_set_apart() -> None:
 
 
 def test_answers_show_themselves_at_a_prompt_and_in_a_notebook() -> None:
-    reason = Witness(0.5, {}, (Reason("a", "r", "b", 0.5, False),))
+    reason = witness(0.5)
     plain, told = (Answers("?x : r(a, ?x)", (Answer("b", 1, 0.5, -0.69, False, why),)) for why in ((), (reason,)))
     assert repr(plain) == "?x : r(a, ?x)\n   1. b  0.500  predicted"
     assert "because" not in plain._repr_html_()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -29,17 +30,33 @@ def scorer(best: float = 0.9) -> FactorScorer:
 def test_an_adapted_engine_counts_the_facts_it_observes_and_no_others() -> None:
     everything = Facts(GRAPH.index())
     adapted = Adapted(calibration("softmax-count", everything), Adapter(scorer()).eval())
-    whole = Engine(GRAPH, scorer(), calibration="softmax-count", adapted=adapted)
+    whole = Engine(GRAPH, scorer(), calibration="softmax-count", adapter=adapted)
     for observed in ("train", "train+valid", "none"):
         fresh = Engine(GRAPH, scorer(), calibration="softmax-count", observed=observed)
         expected = [(a.entity, pytest.approx(a.score)) for a in fresh.ask("?x : r(a, ?x)")]
         assert [(a.entity, a.score) for a in whole.using(observed=observed).ask("?x : r(a, ?x)")] == expected
 
 
-def test_scores_never_rise_down_a_list() -> None:
-    engine = Engine(GRAPH, scorer(0.9999), calibration="sigmoid", observed="train", search="exact")
-    answers = engine.explain("?x : r(a, ?x)", top=2)
-    assert answers.entities == ["e", "b"]  # a prediction of 0.9999 before a fact known at 0.999
+def test_known_facts_come_before_every_prediction() -> None:
+    """A prediction of 0.9999 is worth less than a fact known at 0.999, and both keep their order by certificate."""
+    for search in ("exact", "beam"):
+        engine = Engine(GRAPH, scorer(0.9999), calibration="sigmoid", observed="train", search=search)
+        answers = engine.explain("?x : r(a, ?x)", top=2)
+        assert answers.entities == ["b", "e"]
+        assert answers[0].score == pytest.approx(1 - 2**-10)
+        assert answers[1].score == pytest.approx(0.9999 * (1 - 2**-10))
+        assert answers.certified
+
+
+def test_what_three_known_facts_imply_comes_before_a_surer_prediction() -> None:
+    graph = Graph.of([("a", "r", "b"), ("b", "r", "c"), ("c", "r", "d"), ("a", "q", "e")])
+    table = np.full((5, 5), 0.01)
+    table[0, 2] = 0.99999
+    engine = Engine(graph, FactorScorer([table, table]), calibration="sigmoid", observed_score=0.9)
+    answers = engine.explain("?x : exists ?y, ?z . r(a, ?y) & r(?y, ?z) & r(?z, ?x) | q(a, ?x)", top=3)
+    assert answers.entities[:2] == ["e", "d"]  # known at 0.9 and at 0.9³
+    assert answers.entities[2] == "c"
+    assert answers[2].score > answers[1].score
     assert answers.certified
 
 

@@ -15,11 +15,10 @@ from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Sigmoid
 from tacit.engine.facts import Facts
 from tacit.engine.logic import Logic
-from tacit.engine.reasoner import MessageReasoner
-from tacit.engine.symbolic import SymbolicReasoner
+from tacit.engine.reasoner import MessageReasoner, SymbolicReasoner
 from tacit.graph.index import Index
 from tacit.links.scorer import GraphScorer
-from tacit.query.compile import compile_query
+from tacit.query.compile import compile_query, compile_template
 from tacit.query.formula import Query
 from tacit.query.plan import Prepared
 from tacit.query.shapes import SHAPES
@@ -84,7 +83,7 @@ def test_batches_of_every_shape(shape: str, norm: str, negation: str) -> None:
     relations = torch.tensor(2 * random.integers(0, len(RELATIONS), (9, plan.num_relations)))
     reasoner = MessageReasoner(Atoms(scorer, Sigmoid()), Logic(norm, negation), size)
     found = reasoner.scores(plan, entities, relations).exp().numpy()
-    prepared = compile_query(template)
+    prepared = compile_template(template)
     for row, (e, r) in enumerate(zip(entities.tolist(), relations.tolist(), strict=True)):
         names = {slot: ENTITIES[i] for slot, i in zip(prepared.entities, e, strict=True)}
         names |= {slot: RELATIONS[i // 2] for slot, i in zip(prepared.relations, r, strict=True)}

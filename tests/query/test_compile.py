@@ -13,7 +13,7 @@ from bruteforce import LOGICS, NEGATIONS, BruteForce, Interpreter, Values
 from formulas import ENTITIES, RELATIONS, queries
 from tacit.errors import PlanError
 from tacit.query import plan as p
-from tacit.query.compile import compile_query
+from tacit.query.compile import compile_query, compile_template
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Query, Variable
 
 A, B, C = (Entity(name) for name in ENTITIES)
@@ -50,7 +50,8 @@ def test_a_plan_has_the_value_of_its_formula(
 
 
 def root(formula: Formula) -> p.Node:
-    return compile_query(Query(T, formula)).plan.root
+    """The plan of a formula as it is written."""
+    return compile_template(Query(T, formula)).plan.root
 
 
 def row(entity: int, relation: int) -> p.Row:
@@ -120,7 +121,7 @@ SHAPES: dict[str, tuple[Formula, p.Node, str, str]] = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_benchmark_shapes_keep_the_order_of_their_tuples(name: str) -> None:
     formula, expected, entities, relations = SHAPES[name]
-    prepared = compile_query(Query(T, formula))
+    prepared = compile_template(Query(T, formula))
     assert prepared.plan.root == expected
     assert prepared.entities == tuple(entities.split())
     assert prepared.relations == tuple(relations.split())
@@ -159,7 +160,7 @@ def test_a_quantifier_leaves_out_the_alternatives_that_do_not_mention_it() -> No
 def test_loops_ground_atoms_and_closed_parts() -> None:
     assert root(Atom("r", T, T)) == p.Loop(0)
     assert root(to(A, "r") & Atom("q", B, C)) == both(row(0, 0), p.At(row(1, 1), 2))
-    assert root(to(A, "r") & Exists(X, to(B, "q", X))) == both(row(0, 0), p.Any(1, row(1, 1)))
+    assert root(to(A, "r") & Exists(X, to(B, "q", X))) == both(row(0, 0), p.Best(1, row(1, 1)))
     assert root(Exists(X, Atom("r", X, T))) == hop(1, p.Everything(), 0)
 
 
@@ -220,6 +221,6 @@ def test_too_many_nested_cuts_are_refused() -> None:
 
 def test_a_name_bound_twice_is_two_variables() -> None:
     formula = Exists(X, to(A, "r", X) & Atom("q", X, T)) & Exists(X, to(B, "r", X) & Atom("p", X, T))
-    prepared = compile_query(Query(T, formula))
+    prepared = compile_template(Query(T, formula))
     assert prepared.plan.root == both(hop(1, row(0, 0), 1), hop(2, row(1, 2), 3))
     assert prepared.variables == ("t", "x", "x")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError, UnknownName
-from tacit.query.compile import compile_query
-from tacit.query.formula import Atom, Entity, Exists, Query, Variable
+from tacit.query.compile import compile_template
+from tacit.query.formula import Atom, Entity, Exists, Formula, Query, Variable
 from tacit.query.plan import Complement, Intersect, Project, Relation, Row, Union
 from tacit.query.shapes import NEGATIVE, POSITIVE, SHAPES, Shape, from_tuple, parse_shapes, shape_of, to_tuple
 from tacit.query.tuples import DE_MORGAN, STRUCTURES, from_tuples, to_tuples
@@ -79,7 +79,8 @@ def test_formula(name: str) -> None:
 def test_plan(name: str) -> None:
     shape = SHAPES[name]
     assert shape.plan.root == PLANS[name]
-    assert shape.plan == compile_query(shape.query).plan
+    assert shape.plan == compile_template(shape.query).plan
+    assert Shape.of(name, shape.query) == shape
     text = FORMULAS[name]
     assert shape.num_entities == sum(f"e{i}" in text for i in (1, 2, 3))
     assert shape.num_relations == sum(f"r{i}" in text for i in (1, 2, 3))
@@ -123,10 +124,26 @@ def test_a_template_of_betaes_kind_has_its_tuples() -> None:
     assert (shape.name, shape.structure, shape.plan) == ("mine", STRUCTURES["inp"], SHAPES["inp"].plan)
 
 
+EATEN = Atom("eats", Entity("cat"), X)
+UNFEARED = ~Atom("fears", Entity("dog"), X)
+
+
 @pytest.mark.parametrize(
     "formula",
     [
-        Atom("likes", T, Entity("cat")),  # walked backwards
+        Exists(X, Atom("likes", X, T) & UNFEARED & EATEN),
+        Exists(X, UNFEARED & (EATEN & Atom("likes", X, T))),
+        Exists(X, EATEN & Atom("likes", T, X) & ~Atom("fears", X, Entity("dog"))),  # walked backwards
+    ],
+)
+def test_a_template_is_the_same_shape_in_any_order_and_direction(formula: Formula) -> None:
+    shape = Shape.of("mine", Query(T, formula))
+    assert (shape.structure, shape.plan) == (STRUCTURES["inp"], SHAPES["inp"].plan)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
         Exists(X, Atom("eats", Entity("cat"), X) & Atom("likes", X, T) & Atom("fears", X, T)),  # two edges side by side
         Exists(X, Exists(Y, Atom("a", X, Y) & Atom("b", Y, T) & Atom("c", X, T))),  # a cycle
     ],

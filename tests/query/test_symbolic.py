@@ -171,21 +171,20 @@ EDGES = [(0, 0, 1), (0, 0, 2), (1, 2, 3), (2, 2, 3), (2, 2, 2), (4, 0, 4)]  # re
 @pytest.mark.parametrize(
     ("root", "expected"),
     [
-        (p.Is(0), [0]),
         (p.Everything(), [0, 1, 2, 3, 4]),
         (p.Loop(1), [2]),
         (p.At(p.Row(0, p.Relation(0)), 1), [0, 1, 2, 3, 4]),  # entity 1 is a tail of (0, relation 0)
         (p.At(p.Row(0, p.Relation(1)), 1), []),
-        (p.Any(1, p.Loop(0)), [0, 1, 2, 3, 4]),
-        (p.Project(1, p.Complement(p.Is(1)), p.Relation(1)), [2, 3]),  # from anywhere but 1
+        (p.Best(1, p.Loop(0)), [0, 1, 2, 3, 4]),
+        (p.Project(1, p.Complement(p.Loop(1)), p.Relation(1)), [3]),  # from anywhere but 2
         (p.Project(1, p.Everything(), p.Complement(p.Relation(0))), [0, 1, 2, 3, 4]),
-        (p.Project(1, p.Is(0), p.Complement(p.Relation(0))), [0, 3, 4]),
-        (p.Project(1, p.Row(0, p.Relation(0)), p.Intersect((p.Relation(1), p.Source(p.Is(1))))), [3]),
+        (p.Project(1, p.Loop(0), p.Complement(p.Relation(0))), [0, 1, 2, 3]),
+        (p.Project(1, p.Row(0, p.Relation(0)), p.Intersect((p.Relation(1), p.Source(p.Loop(1))))), [2, 3]),
         (p.Project(1, p.Row(0, p.Relation(0)), p.Intersect((p.Relation(1), p.Target(p.Loop(1))))), [2]),
         (p.Project(1, p.Row(0, p.Relation(0)), p.Union((p.Relation(0), p.Relation(1, flip=True)))), [2]),
         (p.Condition(1, 2, p.Row(0, p.Relation(0)), p.Row(2, p.Relation(1))), [2, 3]),
         (p.Condition(1, 2, p.Everything(), p.Complement(p.Row(2, p.Relation(0)))), [0, 1, 2, 3, 4]),
-        (p.Complement(p.Union((p.Is(0), p.Loop(1), p.Any(1, p.Is(0))))), []),
+        (p.Complement(p.Union((p.Loop(0), p.Loop(1), p.Best(1, p.Loop(0))))), []),
     ],
 )
 def test_nodes_by_hand(root: p.Node, expected: list[int]) -> None:

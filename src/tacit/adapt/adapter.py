@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from tacit.engine.calibration import EVERY, Tails
 from tacit.errors import SettingsError
-from tacit.links.factors import FactorModel
 from tacit.links.scorer import Scorer, VectorScorer
 
 Vectors = Callable[[Tensor], Tensor]  # of ids
@@ -105,7 +104,7 @@ class Adapter(nn.Module):
         vectors, weight = self._features[letter].vectors, cast(Tensor, self.first[letter])
         if vectors is None:
             return weight[ids]
-        return (vectors(ids) * self._features[letter].factor) @ weight
+        return (vectors(ids).detach() * self._features[letter].factor) @ weight
 
     def _outer(self, inner: Tensor) -> Tensor:
         return inner if self.second is None else inner.relu() @ self.second
@@ -123,9 +122,9 @@ class Features:
 def features(scorer: Scorer, letter: str) -> Features:
     """The features of relations (`p`) or entities (`s`, `o`) that a link predictor offers."""
     if letter == "p":
-        if not isinstance(scorer, FactorModel):
+        if not isinstance(scorer, VectorScorer):
             return Features(scorer.num_relations)
-        vectors: Vectors = scorer.relations
+        vectors: Vectors = scorer.relation_vectors
         number = scorer.num_relations
     else:
         if not isinstance(scorer, VectorScorer):
@@ -140,12 +139,7 @@ def features(scorer: Scorer, letter: str) -> Features:
         ids = torch.arange(0, number, max(1, number // 4096), device=scorer.device)
         some = vectors(ids)
         length = float(some.abs().sum(1).mean())
-    return Features(some.shape[1], _detached(vectors), 1.0 / length if length > 0 else 1.0)
-
-
-def _detached(vectors: Vectors) -> Vectors:
-    # A module kept as an attribute would become part of the adapter, weights and all.
-    return lambda ids: vectors(ids).detach()
+    return Features(some.shape[1], vectors, 1.0 / length if length > 0 else 1.0)
 
 
 def _affine(outputs: Tensor) -> tuple[Tensor, Tensor]:

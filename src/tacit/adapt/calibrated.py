@@ -26,6 +26,11 @@ class Adapted(Calibration):
         self.name = f"{calibration.name}, adapted"
 
     @property
+    def kind(self) -> str:
+        """The name of the calibration, the adapter aside."""
+        return self.calibration.name
+
+    @property
     def on_odds(self) -> bool:
         """Whether the adapter works on the log-odds of calibrated scores instead of raw scores."""
         return isinstance(self.calibration, SoftmaxCount)

@@ -23,8 +23,9 @@ from tacit.adapt.batches import Batch
 from tacit.adapt.intersections import Intersections, literals, streamed
 from tacit.engine.atoms import Known
 from tacit.engine.logic import log1mexp
-from tacit.engine.messages import Messages
 from tacit.engine.reasoner import MessageReasoner
+from tacit.engine.scores import Scores
+from tacit.query.fold import Place
 from tacit.query.plan import Plan
 
 _KEPT_ROWS = 6  # of a candidate: what scores were made of, on the way forward and back
@@ -65,27 +66,27 @@ class QueryLoss:
         """The sum of the losses of some queries; gradients reach the adapter."""
         device = self.reasoner.device
         entities, relations, targets = batch.slots(device)
-        messages = self.reasoner.messages(entities, relations)
+        evaluation = self.reasoner.evaluation(entities, relations)
         if self.name == "bce":
             drawn = [batch.negatives(self.reasoner.num_entities, self.random) for _ in range(self.negatives)]
             wanted = torch.stack([targets, *(torch.from_numpy(ids).to(device) for ids in drawn)])
-            return self._binary(self._at(messages, wanted))
+            return self._binary(self._at(evaluation, wanted))
         excluded = batch.excluded(self.masked, device)
         if self.streamed:
-            scores = self._at(messages, targets[None])[0]
+            scores = self._at(evaluation, targets[None])[0]
             total = self.streamed.log_total(entities, relations, excluded)
         else:
-            every = messages.full(messages.value(self.plan.root))
+            every = evaluation.whole(self.plan.root)
             scores = every.gather(1, targets[:, None])[:, 0]
             total = self._log_total(every, excluded)
         scores = scores.clamp(min=_LOWEST)
         return F.softplus(total - (scores if self.name == "log" else scores.exp())).sum()
 
-    def _at(self, messages: Messages, wanted: Tensor) -> Tensor:
+    def _at(self, evaluation: Scores, wanted: Tensor) -> Tensor:
         """Log-scores of the queries at some entities each, `[M, Q]`; atoms alone need no rows."""
         if literals(self.plan) is not None:
-            return torch.stack([messages.at(self.plan.root, ids)[:, 0] for ids in wanted])
-        return messages.full(messages.value(self.plan.root)).gather(1, wanted.T).T
+            return torch.stack([evaluation.of(self.plan.root, Place(target=ids))[:, 0] for ids in wanted])
+        return evaluation.whole(self.plan.root).gather(1, wanted.T).T
 
     def _log_total(self, scores: Tensor, excluded: Known) -> Tensor:
         values = scores if self.name == "log" else scores.exp()

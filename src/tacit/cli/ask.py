@@ -96,9 +96,8 @@ def show_on(console: Console, answers: Answers) -> None:
         for number, witness in enumerate(answer.witnesses):
             if number:
                 console.print(Padding(Text(f"or {witness.score:.3f}, because", style="dim"), (0, 0, 0, 5)))
-            for atom in witness.atoms:
-                style = "dim" if atom.observed else "dim italic"
-                console.print(Padding(Text(str(atom), style=style), (0, 0, 0, 7)))
+            for text, carries in witness.lines():
+                console.print(Padding(Text(text, style="" if carries else "dim"), (0, 0, 0, 7)))
     if answers.certified is not None:
         console.print(VERDICTS[answers.certified], style="dim")
 

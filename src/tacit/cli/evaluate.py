@@ -60,7 +60,7 @@ def evaluate(
     run, engine = _opened(source, split, observed, {"device": device, "adapted": not unadapted} | settings)
     asked = _queries(engine, queries, split, shapes)
     about = {"graph": engine.graph.name, "queries": queries.name if queries else None, "split": split, "limit": limit}
-    results, report = _measured(engine, asked, about | engine.settings, ties, limit, batch, memory or 1.0)
+    results, report = _measured(engine, asked, about | engine.about, ties, limit, batch, memory or 1.0)
     _show(report)
     if per_relation:
         report["relations"] = _by_relation(engine, asked, results)

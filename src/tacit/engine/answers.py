@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Reason:
-    """One atom of a witness, by labels: its score, and whether it is a known fact or a prediction."""
+class WitnessAtom:
+    """One atom of a witness, by names: its score, and whether it is an observed fact or a prediction."""
 
     subject: str
     relation: str
@@ -32,17 +32,109 @@ class Reason:
 
 
 @dataclass(frozen=True)
+class WitnessPart:
+    """A part of a witness: an atom, or `and`, `or`, `not` of smaller parts, with the variables that were chosen here.
+
+    Of an `or` the part that `carried` it is the one with the highest score; the others are what else was considered.
+    """
+
+    kind: str  # "atom", "and", "or", "not" or "true"
+    score: float
+    parts: tuple[WitnessPart, ...] = ()
+    atom: WitnessAtom | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+    carried: bool = True
+
+    def atoms(self) -> Iterator[WitnessAtom]:
+        """All atoms below."""
+        if self.atom is not None:
+            yield self.atom
+        for part in self.parts:
+            yield from part.atoms()
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """The entity of every variable bound in this part."""
+        values = dict(self.variables)
+        for part in self.parts:
+            values |= part.chosen
+        return values
+
+    @property
+    def counter_example(self) -> bool:
+        """Whether this is a `not exists`: its part is then the candidate that comes nearest to what is denied."""
+        return self.kind == "not" and bool(self.parts[0].chosen)
+
+    def lines(self) -> list[tuple[str, bool]]:
+        """The part for people: lines, each with whether it carries the answer."""
+        if self.atom is not None:
+            return [(str(self.atom), True)]
+        if self.kind == "or":
+            told: list[tuple[str, bool]] = []
+            for part in sorted(self.parts, key=lambda part: not part.carried):
+                inner = part.lines()
+                told += inner if part.carried else [(f"or {part.score:.3f}", False), *_indented(inner, False)]
+            return told
+        if self.counter_example:
+            denied = self.parts[0]
+            nearest = ", ".join(f"?{name} = {value}" for name, value in denied.chosen.items())
+            return [(f"nothing found; nearest: {nearest}  {denied.score:.3f}", True), *_indented(denied.lines(), True)]
+        return [line for part in self.parts for line in part.lines()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as JSON needs it."""
+        data: dict[str, Any] = {"kind": self.kind, "score": self.score, "carried": self.carried}
+        if self.atom is not None:
+            data["atom"] = vars(self.atom) | {}
+        if self.parts:
+            data["parts"] = [part.to_dict() for part in self.parts]
+        if self.variables:
+            data["variables"] = self.variables
+        return data
+
+
+def _indented(lines: list[tuple[str, bool]], carried: bool) -> list[tuple[str, bool]]:
+    return [(f"  {text}", carried and plain) for text, plain in lines]
+
+
+@dataclass(frozen=True)
 class Witness:
     """The entity of every bound variable, and the atoms that make an answer true."""
 
     score: float
     variables: dict[str, str]
-    atoms: tuple[Reason, ...]
+    tree: WitnessPart
+
+    @property
+    def atoms(self) -> tuple[WitnessAtom, ...]:
+        """All atoms, from left to right."""
+        return tuple(self.tree.atoms())
+
+    @property
+    def predicted(self) -> int:
+        """How many of the atoms are predictions."""
+        return sum(not atom.observed for atom in self.atoms)
+
+    def lines(self) -> list[tuple[str, bool]]:
+        """The witness for people: lines, each with whether it carries the answer, and what share is predicted."""
+        lines, total = self.tree.lines(), len(self.atoms)
+        return [*lines, (f"{self.predicted} of {total} atoms predicted", False)] if total > 1 else lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as JSON needs it."""
+        return {
+            "score": self.score,
+            "variables": self.variables,
+            "atoms": [vars(atom) | {} for atom in self.atoms],
+            "facts": len(self.atoms),
+            "predicted": self.predicted,
+            "tree": self.tree.to_dict(),
+        }
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An entity that answers a question, its score in [0, 1], and why."""
+    """An entity that answers a question, by label and readable name, its score in [0, 1], and why."""
 
     entity: str
     id: int
@@ -50,9 +142,29 @@ class Answer:
     log_score: float
     known: bool  # the graph alone implies it
     witnesses: tuple[Witness, ...] = ()
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.entity)
 
     def __str__(self) -> str:
-        return f"{self.entity}  {self.score:.3f} {'known' if self.known else 'predicted'}"
+        return f"{self.name}  {self.score:.3f} {self.mark}"
+
+    @property
+    def mark(self) -> str:
+        """What the answer is, in a word."""
+        return "known" if self.known else "predicted"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as JSON needs it."""
+        data: dict[str, Any] = {
+            "entity": self.entity,
+            "name": self.name,
+            "score": self.score,
+            "log_score": self.log_score if math.isfinite(self.log_score) else None,
+            "known": self.known,
+        }
+        return data | ({"witnesses": [witness.to_dict() for witness in self.witnesses]} if self.witnesses else {})
 
 
 @dataclass(frozen=True)
@@ -66,6 +178,7 @@ class Answers(Sequence[Answer]):
     answers: tuple[Answer, ...]
     certified: bool | None = None  # whether dropped candidates provably change nothing; None where nobody asked
     settings: dict[str, Any] = field(default_factory=dict)
+    explained: bool | None = None  # whether there are reasons; None where nobody asked, False where a search has none
 
     @overload
     def __getitem__(self, position: int) -> Answer: ...
@@ -87,26 +200,8 @@ class Answers(Sequence[Answer]):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it."""
-        rows = []
-        for rank, answer in enumerate(self.answers, start=1):
-            row: dict[str, Any] = {
-                "rank": rank,
-                "entity": answer.entity,
-                "score": answer.score,
-                "log_score": answer.log_score if math.isfinite(answer.log_score) else None,
-                "known": answer.known,
-            }
-            if answer.witnesses:
-                row["witnesses"] = [
-                    {
-                        "score": w.score,
-                        "variables": w.variables,
-                        "atoms": [vars(atom) | {} for atom in w.atoms],
-                    }
-                    for w in answer.witnesses
-                ]
-            rows.append(row)
-        return {"query": self.query, "certified": self.certified, "answers": rows}
+        rows = [{"rank": rank} | answer.to_dict() for rank, answer in enumerate(self.answers, start=1)]
+        return {"query": self.query, "certified": self.certified, "explained": self.explained, "answers": rows}
 
     def to_json(self, indent: int | None = None) -> str:
         """The answers as JSON text."""
@@ -116,26 +211,26 @@ class Answers(Sequence[Answer]):
         """One row per answer; the first witness's variables as columns."""
         import pandas as pd
 
+        columns = ["rank", "entity", "name", "score", "known"]
         rows = []
         for rank, answer in enumerate(self.answers, start=1):
-            row: dict[str, Any] = {"rank": rank, "entity": answer.entity, "score": answer.score, "known": answer.known}
+            row: dict[str, Any] = {"rank": rank} | {name: getattr(answer, name) for name in columns[1:]}
             if answer.witnesses:
                 row |= {f"?{name}": value for name, value in answer.witnesses[0].variables.items()}
             rows.append(row)
-        return pd.DataFrame(rows, columns=None if rows else ["rank", "entity", "score", "known"])
+        return pd.DataFrame(rows, columns=None if rows else columns)
 
     def __str__(self) -> str:
         if not self.answers:
             return f"{self.query}\n  no answer"
-        width = max(len(answer.entity) for answer in self.answers)
+        width = max(len(answer.name) for answer in self.answers)
         lines = [self.query]
         for rank, answer in enumerate(self.answers, start=1):
-            mark = "known" if answer.known else "predicted"
-            lines.append(f"{rank:>4}. {answer.entity:<{width}}  {answer.score:.3f}  {mark}")
+            lines.append(f"{rank:>4}. {answer.name:<{width}}  {answer.score:.3f}  {answer.mark}")
             for number, witness in enumerate(answer.witnesses):
                 lines += [f"      or {witness.score:.3f}, because"] if number else []
-                lines += [f"        {atom}" for atom in witness.atoms]
-        return "\n".join(lines)
+                lines += [f"        {text}" for text, _ in witness.lines()]
+        return "\n".join([*lines, NO_REASONS] if self.explained is False else lines)
 
     __repr__ = __str__  # what a prompt shows is what a person reads
 
@@ -145,13 +240,16 @@ class Answers(Sequence[Answer]):
         explained = any(answer.witnesses for answer in self.answers)
         rows = []
         for rank, answer in enumerate(self.answers, start=1):
-            why = "<br>".join(html.escape(str(atom)) for w in answer.witnesses[:1] for atom in w.atoms)
-            mark = "known" if answer.known else "predicted"
+            told = [line for witness in answer.witnesses[:1] for line in witness.lines()]
+            why = "<br>".join(html.escape(text) if plain else f"<i>{html.escape(text)}</i>" for text, plain in told)
             rows.append(
-                f"<tr><td>{rank}</td><td><b>{html.escape(answer.entity)}</b></td><td>"
+                f"<tr><td>{rank}</td><td><b>{html.escape(answer.name)}</b></td><td>"
                 f'<meter value="{answer.score:.4f}" min="0" max="1"></meter> {answer.score:.3f}</td>'
-                f"<td>{mark}</td>" + (f'<td style="text-align:left">{why}</td></tr>' if explained else "</tr>")
+                f"<td>{answer.mark}</td>" + (f'<td style="text-align:left">{why}</td></tr>' if explained else "</tr>")
             )
         because = '<th style="text-align:left">because</th>' if explained else ""
         head = f"<tr><th></th><th>answer</th><th>score</th><th></th>{because}</tr>"
         return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>"
+
+
+NO_REASONS = "This search has no reasons to show; beam and exact search have."

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from tacit.engine.calibration import Calibration
 from tacit.engine.facts import Facts
-from tacit.errors import SettingsError
+from tacit.engine.possible import Possible
+from tacit.errors import RunError
 from tacit.links.scorer import BilinearScorer, Scorer
+from tacit.query.plan import Plan, Relation, Row
 
-PRECISIONS = ("float32", "tf32", "bf16")
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
 _PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
 _HELD = 2**24  # floats of whole rows held for the sake of single atoms
+_TF32 = threading.Lock()  # the switch for TF32 is one for the whole process
 OBSERVED = 1.0 - 2.0**-10  # a known fact is nearly certain: its negation stays comparable to others
 
 
@@ -34,7 +38,10 @@ class Atoms:
     """The log-scores of atoms `relation(head, ·)`, from a scorer, a calibration and the known facts.
 
     Rows come whole (`rows`) or in blocks of columns (`blocks`) that stay in a buffer of their own, so that nothing of
-    size rows x N is ever written to memory on the way to a maximum.
+    size rows x N is ever written to memory on the way to a maximum. Every thread has its own buffer.
+
+    A known fact has the score `observed`. Where facts are known, a prediction `c` is worth `observed · c`, less than
+    any of them; and what is not `possible` is worth nothing.
     """
 
     def __init__(
@@ -45,18 +52,27 @@ class Atoms:
         *,
         observed: float = OBSERVED,
         precision: str = "float32",
+        possible: Possible | None = None,
+        below: bool = False,
     ) -> None:
-        if precision not in PRECISIONS:
-            raise SettingsError(f"no precision '{precision}'; there are {', '.join(PRECISIONS)}")
-        if not 0.5 < observed <= 1.0:
-            raise SettingsError(f"the score of an observed fact must be above 0.5 and at most 1, not {observed}")
-        self.scorer, self.calibration, self.facts = scorer, calibration, facts
+        self.scorer, self.calibration, self.facts, self.possible = scorer, calibration, facts, possible
         self.observed = math.log(observed)
+        self.ceiling = self.observed if below and facts is not None else 0.0  # of what is predicted
         self.num_entities = scorer.num_entities
         self.device = scorer.device
         self.precision = precision if self.device.type == "cuda" else "float32"
+        self._whole = isinstance(scorer, nn.Module)  # its weights are numbers, and so are its scores
+        weights = [weight.detach() for weight in scorer.parameters()] if isinstance(scorer, nn.Module) else []
+        if not all(math.isfinite(float(weight.sum())) for weight in weights):
+            raise RunError("the link predictor has weights that are not finite numbers; train it again")
         self._keys = self._product_table() if isinstance(scorer, BilinearScorer) else None
-        self._buffer = torch.empty(0, device=self.device)
+        self._buffers = threading.local()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_buffers"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _buffers=threading.local())
 
     @property
     def blockwise(self) -> bool:
@@ -73,20 +89,40 @@ class Atoms:
                 keys = keys.to(torch.bfloat16)
         return keys
 
-    def ordering(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """Raw scores of every tail, `[B, N]`, known facts lifted above all others."""
-        with torch.no_grad():
-            logits = self.scorer.logits(heads, relations)
-        known = self.known(heads, relations)
-        if known is not None:
-            logits[known.rows, known.tails] = float("inf")
-        return logits
+    def single(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor | None:
+        """What ranks the answers of a plan that is a single atom: raw scores, known facts above all others.
+
+        None where the plan is more than that, or the calibration may change the order.
+        """
+        match plan.root:
+            case Row(slot, Relation(relation, flip)) if self.calibration.monotone:
+                heads = entities[:, slot].to(self.device).long()
+                ids = relations[:, relation].to(self.device).long() ^ int(flip)
+                logits = self._logits(heads, ids)
+                known = self.known(heads, ids)
+                if known is not None:
+                    logits[known.rows, known.tails] = float("inf")
+                return logits
+        return None
 
     def rows(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every tail, `[B, N]`, in memory of their own; gradients reach the calibration."""
+        return self._lifted(self._calibrated(self._logits(heads, relations), heads, relations), heads, relations)
+
+    def _logits(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Raw scores of every tail, `[B, N]`; what is impossible is minus infinity."""
         with torch.no_grad():
-            logits = self.scorer.logits(heads, relations)
-        return self._lifted(self._calibrated(logits, heads, relations), heads, relations)
+            logits = self._finite(self.scorer.logits(heads, relations))
+            return self._ruled(logits, heads, relations, slice(0, self.num_entities))
+
+    def _finite(self, logits: Tensor) -> Tensor:
+        """Raw scores, refused where they are no numbers; of weights that were looked at, they are."""
+        if not self._whole and logits.numel() and not bool(logits.isfinite().all()):
+            raise RunError("the link predictor gives scores that are not finite numbers; is the model damaged?")
+        return logits
+
+    def _ruled(self, logits: Tensor, heads: Tensor, relations: Tensor, columns: slice) -> Tensor:
+        return logits if self.possible is None else self.possible.rule_out(logits, heads, relations, columns)
 
     def of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Log-scores of single atoms, `[B]`."""
@@ -95,8 +131,10 @@ class Atoms:
         if len(heads) > _PAIRS:
             parts = zip(heads.split(_PAIRS), relations.split(_PAIRS), tails.split(_PAIRS), strict=True)
             return torch.cat([self.of(*part) for part in parts])
-        logits = self.scorer.logits_of(heads, relations, tails)
-        scores: Tensor = self.calibration(logits[:, None], heads, relations, tails)[:, 0]
+        logits = self._finite(self.scorer.logits_of(heads, relations, tails))
+        scores: Tensor = self.calibration(logits[:, None], heads, relations, tails)[:, 0] + self.ceiling
+        if self.possible is not None:
+            scores = scores.masked_fill(self.possible.excluded(heads, relations, tails), -torch.inf)
         if self.facts is not None:
             scores = torch.where(self.facts.contains(heads, relations, tails), self.observed, scores)
         return scores
@@ -119,7 +157,7 @@ class Atoms:
         """
         n = self.num_entities
         if self._keys is None:
-            logits = self.scorer.logits(heads, relations)
+            logits = self._finite(self.scorer.logits(heads, relations))
             yield Block(slice(0, n), logits if scale is None else logits * scale)
             return
         assert isinstance(self.scorer, BilinearScorer)
@@ -138,21 +176,25 @@ class Atoms:
         """Log-scores of every tail, block by block of at most `width` entities, in one reused buffer."""
         known = self.known(heads, relations)
         for block in self.products(heads, relations, width if self.blockwise else self.num_entities):
+            logits = self._ruled(block.scores, heads, relations, block.columns)
             if self.blockwise:
-                scores = self.calibration(block.scores, heads, relations, block.columns)
+                scores = self.calibration(logits, heads, relations, block.columns)
             else:
-                scores = self._calibrated(block.scores, heads, relations)
+                scores = self._calibrated(logits, heads, relations)
+            if self.ceiling:
+                scores += self.ceiling
             if known is not None:
                 known.lift(scores, block.columns, self.observed)
             yield Block(block.columns, scores)
 
     def logit_blocks(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
-        """The logits whose sigmoids are the scores, block by block, known facts included."""
+        """The logits `x` such that `ceiling · σ(x)` are the scores, block by block, known facts included."""
         known = self.known(heads, relations)
-        odds_against = math.expm1(-self.observed)
+        odds_against = math.expm1(self.ceiling - self.observed)
         logit = -math.log(odds_against) if odds_against else math.inf
         for block in self.products(heads, relations, width):
-            logits = self.calibration.moved(block.scores, heads, relations, block.columns)
+            logits = self._ruled(block.scores, heads, relations, block.columns)
+            logits = self.calibration.moved(logits, heads, relations, block.columns)
             if known is not None:
                 known.lift(logits, block.columns, logit)
             yield Block(block.columns, logits)
@@ -161,18 +203,23 @@ class Atoms:
         """`queries @ keys.T` in float32, in a buffer: fresh memory costs more to touch than products to compute."""
         if keys.dtype == torch.bfloat16:  # bf16 operands, float32 sums: a bf16 result would be full of ties
             return torch.mm(queries, keys.t(), out_dtype=torch.float32)
-        allowed = torch.backends.cuda.matmul.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = self.precision == "tf32"
-        try:
-            return torch.mm(queries, keys.t(), out=self._room(len(queries), len(keys)))
-        finally:
-            torch.backends.cuda.matmul.allow_tf32 = allowed
+        room = self._room(len(queries), len(keys))
+        if self.device.type == "cpu":
+            return torch.mm(queries, keys.t(), out=room)
+        with _TF32:
+            allowed = torch.backends.cuda.matmul.allow_tf32
+            torch.backends.cuda.matmul.allow_tf32 = self.precision == "tf32"
+            try:
+                return torch.mm(queries, keys.t(), out=room)
+            finally:
+                torch.backends.cuda.matmul.allow_tf32 = allowed
 
     def _room(self, rows: int, columns: int) -> Tensor:
-        """A part of the buffer, which grows to the largest size asked for."""
-        if self._buffer.numel() < rows * columns:
-            self._buffer = torch.empty(rows * columns, device=self.device)
-        return self._buffer[: rows * columns].view(rows, columns)
+        """A part of this thread's buffer, which grows to the largest size asked for."""
+        buffer: Tensor | None = getattr(self._buffers, "floats", None)
+        if buffer is None or buffer.numel() < rows * columns:
+            buffer = self._buffers.floats = torch.empty(rows * columns, device=self.device)
+        return buffer[: rows * columns].view(rows, columns)
 
     @property
     def differentiable(self) -> bool:
@@ -191,6 +238,7 @@ class Atoms:
         return logits
 
     def _lifted(self, scores: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
+        scores = scores + self.ceiling if self.ceiling else scores
         known = self.known(heads, relations)
         if known is None:
             return scores

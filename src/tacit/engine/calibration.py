@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,6 @@ from tacit.engine.facts import Facts
 from tacit.engine.logic import log_positive
 from tacit.errors import SettingsError
 
-CALIBRATIONS = ("sigmoid", "minmax", "softmax-count")
 EVERY = slice(None)
 Tails = slice | Tensor
 _NEARLY_ONE = math.log1p(-(2.0**-10))
@@ -32,6 +32,11 @@ class Calibration(nn.Module):
     sigmoidal = False
     reads_entities = False
     name = "calibration"
+
+    @property
+    def kind(self) -> str:
+        """The name of the calibration, an adapter in it aside."""
+        return self.name
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The log-scores of atoms `relation(head, ·)`; `tails` are the entities of the columns.
@@ -68,9 +73,11 @@ class MinMax(Calibration):
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The log of each logit re-scaled to [0, 1] within its row."""
-        low, high = logits.aminmax(dim=1, keepdim=True)
+        low, high = logits.amin(dim=1, keepdim=True), logits.amax(dim=1, keepdim=True)
+        if bool(torch.isneginf(low).any()):  # what is impossible does not stretch the scale
+            low = logits.masked_fill(torch.isneginf(logits), torch.inf).amin(dim=1, keepdim=True)
         span = (high - low).clamp(min=torch.finfo(logits.dtype).tiny)
-        share = (logits - low) / span
+        share = ((logits - low) / span).clamp(min=0.0)
         return log_positive(share) if share.requires_grad else share.log()
 
 
@@ -100,12 +107,15 @@ class SoftmaxCount(Calibration):
         return SoftmaxCount(facts)
 
 
+CALIBRATIONS: dict[str, Callable[[Facts], Calibration]] = {
+    "sigmoid": lambda facts: Sigmoid(),
+    "minmax": lambda facts: MinMax(),
+    "softmax-count": SoftmaxCount,
+}
+
+
 def calibration(name: str, facts: Facts) -> Calibration:
-    """The calibration of a name."""
-    if name == "sigmoid":
-        return Sigmoid()
-    if name == "minmax":
-        return MinMax()
-    if name == "softmax-count":
-        return SoftmaxCount(facts)
-    raise SettingsError(f"no calibration '{name}'; there are {', '.join(CALIBRATIONS)}")
+    """The calibration of a name; `facts` are those that it counts, where it counts any."""
+    if name not in CALIBRATIONS:
+        raise SettingsError(f"calibration is '{name}'; it must be one of {', '.join(CALIBRATIONS)}", "calibration")
+    return CALIBRATIONS[name](facts)

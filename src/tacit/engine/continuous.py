@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NoReturn
+
 import torch
 from torch import Tensor
 
 from tacit.engine.atoms import Atoms
 from tacit.engine.logic import Logic
+from tacit.engine.reasoner import Reasoner
 from tacit.errors import PlanError, SettingsError
-from tacit.links.factors import FactorModel
 from tacit.links.scorer import VectorScorer
-from tacit.query.plan import Complement, Edge, Intersect, Node, Plan, Project, Relation, Row, Union
+from tacit.query.fold import EVERYWHERE, Fold, Place
+from tacit.query.plan import (
+    At,
+    Best,
+    Complement,
+    Condition,
+    Everything,
+    Loop,
+    Plan,
+    Project,
+    Relation,
+    Source,
+    Target,
+    walk,
+)
 
 _BATCH = 1024
 _SETTLED = 1e-6  # relative change of the objective between checks at which the search stops
 _CHECK = 10
 
 
-class ContinuousReasoner:
+class ContinuousReasoner(Reasoner):
     """Maximises the score of a query over vectors for all its variables, then scores every entity as the target.
 
     Adam moves the vectors; a penalty `reg · Σ|v|³` keeps them near where entities live. A negated part may hold no
@@ -37,52 +54,57 @@ class ContinuousReasoner:
         if not isinstance(atoms.scorer, VectorScorer):
             raise SettingsError(
                 "continuous search needs a model that scores vectors (complex, distmult or cp); "
-                "use --search beam or exact with this one"
+                "use search beam or exact with this one",
+                "search",
             )
         if not atoms.calibration.pointwise:
             raise SettingsError(
                 f"continuous search scores vectors one by one, which {atoms.calibration.name} cannot; "
-                "use --calibration sigmoid"
+                "use calibration sigmoid",
+                "calibration",
             )
         if atoms.calibration.reads_entities:
             raise SettingsError(
                 "continuous search scores vectors, which are no entities that this adapter could read; "
-                "use an adapter on p, or --search beam"
+                "use an adapter on p, or search beam",
+                "search",
             )
-        if steps < 1 or not step_size > 0 or reg < 0:
-            raise SettingsError(f"steps, step size and penalty must be positive, not {steps}, {step_size}, {reg}")
         self.atoms, self.logic = atoms, logic
         self.scorer: VectorScorer = atoms.scorer
         self.steps, self.step_size, self.reg, self.seed = steps, step_size, reg, seed
         self.num_entities, self.device = atoms.num_entities, atoms.device
 
+    def batch(self, plan: Plan) -> int:
+        """How many queries to move at once."""
+        return _BATCH
+
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every entity, `[B, N]`."""
-        check(plan.root)
+        check(plan)
         parts = []
         for start in range(0, max(1, len(relations)), _BATCH):
             slots = (ids[start : start + _BATCH].to(self.device).long() for ids in (entities, relations))
-            parts.append(self._some(plan, *slots))
+            parts.append(self._searched(plan, *slots))
         return torch.cat(parts)
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The scores; for a single atom the raw logits."""
-        match plan.root:
-            case Row(slot, Relation(relation, flip)) if self.atoms.calibration.monotone:
-                heads = entities[:, slot].to(self.device).long()
-                return self.atoms.ordering(heads, relations[:, relation].to(self.device).long() ^ int(flip))
-        return self.scores(plan, entities, relations)
+        raw = self.atoms.single(plan, entities, relations)
+        return self.scores(plan, entities, relations) if raw is None else raw
 
-    def _some(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        search = _Search(self, entities, relations)
+    def _searched(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        vectors = Vectors(self, entities, relations)
         if plan.num_variables > 1:
-            search.optimise(plan)
+            vectors.optimise(plan)
         with torch.no_grad():
-            return search.every(plan.root).expand(len(relations), self.num_entities)
+            return vectors.of(plan.root).expand(len(relations), self.num_entities)
 
 
-class _Search:
-    """One batch of queries, and the vectors of their variables."""
+class Vectors(Fold[Tensor, Tensor]):
+    """Values the steps of a plan at vectors: `[B, 1]` at one target vector a query, `[B, N]` at every entity.
+
+    An end is the id of an entity (`[B]`) or a free vector (`[B, D]`).
+    """
 
     def __init__(self, reasoner: ContinuousReasoner, entities: Tensor, relations: Tensor) -> None:
         self.reasoner, self.entities, self.relations = reasoner, entities, relations
@@ -100,7 +122,7 @@ class _Search:
             adam = torch.optim.Adam(self.vectors, lr=r.step_size)
             last = float("inf")
             for step in range(r.steps):
-                loss = -self.one(plan.root, self.vectors[0]).sum()
+                loss = -self.of(plan.root, Place(target=self.vectors[0])).sum()
                 if r.reg:
                     loss = loss + r.reg * sum(penalty(r.scorer, v) for v in self.vectors)
                 adam.zero_grad()
@@ -112,103 +134,64 @@ class _Search:
                         break
                     last = value
 
-    def one(self, node: Node, target: Tensor) -> Tensor:
-        """The log-score of a node at one vector a query, `[B]`."""
-        match node:
-            case Row(slot, edge):
-                with torch.no_grad():
-                    start = self.reasoner.scorer.entity_vectors(self.entities[:, slot])
-                return self._edge(edge, start, target)
-            case Project(variable, source, edge):
-                middle = self.vectors[variable]
-                return self.reasoner.logic.conjunction(self.one(source, middle), self._edge(edge, middle, target))
-            case Intersect(parts):
-                return self.reasoner.logic.all([self.one(part, target) for part in parts])  # type: ignore[arg-type]
-            case Union(parts):
-                return self.reasoner.logic.any([self.one(part, target) for part in parts])  # type: ignore[arg-type]
-            case Complement(part):
-                return self.reasoner.logic.negation(self.one(part, target))  # type: ignore[arg-type]
-        raise TypeError(f"{node} cannot be scored at a vector")
+    def entity(self, slot: int) -> Tensor:
+        return self.entities[:, slot]
 
-    def every(self, node: Node) -> Tensor:
-        """The log-score of a node at every entity, `[B, N]`, with the bound variables where they are."""
-        match node:
-            case Row(slot, edge):
-                return self._rows(edge, self.entities[:, slot])
-            case Project(variable, source, edge):
-                middle = self.vectors[variable]
-                here = self.one(source, middle)[:, None]
-                return self.reasoner.logic.conjunction(self._rows(edge, middle), here)
-            case Intersect(parts):
-                return self.reasoner.logic.all([self.every(part) for part in parts])  # type: ignore[arg-type]
-            case Union(parts):
-                return self.reasoner.logic.any([self.every(part) for part in parts])  # type: ignore[arg-type]
-            case Complement(part):
-                return self.reasoner.logic.negation(self.every(part))  # type: ignore[arg-type]
-        raise TypeError(f"{node} cannot be scored at every entity")
+    def relation(self, step: Relation, place: Place[Tensor]) -> Tensor:
+        relations, source, r = self.relations[:, step.slot] ^ int(step.flip), place.source, self.reasoner
+        if source is None:
+            raise TypeError("a relation is followed from somewhere")
+        if place.target is None and source.ndim == 1:
+            return r.atoms.rows(source, relations)
+        if source.ndim == 1:
+            with torch.no_grad():
+                source = r.scorer.entity_vectors(source)
+        if place.target is None:
+            logits = r.scorer.score_all(source, relations)
+        else:
+            logits = r.scorer.score_vectors(source, relations, place.target)[:, None]
+        scores: Tensor = r.atoms.calibration(logits, relations, relations)
+        return scores
 
-    def _edge(self, edge: Edge, start: Tensor, end: Tensor) -> Tensor:
-        match edge:
-            case Relation(slot, flip):
-                relations = self.relations[:, slot] ^ int(flip)
-                logits = self.reasoner.scorer.score_vectors(start, relations, end)
-                scores: Tensor = self.reasoner.atoms.calibration(logits[:, None], relations, relations)
-                return scores[:, 0]
-            case Intersect(parts):
-                return self.reasoner.logic.all([self._edge(part, start, end) for part in parts])
-            case Union(parts):
-                return self.reasoner.logic.any([self._edge(part, start, end) for part in parts])
-            case Complement(part):
-                return self.reasoner.logic.negation(self._edge(part, start, end))
-        raise TypeError(f"{edge} is no edge between vectors")
+    def project(self, step: Project, place: Place[Tensor]) -> Tensor:
+        middle = self.vectors[step.variable]
+        here = self.of(step.source, Place(target=middle))
+        return self.reasoner.logic.conjunction(self.of(step.edge, Place(middle, place.target)), here)
 
-    def _rows(self, edge: Edge, start: Tensor) -> Tensor:
-        """The values of an edge to every entity, from entities (`[B]` ids) or from vectors (`[B, D]`)."""
-        match edge:
-            case Relation(slot, flip):
-                relations = self.relations[:, slot] ^ int(flip)
-                if start.ndim == 1:
-                    return self.reasoner.atoms.rows(start, relations)
-                logits = self.reasoner.scorer.score_all(start, relations)
-                rows: Tensor = self.reasoner.atoms.calibration(logits, relations, relations)
-                return rows
-            case Intersect(parts):
-                return self.reasoner.logic.all([self._rows(part, start) for part in parts])
-            case Union(parts):
-                return self.reasoner.logic.any([self._rows(part, start) for part in parts])
-            case Complement(part):
-                return self.reasoner.logic.negation(self._rows(part, start))
-        raise TypeError(f"{edge} is no edge between vectors")
+    def best(self, step: Best, place: Place[Tensor] = EVERYWHERE) -> NoReturn:
+        raise TypeError("vectors value trees of projections alone")
+
+    def condition(self, step: Condition, place: Place[Tensor] = EVERYWHERE) -> NoReturn:
+        raise TypeError("vectors value trees of projections alone")
+
+    def everything(self, place: Place[Tensor]) -> NoReturn:
+        raise TypeError("vectors value trees of projections alone")
+
+    def all(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
+        return self.reasoner.logic.all(parts)
+
+    def any(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
+        return self.reasoner.logic.any(parts)
+
+    def negation(self, part: Tensor, place: Place[Tensor]) -> Tensor:
+        return self.reasoner.logic.negation(part)
 
 
-def check(node: Edge, negated: bool = False) -> None:
+def check(plan: Plan) -> None:
     """Refuse plans that vectors cannot answer."""
-    match node:
-        case Row(_, edge):
-            check(edge, negated)
-        case Project(_, source, edge):
-            if negated:
-                raise PlanError(
-                    "continuous search cannot negate a part with a variable of its own ('not exists'); "
-                    "use beam or exact search"
-                )
-            check(source, negated)
-            check(edge, negated)
-        case Intersect(parts) | Union(parts):
-            for part in parts:
-                check(part, negated)
-        case Complement(part):
-            check(part, True)
-        case Relation():
-            pass
-        case _:
+    for step in walk(plan.root):
+        if isinstance(step, Best | Condition | Everything | Loop | At | Source | Target):
             raise PlanError(
-                f"continuous search answers trees that start at entities; a {type(node).__name__.lower()} step needs "
+                f"continuous search answers trees that start at entities; a {type(step).__name__.lower()} step needs "
                 "beam or exact search"
+            )
+        if isinstance(step, Complement) and any(isinstance(inner, Project) for inner in walk(step)):
+            raise PlanError(
+                "continuous search cannot negate a part with a variable of its own ('not exists'); "
+                "use beam or exact search"
             )
 
 
 def penalty(scorer: VectorScorer, vectors: Tensor) -> Tensor:
     """`Σ|v|³` over the numbers of some vectors, complex ones where the model's are."""
-    squares = scorer.squares(vectors, vectors, vectors)[0] if isinstance(scorer, FactorModel) else vectors.square()
-    return squares.clamp(min=1e-12).pow(1.5).sum()  # the root of zero has no gradient
+    return scorer.vector_squares(vectors).clamp(min=1e-12).pow(1.5).sum()  # the root of zero has no gradient

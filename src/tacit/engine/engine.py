@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from tacit.engine.answers import Answer, Answers, Reason, Witness
+from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
 from tacit.engine.facts import Facts
 from tacit.engine.logic import Logic
-from tacit.engine.reasoner import MessageReasoner, Reasoner
+from tacit.engine.possible import Possible
+from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner, SymbolicReasoner
+from tacit.engine.reasons import Proof
 from tacit.engine.settings import EngineSettings
-from tacit.engine.symbolic import SymbolicReasoner
-from tacit.engine.witness import Explainer, Step
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index
@@ -27,9 +28,11 @@ from tacit.links.scorer import Scorer
 from tacit.query.compile import compile_query
 from tacit.query.formula import Query
 from tacit.query.names import bind
-from tacit.query.plan import Plan, Prepared, Row
+from tacit.query.plan import Complement, Plan, Prepared, Row
 from tacit.query.reading import read
 from tacit.query.symbolic import answers as symbolic_sets
+
+ZERO = -math.inf
 
 
 class Asked(NamedTuple):
@@ -43,7 +46,10 @@ class Asked(NamedTuple):
 
 
 class Engine:
-    """Answers questions over a graph that is missing facts.
+    """Answers questions over a graph that is missing facts. Threads may share one; it can be pickled and forked.
+
+    `adapter` is a calibration with a trained adapter in it, which `settings.calibration` must name; `reasoner` takes
+    the place of the search that the settings name.
 
     >>> from tacit.links.scorer import GraphScorer
     >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "Portugal")])
@@ -58,72 +64,86 @@ class Engine:
         scorer: Scorer,
         settings: EngineSettings | None = None,
         *,
-        adapted: Calibration | None = None,
+        adapter: Calibration | None = None,
+        reasoner: Reasoner | None = None,
         **changes: Any,
     ) -> None:
-        if scorer.num_entities != graph.num_entities:
+        for what, known, there in (
+            ("entities", scorer.num_entities, graph.num_entities),
+            ("relation ids, inverses included", scorer.num_relations, graph.num_relations),
+        ):
+            if known != there:
+                raise SettingsError(
+                    f"the link predictor knows {known:,} {what}, the graph has {there:,}; "
+                    "open the run that was trained on this graph"
+                )
+        self.graph, self.scorer, self.adapter = graph, scorer, adapter
+        self.settings = (settings or EngineSettings()).changed(**changes)
+        self._given = reasoner
+        wanted = self.settings.calibration
+        if adapter is not None and wanted != adapter.kind:
             raise SettingsError(
-                f"the link predictor knows {scorer.num_entities:,} entities, the graph has {graph.num_entities:,}; "
-                "open the run that was trained on this graph"
+                f"calibration is '{wanted}', and the adapter was trained for '{adapter.kind}'; leave the adapter out "
+                "with adapted=False, or leave calibration as it is",
+                "calibration",
             )
-        if scorer.num_relations != graph.num_relations:
-            raise SettingsError(
-                f"the link predictor knows {scorer.num_relations:,} relation ids, the graph has "
-                f"{graph.num_relations:,}, inverses included; open the run that was trained on this graph"
-            )
-        self.graph, self.scorer, self.adapted = graph, scorer, adapted
-        self.options = (settings or EngineSettings()).changed(**changes)
-        self.settings = self.options.to_dict() | {"adapted": adapted is not None}
+        _survive_forks()
 
-    def using(self, **changes: Any) -> Engine:
-        """The same engine with other settings; weights and facts are shared."""
-        if not changes:
+    def using(self, *, adapted: bool = True, **changes: Any) -> Engine:
+        """The same engine with other settings, and without its adapter unless `adapted`; all else is shared."""
+        adapter = self.adapter if adapted else None
+        if not changes and adapter is self.adapter:
             return self
-        adapted = None if "calibration" in changes else self.adapted
-        return Engine(self.graph, self.scorer, self.options, adapted=adapted, **changes)
+        return Engine(self.graph, self.scorer, self.settings, adapter=adapter, reasoner=self._given, **changes)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """All that decides the answers beside the weights, as plain data."""
+        return self.settings.to_dict() | {"adapted": self.adapter is not None}
 
     @cached_property
     def facts(self) -> Facts | None:
         """The facts that count as known, on the scorer's device."""
-        if not self.options.observed:
+        if not self.settings.observed:
             return None
-        return Facts(self.graph.index(*self.options.observed), self.scorer.device)
+        return Facts(self.graph.index(*self.settings.observed), self.scorer.device)
 
     @cached_property
     def logic(self) -> Logic:
         """The logic that combines scores."""
-        return Logic(self.options.logic, self.options.negation, self.options.strength)
+        return Logic(self.settings.logic, self.settings.negation, self.settings.strength)
 
     @cached_property
     def atoms(self) -> Atoms:
         """Calibrated scores of atoms."""
-        options = self.options
-        counted = self.facts or Facts(self.graph.index("train"), self.scorer.device)
+        settings, graph, device = self.settings, self.graph, self.scorer.device
+        counted = self.facts or Facts(graph.index("train"), device)
         return Atoms(
             self.scorer,
-            (self.adapted or calibration(options.calibration, counted)).counting(counted),
+            (self.adapter or calibration(settings.calibration, counted)).counting(counted),
             self.facts,
-            observed=options.observed_score,
-            precision=options.precision,
+            observed=settings.observed_score,
+            precision=settings.precision,
+            possible=Possible(graph, device, loops=settings.loops, typed=settings.typed),
+            below=True,
         )
 
     @cached_property
     def reasoner(self) -> Reasoner:
         """What turns plans into scores."""
-        options = self.options
-        if options.search == "symbolic":
-            known = (
-                self.graph.index(*options.observed)
-                if options.observed
-                else Index(no_triples(), self.graph.num_relations)
-            )
-            return SymbolicReasoner(known, self.graph.num_entities)
-        if options.search == "continuous":
+        settings = self.settings
+        if self._given is not None:
+            return self._given
+        if settings.search == "symbolic":
+            nothing = Index(no_triples(), self.graph.num_relations)
+            observed = self.graph.index(*settings.observed) if settings.observed else nothing
+            return SymbolicReasoner(observed, self.graph.num_entities)
+        if settings.search == "continuous":
             return ContinuousReasoner(
-                self.atoms, self.logic, steps=options.steps, step_size=options.step_size, reg=options.vector_reg
+                self.atoms, self.logic, steps=settings.steps, step_size=settings.step_size, reg=settings.vector_reg
             )
-        k = None if options.search == "exact" else options.k
-        return MessageReasoner(self.atoms, self.logic, k, options.memory)
+        k = None if settings.search == "exact" else settings.k
+        return MessageReasoner(self.atoms, self.logic, k, settings.memory)
 
     def ask(self, query: str | Query, top: int = 10, *, explain: bool = False, paths: int = 1) -> Answers:
         """The `top` best answers to a question; with `explain`, why each of them came.
@@ -141,29 +161,22 @@ class Engine:
         self, queries: Iterable[str | Query], top: int = 10, *, explain: bool = False, paths: int = 1
     ) -> list[Answers]:
         """The answers to many questions; those of one structure run as one batch."""
-        if top < 1:
-            raise SettingsError(f"top must be at least 1, not {top}")
-        if paths < 1:
-            raise SettingsError(f"paths must be at least 1, not {paths}")
+        for name, number in (("top", top), ("paths", paths)):
+            if number < 1:
+                raise SettingsError(f"{name} must be at least 1, not {number}", name)
         if isinstance(queries, str):
             raise QueryError("ask_many takes a list of questions; ask takes one")
         asked = [self.prepare(query) for query in queries]
         groups: dict[Plan, list[int]] = {}
-        for i, one in enumerate(asked):
-            groups.setdefault(one.prepared.plan, []).append(i)
+        for i, question in enumerate(asked):
+            groups.setdefault(question.prepared.plan, []).append(i)
         results: dict[int, Answers] = {}
         for plan, members in groups.items():
-            entities = torch.tensor([asked[i].entities for i in members], dtype=torch.long).view(len(members), -1)
-            relations = torch.tensor([asked[i].relations for i in members], dtype=torch.long).view(len(members), -1)
-            most = min(top, self.graph.num_entities)
-            ranked = self._ranked(plan, entities, relations, most)
-            known = self._known(plan, entities, relations)
-            for row, i in enumerate(members):
-                one = asked[i]
-                ids, scores = (column[: one.limit] for column in ranked[row])
-                slots = entities[row : row + 1], relations[row : row + 1]
-                cut_off = len(ids) == (most if one.limit is None else min(most, one.limit))
-                results[i] = self._answers(one, slots, ids, scores, known[row], paths if explain else 0, cut_off)
+            step = self.reasoner.batch(plan)
+            for start in range(0, len(members), step):
+                part = members[start : start + step]
+                answered = self._answered(plan, [asked[i] for i in part], top, paths if explain else 0)
+                results |= dict(zip(part, answered, strict=True))
         return [results[i] for i in range(len(asked))]
 
     def prepare(self, query: str | Query) -> Asked:
@@ -174,92 +187,126 @@ class Engine:
         prepared = compile_query(asked)
         return Asked(str(asked), prepared, *bind(prepared, self.graph), limit)
 
-    def _ranked(self, plan: Plan, entities: Tensor, relations: Tensor, top: int) -> list[tuple[Tensor, Tensor]]:
-        """Ids and log-scores of the best entities of each query, entities of score zero left out."""
-        step = self.reasoner.batch(plan) if isinstance(self.reasoner, MessageReasoner) else 256
-        ranked = []
-        for start in range(0, len(relations), step):
-            slots = entities[start : start + step], relations[start : start + step]
-            scores = self.reasoner.scores(plan, *slots)
-            # Only a single atom has a finer order than its scores: it decides between equal ones.
-            finer = self.reasoner.ranking(plan, *slots) if isinstance(plan.root, Row) else scores
-            for row in range(len(scores)):
-                ids = _best(scores[row], finer[row], top)
-                values = scores[row, ids]
-                kept = values > -math.inf
-                ranked.append((ids[kept].cpu(), values[kept].cpu()))
-        return ranked
+    def _answered(self, plan: Plan, asked: list[Asked], top: int, paths: int) -> list[Answers]:
+        """The answers to questions of one plan; with `paths`, as many reasons for each answer."""
+        entities = torch.tensor([question.entities for question in asked], dtype=torch.long).view(len(asked), -1)
+        relations = torch.tensor([question.relations for question in asked], dtype=torch.long).view(len(asked), -1)
+        slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
+        told = [self.reasoner.explain(plan, *slot) if paths else None for slot in slots]
+        scores = [each.scores for each in told if each is not None]
+        rows = scores if len(scores) == len(asked) else list(self.reasoner.scores(plan, entities, relations))
+        # Only a single atom has a finer order than its scores: it decides between equal ones.
+        finer = list(self.reasoner.ranking(plan, entities, relations)) if isinstance(plan.root, Row) else rows
+        known = self._known(plan, entities, relations)
+        results = []
+        for i, question in enumerate(asked):
+            most = min(top, self.graph.num_entities, math.inf if question.limit is None else question.limit)
+            first = known[i] if not plan.has(Complement) else []  # what is not known to be true may yet be
+            ids = _best(rows[i].cpu(), finer[i].cpu(), first, int(most))
+            certified, explanation = None, told[i]
+            if paths:
+                bounds = self._bounds(plan, slots[i], explanation)
+                certified = None if bounds is None else _certified(*bounds, ids, first, len(ids) == most)
+            answers = [self._answer(question.prepared, j, rows[i], set(known[i]), explanation, paths) for j in ids]
+            explained = explanation is not None if paths else None
+            results.append(Answers(question.text, tuple(answers), certified, self.about, explained))
+        return results
 
-    def _known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[set[int]]:
+    def _known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
         """The answers that the observed facts alone imply, for each query."""
-        if not self.options.observed:
-            return [set() for _ in relations]
-        index = self.graph.index(*self.options.observed)
-        found = symbolic_sets(plan, entities.numpy(), relations.numpy(), index, self.graph.num_entities)
-        return [set(found[row].tolist()) for row in range(len(relations))]
+        if not self.settings.observed:
+            return [[] for _ in relations]
+        index = self.graph.index(*self.settings.observed)
+        implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), index, self.graph.num_entities)
+        return [implied[row].tolist() for row in range(len(relations))]
 
-    def _answers(
-        self,
-        asked: Asked,
-        slots: tuple[Tensor, Tensor],
-        ids: Tensor,
-        scores: Tensor,
-        known: set[int],
-        paths: int,
-        cut_off: bool,
-    ) -> Answers:
-        """The answers to one question; unless they were `cut_off`, nothing else has a score."""
-        prepared, graph = asked.prepared, self.graph
-        plan = prepared.plan
-        steps: list[list[Step]] = [[] for _ in ids]
-        certified = None
-        if paths and isinstance(self.reasoner, MessageReasoner):
-            messages = self.reasoner.messages(*slots)
-            messages.keep = True
-            explainer = Explainer(messages)
-            steps = [explainer.witnesses(plan.root, int(i), paths) for i in ids]
-            certified = self._certified(plan, slots, ids, cut_off)
-        answers = tuple(
-            Answer(
-                graph.entities[int(i)],
-                int(i),
-                math.exp(float(score)),
-                float(score),
-                int(i) in known,
-                tuple(self._witness(prepared, step) for step in why),
-            )
-            for i, score, why in zip(ids, scores, steps, strict=True)
+    def _bounds(
+        self, plan: Plan, slots: tuple[Tensor, Tensor], explanation: Explanation | None
+    ) -> tuple[Tensor, Tensor] | None:
+        if explanation is not None:
+            return explanation.lower.cpu(), explanation.upper.cpu()
+        bounds = self.reasoner.bounds(plan, *slots)
+        return None if bounds is None else (bounds[0][0].cpu(), bounds[1][0].cpu())
+
+    def _answer(
+        self, prepared: Prepared, i: int, scores: Tensor, known: set[int], why: Explanation | None, paths: int
+    ) -> Answer:
+        score, entities = float(scores[i]), self.graph.entities
+        proofs = why.proofs(i, paths) if why is not None else []
+        witnesses = tuple(self._witness(prepared, proof) for proof in proofs)
+        return Answer(entities[i], i, math.exp(score), score, i in known, witnesses, entities.name(i))
+
+    def _witness(self, prepared: Prepared, proof: Proof) -> Witness:
+        tree = self._part(prepared, proof)
+        name = self.graph.entities.name
+        variables = {prepared.variables[v]: name(e) for v, e in sorted(proof.substitution().items())}
+        return Witness(math.exp(proof.score), variables, tree)
+
+    def _part(self, prepared: Prepared, proof: Proof, negated: bool = False, carried: bool = True) -> WitnessPart:
+        """A proof with names in place of ids."""
+        name, atom = self.graph.entities.name, None
+        if proof.atom is not None:
+            a = proof.atom
+            relation = self.graph.relations.name(a.relation)
+            atom = WitnessAtom(name(a.subject), relation, name(a.object), math.exp(a.score), a.observed, negated)
+        best = max((part.score for part in proof.parts), default=0.0)
+        parts = tuple(
+            self._part(prepared, part, negated ^ (proof.kind == "not"), proof.kind != "or" or part.score == best)
+            for part in proof.parts
         )
-        return Answers(asked.text, answers, certified, self.settings)
-
-    def _certified(self, plan: Plan, slots: tuple[Tensor, Tensor], ids: Tensor, cut_off: bool) -> bool:
-        """Whether nothing the beam dropped could change these answers or their order, or add to them."""
-        assert isinstance(self.reasoner, MessageReasoner)
-        lower, upper = (bound[0].cpu() for bound in self.reasoner.bounds(plan, *slots))
-        for i in ids.tolist():
-            upper[i] = -math.inf  # from here on only compared with what comes after
-            if float(upper.max()) > float(lower[i]):
-                return False
-        return cut_off or float(upper.max()) == -math.inf
-
-    def _witness(self, prepared: Prepared, step: Step) -> Witness:
-        entities, relations = self.graph.entities, self.graph.relations
-        reasons = tuple(
-            Reason(
-                entities[a.subject], relations[a.relation], entities[a.object], math.exp(a.score), a.observed, a.negated
-            )
-            for a in step.atoms()
-        )
-        variables = {prepared.variables[v]: entities[e] for v, e in sorted(step.substitution().items())}
-        return Witness(math.exp(step.score), variables, reasons)
+        variables = {prepared.variables[v]: name(e) for v, e in proof.values}
+        return WitnessPart(proof.kind, math.exp(proof.score), parts, atom, variables, carried)
 
     def __repr__(self) -> str:
-        return f"Engine({self.graph!r}, {self.options.search}, k={self.options.k}, {self.options.logic})"
+        return f"Engine({self.graph!r}, {self.settings.search}, k={self.settings.k}, {self.settings.logic})"
 
 
-def _best(values: Tensor, finer: Tensor, top: int) -> Tensor:
-    """The positions of the largest values, ties by their finer values, then by position."""
-    cut = values.topk(top).values[-1]
-    picked = (values >= cut).nonzero()[:, 0]
-    picked = picked[finer[picked].argsort(descending=True, stable=True)]
-    return picked[values[picked].argsort(descending=True, stable=True)][:top]
+def _best(scores: Tensor, finer: Tensor, first: list[int], top: int) -> list[int]:
+    """The ids of the best scores, those to come `first` before all others; of equal ones by their finer values, then
+    by id. What has no score is no answer.
+    """
+    if top < 1:
+        return []
+    ahead = torch.tensor(first, dtype=torch.long)
+    ids = _sorted(ahead, scores, finer)
+    if len(ids) < top:
+        rest = scores.clone()
+        rest[ahead] = ZERO
+        cut = rest.topk(min(top - len(ids), len(rest))).values[-1]
+        ids += _sorted((rest >= cut).nonzero()[:, 0], rest, finer)
+    return ids[:top]
+
+
+def _sorted(ids: Tensor, scores: Tensor, finer: Tensor) -> list[int]:
+    ids = ids[scores[ids] > ZERO]
+    ids = ids[finer[ids].argsort(descending=True, stable=True)]
+    best: list[int] = ids[scores[ids].argsort(descending=True, stable=True)].tolist()
+    return best
+
+
+def _certified(lower: Tensor, upper: Tensor, ids: list[int], first: list[int], cut_off: bool) -> bool:
+    """Whether nothing the beam dropped could change these answers or their order, or add to them.
+
+    What is known comes first and is known completely; so the answers among it and those after it are settled apart.
+    """
+    ahead = torch.zeros(len(upper), dtype=torch.bool)
+    ahead[torch.tensor(first, dtype=torch.long)] = True
+    for group, there in ((ahead, True), (~ahead, False)):
+        listed = [i for i in ids if bool(ahead[i]) == there]
+        left = upper.masked_fill(~group, ZERO)
+        for i in listed:
+            left[i] = ZERO  # from here on only compared with what comes after
+            if float(left.max()) > float(lower[i]):
+                return False
+        if cut_off and (not there or len(listed) == len(ids)):
+            return True
+        if float(left.max()) > ZERO:  # something is left that was not listed
+            return False
+    return True
+
+
+@cache
+def _survive_forks() -> None:
+    """Let a forked process compute on its one thread: those of its parent are gone, and OpenMP would wait for them."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))

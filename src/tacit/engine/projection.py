@@ -92,6 +92,7 @@ class Hop:
         Both parts are positive, so nothing cancels, and log-scores near 0 keep all their digits. False, with `out`
         still to be completed, where some odds are too large for a float.
         """
+        weights = weights + self.atoms.ceiling
         top = weights.amax(dim=1, keepdim=True)  # [G, 1]
         down = top - weights  # with the best candidate at W = 1 odds stay as small as they can
         against = torch.expm1(down)[:, :, None]

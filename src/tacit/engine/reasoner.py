@@ -1,43 +1,72 @@
-"""The contract of everything that turns a plan into scores, and the reasoners that search with a link predictor."""
+"""The contract of everything that turns a plan into scores, and the reasoners over a link predictor and a graph."""
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from tacit.engine.atoms import Atoms
 from tacit.engine.logic import Logic
-from tacit.engine.messages import Messages
-from tacit.errors import SettingsError
-from tacit.query.plan import Plan, Relation, Row
+from tacit.engine.reasons import Proof, Reasons
+from tacit.engine.scores import Scores
+from tacit.errors import RunError
+from tacit.graph.index import Index
+from tacit.query.plan import Best, Complement, Condition, Plan, Project, walk
+from tacit.query.symbolic import answers as symbolic_sets
 
 CPU_MEMORY, CUDA_MEMORY = 2.0, 8.0  # GB, where nothing else is asked for
+_BATCH = 256
 
 
-@runtime_checkable
-class Reasoner(Protocol):
-    """Scores every entity as an answer, for a batch of queries of one structure."""
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """The scores of one query with bounds on their exact values, `[N]` each, and the proofs of any answer."""
+
+    scores: Tensor
+    lower: Tensor
+    upper: Tensor
+    proofs: Callable[[int, int], list[Proof]]  # of an answer, so many at most, best first
+
+
+class Reasoner(ABC):
+    """Scores every entity as an answer, for a batch of queries of one structure.
+
+    `scores` is all that a reasoner must offer; what else is asked of it has an honest answer here.
+    """
 
     num_entities: int
 
+    @abstractmethod
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores `[B, N]` of queries whose slots hold `entities[B, E]` and `relations[B, R]`."""
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Values `[B, N]` that order the entities as the scores do, with no tie that rounding made."""
+        return self.scores(plan, entities, relations)
+
+    def batch(self, plan: Plan) -> int:
+        """How many queries of a plan to ask for at once."""
+        return _BATCH
+
+    def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor] | None:
+        """A lower and an upper bound of every exact score, `[B, N]` each; None where a reasoner cannot tell."""
+        return None
+
+    def explain(self, plan: Plan, entities: Tensor, relations: Tensor) -> Explanation | None:
+        """The scores of one query with the proofs of its answers; None where a reasoner has no reasons."""
+        return None
 
 
-class MessageReasoner:
+class MessageReasoner(Reasoner):
     """Exact search, or beam search with the `k` best candidates of every variable."""
 
     def __init__(self, atoms: Atoms, logic: Logic, k: int | None = None, memory: float | None = None) -> None:
-        if k is not None and k < 1:
-            raise SettingsError(f"the beam must keep at least 1 candidate, not {k}; for all of them search exactly")
-        if memory is not None and not memory > 0:
-            raise SettingsError(f"the memory budget must be a positive number of GB, not {memory}")
-        self.atoms, self.logic, self.k = atoms, logic, k
+        self.atoms, self.logic = atoms, logic
+        self.k = None if k is None or k >= atoms.num_entities else k
         self.num_entities = atoms.num_entities
         self.device = atoms.device
         if memory is None:
@@ -48,38 +77,77 @@ class MessageReasoner:
         """Log-scores of every entity, `[B, N]`; batches that would not fit in memory are cut."""
         at_once = self.batch(plan)
         if len(relations) <= at_once:
-            return self._some(plan, entities, relations)
+            return checked(self.evaluation(entities, relations).whole(plan.root))
         out = torch.empty(len(relations), self.num_entities, device=self.device)
         for i in range(0, len(relations), at_once):
-            out[i : i + at_once] = self._some(plan, entities[i : i + at_once], relations[i : i + at_once])
+            part = slice(i, i + at_once)
+            out[part] = checked(self.evaluation(entities[part], relations[part]).whole(plan.root))
         return out
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The scores; for a single atom the raw logits, known facts first, since calibration only rounds them."""
-        match plan.root:
-            case Row(slot, Relation(relation, flip)) if self.atoms.calibration.monotone:
-                heads = entities[:, slot].to(self.device)
-                ids = relations[:, relation].to(self.device) ^ int(flip)
-                return self.atoms.ordering(heads, ids)
-        return self.scores(plan, entities, relations)
-
-    def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """A lower and an upper bound of every exact score, `[B, N]` each."""
-        twice = self.messages(entities.repeat(2, 1), relations.repeat(2, 1))
-        twice.bounds = True
-        lower, upper = twice.full(twice.value(plan.root)).chunk(2)
-        return lower, upper
-
-    def messages(self, entities: Tensor, relations: Tensor) -> Messages:
-        """The evaluation of a batch, node by node."""
-        entities, relations = entities.to(self.device).long(), relations.to(self.device).long()
-        return Messages(self.atoms, self.logic, entities, relations, self.k, self.memory // 2)
+        raw = self.atoms.single(plan, entities, relations)
+        return self.scores(plan, entities, relations) if raw is None else raw
 
     def batch(self, plan: Plan) -> int:
         """How many queries of a plan fit in memory at once: each live set is a row of N floats."""
         live = 4 + plan.num_relations
         return max(1, self.memory // (2 * live * 4 * self.num_entities))
 
-    def _some(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        messages = self.messages(entities, relations)
-        return messages.full(messages.value(plan.root))
+    def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """A lower and an upper bound of every exact score, `[B, N]` each."""
+        lower, upper = self._bounded(entities, relations).whole(plan.root).chunk(2)
+        return lower, upper
+
+    def explain(self, plan: Plan, entities: Tensor, relations: Tensor) -> Explanation:
+        """One evaluation that remembers every set; another for the bounds where a negation swaps them."""
+        bounded = None if self.k is None else self._bounded(entities, relations)
+        plain = bounded if bounded is not None and not _negates_hops(plan) else self.evaluation(entities, relations)
+        plain.keep = True
+        scores = checked(plain.whole(plan.root))[0]
+        lower, upper = (scores, scores) if bounded is None else bounded.whole(plan.root)
+        reasons = Reasons(plain.first())
+        return Explanation(scores, lower, upper, lambda answer, count: reasons.proofs(plan.root, answer, count))
+
+    def evaluation(self, entities: Tensor, relations: Tensor) -> Scores:
+        """The evaluation of a batch, step by step."""
+        entities, relations = entities.to(self.device).long(), relations.to(self.device).long()
+        return Scores(self.atoms, self.logic, entities, relations, self.k, self.memory // 2)
+
+    def _bounded(self, entities: Tensor, relations: Tensor) -> Scores:
+        twice = self.evaluation(entities.repeat(2, 1), relations.repeat(2, 1))
+        twice.bounds = True
+        return twice
+
+
+class SymbolicReasoner(Reasoner):
+    """The graph alone: log-score 0 for its answers, minus infinity for everything else."""
+
+    def __init__(self, index: Index, num_entities: int) -> None:
+        self.index, self.num_entities = index, num_entities
+
+    def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        """`0` where the facts imply the answer, `-inf` elsewhere."""
+        implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), self.index, self.num_entities)
+        out = torch.full((len(relations), self.num_entities), float("-inf"))
+        rows = torch.repeat_interleave(torch.from_numpy(implied.offsets).diff())
+        out[rows, torch.from_numpy(implied.ids).long()] = 0.0
+        return out
+
+    def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """The scores twice: they are exact."""
+        scores = self.scores(plan, entities, relations)
+        return scores, scores
+
+
+def checked(scores: Tensor) -> Tensor:
+    """The scores, unless some are not numbers: a maximum hands those on, so that none can hide."""
+    if bool(torch.isnan(scores).any()):
+        raise RunError("the link predictor gives scores that are not numbers; is the model damaged? train it again")
+    return scores
+
+
+def _negates_hops(plan: Plan) -> bool:
+    """Whether something is negated that a beam may have missed a part of."""
+    negated = (step for step in walk(plan.root) if isinstance(step, Complement))
+    return any(isinstance(inner, Project | Condition | Best) for step in negated for inner in walk(step))

@@ -50,6 +50,10 @@ class Vocabulary(Sequence[str]):
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} {self.kind} labels)"
 
+    def name(self, position: int) -> str:
+        """What people call the label of an id."""
+        return self.labels[position]
+
     def get(self, label: str) -> int | None:
         """The id of a label, or None."""
         return self._ids.get(label)

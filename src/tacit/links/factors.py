@@ -99,6 +99,14 @@ class FactorModel(nn.Module, ABC):
         """`[B] -> [B, D]`, the vectors of entities."""
         return self.entities(entities)
 
+    def relation_vectors(self, relations: Tensor) -> Tensor:
+        """`[B] -> [B, D]`, the vectors of relations."""
+        return self.relations(relations)
+
+    def vector_squares(self, vectors: Tensor) -> Tensor:
+        """The squared sizes of the numbers in entity vectors, complex ones where the model's are."""
+        return self.squares(vectors, vectors, vectors)[0]
+
     def score_vectors(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """`[B, D] x [B] x [B, D] -> [B]`, differentiable in both vectors."""
         return self.match_pairs(self.compose(heads, self.relations(relations)), tails)

@@ -55,6 +55,12 @@ class VectorScorer(Scorer, Protocol):
     def entity_vectors(self, entities: Tensor) -> Tensor:
         """`[B] -> [B, D]`, the vectors of entities."""
 
+    def relation_vectors(self, relations: Tensor) -> Tensor:
+        """`[B] -> [B, D]`, the vectors of relations."""
+
+    def vector_squares(self, vectors: Tensor) -> Tensor:
+        """The squared sizes of the numbers in entity vectors, complex ones where the model's are."""
+
     def score_vectors(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """`[B, D] x [B] x [B, D] -> [B]`, differentiable in both vectors."""
 

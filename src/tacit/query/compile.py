@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from tacit.errors import PlanError
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, free_variables
-from tacit.query.narrowing import (
+from tacit.query.canonical import canonical
+from tacit.query.elimination import (
     Narrowed,
     anchored,
     components,
@@ -28,9 +28,10 @@ from tacit.query.narrowing import (
     narrow,
     substitute,
 )
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, free_variables
 from tacit.query.plan import (
-    Any,
     At,
+    Best,
     Complement,
     Condition,
     Edge,
@@ -52,14 +53,15 @@ from tacit.query.skeleton import skeleton
 
 MAX_CUTS = 6  # a condition multiplies the cost of all inside it
 
-_Part = TypeVar("_Part", bound=Edge)
+_Part = TypeVar("_Part", "Node", "Edge")
 
 
 def compile_query(query: Query, safe: bool = True) -> Prepared:
     """The plan of a query, and the names that fill its slots.
 
-    Slots are numbered from left to right through the formula as written, one per occurrence. A question that names its
-    target nowhere, or speaks of a variable only under negation, is refused; `safe=False` lets it pass.
+    However a question is written, it is compiled from its canonical form, so that no score depends on the order of
+    writing. A question that names its target nowhere, or leaves a variable to negation, is refused; `safe=False` lets
+    it pass.
 
     >>> from tacit.query.formula import Atom, Entity, Variable
     >>> compile_query(Query(Variable("c"), Atom("borders", Entity("France"), Variable("c")))).plan.root
@@ -67,8 +69,23 @@ def compile_query(query: Query, safe: bool = True) -> Prepared:
     """
     check_safe(query, negation=safe)
     shape, entities, relations, variables = skeleton(query)
+    shape, *order = skeleton(Query(shape.target, canonical(shape.formula, shape.target, (entities, relations))))
+    names = zip((entities, relations, variables), order, strict=True)
+    entities, relations, variables = (tuple(old[int(slot)] for slot in slots) for old, slots in names)
+    return _prepared(shape, entities, relations, variables, query.text)
+
+
+def compile_template(query: Query) -> Prepared:
+    """The plan of a query whose slots are numbered from left to right as written, one per occurrence."""
+    check_safe(query, negation=False)
+    return _prepared(*skeleton(query), query.text)
+
+
+def _prepared(
+    shape: Query, entities: tuple[str, ...], relations: tuple[str, ...], variables: tuple[str, ...], text: str
+) -> Prepared:
     plan = _plan(shape, len(entities), len(relations), len(variables))
-    return Prepared(plan, entities, relations, variables, query.text)
+    return Prepared(plan, entities, relations, variables, text)
 
 
 @lru_cache(maxsize=4096)
@@ -143,7 +160,7 @@ def _message(variable: Variable, factors: Sequence[Formula], target: Variable, s
     own = [f for f in factors if target not in free_variables(f)]
     shared = [f for f in factors if target in free_variables(f)]
     if not shared:
-        return Any(index, _intersect([_node(f, variable, slots) for f in own]))
+        return Best(index, _intersect([_node(f, variable, slots) for f in own]))
     try:
         edge = _intersect([_edge(f, variable, target, slots) for f in shared])
     except _Stuck:
@@ -207,7 +224,7 @@ def _union(parts: Sequence[_Part]) -> _Part:
     return _merged(Union, parts)
 
 
-def _merged(kind: type[Intersect] | type[Union], parts: Sequence[_Part]) -> _Part:
+def _merged(kind: type[Intersect[Any]] | type[Union[Any]], parts: Sequence[_Part]) -> _Part:
     """One node over all parts, with nested ones of its kind taken apart; parts over sets make a set again."""
     flat = [p for part in parts for p in (part.parts if isinstance(part, kind) else (part,))]
     return cast(_Part, flat[0] if len(flat) == 1 else kind(tuple(flat)))

@@ -8,15 +8,35 @@ value it tries.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from tacit.query import plan as p
+from tacit.query.fold import Fold, Place
+from tacit.query.plan import (
+    At,
+    Best,
+    Complement,
+    Condition,
+    Edge,
+    Everything,
+    Intersect,
+    Loop,
+    Prepared,
+    Project,
+    Relation,
+    Row,
+    Source,
+    Step,
+    Target,
+    Union,
+    walk,
+)
 
 Cost = Counter[tuple[int, int]]  # (power of k, power of N) -> how many rows
+_K, _N = (1, 0), (0, 1)
 
 
-def describe(prepared: p.Prepared, k: int = 256, num_entities: int | None = None) -> str:
+def describe(prepared: Prepared, k: int = 256, num_entities: int | None = None) -> str:
     """The plan as an indented tree, a step a line with its rows, and the sum at `k` candidates.
 
     >>> from tacit.query.compile import compile_query
@@ -26,137 +46,143 @@ def describe(prepared: p.Prepared, k: int = 256, num_entities: int | None = None
       ?n: from Brazil over borders            1 row
     k + 1 rows in all: 257 at k = 256
     """
-    steps = list(_Reader(prepared).steps(prepared.plan.root, f"?{prepared.variables[0]}", (), 0))
-    width = max(2 * step.indent + len(step.what) for step in steps) + 3
-    lines = [f"{'  ' * s.indent + s.what:{width}}{_shown(s.cost) if s.cost else ''}".rstrip() for s in steps]
-    total = sum((step.cost for step in steps), Cost())
-    return "\n".join([*lines, f"{_shown(total)} in all{_evaluated(total, k, num_entities)}"])
+    lines = _Description(prepared).of(prepared.plan.root, _Spot(target=f"?{prepared.variables[0]}"))
+    width = max(2 * line.indent + len(line.what) for line in lines) + 3
+    shown = [f"{'  ' * line.indent + line.what:{width}}{_shown(line.cost) if line.cost else ''}" for line in lines]
+    total = sum((line.cost for line in lines), Cost())
+    return "\n".join([*map(str.rstrip, shown), f"{_shown(total)} in all{_evaluated(total, k, num_entities)}"])
 
 
 @dataclass(frozen=True)
-class _Step:
-    indent: int
+class _Line:
     what: str
     cost: Cost
+    indent: int = 0
 
 
-_Loops = tuple[
-    tuple[int, tuple[int, int]], ...
-]  # around a step: cut slots, each with what one more value multiplies by
+@dataclass(frozen=True, eq=False)
+class _Spot(Place[str]):
+    """The names of the two ends, and the cut variables around: their slots, each with what one more value costs."""
+
+    loops: tuple[tuple[int, tuple[int, int]], ...] = ()
 
 
-class _Reader:
-    """Puts names to the slots of a plan."""
+class _Description(Fold[str, list[_Line]]):
+    """Puts names to the slots of a plan; the value of a step is its lines."""
 
-    def __init__(self, prepared: p.Prepared) -> None:
+    def __init__(self, prepared: Prepared) -> None:
         self.prepared = prepared
         self.entities = dict(enumerate(prepared.entities))
+
+    def entity(self, slot: int) -> str:
+        return self.entities[slot]
 
     def variable(self, index: int) -> str:
         """A variable with its question mark, and its number where several share its name."""
         names = self.prepared.variables
         return f"?{names[index]}" + (f"#{index}" if names.count(names[index]) > 1 else "")
 
-    def steps(self, node: p.Edge, over: str, loops: _Loops, indent: int) -> Iterator[_Step]:
-        """The lines of a node, which is a set of values for the variable `over`."""
+    def row(self, step: Row, place: Place[str]) -> list[_Line]:
+        from_ = replace(place, source=self.entity(step.slot))
+        head = self._line(f"from {from_.source} over {self._edge(step.edge, from_)}", from_, step, _edges(step.edge))
+        return [head, *self._ends(step.edge, from_)]
 
-        def step(what: str, *rows: tuple[int, int]) -> _Step:
-            return _Step(indent, f"{over}: {what}", self.cost(node, rows, loops))
+    def project(self, step: Project, place: Place[str]) -> list[_Line]:
+        from_ = replace(place, source=self.variable(step.variable))
+        which, power = ("every", _N) if isinstance(step.source, Everything) else ("the best", _K)
+        what = f"from {which} {from_.source} over {self._edge(step.edge, from_)}"
+        source = [] if power == _N else self._inner(step.source, replace(from_, source=None, target=from_.source))
+        return [self._line(what, from_, step, _edges(step.edge), power), *source, *self._ends(step.edge, from_)]
 
-        match node:
-            case p.Row(slot, edge):
-                name = self.entities[slot]
-                yield step(f"from {name} over {self.edge(edge, name, over)}", *[(0, 0)] * _relations(edge))
-                yield from self.ends(edge, name, over, loops, indent + 1)
-            case p.Project(variable, source, edge):
-                name, every = self.variable(variable), isinstance(source, p.Everything)
-                rows = [(0, 1) if every else (1, 0)] * _relations(edge)
-                yield step(f"from {'every' if every else 'the best'} {name} over {self.edge(edge, name, over)}", *rows)
-                if not every:
-                    yield from self.steps(source, name, loops, indent + 1)
-                yield from self.ends(edge, name, over, loops, indent + 1)
-            case p.Loop(relation):
-                yield step(f"itself over {self.prepared.relations[relation]}", (0, 0))
-            case p.Everything():
-                yield step("every entity")
-            case p.Is(slot):
-                yield step(f"{self.entities[slot]} itself")
-            case p.Intersect(parts) | p.Union(parts):
-                yield step("all of" if isinstance(node, p.Intersect) else "any of")
-                for part in parts:
-                    yield from self.steps(part, over, loops, indent + 1)
-            case p.Complement(part):
-                yield step("not")
-                yield from self.steps(part, over, loops, indent + 1)
-            case p.At(part, slot):
-                yield step(f"whatever it is, how far {self.entities[slot]} fits")
-                yield from self.steps(part, self.entities[slot], loops, indent + 1)
-            case p.Any(variable, part):
-                name = self.variable(variable)
-                yield step(f"whatever it is, how far the best {name} fits")
-                yield from self.steps(part, name, loops, indent + 1)
-            case p.Condition(variable, slot, candidates, body):
-                name, every = self.variable(variable), isinstance(candidates, p.Everything)
-                self.entities[slot] = name
-                yield step(f"the best over {'every' if every else 'the best k'} {name}, tried one by one")
-                if not every:
-                    yield from self.steps(candidates, name, loops, indent + 1)
-                inside = (*loops, (slot, (0, 1) if every else (1, 0)))
-                yield from self.steps(body, over, inside, indent + 1)
+    def loop(self, step: Loop, place: Place[str]) -> list[_Line]:
+        return [self._line(f"itself over {self.prepared.relations[step.relation]}", place, step, 1)]
 
-    def ends(self, edge: p.Edge, source: str, target: str, loops: _Loops, indent: int) -> Iterator[_Step]:
+    def at(self, step: At, place: Place[str]) -> list[_Line]:
+        name = self.entity(step.slot)
+        head = self._line(f"whatever it is, how far {name} fits", place)
+        return [head, *self._inner(step.part, replace(place, target=name))]
+
+    def best(self, step: Best, place: Place[str]) -> list[_Line]:
+        name = self.variable(step.variable)
+        head = self._line(f"whatever it is, how far the best {name} fits", place)
+        return [head, *self._inner(step.part, replace(place, target=name))]
+
+    def condition(self, step: Condition, place: Place[str]) -> list[_Line]:
+        name = self.entities[step.slot] = self.variable(step.variable)
+        which, power = ("every", _N) if isinstance(step.candidates, Everything) else ("the best k", _K)
+        candidates = [] if power == _N else self._inner(step.candidates, replace(place, target=name))
+        loops = place.loops if isinstance(place, _Spot) else ()
+        body = self._inner(step.body, _Spot(None, place.target, (*loops, (step.slot, power))))
+        return [self._line(f"the best over {which} {name}, tried one by one", place), *candidates, *body]
+
+    def everything(self, place: Place[str]) -> list[_Line]:
+        return [self._line("every entity", place)]
+
+    def relation(self, step: Relation, place: Place[str]) -> list[_Line]:
+        return []  # part of the line of its edge
+
+    def all(self, parts: Sequence[list[_Line]], place: Place[str]) -> list[_Line]:
+        return [self._line("all of", place), *(line for part in parts for line in _deeper(part))]
+
+    def any(self, parts: Sequence[list[_Line]], place: Place[str]) -> list[_Line]:
+        return [self._line("any of", place), *(line for part in parts for line in _deeper(part))]
+
+    def negation(self, part: list[_Line], place: Place[str]) -> list[_Line]:
+        return [self._line("not", place), *_deeper(part)]
+
+    def _inner(self, step: Step, place: Place[str]) -> list[_Line]:
+        return _deeper(self.of(step, place))
+
+    def _ends(self, edge: Edge, place: Place[str]) -> list[_Line]:
         """The sets an edge asks at its two ends."""
-        for part in _inside(edge):
-            if isinstance(part, p.Source | p.Target):
-                yield from self.steps(part.part, source if isinstance(part, p.Source) else target, loops, indent)
+        match edge:
+            case Source() | Target():
+                return self._inner(edge, place)
+            case Intersect(parts) | Union(parts):
+                return [line for part in parts for line in self._ends(part, place)]
+            case Complement(part):
+                return self._ends(part, place)
+        return []
 
-    def edge(self, edge: p.Edge, source: str, target: str) -> str:
+    def _edge(self, edge: Edge, place: Place[str]) -> str:
         """An edge as a formula over relation names; sets at its ends stand in square brackets, and follow below."""
         match edge:
-            case p.Relation(slot, flip):
+            case Relation(slot, flip):
                 return self.prepared.relations[slot] + ("^-1" if flip else "")
-            case p.Intersect(parts) | p.Union(parts):
-                sign = " & " if isinstance(edge, p.Intersect) else " | "
-                return "(" + sign.join(self.edge(part, source, target) for part in parts) + ")"
-            case p.Complement(part):
-                return f"!{self.edge(part, source, target)}"
-            case p.Source():
-                return f"[{source}]"
-            case _:
-                return f"[{target}]"
+            case Intersect(parts) | Union(parts):
+                sign = " & " if isinstance(edge, Intersect) else " | "
+                return "(" + sign.join(self._edge(part, place) for part in parts) + ")"
+            case Complement(part):
+                return f"!{self._edge(part, place)}"
+            case Source():
+                return f"[{place.source}]"
+        return f"[{place.target}]"
 
-    def cost(self, node: p.Edge, rows: tuple[tuple[int, int], ...], loops: _Loops) -> Cost:
-        """The rows of a step, repeated for every cut variable it depends on."""
-        used = set(_slots(node)) if rows and loops else set()
-        repeated = [power for slot, power in loops if slot in used]
-        times = tuple(sum(powers) for powers in zip(*repeated, strict=True)) if repeated else (0, 0)
-        return Cost((k + times[0], n + times[1]) for k, n in rows)
-
-
-def _inside(edge: p.Edge) -> Iterator[p.Edge]:
-    """An edge and the edges it combines."""
-    yield edge
-    if isinstance(edge, p.Intersect | p.Union):
-        for part in edge.parts:
-            yield from _inside(part)
-    elif isinstance(edge, p.Complement):
-        yield from _inside(edge.part)
+    def _line(
+        self, what: str, place: Place[str], step: Step | None = None, rows: int = 0, power: tuple[int, int] = (0, 0)
+    ) -> _Line:
+        """A line with its rows, repeated for every cut variable that the step depends on."""
+        used = {s.slot for s in walk(step) if isinstance(s, Row | At)} if step else set()
+        loops = place.loops if isinstance(place, _Spot) else ()
+        repeated = [power, *(times for slot, times in loops if slot in used)]
+        k, n = (sum(powers) for powers in zip(*repeated, strict=True))
+        return _Line(f"{place.target}: {what}", Cost({(k, n): rows}) if rows else Cost())
 
 
-def _relations(edge: p.Edge) -> int:
-    return sum(isinstance(part, p.Relation) for part in _inside(edge))
+def _deeper(lines: list[_Line]) -> list[_Line]:
+    return [replace(line, indent=line.indent + 1) for line in lines]
 
 
-def _slots(node: object) -> Iterator[int]:
-    """The entity slots a node reads, itself or in its parts."""
-    if isinstance(node, tuple):
-        for part in node:
-            yield from _slots(part)
-    elif isinstance(node, p.Edge):
-        if isinstance(node, p.Row | p.At | p.Is):
-            yield node.slot
-        for part in fields(node):
-            yield from _slots(getattr(node, part.name))
+def _edges(edge: Edge) -> int:
+    """How many relations an edge itself is made of, those of sets at its ends aside."""
+    match edge:
+        case Relation():
+            return 1
+        case Intersect(parts) | Union(parts):
+            return sum(map(_edges, parts))
+        case Complement(part):
+            return _edges(part)
+    return 0
 
 
 def _shown(cost: Cost) -> str:

@@ -8,29 +8,31 @@ that says little; BetaE's queries keep the same rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 
 import numpy as np
 
 from tacit.graph.index import Index, Ints
 from tacit.query.plan import (
-    Any,
     At,
+    Best,
     Complement,
     Condition,
     Edge,
     Everything,
     Intersect,
-    Is,
     Loop,
+    Node,
     Plan,
     Project,
     Relation,
     Row,
     Source,
+    Step,
     Target,
     Union,
+    children,
 )
 from tacit.query.sets import Flags
 
@@ -58,7 +60,7 @@ class Grounding:
         """
         return self._put_in_order(self.plan.root)
 
-    def _node(self, node: Edge, targets: Ints, came_by: Ints | None = None) -> None:
+    def _node(self, node: Node, targets: Ints, came_by: Ints | None = None) -> None:
         """Fills a node so that its set holds the targets."""
         match node:
             case Row(slot, edge):
@@ -68,8 +70,6 @@ class Grounding:
                 self._node(source, sources, relation if isinstance(source, Row | Project) else None)
             case Loop(relation):
                 self.relations[:, relation] = self._between(targets, targets)
-            case Is(slot):
-                self._fill(slot, targets)
             case Intersect(parts) | Union(parts):
                 for part in sorted(parts, key=lambda part: isinstance(part, At | Complement)):
                     self._node(part, targets)
@@ -79,7 +79,7 @@ class Grounding:
                 places = self.cut[slot] if slot in self.cut else self._anywhere()
                 self._fill(slot, places)
                 self._node(part, places)
-            case Any(_, part):
+            case Best(_, part):
                 self._node(part, self._anywhere())
             case Condition(_, _, _, body):
                 self._node(body, targets)
@@ -160,7 +160,7 @@ class Grounding:
         self.alive &= found
         return chosen
 
-    def _put_in_order(self, node: Edge) -> Flags:
+    def _put_in_order(self, node: Step) -> Flags:
         twice = np.zeros(len(self.alive), dtype=bool)
         for part in _inside(node):
             twice |= self._put_in_order(part)
@@ -185,17 +185,12 @@ def _relations_first(part: Edge) -> int:
     return 0 if isinstance(part, Relation) else 1 if isinstance(part, Intersect | Union) else 2
 
 
-def _inside(node: Edge) -> Iterator[Edge]:
-    """The nodes and edges directly inside one; candidates for a cut variable repeat what its body says."""
-    for field in fields(node):
-        value = getattr(node, field.name)
-        if isinstance(value, tuple):
-            yield from value
-        elif not isinstance(value, int) and field.name != "candidates":
-            yield value
+def _inside(node: Step) -> tuple[Step, ...]:
+    """What is directly inside a step; candidates for a cut variable repeat what its body says."""
+    return (node.body,) if isinstance(node, Condition) else children(node)
 
 
-def _interchangeable(parts: Sequence[Edge], num_entities: int) -> list[list[list[tuple[str, int]]]]:
+def _interchangeable(parts: Sequence[Step], num_entities: int) -> list[list[list[tuple[str, int]]]]:
     """The slots of parts that differ in nothing but their slots, group by group."""
     groups: dict[tuple[object, ...], list[list[tuple[str, int]]]] = {}
     for part in parts:
@@ -206,7 +201,7 @@ def _interchangeable(parts: Sequence[Edge], num_entities: int) -> list[list[list
     return [group for group in groups.values() if len(group) > 1 and group[0]]
 
 
-def _describe(node: Edge, num_entities: int, marks: list[object], slots: list[tuple[str, int]]) -> None:
+def _describe(node: Step, num_entities: int, marks: list[object], slots: list[tuple[str, int]]) -> None:
     marks.append(type(node))
     for field in fields(node):
         value = getattr(node, field.name)

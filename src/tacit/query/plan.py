@@ -1,6 +1,6 @@
 """What to compute for a question: a tree of fuzzy sets, with slots where entities and relations go.
 
-Every `Node` stands for one fuzzy set over all entities (a value per entity `t`), or, for `At` and `Any`, for one value
+Every `Node` stands for one fuzzy set over all entities (a value per entity `t`), or, for `At` and `Best`, for one value
 that holds whatever the entity. Queries of one structure share one plan and run as one batch: entity slot `i` of a batch
 is column `i` of `entities[B, E]`, relation slot `j` column `j` of `relations[B, R]`, where relation ids are *directed*
 (`r ^ 1` is the inverse of `r`).
@@ -12,22 +12,26 @@ With `c_r(s, t)` the calibrated score of an atom:
 `Project(v, source, edge)`  `max_s  source[s] ⊤ edge(s, t)`; variable `v` takes the value `s`
 `Loop(relation)`            `c_r(t, t)`
 `Everything()`              `1`
-`Is(slot)`                  `1` at the entity of the slot, `0` elsewhere
 `Intersect`, `Union`        `⊤`, `⊥` of the parts, entity by entity
 `Complement(part)`          `n(part[t])`
 `At(part, slot)`            `part[entity of slot]`, whatever `t`
-`Any(v, part)`              `max_s part[s]`, whatever `t`; variable `v` takes the value `s`
+`Best(v, part)`             `max_s part[s]`, whatever `t`; variable `v` takes the value `s`
 `Condition(v, slot, from, body)`  `max_x body[t]` with entity `x` in the extra entity slot, over the best `x` of `from`
 ========================== ==========================================================================
 
-An *edge* is a formula over the pair `(s, t)`: `Relation(slot, flip)` is `c_r(s, t)` with `r` the id in the slot, or its
+An `Edge` is a formula over the pair `(s, t)`: `Relation(slot, flip)` is `c_r(s, t)` with `r` the id in the slot, or its
 inverse where `flip`; `Intersect`, `Union` and `Complement` combine; `Source(node)` and `Target(node)` are the value of
-a set at `s` or at `t`.
+a set at `s` or at `t`. How a plan is walked stands in `tacit.query.fold`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Any, Generic, TypeAlias, TypeVar
+
+Part = TypeVar("Part", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -82,31 +86,24 @@ class Everything:
 
 
 @dataclass(frozen=True)
-class Is:
-    """The set that holds only the entity of a slot."""
-
-    slot: int
-
-
-@dataclass(frozen=True)
-class Intersect:
+class Intersect(Generic[Part]):
     """The t-norm of two or more parts."""
 
-    parts: tuple[Edge, ...]
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True)
-class Union:
+class Union(Generic[Part]):
     """The t-conorm of two or more parts."""
 
-    parts: tuple[Edge, ...]
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True)
-class Complement:
+class Complement(Generic[Part]):
     """The negation of a part."""
 
-    part: Edge
+    part: Part
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ class At:
 
 
 @dataclass(frozen=True)
-class Any:
+class Best:
     """The largest value of a set: one value, whatever the target."""
 
     variable: int
@@ -135,8 +132,11 @@ class Condition:
     body: Node
 
 
-Node = Row | Project | Loop | Everything | Is | Intersect | Union | Complement | At | Any | Condition
-Edge = Node | Relation | Source | Target
+Node: TypeAlias = (
+    "Row | Project | Loop | Everything | At | Best | Condition | Intersect[Node] | Union[Node] | Complement[Node]"
+)
+Edge: TypeAlias = "Relation | Source | Target | Everything | Intersect[Edge] | Union[Edge] | Complement[Edge]"
+Step: TypeAlias = "Node | Edge"
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,10 @@ class Plan:
     num_relations: int  # relation slots a query fills
     num_variables: int  # variable 0 is the target
 
+    def has(self, *kinds: type) -> bool:
+        """Whether a step of one of some kinds occurs anywhere."""
+        return any(isinstance(step, kinds) for step in walk(self.root))
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -158,3 +162,50 @@ class Prepared:
     relations: tuple[str, ...]
     variables: tuple[str, ...]  # names of the plan's variables, the target first
     text: str = field(default="", compare=False, repr=False)  # what it was read from, for messages
+
+
+def children(step: Step) -> tuple[Step, ...]:
+    """The steps directly inside a step."""
+    inside: list[Any] = [getattr(step, f.name) for f in fields(step)]
+    return tuple(
+        part
+        for value in inside
+        if not isinstance(value, int)
+        for part in (value if isinstance(value, tuple) else (value,))
+    )
+
+
+def map_children(step: Any, change: Callable[[Any], Any]) -> Any:
+    """The same step with every step directly inside it changed."""
+    changed = {}
+    for f in fields(step):
+        value = getattr(step, f.name)
+        if not isinstance(value, int):
+            changed[f.name] = tuple(map(change, value)) if isinstance(value, tuple) else change(value)
+    return replace(step, **changed)
+
+
+def walk(step: Step) -> Iterator[Step]:
+    """A step and all steps inside it, from the outside in."""
+    yield step
+    for inner in children(step):
+        yield from walk(inner)
+
+
+@lru_cache(maxsize=65536)
+def highest_slot(step: Step) -> int:
+    """The highest entity slot that a step reads, or -1."""
+    own = step.slot if isinstance(step, Row | At) else -1
+    return max([own, *map(highest_slot, children(step))])
+
+
+def anchored(step: Step) -> bool:
+    """Whether a set is held together by some atom that must hold; complements alone leave nearly everything in."""
+    match step:
+        case Everything() | Complement():
+            return False
+        case Intersect(parts):
+            return any(map(anchored, parts))
+        case Union(parts):
+            return all(map(anchored, parts))
+    return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tacit.errors import PlanError
-from tacit.query.formula import Atom, Exists, Formula, Not, Query, Variable, children, free_variables
+from tacit.query.formula import And, Exists, Formula, Not, Or, Query, Variable, children, free_variables
 
 
 def check_safe(query: Query, negation: bool = True) -> None:
@@ -20,11 +20,8 @@ def check_safe(query: Query, negation: bool = True) -> None:
     if query.target not in free_variables(query.formula):
         raise PlanError(f"the target {query.target} occurs nowhere in the formula; ask about it in an atom")
     for variable, part in [(query.target, query.formula), *_quantified(query.formula)]:
-        if variable in free_variables(part) and not _asserted(variable, part, True):
-            raise PlanError(
-                f"{variable} occurs only under negation, which says what it is not and never what it is; "
-                f"add an atom about {variable} that is not negated"
-            )
+        if variable in free_variables(part) and not _asserted(variable, part, variable != query.target):
+            raise PlanError(_reason(variable, part))
 
 
 def _quantified(formula: Formula) -> Iterator[tuple[Variable, Formula]]:
@@ -34,10 +31,42 @@ def _quantified(formula: Formula) -> Iterator[tuple[Variable, Formula]]:
         yield from _quantified(part)
 
 
-def _asserted(variable: Variable, formula: Formula, positive: bool) -> bool:
-    """Whether an atom with the variable stands under an even number of negations."""
-    if isinstance(formula, Atom):
-        return positive and variable in (formula.subject, formula.object)
-    if isinstance(formula, Exists) and formula.variable == variable:
+def _reason(variable: Variable, formula: Formula) -> str:
+    if _affirmed(variable, formula, True):
+        return (
+            f"one alternative of an 'or' leaves {variable} open, so that every entity would fit it; "
+            f"add an atom about {variable} that is not negated to each alternative"
+        )
+    return (
+        f"{variable} occurs only under negation, which says what it is not and never what it is; "
+        f"add an atom about {variable} that is not negated"
+    )
+
+
+def _affirmed(variable: Variable, formula: Formula, positive: bool) -> bool:
+    """Whether an atom about the variable stands under an even number of negations."""
+    if variable not in free_variables(formula):
         return False
-    return any(_asserted(variable, part, positive ^ isinstance(formula, Not)) for part in children(formula))
+    parts = children(formula)
+    return any(_affirmed(variable, part, positive ^ isinstance(formula, Not)) for part in parts) if parts else positive
+
+
+def _asserted(variable: Variable, formula: Formula, bound: bool, positive: bool = True) -> bool:
+    """Whether a formula, or its negation, holds only of values of a variable that some atom speaks of.
+
+    Of alternatives each has to say so: one that does not mention the target lets every entity in. For a variable that
+    is `bound` such an alternative is none of its business.
+    """
+    if variable not in free_variables(formula):
+        return False
+    match formula:
+        case Not(part):
+            return _asserted(variable, part, bound, not positive)
+        case Exists(_, part):
+            return _asserted(variable, part, bound, positive)
+        case And(parts) | Or(parts):
+            if isinstance(formula, And) == positive:
+                return any(_asserted(variable, part, bound, positive) for part in parts)
+            concerned = [part for part in parts if not bound or variable in free_variables(part)]
+            return all(_asserted(variable, part, bound, positive) for part in concerned)
+    return positive

@@ -13,7 +13,7 @@ from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 from tacit.graph.index import Ints
 from tacit.query.grounding import Grounding
-from tacit.query.plan import Complement, Everything, Intersect, Relation, Row, Union
+from tacit.query.plan import Complement, Everything, Relation, Row, map_children
 from tacit.query.queries import Answers, QuerySet
 from tacit.query.sets import Flags
 from tacit.query.shapes import Shape
@@ -176,20 +176,9 @@ class _Search:
         return fresh
 
 
-def without_negation(node: Any) -> Any:
-    """The same node with everything in place of what it negates."""
-    match node:
-        case Complement():
-            return Everything()
-        case Intersect(parts) | Union(parts):
-            return type(node)(tuple(map(without_negation, parts)))
-        case _:
-            inner = {
-                name: without_negation(value)
-                for name, value in vars(node).items()
-                if not isinstance(value, int | tuple)
-            }
-            return replace(node, **inner)
+def without_negation(step: Any) -> Any:
+    """The same step with everything in place of what it negates."""
+    return Everything() if isinstance(step, Complement) else map_children(step, without_negation)
 
 
 def _joined(shape: Shape, sets: list[QuerySet]) -> QuerySet:

@@ -14,13 +14,14 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.errors import DataError, UnknownName
-from tacit.query.compile import compile_query
+from tacit.query.compile import compile_query, compile_template
 from tacit.query.formula import Query
 from tacit.query.plan import Plan
 from tacit.query.tuples import (
     DE_MORGAN,
     STRUCTURES,
     Structure,
+    arranged,
     from_tuples,
     label,
     structure_of,
@@ -63,15 +64,23 @@ class Shape:
 
     @classmethod
     def of(cls, name: str, query: Query) -> Shape:
-        """The shape of any question: every entity and relation it names becomes a slot, from left to right."""
+        """The shape of any question: every entity and relation it names becomes a slot.
+
+        Where BetaE's tuples can say it, it is the shape of its tuple, in whatever order its atoms are written and
+        whichever way they point: a relation slot holds inverse relations as well.
+        """
         plan = compile_query(query).plan
-        return cls(name, query, plan, structure_of_plan(plan.root))
+        structure = structure_of_plan(plan.root)
+        if structure is None:
+            return cls(name, query, plan)
+        usual = (shape for shape in STRUCTURES.values() if arranged(shape) == arranged(structure))
+        return cls.of_structure(next(usual, structure), name)
 
     @classmethod
     def of_structure(cls, structure: Structure, name: str | None = None) -> Shape:
         """The shape of a BetaE structure."""
         query = template(structure)
-        return cls(name or label(structure), query, compile_query(query, safe=False).plan, structure)
+        return cls(name or label(structure), query, compile_template(query).plan, structure)
 
     def encoded(self, encoding: Encoding = "dnf") -> Structure:
         """The BetaE structure that writes this shape in an encoding."""

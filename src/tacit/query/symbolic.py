@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,26 +14,9 @@ from numpy.typing import NDArray
 from tacit.graph.graph import Graph
 from tacit.graph.index import Index, Ints, distinct
 from tacit.query.compile import compile_query
+from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.formula import Query
-from tacit.query.plan import (
-    Any,
-    At,
-    Complement,
-    Condition,
-    Edge,
-    Everything,
-    Intersect,
-    Is,
-    Loop,
-    Node,
-    Plan,
-    Project,
-    Relation,
-    Row,
-    Source,
-    Target,
-    Union,
-)
+from tacit.query.plan import Best, Condition, Edge, Intersect, Loop, Plan, Project, Relation, Step, Target
 from tacit.query.queries import Answers, QuerySet
 from tacit.query.sets import Sets
 from tacit.query.tuples import Ids
@@ -87,7 +71,7 @@ def answers(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entitie
     keys = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(entities), _BATCH):
         some = slice(start, start + _BATCH)
-        sets = _Batch(facts, entities[some], relations[some]).sets(plan.root)
+        sets = _Batch(facts, entities[some], relations[some]).of(plan.root)
         keys.append(sets.listed() + start * num_entities)
     return Answers.of_keys(np.concatenate(keys), len(entities), num_entities)
 
@@ -121,45 +105,101 @@ class _Facts:
 
 
 @dataclass(frozen=True, eq=False)
-class _Batch:
-    """Queries that share a plan, evaluated node by node."""
+class _Ends:
+    """One end of many edges at once: entity `entities[i]` of query `rows[i]`."""
+
+    rows: Ints
+    entities: NDArray[np.integer]
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch(Fold[_Ends, Sets]):
+    """Queries that share a plan, valued as sets: one per query, or one per source where an edge is followed."""
 
     facts: _Facts
     entities: NDArray[np.integer]  # [Q, E]
     relations: NDArray[np.integer]  # [Q, R]
-    known: dict[Node, Sets] = field(default_factory=dict)
+    known: dict[Step, Sets] = field(default_factory=dict)
 
-    def sets(self, node: Node) -> Sets:
-        """The value of a node: a set per query, found once however often it occurs."""
-        if node not in self.known:
-            self.known[node] = self._sets(node)
-        return self.known[node]
+    def of(self, step: Step, place: Place[_Ends] = EVERYWHERE) -> Sets:
+        """The value of a step; that of a whole set is found once however often it occurs."""
+        if place.source is not None:
+            if isinstance(step, Target):
+                return self.of(step.part).take(place.source.rows)
+            return super().of(step, place)
+        if step not in self.known:
+            self.known[step] = super().of(step, EVERYWHERE)
+        if place.target is None:
+            return self.known[step]
+        held = self.known[step].contains(place.target.rows, place.target.entities)
+        return Sets.all_where(held, self.facts.num_entities)
 
-    def _sets(self, node: Node) -> Sets:
-        match node:
-            case Row(slot, edge):
-                return self._edge(edge, self._every, self.entities[:, slot])
-            case Project(_, source, edge):
-                return self._project(self.sets(source), edge)
-            case Loop(relation):
-                return self._listed(self.facts.loops, relation, self._every)
-            case Everything():
-                return Sets.all_where(np.ones(len(self.entities), dtype=bool), self.facts.num_entities)
-            case Is(slot):
-                return self._finite(self._every, self.entities[:, slot])
-            case Intersect(parts):
-                return reduce(Sets.__and__, _finite_first(self.sets(part) for part in parts))  # type: ignore[arg-type]
-            case Union(parts):
-                return reduce(Sets.__or__, [self.sets(part) for part in parts])  # type: ignore[arg-type]
-            case Complement(part):
-                return ~self.sets(part)  # type: ignore[arg-type]
-            case At(part, slot):
-                held = self.sets(part).contains(self._every, self.entities[:, slot])
-                return Sets.all_where(held, self.facts.num_entities)
-            case Any(_, part):
-                return Sets.all_where(self.sets(part).nonempty(), self.facts.num_entities)
-            case Condition(_, slot, candidates, body):
-                return self._condition(slot, self.sets(candidates), body)
+    def entity(self, slot: int) -> _Ends:
+        """The entities of a slot, one a query."""
+        return _Ends(self._every, self.entities[:, slot])
+
+    def relation(self, step: Relation, place: Place[_Ends]) -> Sets:
+        """The entities that known facts lead to from each source."""
+        ends = cast(_Ends, place.source)
+        at, tails = self.facts.index.neighbours(ends.entities, self._directed(step, ends.rows))
+        return Sets.finite(at * self.facts.num_entities + tails, len(ends.rows), self.facts.num_entities)
+
+    def project(self, step: Project, place: Place[_Ends]) -> Sets:
+        """The entities an edge leads to from a set."""
+        source, edge = self._bounded(self.of(step.source), step.edge), step.edge
+        reached = self._nothing
+        if isinstance(edge, Relation):
+            for rows, sources in source.members():
+                for portion in self._portions(sources, self._directed(edge, rows)):
+                    at, tails = self.facts.index.neighbours(sources[portion], self._directed(edge, rows[portion]))
+                    keys = rows[portion][at] * self.facts.num_entities + tails
+                    keys = distinct(keys, len(self.entities) * self.facts.num_entities)
+                    reached = reached | Sets.finite(keys, len(self.entities), self.facts.num_entities)
+        else:
+            for rows, sources in source.members(_COPIES):
+                reached = reached | self.of(edge, Place(_Ends(rows, sources))).union_by(rows, len(self.entities))
+        return reached
+
+    def loop(self, step: Loop, place: Place[_Ends]) -> Sets:
+        """The entities that a relation leads back to themselves."""
+        at, loops = self.facts.loops.neighbours(self.relations[:, step.relation], np.zeros_like(self._every))
+        return self._finite(self._every[at], loops)
+
+    def best(self, step: Best, place: Place[_Ends]) -> Sets:
+        """Everything, where the set holds anything."""
+        return Sets.all_where(self.of(step.part).nonempty(), self.facts.num_entities)
+
+    def condition(self, step: Condition, place: Place[_Ends]) -> Sets:
+        """The union of the body over candidates for a cut variable, each filling the slot in a copy of its query."""
+        reached, width = self._nothing, self.entities.shape[1]
+        for rows, values in self.of(step.candidates).members(_COPIES):
+            entities = np.zeros((len(rows), max(step.slot + 1, width)), dtype=np.int64)
+            entities[:, :width] = self.entities[rows]
+            entities[:, step.slot] = values
+            copies = _Batch(self.facts, entities, self.relations[rows])
+            reached = reached | copies.of(step.body).union_by(rows, len(self.entities))
+        return reached
+
+    def everything(self, place: Place[_Ends]) -> Sets:
+        """All entities, for every query or source."""
+        size = len(self.entities) if place.source is None else len(place.source.rows)
+        return Sets.all_where(np.ones(size, dtype=bool), self.facts.num_entities)
+
+    def all(self, parts: Sequence[Sets], place: Place[_Ends]) -> Sets:
+        """The intersection; complements last, since taking them from something finite is a difference."""
+        return reduce(Sets.__and__, sorted(parts, key=lambda part: bool(part.cofinite.any())))
+
+    def any(self, parts: Sequence[Sets], place: Place[_Ends]) -> Sets:
+        """The union."""
+        return reduce(Sets.__or__, parts)
+
+    def negation(self, part: Sets, place: Place[_Ends]) -> Sets:
+        """The complement."""
+        return ~part
+
+    @property
+    def _nothing(self) -> Sets:
+        return Sets.finite(np.empty(0, dtype=np.int64), len(self.entities), self.facts.num_entities)
 
     @property
     def _every(self) -> Ints:
@@ -169,30 +209,9 @@ class _Batch:
         keys = rows * self.facts.num_entities + entities
         return Sets.finite(keys, len(self.entities), self.facts.num_entities)
 
-    def _listed(self, index: Index, slot: int, rows: Ints) -> Sets:
-        """What an index by relation lists, for some of the queries."""
-        at, found = index.neighbours(self.relations[rows, slot], np.zeros_like(rows))
-        return self._finite(rows[at], found)
-
     def _directed(self, relation: Relation, rows: Ints) -> NDArray[np.integer]:
         ids: NDArray[np.integer] = self.relations[rows, relation.slot] ^ relation.flip
         return ids
-
-    def _project(self, source: Sets, edge: Edge) -> Sets:
-        """The entities an edge leads to from a set."""
-        source = self._bounded(source, edge)
-        reached = Sets.finite(np.empty(0, dtype=np.int64), len(self.entities), self.facts.num_entities)
-        if isinstance(edge, Relation):
-            for rows, sources in source.members():
-                for some in self._portions(sources, self._directed(edge, rows)):
-                    at, tails = self.facts.index.neighbours(sources[some], self._directed(edge, rows[some]))
-                    keys = rows[some][at] * self.facts.num_entities + tails
-                    keys = distinct(keys, len(self.entities) * self.facts.num_entities)
-                    reached = reached | Sets.finite(keys, len(self.entities), self.facts.num_entities)
-        else:
-            for rows, sources in source.members(_COPIES):
-                reached = reached | self._edge(edge, rows, sources).union_by(rows, len(self.entities))
-        return reached
 
     def _portions(self, heads: Ints, relations: NDArray[np.integer]) -> Iterator[slice]:
         """Slices of pairs with about as many tails as are good to have in memory at once."""
@@ -216,36 +235,6 @@ class _Batch:
         bound = replace(self._finite(rows[at], heads), cofinite=~source.cofinite)
         return source & bound
 
-    def _edge(self, edge: Edge, rows: Ints, sources: NDArray[np.integer]) -> Sets:
-        """Where an edge leads: set `i` belongs to query `rows[i]` and starts at `sources[i]`."""
-        match edge:
-            case Relation():
-                at, tails = self.facts.index.neighbours(sources, self._directed(edge, rows))
-                return Sets.finite(at * self.facts.num_entities + tails, len(rows), self.facts.num_entities)
-            case Source(part):
-                return Sets.all_where(self.sets(part).contains(rows, sources), self.facts.num_entities)
-            case Target(part):
-                return self.sets(part).take(rows)
-            case Intersect(parts):
-                return reduce(Sets.__and__, _finite_first(self._edge(part, rows, sources) for part in parts))
-            case Union(parts):
-                return reduce(Sets.__or__, [self._edge(part, rows, sources) for part in parts])
-            case Complement(part):
-                return ~self._edge(part, rows, sources)
-            case _:
-                return self.sets(edge).take(rows)
-
-    def _condition(self, slot: int, candidates: Sets, body: Node) -> Sets:
-        """The union of the body over candidates for a cut variable, each filling the slot in a copy of its query."""
-        reached = Sets.finite(np.empty(0, dtype=np.int64), len(self.entities), self.facts.num_entities)
-        for rows, values in candidates.members(_COPIES):
-            entities = np.zeros((len(rows), max(slot + 1, self.entities.shape[1])), dtype=np.int64)
-            entities[:, : self.entities.shape[1]] = self.entities[rows]
-            entities[:, slot] = values
-            copies = _Batch(self.facts, entities, self.relations[rows])
-            reached = reached | copies.sets(body).union_by(rows, len(self.entities))
-        return reached
-
 
 def _needed(edge: Edge) -> Relation | None:
     """A relation without which an edge does not hold, where it is plain to see."""
@@ -253,8 +242,3 @@ def _needed(edge: Edge) -> Relation | None:
         return edge
     parts = edge.parts if isinstance(edge, Intersect) else ()
     return next((part for part in parts if isinstance(part, Relation)), None)
-
-
-def _finite_first(sets: Iterable[Sets]) -> list[Sets]:
-    """Complements last: taking them from something finite is a difference."""
-    return sorted(sets, key=lambda one: bool(one.cofinite.any()))

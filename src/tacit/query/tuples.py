@@ -13,7 +13,6 @@ ids in place of `'e'` and `'r'`, -2 in place of `'n'` and -1 in place of `'u'`:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable
-from tacit.query.plan import Complement, Edge, Intersect, Node, Project, Relation, Row, Union
+from tacit.query.plan import Complement, Intersect, Project, Relation, Row, Step, Union
 
 Structure = tuple[Any, ...]
 Ids = NDArray[np.int32]
@@ -91,41 +90,38 @@ def _is_walk(part: Any) -> bool:
     return len(part) == 2 and part[1] != ("u",) and all(step in ("r", "n") for step in part[1])
 
 
-def structure_of_plan(root: Node) -> Structure | None:
-    """The BetaE structure of a plan, where it is a tree of plain steps that fill their slots from left to right."""
-    slots: dict[str, list[int]] = {"e": [], "r": []}
+def structure_of_plan(node: Step) -> Structure | None:
+    """The BetaE structure of a plan, where it is a tree of plain steps; a relation may be walked either way."""
 
-    def step(edge: Edge) -> None:
-        if not isinstance(edge, Relation) or edge.flip:
-            raise TypeError
-        slots["r"].append(edge.slot)
+    def extended(part: Step, mark: str) -> Structure | None:
+        inner = structure_of_plan(part)
+        if inner is None:
+            return None
+        return (inner[0], (*inner[1], mark)) if _is_walk(inner) else (inner, (mark,))
 
-    def extended(part: Structure, mark: str) -> Structure:
-        return (part[0], (*part[1], mark)) if _is_walk(part) else (part, (mark,))
-
-    def walk(node: Edge) -> Structure:
-        match node:
-            case Row(slot, edge):
-                slots["e"].append(slot)
-                step(edge)
-                return ("e", ("r",))
-            case Project(_, source, edge):
-                rest = walk(source)
-                step(edge)
-                return extended(rest, "r")
-            case Complement(part):
-                return extended(walk(part), "n")
-            case Intersect(parts):
-                return tuple(map(walk, parts))
-            case Union(parts):
-                return (*map(walk, parts), ("u",))
-        raise TypeError
-
-    with suppress(TypeError):
-        structure = walk(root)
-        if all(ids == list(range(len(ids))) for ids in slots.values()):
-            return structure
+    match node:
+        case Row(_, Relation()):
+            return ("e", ("r",))
+        case Project(_, source, Relation()):
+            return extended(source, "r")
+        case Complement(part):
+            return extended(part, "n")
+        case Intersect(parts) | Union(parts):
+            inner = tuple(map(structure_of_plan, parts))
+            mark: Structure = (("u",),) if isinstance(node, Union) else ()
+            return None if None in inner else (*inner, *mark)
     return None
+
+
+def arranged(structure: Any) -> Any:
+    """A structure with its parts in one order, whichever they were written in.
+
+    >>> arranged(STRUCTURES["pi"]) == arranged((STRUCTURES["1p"], STRUCTURES["2p"]))
+    True
+    """
+    if isinstance(structure, str) or _is_walk(structure):
+        return structure if isinstance(structure, str) else (arranged(structure[0]), structure[1])
+    return tuple(sorted((part if part == ("u",) else arranged(part) for part in structure), key=repr))
 
 
 def well_formed(part: Any, depth: int = 16) -> bool:

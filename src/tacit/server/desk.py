@@ -73,7 +73,7 @@ class Desk:
         query, _ = self._read(job)
         prepared = compile_query(query)
         bind(prepared, engine.graph)
-        k = engine.graph.num_entities if engine.options.search == "exact" else engine.options.k
+        k = engine.graph.num_entities if engine.settings.search == "exact" else engine.settings.k
         tree = describe(prepared, k, engine.graph.num_entities)
         return Reply(200, encoded({"query": str(query), "plan": tree}))
 

@@ -94,7 +94,7 @@ def _work(connection: Connection, opener: Opener, limits: Limits, threads: int) 
     except TacitError as error:
         connection.send(str(error))
         return
-    connection.send(desk.engine.settings)
+    connection.send(desk.engine.about)
     while True:
         try:
             jobs = connection.recv()

@@ -1,0 +1,55 @@
+"""What the training facts show to be possible: relations that loop, and where each relation leads."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.graph.graph import Graph
+
+IMPOSSIBLE = float("-inf")
+
+
+class Possible:
+    """Rules atoms out: loops of relations that never loop in the training facts and, where `typed`, tails and heads at
+    which a relation was never seen to end or to start.
+
+    A link predictor scores every pair, and what is most similar to an entity is the entity itself: without the first
+    rule, the best predicted neighbour of most countries is the country.
+    """
+
+    def __init__(self, graph: Graph, device: torch.device | str = "cpu", *, loops: bool = False, typed: bool = False):
+        triples = graph.triples("train").astype(np.int64)
+        self.loops, self.typed = loops, typed
+        looping = np.zeros(graph.num_relations, dtype=bool)
+        looping[triples[triples[:, 0] == triples[:, 2], 1]] = True
+        self._loopless = torch.from_numpy(~looping).to(device)  # [R]
+        self._ends: Tensor | None = None
+        if typed:
+            ends = torch.zeros(graph.num_relations, graph.num_entities, dtype=torch.bool)
+            ends[torch.from_numpy(triples[:, 1]), torch.from_numpy(triples[:, 2])] = True
+            self._ends = ends.to(device)  # [R, N]: where each directed relation was seen to end
+
+    def rule_out(self, logits: Tensor, heads: Tensor, relations: Tensor, columns: slice) -> Tensor:
+        """Logits of rows `relation(head, ·)` for the entities in `columns`, minus infinity for what is impossible."""
+        if not self.loops:
+            inside = self._loopless[relations] & (heads >= columns.start) & (heads < columns.stop)
+            rows = inside.nonzero()[:, 0]
+            logits[rows, heads[rows] - columns.start] = IMPOSSIBLE
+        if self._ends is not None:
+            logits.masked_fill_(~self._ends[relations, columns], IMPOSSIBLE)
+            logits.masked_fill_(~self._starts(heads, relations)[:, None], IMPOSSIBLE)
+        return logits
+
+    def excluded(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """Whether each atom is ruled out."""
+        out = torch.zeros_like(heads, dtype=torch.bool)
+        if not self.loops:
+            out |= self._loopless[relations] & (heads == tails)
+        if self._ends is not None:
+            out |= ~(self._ends[relations, tails] & self._starts(heads, relations))
+        return out
+
+    def _starts(self, heads: Tensor, relations: Tensor) -> Tensor:
+        return self._ends[relations ^ 1, heads] if self._ends is not None else torch.ones_like(heads, dtype=torch.bool)

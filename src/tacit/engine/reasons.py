@@ -1,0 +1,166 @@
+"""Why an answer came: the algebra of plans over proofs, each with the values its variables took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from tacit.engine.logic import Logic
+from tacit.engine.scores import Scores
+from tacit.query.fold import Fold, Place
+from tacit.query.plan import Best, Condition, Everything, Intersect, Node, Project, Relation, Union
+
+
+@dataclass(frozen=True)
+class ScoredAtom:
+    """One atom `relation(subject, object)` by forward ids, as the engine valued it."""
+
+    subject: int
+    relation: int
+    object: int
+    score: float  # log-score
+    observed: bool
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Why something holds as far as it does: an atom, or `and`, `or`, `not` of smaller proofs, with its log-score."""
+
+    kind: str  # "atom", "and", "or", "not" or "true"
+    score: float
+    parts: tuple[Proof, ...] = ()
+    atom: ScoredAtom | None = None
+    values: tuple[tuple[int, int], ...] = ()  # variable -> entity, chosen here
+
+    def atoms(self, negated: bool = False) -> Iterator[ScoredAtom]:
+        """The atoms below, each marked if it stands under an odd number of negations."""
+        if self.atom is not None:
+            yield replace(self.atom, negated=negated)
+        for part in self.parts:
+            yield from part.atoms(negated ^ (self.kind == "not"))
+
+    def substitution(self) -> dict[int, int]:
+        """The entity of every bound variable."""
+        values = dict(self.values)
+        for part in self.parts:
+            values |= part.substitution()
+        return values
+
+    def recomputed(self, logic: Logic) -> float:
+        """The log-score from the atoms alone."""
+        if self.kind == "atom":
+            return self.score
+        return combined(logic, self.kind, [part.recomputed(logic) for part in self.parts]) if self.parts else 0.0
+
+    def choosing(self, variable: int, entity: int) -> Proof:
+        """The same proof with the value of one more variable."""
+        return replace(self, values=(*self.values, (variable, entity)))
+
+
+def combined(logic: Logic, kind: str, scores: Sequence[float]) -> float:
+    """The log-score of `and`, `or` or `not` of parts."""
+    values = [torch.tensor(score) for score in scores]
+    if kind == "not":
+        return float(logic.negation(values[0]))
+    return float(logic.all(values) if kind == "and" else logic.any(values))
+
+
+class Reasons(Fold[int, Proof]):
+    """Walks a plan backwards from an answer of one query, choosing for each variable what the search chose."""
+
+    def __init__(self, scores: Scores) -> None:
+        self.scores = scores  # of one query, remembering every set
+
+    def proofs(self, root: Node, answer: int, count: int = 1) -> list[Proof]:
+        """The best proofs of an answer, best first: alternatives differ in the variable next to the answer."""
+        place = Place(target=answer)
+        if count > 1 and isinstance(root, Project):
+            return [self._through(root, place, s) for s in self._sources(root, answer, count)]
+        if count > 1 and isinstance(root, Intersect | Union):
+            varied = next((part for part in root.parts if isinstance(part, Project)), None)
+            if varied is not None:
+                others = [[self.of(part, place)] for part in root.parts]
+                others[root.parts.index(varied)] = self.proofs(varied, answer, count)
+                join = self.all if isinstance(root, Intersect) else self.any
+                most = max(map(len, others))
+                return [join([proofs[min(i, len(proofs) - 1)] for proofs in others], place) for i in range(most)]
+        return [self.of(root, place)]
+
+    def entity(self, slot: int) -> int:
+        return int(self.scores.entities[0, slot])
+
+    def relation(self, step: Relation, place: Place[int]) -> Proof:
+        relation = int(self.scores.relations[0, step.slot]) ^ int(step.flip)
+        atoms, s, t = self.scores.atoms, *_ends(place)
+        head, along, tail = (torch.tensor([i], device=atoms.device) for i in (s, relation, t))
+        score = float(atoms.of(head, along, tail))
+        observed = atoms.facts is not None and bool(atoms.facts.contains(head, along, tail))
+        subject, object_ = (t, s) if relation & 1 else (s, t)
+        return Proof("atom", score, atom=ScoredAtom(subject, relation & ~1, object_, score, observed))
+
+    def project(self, step: Project, place: Place[int]) -> Proof:
+        return self._through(step, place, self._sources(step, _target(place), 1)[0])
+
+    def best(self, step: Best, place: Place[int]) -> Proof:
+        entity = int(self.scores.whole(step.part)[0].argmax())
+        return self.of(step.part, Place(target=entity)).choosing(step.variable, entity)
+
+    def condition(self, step: Condition, place: Place[int]) -> Proof:
+        scores, t = self.scores, _target(place)
+        _, ids, _ = scores.hop(step.candidates).candidates(scores.whole(step.candidates))
+        best, best_value = int(ids[0, 0]), float("-inf")
+        for few in ids[0].split(max(1, scores.memory // (64 * scores.atoms.num_entities))):
+            values = scores.repeated(len(few), step.slot, few).whole(step.body)[:, t]
+            if float(values.max()) > best_value:
+                best, best_value = int(few[values.argmax()]), float(values.max())
+        inner = scores.repeated(1, step.slot, torch.tensor([best], device=scores.entities.device))
+        inner.keep = True
+        return Reasons(inner).of(step.body, place).choosing(step.variable, best)
+
+    def everything(self, place: Place[int]) -> Proof:
+        return Proof("true", 0.0)
+
+    def all(self, parts: Sequence[Proof], place: Place[int]) -> Proof:
+        return self._combined("and", parts)
+
+    def any(self, parts: Sequence[Proof], place: Place[int]) -> Proof:
+        return self._combined("or", parts)
+
+    def negation(self, part: Proof, place: Place[int]) -> Proof:
+        return self._combined("not", [part])
+
+    def _combined(self, kind: str, parts: Sequence[Proof]) -> Proof:
+        return Proof(kind, combined(self.scores.logic, kind, [part.score for part in parts]), tuple(parts))
+
+    def _through(self, step: Project, place: Place[int], s: int) -> Proof:
+        edge = self.of(step.edge, replace(place, source=s))
+        if isinstance(step.source, Everything):
+            return edge.choosing(step.variable, s)
+        return self._combined("and", [self.of(step.source, Place(target=s)), edge]).choosing(step.variable, s)
+
+    def _sources(self, step: Project, t: int, count: int) -> list[int]:
+        """The values of a projection's variable that reach `t` best, among those that the search kept."""
+        scores = self.scores
+        values, ids, _ = scores.hop(step.source).candidates(scores.whole(step.source))
+        # A hop is worth at most its start: the search's choice is among the starts worth at least the value reached.
+        reached = scores.whole(step)[0, t]
+        order = values[0].argsort(descending=True, stable=True)
+        enough = int((values[0] >= reached - 1e-6 * reached.abs().clamp(min=1e-6)).sum())
+        order = order[: max(enough, 64 if count > 1 else 1)]
+        starts = ids[0, order]
+        edges = scores.repeated(len(starts)).of(step.edge, Place(starts, torch.full_like(starts, t)))[:, 0]
+        through = scores.logic.conjunction(values[0, order], edges)
+        return [int(s) for s in starts[through.argsort(descending=True, stable=True)[:count]]]
+
+
+def _target(place: Place[int]) -> int:
+    return _ends(replace(place, source=0))[1]
+
+
+def _ends(place: Place[int]) -> tuple[int, int]:
+    if place.source is None or place.target is None:
+        raise TypeError("a proof is about two entities, not about every one")
+    return place.source, place.target

@@ -1,0 +1,211 @@
+"""Exact and beam search: the algebra of plans over fuzzy sets, one value per query and entity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from tacit.engine.atoms import Atoms
+from tacit.engine.logic import Logic
+from tacit.engine.projection import ZERO, Hop
+from tacit.query.fold import EVERYWHERE, Fold, Place
+from tacit.query.plan import (
+    Best,
+    Condition,
+    Everything,
+    Loop,
+    Node,
+    Project,
+    Relation,
+    Step,
+    anchored,
+    children,
+    highest_slot,
+)
+
+_CACHED = 2**18  # floats whose combination stays in cache
+
+
+@dataclass(eq=False)
+class Scores(Fold[Tensor, Tensor]):
+    """Values the steps of a plan for a batch of queries: `[B, N]` log-scores, or `[B, 1]` where one value is for all.
+
+    `k` candidates are kept for every bound variable; `None` keeps all, which is exact. With `bounds` the batch holds
+    every query twice, first for a lower and then for an upper bound of the exact value: what the beam drops can only
+    raise the upper one, and a complement swaps the two.
+    """
+
+    atoms: Atoms
+    logic: Logic
+    entities: Tensor  # [B, E]
+    relations: Tensor  # [B, R]
+    k: int | None
+    memory: int  # bytes a step may use
+    bounds: bool = False
+    copies: int = 1  # with bounds, rows are `copies` times (lower bounds, upper bounds)
+    outer: Scores | None = None
+    outer_rows: Tensor | None = None  # [B]: the row of `outer` that each row belongs to
+    values: dict[Step, Tensor] = field(default_factory=dict)
+    keep: bool = False  # remember the value of every set, as explanations need
+
+    @property
+    def batch(self) -> int:
+        """How many rows there are, B."""
+        return len(self.relations)
+
+    def of(self, step: Step, place: Place[Tensor] = EVERYWHERE) -> Tensor:
+        """The value of a step; sets that the queries around share are valued once, for them."""
+        if place.source is not None:
+            return super().of(step, place)
+        if place.target is not None:
+            whole = isinstance(step, Project | Condition) or step in self.values
+            return self._at(step, place.target) if whole else super().of(step, place)
+        if step in self.values:
+            return self.values[step]
+        if self.outer is not None and self.outer_rows is not None and self._shared(step):
+            return self.outer.remembered(step)[self.outer_rows]
+        value = super().of(step, place)
+        if self.keep:
+            self.values[step] = value
+        return value
+
+    def remembered(self, step: Step) -> Tensor:
+        """The fuzzy set of a step, valued once."""
+        if step not in self.values:
+            self.values[step] = self.of(step)
+        return self.values[step]
+
+    def whole(self, step: Step) -> Tensor:
+        """The fuzzy set of a step with a value for every entity, `[B, N]`, where it may be one for all."""
+        return self.of(step).expand(self.batch, self.atoms.num_entities)
+
+    def _at(self, step: Step, entities: Tensor) -> Tensor:
+        if step not in self.values and self.outer is not None and self.outer_rows is not None and self._shared(step):
+            self.outer.remembered(step)
+            return self.outer.whole(step)[self.outer_rows, entities][:, None]
+        return self.whole(step).gather(1, entities[:, None])
+
+    def _shared(self, step: Step) -> bool:
+        """Whether a step reads no entity slot that the outer queries do not have."""
+        return self.outer is not None and highest_slot(step) < self.outer.entities.shape[1]
+
+    def entity(self, slot: int) -> Tensor:
+        return self.entities[:, slot]
+
+    def relation(self, step: Relation, place: Place[Tensor]) -> Tensor:
+        relations = self.relations[:, step.slot] ^ int(step.flip)
+        if place.source is None:
+            raise TypeError("a relation is followed from somewhere")
+        if place.target is None:
+            return self.atoms.rows(place.source, relations)
+        return self.atoms.of(place.source, relations, place.target)[:, None]
+
+    def loop(self, step: Loop, place: Place[Tensor]) -> Tensor:
+        if place.target is not None:
+            return super().loop(step, place)
+        everyone = torch.arange(self.atoms.num_entities, device=self.atoms.device)
+        distinct, inverse = torch.unique(self.relations[:, step.relation], return_inverse=True)
+        rows = [self.atoms.of(everyone, r.expand(len(everyone)), everyone) for r in distinct]
+        return torch.stack(rows)[inverse]
+
+    def project(self, step: Project, place: Place[Tensor]) -> Tensor:
+        source, hop, edge = self.whole(step.source), self.hop(step.source), step.edge
+        if isinstance(edge, Relation):
+            return hop.over(source, self.relations[:, edge.slot] ^ int(edge.flip))
+        values, candidates, dropped = hop.candidates(source)
+        out = self._zeros()
+        times = self._at_once(edge)
+        for start in range(0, candidates.shape[1], times):
+            few = candidates[:, start : start + times]  # [B, P]
+            rows = self.repeated(few.shape[1]).of(edge, Place(few.t().reshape(-1)))  # [P · B, N]
+            reached = self.logic.conjunction(values[:, start : start + times].t().reshape(-1, 1), rows)
+            out = torch.maximum(out, reached.view(few.shape[1], self.batch, -1).amax(dim=0))
+        return hop.raise_bounds(out, dropped)
+
+    def condition(self, step: Condition, place: Place[Tensor]) -> Tensor:
+        hop = self.hop(step.candidates)
+        self.remembered(step.candidates)
+        _, candidates, dropped = hop.candidates(self.whole(step.candidates))
+        out = self._zeros()
+        times = self._at_once(step.body)
+        for start in range(0, candidates.shape[1], times):
+            few = candidates[:, start : start + times]
+            inner = self.repeated(few.shape[1], step.slot, few.t().reshape(-1))
+            best = inner.whole(step.body).view(few.shape[1], self.batch, -1).amax(dim=0)
+            out = torch.maximum(out, best)
+        return hop.raise_bounds(out, dropped)
+
+    def best(self, step: Best, place: Place[Tensor]) -> Tensor:
+        return self.whole(step.part).amax(dim=1, keepdim=True)
+
+    def everything(self, place: Place[Tensor]) -> Tensor:
+        return torch.zeros(self.batch, 1, device=self.atoms.device)
+
+    def all(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
+        return by_rows(self.logic.all, parts)
+
+    def any(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
+        return by_rows(self.logic.any, parts)
+
+    def negation(self, part: Tensor, place: Place[Tensor]) -> Tensor:
+        value = by_rows(lambda parts: self.logic.negation(parts[0]), [part])
+        if not self.bounds:  # of bounds, the lower becomes the upper
+            return value
+        return value.view(self.copies, 2, -1, value.shape[1]).flip(1).reshape(value.shape)
+
+    def hop(self, source: Node) -> Hop:
+        """How to leave a set: where nothing holds it together a beam has nothing to go by, and all of it is kept."""
+        k = self.k if anchored(source) else None
+        raised = None
+        if self.bounds:
+            halves = torch.tensor([False, True], device=self.relations.device)
+            raised = halves.repeat_interleave(self.batch // (2 * self.copies)).repeat(self.copies)
+        return Hop(self.atoms, self.logic, k, self.memory, raised)
+
+    def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> Scores:
+        """These queries `times` over, copy by copy, with an entity slot more where given."""
+        rows = torch.arange(self.batch, device=self.relations.device).repeat(times)
+        entities = self.entities[rows]
+        if slot is not None and filling is not None:
+            gap = entities.new_zeros(len(rows), slot - entities.shape[1])
+            entities = torch.cat([entities, gap, filling[:, None]], dim=1)
+        return Scores(
+            self.atoms, self.logic, entities, self.relations[rows], self.k, self.memory // 2,
+            self.bounds, self.copies * times, outer=self, outer_rows=rows,
+        )  # fmt: skip
+
+    def first(self) -> Scores:
+        """The first query alone, with all that is remembered of it."""
+        values = {step: value[:1] for step, value in self.values.items()}
+        return Scores(
+            self.atoms, self.logic, self.entities[:1], self.relations[:1], self.k, self.memory, values=values, keep=True
+        )
+
+    def _at_once(self, inner: Step) -> int:
+        """How many candidates to try together, so that half of the memory holds all sets of an inner evaluation."""
+        row = 4 * self.atoms.num_entities * self.batch
+        return max(1, self.memory // (2 * row * (4 + _leaves(inner))))
+
+    def _zeros(self) -> Tensor:
+        return torch.full((self.batch, self.atoms.num_entities), ZERO, device=self.atoms.device)
+
+
+def by_rows(combine: Callable[[Sequence[Tensor]], Tensor], parts: Sequence[Tensor]) -> Tensor:
+    """Combine sets entity by entity; on a CPU a few rows at a time, so that what comes between stays in cache."""
+    batch, n = len(parts[0]), max(part.shape[1] for part in parts)
+    rows = max(1, _CACHED // n)
+    if batch <= rows or parts[0].is_cuda or any(part.requires_grad for part in parts):
+        return combine(parts)
+    out = parts[0].new_empty(batch, n)
+    for start in range(0, batch, rows):
+        out[start : start + rows] = combine([part[start : start + rows] for part in parts])
+    return out
+
+
+def _leaves(step: Step) -> int:
+    """How many sets are combined in a step: as many may be held at once."""
+    inside = [part for part in children(step) if not isinstance(part, Everything)]
+    return sum(map(_leaves, inside)) if inside else 1
