@@ -1,0 +1,83 @@
+"""What the training facts rule out, and scores that are no numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tables import FactorScorer, TableScorer
+from tacit.engine.calibration import CALIBRATIONS
+from tacit.engine.engine import Engine
+from tacit.errors import RunError, TacitError
+from tacit.graph.graph import Graph
+from tacit.links.models import ComplEx
+
+# likes loops once; borders never does. Only b and c are ever bordered, only a and b border.
+GRAPH = Graph.of(
+    [("a", "borders", "b"), ("b", "borders", "c"), ("a", "likes", "a"), ("c", "likes", "d")],
+    test=[("d", "borders", "d")],
+)
+SURE = 0.95
+
+
+def engine(kind: type[TableScorer] = FactorScorer, **settings: object) -> Engine:
+    """Every entity is most like itself; all other pairs are a little likely."""
+    table = np.full((4, 4), 0.2) + np.arange(4) / 100
+    np.fill_diagonal(table, SURE)
+    return Engine(GRAPH, kind([table, table]), **({"calibration": "sigmoid", "observed": "none"} | settings))
+
+
+@pytest.mark.parametrize("kind", [TableScorer, FactorScorer])
+@pytest.mark.parametrize("how", sorted(CALIBRATIONS))
+@pytest.mark.parametrize("search", ["beam", "exact"])
+def test_a_relation_that_never_loops_predicts_no_loop(kind: type[TableScorer], how: str, search: str) -> None:
+    asked = engine(kind, calibration=how, search=search, k=2)
+    assert "a" not in asked.ask("?x : borders(a, ?x)").entities
+    assert "a" not in asked.ask("?x : borders(?x, a)").entities
+    assert asked.ask("?x : likes(a, ?x)").entities[0] == "a"
+    assert not asked.ask("?x : borders(?x, ?x)")
+    assert asked.using(loops=True).ask("?x : borders(a, ?x)").entities[0] == "a"
+    through = asked.explain("?x : borders(a, ?y) & borders(?y, ?x)", top=4)
+    assert all(w.variables["y"] not in ("a", answer.entity) for answer in through for w in answer.witnesses)
+
+
+def test_softmax_shares_out_what_a_loop_would_have_taken() -> None:
+    """Without `a` itself, the odds of b, c and d share one: `x / (b + c + d)`."""
+    odds = {name: p / (1 - p) for name, p in zip("bcd", (0.21, 0.22, 0.23), strict=True)}
+    found = engine(calibration="softmax-count").ask("?x : borders(a, ?x)")
+    assert {a.entity: a.score for a in found} == pytest.approx({k: v / sum(odds.values()) for k, v in odds.items()})
+
+
+def test_test_facts_do_not_tell_what_is_possible() -> None:
+    assert "d" not in engine().ask("?x : borders(d, ?x)").entities
+
+
+@pytest.mark.parametrize("search", ["beam", "exact"])
+def test_typed_answers_are_where_a_relation_was_seen_to_end(search: str) -> None:
+    asked = engine(typed=True, search=search, k=2)
+    assert set(asked.ask("?x : borders(a, ?x)").entities) == {"b", "c"}
+    assert set(asked.ask("?x : borders(?x, b)").entities) == {"a"}  # b itself would be a loop
+    assert not asked.ask("?x : borders(c, ?x)")  # c was never seen to border anything
+    assert set(asked.ask("?x : likes(c, ?x)").entities) == {"a", "d"}
+    assert asked.ask("?x : borders(a, ?y) & borders(?y, ?x)").entities == ["c"]  # over b; c borders nothing
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_scores_that_are_no_numbers_are_refused(value: float) -> None:
+    asked = engine(TableScorer)
+    assert isinstance(asked.scorer, TableScorer)
+    asked.scorer._logits[0, 0, 2] = value
+    for question in ("?x : borders(a, ?x)", "?x : borders(a, ?y) & likes(?y, ?x)"):
+        with pytest.raises(TacitError, match="not finite numbers"):
+            asked.ask(question)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("where", ["entities", "relations"])
+def test_weights_that_are_no_numbers_are_refused(value: float, where: str) -> None:
+    model = ComplEx(4, 4, 2)
+    model.reset(0.1, torch.Generator().manual_seed(0))
+    getattr(model, where).weight.data[1, 1] = value
+    with pytest.raises(RunError, match="weights that are not finite"):
+        Engine(GRAPH, model).ask("?x : borders(a, ?x)")

@@ -1,0 +1,94 @@
+"""One engine for many threads and processes: each gets the answers it would get alone."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.calibrated import Adapted
+from tacit.engine.answers import Answers
+from tacit.engine.calibration import calibration
+from tacit.engine.engine import Engine
+from tacit.engine.facts import Facts
+from tacit.graph.graph import Graph
+from tacit.links.models import ComplEx
+
+SIZE = 120
+FACTS = [(f"e{i}", f"r{(i * j) % 3}", f"e{(7 * i + j) % SIZE}") for i in range(SIZE) for j in range(1, 4)]
+GRAPH = Graph.of(FACTS)
+TEXTS = [
+    text.format(i=i)
+    for i in range(4)
+    for text in (
+        "?x : r0(e{i}, ?x)",
+        "?x : r0(e{i}, ?y) & r1(?y, ?x)",
+        "?x : r1(e{i}, ?x) & !r2(e3, ?x)",
+        "?x : r0(e{i}, ?x) | r2(?x, e9)",
+        "?x : r0(e{i}, ?y) & r1(?y, ?z) & r2(?z, ?x) & r0(?y, ?x)",
+    )
+]
+
+
+def engine(search: str, how: str) -> Engine:
+    model = ComplEx(GRAPH.num_entities, GRAPH.num_relations, 16).requires_grad_(False).eval()
+    model.reset(0.7, torch.Generator().manual_seed(0))
+    adapter = Adapter(model).requires_grad_(False).eval()
+    adapted = Adapted(calibration(how, Facts(GRAPH.index())), adapter)
+    return Engine(GRAPH, model, adapter=adapted, calibration=how, search=search, k=16)
+
+
+def shown(answers: Answers) -> object:
+    return [(a.entity, a.score, a.known, a.witnesses) for a in answers], answers.certified
+
+
+@pytest.mark.parametrize("search", ["beam", "exact"])
+@pytest.mark.parametrize("how", ["sigmoid", "softmax-count"])
+def test_threads_that_share_an_engine_get_the_answers_they_would_get_alone(search: str, how: str) -> None:
+    asked = engine(search, how)
+    jobs = [
+        *((asked.ask, text) for text in TEXTS),
+        *((asked.explain, text) for text in TEXTS[:10]),
+        *((asked.ask_many, TEXTS[i : i + 10]) for i in range(0, 15, 5)),
+    ]
+
+    def run(job: tuple) -> object:
+        found = job[0](job[1], top=5)
+        return [shown(one) for one in found] if isinstance(found, list) else shown(found)
+
+    alone = [run(job) for job in jobs]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(2):
+            assert list(pool.map(run, jobs)) == alone
+
+
+def test_an_engine_can_be_pickled() -> None:
+    asked = engine("beam", "softmax-count")
+    before = shown(asked.explain(TEXTS[1]))  # whatever it keeps for itself is there
+    assert shown(pickle.loads(pickle.dumps(asked)).explain(TEXTS[1])) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_an_engine_can_be_forked() -> None:
+    """Even after several threads have computed, whose counterparts a forked process does not have."""
+    asked, threads = engine("exact", "sigmoid"), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        torch.ones(2000, 2000) @ torch.ones(2000, 2000)
+        before = shown(asked.ask(TEXTS[1]))
+        context = multiprocessing.get_context("fork")
+        ours, theirs = context.Pipe()
+        child = context.Process(target=lambda: theirs.send(shown(asked.ask(TEXTS[1]))))
+        child.start()
+        assert ours.poll(60), "the forked process hangs"
+        assert ours.recv() == before
+        child.join()
+    finally:
+        torch.set_num_threads(threads)
+        sys.stdout.flush()
