@@ -12,7 +12,7 @@ help:
 	@echo "make test    check, then every test"
 	@echo "make check   ruff (lint, format) and mypy"
 	@echo "make bench   the quick benchmarks: $(BENCHMARKS)"
-	@echo "make docs    rewrite docs/cli.md from the commands"
+	@echo "make docs    rewrite docs/cli.md from the commands, then build the documentation site into site/"
 	@echo "make clean   remove the environment and all caches"
 
 venv: $(INSTALLED)
@@ -41,8 +41,10 @@ test: check
 bench: venv
 	@set -e; for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done
 
+# Look at the result with: python -m http.server --directory site
 docs: venv
 	$(BIN)/python docs/write_cli.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist src/*.egg-info
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site src/*.egg-info
