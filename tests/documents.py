@@ -30,6 +30,16 @@ class Block:
     text: str
 
 
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of a page that can be wrapped, with their numbers: no code and no table."""
+    fenced = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.startswith(("|", "    ", "<!--", "::: ")):
+            yield number, line
+
+
 def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page, in their order."""
     found = re.findall(r"^```(\w*)[ ]?(.*)\n((?s:.*?))^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE)

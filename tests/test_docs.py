@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 import typer
 
-from documents import PAGES
+from documents import PAGES, prose
 from source_tree import ROOT
 from tacit.cli import app
 
 SCRIPTS = sorted((ROOT / "examples").rglob("*.sh"))
 COMMANDS = typer.main.get_command(app)
+WIDEST = 110  # characters of a line of prose
+WRITTEN = [page for page in PAGES if page.name != "cli.md"]  # that one is printed by a program
 
 
 def leaves(command: Any, path: tuple[str, ...] = ("tacit",)) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -116,3 +118,18 @@ def test_a_broken_link_is_found() -> None:
 def test_the_readme_leads_to_every_page() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in text] == []
+
+
+def long_lines(text: str) -> list[int]:
+    """The numbers of lines of prose that are too long to read side by side with another version."""
+    return [number for number, line in prose(text) if len(line) > WIDEST]
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lines_of_prose_are_short(page: Path) -> None:
+    assert long_lines(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_long_line_of_prose_is_found() -> None:
+    fits, wide = "x" * WIDEST, "x" * (WIDEST + 1)
+    assert long_lines(f"{fits}\n{wide}\n```sh\n{wide}\n```\n| {wide} |\n\n    {wide}\n- {wide}\n") == [2, 9]
