@@ -1,4 +1,4 @@
-"""The README shows what happens: its answer is the one people get, its picture is there, its tables are up to date."""
+"""The pages show what happens: their answers are those people get from `world`, and the picture is there."""
 
 from __future__ import annotations
 
@@ -30,8 +30,13 @@ def lines(printed: str) -> list[tuple[str, str, float]]:
     return [(line["what"], line["mark"], float(line["score"])) for line in found if line]
 
 
-def test_the_example_answers_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TACIT_CACHE", str(tmp_path))
+def test_world_answers_as_the_pages_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACIT_CACHE", str(tmp_path))  # empty: `world` is trained, once for both pages
+    the_example_answers_as_shown()
+    an_atom_scores_as_shown_from_either_side()
+
+
+def the_example_answers_as_shown() -> None:
     call, expected = shown()
     (command,) = commands(call)
     done = CliRunner().invoke(app, command.words[1:], catch_exceptions=False)
@@ -40,6 +45,19 @@ def test_the_example_answers_as_shown(tmp_path: Path, monkeypatch: pytest.Monkey
     for got, wanted in zip(lines(printed), lines(expected), strict=True):
         assert got[:2] == wanted[:2]
         assert got[2] == pytest.approx(wanted[2], abs=0.05)  # other processors round otherwise
+
+
+def an_atom_scores_as_shown_from_either_side() -> None:
+    import tacit
+
+    engine = tacit.open("world", observed="train+valid")
+    page = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\?.*? : .*?)` \|.*\| (0\.\d\d) \|$", page, flags=re.MULTILINE)
+    assert len(rows) == 3
+    for question, score in rows:
+        atoms = [atom for answer in engine.explain(question, top=20) for atom in answer.witnesses[0].atoms]
+        scores = [atom.score for atom in atoms if str(atom).startswith("capital_of(Georgetown, Guyana) ")]
+        assert scores == [pytest.approx(float(score), abs=0.05)], question
 
 
 def test_the_example_predicts_a_fact_it_was_not_told() -> None:
