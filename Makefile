@@ -6,14 +6,15 @@ INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
 BENCHMARKS := startup load ranking
 
-.PHONY: help venv demo test check bench docs clean
+.PHONY: help venv demo test check coverage bench docs clean
 help:
-	@echo "make demo    install Tacit, then train, adapt, ask and explain on the embedded graph"
-	@echo "make test    check, then every test"
-	@echo "make check   ruff (lint, format) and mypy"
-	@echo "make bench   the quick benchmarks: $(BENCHMARKS)"
-	@echo "make docs    rewrite docs/cli.md from the commands, then build the documentation site into site/"
-	@echo "make clean   remove the environment and all caches"
+	@echo "make demo     install Tacit, then train, adapt, ask and explain on the embedded graph"
+	@echo "make test     check, then every test"
+	@echo "make check    ruff (lint, format) and mypy"
+	@echo "make coverage every test, and the share of lines they run"
+	@echo "make bench    the quick benchmarks: $(BENCHMARKS)"
+	@echo "make docs     rewrite docs/cli.md from the commands, then build the documentation site into site/"
+	@echo "make clean    remove the environment and all caches"
 
 venv: $(INSTALLED)
 
@@ -37,6 +38,11 @@ check: venv
 # One thread for each worker: together they use the cores there are.
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
+
+# The last line is the figure that stands in CONTRIBUTING.md.
+coverage: venv
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --cov=tacit --cov-report=term:skip-covered
+	@echo "Coverage: $$($(BIN)/coverage report --format=total) %"
 
 bench: venv
 	@set -e; for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done
