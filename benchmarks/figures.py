@@ -9,24 +9,29 @@ python benchmarks/figures.py bars "100 %=FILE" "1 %=FILE" --out bars.png       #
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from tacit import workbench
 from tacit.engine.engine import Engine
+from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
 from tacit.evaluate.benchmark import measure, sample, slots
 from tacit.evaluate.calibration import Reliability, reliability
 from tacit.evaluate.results import read_results
-from tacit.evaluate.tables import measured
+from tacit.evaluate.tables import percentages
 from tacit.query.queries import QuerySet, read_queries
 from tacit.query.shapes import SHAPES
 from tacit.runs import RunFolder
 
 SHOWN = 50  # candidates of each atom
+MINIMUM = "minimum of both"  # atoms, the conjunction under Gödel's t-norm
 
 
 def engines(run: str) -> dict[str, Engine]:
@@ -48,8 +53,8 @@ def atoms(run: str, queries: dict[str, QuerySet]) -> Figure:
         rows = engine.reasoner.scores(SHAPES["1p"].plan, entities.T, relations.T).exp().cpu()
         kept = rows.topk(min(SHOWN, rows.shape[1])).indices.unique()
         pair = rows[:, kept]
-        scores[when] = {**dict(zip(names, pair, strict=True)), figures.MINIMUM: pair.amin(0)}
-    return figures.adaptation(scores["before"], scores["after"])
+        scores[when] = {**dict(zip(names, pair, strict=True)), MINIMUM: pair.amin(0)}
+    return adaptation(scores["before"], scores["after"])
 
 
 def curves(run: str, queries: dict[str, QuerySet]) -> Figure:
@@ -76,8 +81,44 @@ def steps(named: dict[str, str]) -> Figure:
 
 def bars(named: dict[str, str]) -> Figure:
     """MRR by shape of files of results."""
-    rows = {name: measured(name, read_results(path)).values for name, path in named.items()}
+    rows = {name: percentages(read_results(path)) for name, path in named.items()}
     return figures.bars({name: {s: row[s] for s in SHAPES if s in row} for name, row in rows.items()})
+
+
+def densities(axes: Axes, heading: str, ylabel: str, scores: Mapping[str, ArrayLike]) -> None:
+    """Histograms of scores as outlines over shared bins, each adding up to 1."""
+    values = {name: np.asarray(column, dtype=float).ravel() for name, column in scores.items()}
+    finite = {name: column[np.isfinite(column)] for name, column in values.items()}
+    if not any(map(len, finite.values())):
+        raise SettingsError("there are no finite scores to draw")
+    edges = np.histogram_bin_edges(np.concatenate(list(finite.values())), bins=40)
+    for (name, column), colour in zip(finite.items(), figures.colours(len(finite)), strict=True):
+        shares = np.histogram(column, edges)[0] / max(1, len(column))
+        if name == MINIMUM:  # often covers one of the others: an outline lets that one show through
+            axes.stairs(shares, edges, color="black", linestyle="--", label=name)
+            continue
+        axes.stairs(shares, edges, color=colour, fill=True, alpha=0.25)
+        axes.stairs(shares, edges, color=colour, label=name)
+    figures.finish(axes, "score", ylabel, heading, len(finite))
+
+
+def adaptation(before: Mapping[str, ArrayLike], after: Mapping[str, ArrayLike]) -> Figure:
+    """The distributions of scores by name, such as atoms, on the left before and on the right after adaptation."""
+    if set(before) != set(after):
+        raise SettingsError("the scores before and after adaptation must have the same names")
+    figure, (left, right) = figures.blank(width=8.0, columns=2)
+    densities(left, "before", "share of the scores", before)
+    densities(right, "after", "", {name: after[name] for name in before})
+    return figure
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure; the ending of the name says as what."""
+    if path.suffix.lower().lstrip(".") not in figure.canvas.get_supported_filetypes():
+        raise DataError(f"unknown kind of picture '{path.suffix}'; use .png, .svg or .pdf", path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=160)
+    return path
 
 
 def main() -> None:
@@ -97,7 +138,7 @@ def main() -> None:
     else:
         named = dict(source.split("=", 1) for source in given.sources)
         drawn = (steps if given.figure == "steps" else bars)(named)
-    print(f"wrote {figures.save(drawn, given.out)}")
+    print(f"wrote {save(drawn, given.out)}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Lets tests in any folder import the modules beside this file."""
+"""Lets tests in any folder import the modules beside this file, and the scripts of `benchmarks`."""
 
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))

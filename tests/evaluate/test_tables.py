@@ -1,21 +1,14 @@
 from __future__ import annotations
 
 import io
-import json
-import re
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from source_tree import ROOT
-from tacit.errors import DataError, TacitError, UnknownName
-from tacit.evaluate.generated import main, refreshed, stale, tables
-from tacit.evaluate.published import PARAMETERS, PUBLISHED
-from tacit.evaluate.tables import Row, columns_of, markdown, measured, metrics_table, published, rich_table
-from tacit.query.shapes import NEGATIVE, POSITIVE
+from tacit.evaluate.tables import cell, columns_of, metrics_table, percentages, relations_table
+from tacit.query.shapes import POSITIVE
 
-POSITIVE_RESULTS = {
+RESULTS = {
     "mrr": {name: i / 100 for i, name in enumerate(POSITIVE, 1)},
     "hits@1": dict.fromkeys(POSITIVE, 0.25),
     "hits@3": dict.fromkeys(POSITIVE, 0.5),
@@ -25,117 +18,36 @@ POSITIVE_RESULTS = {
 }
 
 
-def printed(table: object) -> str:
+def printed(table: object) -> list[str]:
     console = Console(file=io.StringIO(), width=200)
     console.print(table)
-    return console.file.getvalue()  # type: ignore[attr-defined]
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("name", "shapes"), [("avg_p", POSITIVE), ("avg_n", NEGATIVE)])
-def test_published_averages_agree_with_their_columns(name: str, shapes: tuple[str, ...]) -> None:
-    for benchmark, rows in PUBLISHED.items():
-        for method, row in rows.items():
-            if name in row and (benchmark, method, name) != ("FB15k", "CQD^A", "avg_n"):  # a slip in print
-                mean = sum(row[shape] for shape in shapes) / len(shapes)
-                assert row[name] == pytest.approx(mean, abs=0.11), method  # cells are rounded to one decimal
+def test_percentages_have_the_averages_they_allow() -> None:
+    values = percentages(RESULTS)
+    assert values["3p"] == pytest.approx(3.0)
+    assert values["avg_p"] == pytest.approx(5.0)  # the mean of 1 … 9
+    assert "avg_n" not in values
+    assert percentages(RESULTS, "hits@1")["avg_p"] == 25.0
 
 
-def test_published_methods_have_known_parameter_counts() -> None:
-    assert set(PARAMETERS) <= set(PUBLISHED["FB15k"])
-    assert all(set(counts) == set(PUBLISHED) for counts in PARAMETERS.values())
+def test_columns_are_in_the_order_of_the_benchmarks_then_others() -> None:
+    assert columns_of([{"4p": 1.0, "2in": 1.0}, {"1p": 1.0, "avg_p": 1.0}]) == ["avg_p", "1p", "2in", "4p"]
+    assert (cell(None), cell(22.94)) == ("-", "22.9")
 
 
-def test_measured_rows_are_in_percent_with_the_averages_they_allow() -> None:
-    row = measured("ours", POSITIVE_RESULTS)
-    assert row.values["3p"] == pytest.approx(3.0)
-    assert row.values["avg_p"] == pytest.approx(5.0)  # the mean of 1 … 9
-    assert "avg_n" not in row.values
-    assert measured("ours", POSITIVE_RESULTS, "hits@1").values["avg_p"] == 25.0
+def test_results_for_a_terminal() -> None:
+    lines = printed(metrics_table(RESULTS))
+    assert "Hits@10" in lines[1]
+    assert next(line.split() for line in lines if "2p" in line)[1:-1] == [
+        "2p", "│", "2.0", "│", "25.0", "│", "50.0", "│", "100.0", "│", "1,000", "│", "2.50",  # 2.5 s for 1,000
+    ]  # fmt: skip
+    assert "5.0" in lines[-2]
+    assert not any("avg_n" in line for line in lines)
 
 
-def test_markdown_orders_columns_and_marks_the_best_as_printed() -> None:
-    rows = [published("NELL995", "CQD^A"), Row("ours", {"2p": 22.94, "1p": 61.0, "4p": 1.0})]
-    lines = markdown(rows).split("\n")
-    assert (
-        lines[0]
-        == "| | avg_p | avg_n | 1p | 2p | 3p | 2i | 3i | pi | ip | 2u | up | 2in | 3in | inp | pin | pni | 4p |"
-    )
-    assert lines[2].startswith("| *CQD^A* | 32.3 | 13.3 | 60.4 | **22.9** | 16.7 |")
-    assert lines[3].startswith("| ours | - | - | **61.0** | **22.9** | - |")
-    assert columns_of(rows)[-1] == "4p"
-    with pytest.raises(TacitError, match="at least one row"):
-        markdown([])
-
-
-def test_terminal_tables() -> None:
-    text = printed(rich_table([published("FB15k-237", "QTO"), measured("ours", POSITIVE_RESULTS)], "MRR"))
-    assert "33.5" in text
-    assert "5.0" in text
-    text = printed(metrics_table(POSITIVE_RESULTS))
-    assert "Hits@10" in text
-    assert "2.50" in text  # 2.5 s for 1,000 queries
-    assert "avg_p" in text
-    assert "avg_n" not in text
-
-
-def test_unknown_published_rows_name_the_known_ones() -> None:
-    with pytest.raises(UnknownName, match="NELL995"):
-        published("NELL", "QTO")
-    with pytest.raises(UnknownName, match="CQD-CO"):
-        published("NELL995", "CQD")
-
-
-@pytest.fixture
-def spec(tmp_path: Path) -> Path:
-    (tmp_path / "ours.json").write_text(json.dumps(POSITIVE_RESULTS))
-    path = tmp_path / "tables.toml"
-    path.write_text('[main]\nbenchmark = "NELL995"\npublished = ["QTO"]\nrows = [["ours", "ours.json"]]\n')
-    return path
-
-
-def test_documents_are_filled_checked_and_stay_filled(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    document = spec.parent / "README.md"
-    document.write_text("Before.\n\n<!-- table: main -->\nold\n<!-- end -->\n\nAfter.\n")
-    assert main([str(spec), str(document), "--check"]) == 1
-    assert "out of date" in capsys.readouterr().out
-    assert main([str(spec), str(document)]) == 0
-    text = document.read_text()
-    assert text.startswith("Before.\n\n<!-- table: main -->\n| | avg_p |")
-    assert text.endswith("|\n<!-- end -->\n\nAfter.\n")
-    assert "old" not in text
-    assert main([str(spec), str(document), "--check"]) == 0
-
-
-def test_a_document_that_asks_for_an_unknown_table() -> None:
-    with pytest.raises(DataError, match="asks for table 'y'; the tables are x"):
-        refreshed("<!-- table: y -->\n<!-- end -->", {"x": ""})
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[x]\n", r"table \[x\] has no rows"),
-        ('[x]\nrows = ["ours.json"]', "where .LABEL, FILE. is expected"),
-        ('[x]\nrows = [["a", "none.json"]]', "none.json: cannot be read"),
-        ('[x]\nrows = []\ncolour = "red"', "unknown key 'colour'"),
-        ("[x", "is not TOML"),
-    ],
-)
-def test_errors_in_the_file_of_tables(spec: Path, text: str, message: str) -> None:
-    spec.write_text(text)
-    with pytest.raises(DataError, match=message):
-        tables(spec)
-    assert main([str(spec)]) == 2
-
-
-def test_main_without_files_says_what_it_wants(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    assert "error:" in capsys.readouterr().err
-
-
-def test_the_tables_of_this_project_are_up_to_date() -> None:
-    wanted = tables(ROOT / "benchmarks" / "tables.toml")
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    shown = {name for page in pages for name in re.findall(r"^<!-- table: (\S+) -->$", page.read_text(), re.MULTILINE)}
-    assert shown == set(wanted), "every table of benchmarks/tables.toml stands somewhere"
-    assert stale(pages, wanted) == [], "run python -m tacit.evaluate.generated benchmarks/tables.toml …"
+def test_relations_for_a_terminal_are_sorted_by_how_many_ask_for_them() -> None:
+    metrics = {"mrr": 0.5, "hits@1": 0.25, "hits@3": 0.5, "hits@10": 1.0}
+    lines = printed(relations_table({"[few]": {**metrics, "queries": 1}, "many": {**metrics, "queries": 7}}))
+    assert [line.split()[1] for line in lines if "50.0" in line] == ["many", "[few]"]

@@ -1,1 +1,1 @@
-"""Evaluation: ranks, calibration, tables and figures."""
+"""Evaluation: ranks, reliability, results and reports of them."""

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
-from tacit.evaluate.published import PUBLISHED
 from tacit.evaluate.results import is_results
-from tacit.evaluate.tables import Row, columns_of, measured, published, values_shown
-from tacit.links.ranking import METRICS
+from tacit.evaluate.tables import TITLES, cell, columns_of, percentages
 from tacit.runs import RunFolder, atomic_write
 
 if TYPE_CHECKING:
@@ -78,13 +76,13 @@ def report(run: RunFolder, kind: str = "html") -> str:
 def sections(run: RunFolder) -> Iterable[Section]:
     """What a run has to show, results first."""
     results, settings = run.results(), run.settings
-    found = [one for one in results.get("eval", []) if is_results(one)]
-    names = [f"#{i}" for i in range(1, len(found) + 1)] if len(found) > 1 else ["this run"]
-    evaluations = dict(zip(names, found, strict=False))
+    kept = [evaluation for evaluation in results.get("eval", []) if is_results(evaluation)]
+    names = [f"#{i}" for i in range(1, len(kept) + 1)] if len(kept) > 1 else ["this run"]
+    evaluations = dict(zip(names, kept, strict=False))
     if not evaluations:
         yield Section("Evaluation", "Nothing has been evaluated; `tacit eval RUN --queries FOLDER` does.")
     yield from _settings_of(evaluations)
-    yield from _evaluations(evaluations, str(settings["graph"].get("name")))
+    yield from _evaluations(evaluations)
     yield from _calibration(evaluations)
     yield from _curves(run.events())
     for table, values in settings.items():
@@ -100,39 +98,34 @@ def _listed(title: str, values: Mapping[str, Any]) -> Section:
 
 def _settings_of(evaluations: Evaluations) -> Iterable[Section]:
     """How the evaluations differ, and what they share."""
-    settings = {name: found.get("settings", {}) for name, found in evaluations.items()}
+    settings = {name: evaluation.get("settings", {}) for name, evaluation in evaluations.items()}
     keys = differences(list(settings.values()))
-    shared = {key: value for one in settings.values() for key, value in one.items() if key not in keys}
+    shared = {key: value for values in settings.values() for key, value in values.items() if key not in keys}
     text = ", ".join(f"{key} {_text(value)}" for key, value in shared.items())
     if settings:
-        rows = [(name, *(_text(one.get(key)) for key in keys)) for name, one in settings.items()] if keys else []
+        rows = [(name, *(_text(values.get(key)) for key in keys)) for name, values in settings.items()] if keys else []
         yield Section("Evaluations", f"All with {text}." if keys else f"With {text}.", ("", *keys), rows)
 
 
-def _evaluations(evaluations: Evaluations, graph: str) -> Iterable[Section]:
-    benchmark = next((name for name in PUBLISHED if name.casefold() == graph.casefold()), None)
-    ties = ", ".join(dict.fromkeys(str(found.get("ties")) for found in evaluations.values()))
-    for metric in METRICS if evaluations else ():
-        rows = [measured(name, found, metric) for name, found in evaluations.items()]
+def _evaluations(evaluations: Evaluations) -> Iterable[Section]:
+    ties = ", ".join(dict.fromkeys(str(evaluation.get("ties")) for evaluation in evaluations.values()))
+    for metric, title in TITLES.items() if evaluations else ():
+        rows = {name: percentages(evaluation, metric) for name, evaluation in evaluations.items()}
+        columns = columns_of(rows.values())
         if metric == "mrr":
-            columns = columns_of(rows)
-            bars = {row.name: {name: row.values[name] for name in columns if name in row.values} for row in rows}
-            yield _drawn("Mean reciprocal rank by shape", lambda bars=bars: figures.bars(bars))
-            rows += [published(benchmark, name) for name in ("CQD-CO", "CQD-Beam", "CQD^A")] if benchmark else []
-        title = "Mean reciprocal rank" if metric == "mrr" else metric.title()
-        yield _table(title, f"In percent; filtered ranks, {ties} ties.", rows)
-
-
-def _table(title: str, text: str, rows: Sequence[Row]) -> Section:
-    columns = columns_of(rows)
-    names = [f"{row.name} (published)" if row.published else row.name for row in rows]
-    cells = [(name, *values_shown(row, columns)) for name, row in zip(names, rows, strict=True)]
-    return Section(title, text, ("", *columns), cells)
+            title = "Mean reciprocal rank"
+            bars = {name: {column: row[column] for column in columns if column in row} for name, row in rows.items()}
+            yield _drawn(f"{title} by shape", lambda bars=bars: figures.bars(bars))
+        cells = [(name, *(cell(row.get(column)) for column in columns)) for name, row in rows.items()]
+        yield Section(title, f"In percent; filtered ranks, {ties} ties.", ("", *columns), cells)
 
 
 def _calibration(evaluations: Evaluations) -> Iterable[Section]:
-    measured = {name: found["reliability"] for name, found in evaluations.items() if found.get("reliability")}
-    curves = {f"{name}: {what}": curve for name, found in measured.items() for what, curve in found.items()}
+    curves = {
+        f"{name}: {what}": curve
+        for name, evaluation in evaluations.items()
+        for what, curve in (evaluation.get("reliability") or {}).items()
+    }
     if curves:
         rows = [(what, f"{c['ece']:.4f}", f"{c['brier']:.4f}", f"{c['count']:,}") for what, c in curves.items()]
         header = ("", "calibration error", "Brier score", "scores")
@@ -149,7 +142,7 @@ def _curves(events: Sequence[Mapping[str, Any]]) -> Iterable[Section]:
                 curves = {f"{measure} #{i}": curve for i, curve in enumerate(_restarts(points), 1)}
                 label = "validation MRR" if measure == "valid_mrr" else measure
                 title = f"{label[:1].upper()}{label[1:]} by {clock}"
-                yield _drawn(title, lambda c=curves, y=label, x=clock: figures.steps(c, "", y, x))
+                yield _drawn(title, lambda c=curves, y=label, x=clock: figures.steps(c, y, x))
 
 
 def _restarts(points: Sequence[tuple[float, float]]) -> list[tuple[list[float], list[float]]]:
@@ -180,8 +173,8 @@ def differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     >>> differences([{"k": 64, "logic": "product"}, {"k": 512, "logic": "product"}])
     ['k']
     """
-    keys = dict.fromkeys(key for one in settings for key in one)
-    return [key for key in keys if len({str(one.get(key)) for one in settings}) > 1]
+    keys = dict.fromkeys(key for values in settings for key in values)
+    return [key for key in keys if len({str(values.get(key)) for values in settings}) > 1]
 
 
 def to_html(title: str, sections: Sequence[Section]) -> str:
@@ -239,7 +232,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {_text(one)}" for name, one in value.items())
+        return ", ".join(f"{name}: {_text(part)}" for name, part in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(_text, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)

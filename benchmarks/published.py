@@ -14,9 +14,8 @@ slips: the pni of `CQD^A, 1%`, and the avg_n of CQD^A on FB15k, whose five colum
 
 from __future__ import annotations
 
-from tacit.query.shapes import NEGATIVE, POSITIVE
-
-COLUMNS = ("avg_p", "avg_n", *POSITIVE, *NEGATIVE)
+from tacit.errors import UnknownName
+from tacit.evaluate.tables import COLUMNS
 
 # Columns: avg_p avg_n, then 1p 2p 3p 2i 3i pi ip 2u up, then 2in 3in inp pin pni; a dash where nothing was published.
 _FB15K = """
@@ -66,6 +65,15 @@ GNN-QE   | 28.9 9.7  53.3 18.9 14.9 42.4 52.5 30.8 18.9 15.9 12.6  9.9  14.6 11.
 CQD^A    | 32.3 13.3 60.4 22.9 16.7 43.4 52.6 32.1 26.4 20.0 17.0  15.1 18.6 15.8 10.7 6.5
 QTO      | 32.8 -    60.7 24.1 21.6 42.5 50.6 31.3 26.5 20.4 17.9  -    -    -    -    -
 """
+
+
+def published(benchmark: str, method: str) -> dict[str, float]:
+    """The figures of a method as published, in percent by column."""
+    if benchmark not in PUBLISHED:
+        raise UnknownName("benchmark", benchmark, tuple(PUBLISHED))
+    if method not in PUBLISHED[benchmark]:
+        raise UnknownName("method", method, tuple(PUBLISHED[benchmark]))
+    return PUBLISHED[benchmark][method]
 
 
 def _parse(text: str) -> dict[str, dict[str, float]]:

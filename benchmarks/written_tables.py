@@ -1,0 +1,146 @@
+"""The tables in documents, written from files of results and published figures, and checked to be up to date.
+
+    python benchmarks/written_tables.py README.md docs/*.md [--check] [--tables benchmarks/tables.toml]
+
+A document marks a place with `<!-- table: NAME -->` and `<!-- end -->`, each on its own line; a TOML file says what the
+table NAME holds::
+
+    [nell995]
+    benchmark = "NELL995"                     # whose published rows
+    published = ["CQD-Beam", "CQD^A"]
+    metric = "mrr"
+    rows = [["Tacit, paper's recipe", "results/nell995-paper.json"]]
+
+Paths are relative to that file. `--check` writes nothing and says which documents are out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from published import published
+from tacit.errors import DataError, SettingsError, TacitError
+from tacit.evaluate.results import read_results
+from tacit.evaluate.tables import cell, columns_of, percentages
+
+TABLES = Path(__file__).with_name("tables.toml")
+_PLACE = re.compile(r"^<!-- table: (\S+) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
+_KEYS = {"benchmark", "published", "metric", "columns", "rows"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: a name, and values in percent by column; columns it lacks show a dash."""
+
+    name: str
+    values: Mapping[str, float]
+    published: bool = False
+
+
+def markdown(rows: Sequence[Row], columns: Sequence[str] | None = None) -> str:
+    """A Markdown table; the best value of each column is bold, published rows are in italics.
+
+    >>> print(markdown([Row("ours", {"1p": 60.44, "2p": 20.0}), Row("CQD-CO", {"1p": 60.4}, published=True)]))
+    | | 1p | 2p |
+    |---|---:|---:|
+    | ours | **60.4** | 20.0 |
+    | *CQD-CO* | **60.4** | - |
+    """
+    if not rows:
+        raise SettingsError("a table needs at least one row of results")
+    columns = columns_of(row.values for row in rows) if columns is None else columns
+    lines = [f"| | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
+    cells = [[cell(row.values.get(column)) for column in columns] for row in rows]
+    best = [_best(column) for column in zip(*cells, strict=True)]
+    for row, values in zip(rows, cells, strict=True):
+        name = f"*{row.name}*" if row.published else row.name
+        marked = [f"**{value}**" if value == top else value for value, top in zip(values, best, strict=True)]
+        lines.append(f"| {' | '.join([name, *marked])} |")
+    return "\n".join(lines)
+
+
+def tables(path: str | Path) -> dict[str, str]:
+    """The tables a TOML file asks for, as Markdown by name."""
+    path = Path(path)
+    try:
+        wanted = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path) from None
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"is not TOML ({error})", path) from None
+    return {name: _table(name, asked, path) for name, asked in wanted.items()}
+
+
+def refreshed(text: str, tables: Mapping[str, str]) -> str:
+    """A document with the marked places filled.
+
+    >>> print(refreshed("<!-- table: x -->\\n<!-- end -->", {"x": "| 1p |"}))
+    <!-- table: x -->
+    | 1p |
+    <!-- end -->
+    """
+
+    def fill(place: re.Match[str]) -> str:
+        name = place[1]
+        if name not in tables:
+            raise DataError(f"a document asks for table '{name}'; the tables are {', '.join(tables) or 'none'}")
+        return f"<!-- table: {name} -->\n{tables[name]}\n<!-- end -->"
+
+    return _PLACE.sub(fill, text)
+
+
+def stale(documents: Sequence[Path], tables: Mapping[str, str]) -> list[Path]:
+    """The documents whose marked places do not hold the tables."""
+    texts = {path: path.read_text(encoding="utf-8") for path in documents}
+    return [path for path, text in texts.items() if refreshed(text, tables) != text]
+
+
+def _best(column: Sequence[str]) -> str | None:
+    """The best cell as printed, where there are several to choose from: equal ones are equally good."""
+    values = [value for value in column if value != "-"]
+    return max(values, key=float) if len(values) > 1 else None
+
+
+def _table(name: str, asked: Any, path: Path) -> str:
+    if not isinstance(asked, dict) or not isinstance(asked.get("rows"), list):
+        raise DataError(f"table [{name}] has no rows = [[LABEL, FILE], …]", path)
+    if unknown := set(asked) - _KEYS:
+        raise DataError(f"table [{name}] has an unknown key '{min(unknown)}'", path)
+    benchmark, metric = str(asked.get("benchmark")), asked.get("metric", "mrr")
+    rows = [Row(method, published(benchmark, method), True) for method in asked.get("published", [])]
+    for row in asked["rows"]:
+        if not (isinstance(row, list) and len(row) == 2 and all(isinstance(part, str) for part in row)):
+            raise DataError(f"a row of table [{name}] is {row!r} where [LABEL, FILE] is expected", path)
+        rows.append(Row(row[0], percentages(read_results(path.parent / row[1]), metric)))
+    return markdown(rows, asked.get("columns"))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Rewrite documents, or check them with `--check`; the exit status is 1 where one is out of date."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("documents", type=Path, nargs="+")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--tables", type=Path, default=TABLES)
+    given = parser.parse_args(arguments)
+    try:
+        wanted = tables(given.tables)
+        outdated = stale(given.documents, wanted)
+        for path in [] if given.check else outdated:
+            path.write_text(refreshed(path.read_text(encoding="utf-8"), wanted), encoding="utf-8")
+    except (TacitError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for path in outdated:
+        print(f"{path}: {'tables are out of date' if given.check else 'tables written'}")
+    return int(given.check and bool(outdated))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+import figures
+from tacit.errors import DataError, SettingsError
+
+
+def test_scores_before_and_after_share_an_axis() -> None:
+    before, after = {"p": [0.0, 1.0], figures.MINIMUM: [0.0, 0.0]}, {figures.MINIMUM: [0.5, 0.5], "p": [0.5, 0.5]}
+    left, right = figures.adaptation(before, after).axes
+    assert (left.get_title(), right.get_title()) == ("before", "after")
+    assert left.get_ylim() == right.get_ylim()
+    drawn = {patch.get_label(): patch.get_data().values for patch in left.patches}
+    assert drawn["p"][0] == drawn["p"][-1] == 0.5
+    assert drawn[figures.MINIMUM][0] == 1.0
+
+
+def test_scores_that_cannot_be_drawn_are_refused() -> None:
+    with pytest.raises(SettingsError, match="no finite scores"):
+        figures.adaptation({"r": [-np.inf]}, {"r": [-np.inf]})
+    with pytest.raises(SettingsError, match="same names"):
+        figures.adaptation({"r": [1.0]}, {"q": [1.0]})
+
+
+def test_figures_are_saved_by_their_ending(tmp_path: Path) -> None:
+    figure = figures.adaptation({"r": [1.0]}, {"r": [1.0]})
+    assert figures.save(figure, tmp_path / "new" / "a.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(DataError, match=r"use .png, .svg or .pdf"):
+        figures.save(figure, tmp_path / "a.doc")

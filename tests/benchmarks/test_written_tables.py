@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import doctest
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import written_tables
+from published import PARAMETERS, PUBLISHED, published
+from source_tree import ROOT
+from tacit.errors import DataError, TacitError, UnknownName
+from tacit.query.shapes import NEGATIVE, POSITIVE
+from written_tables import TABLES, Row, main, markdown, refreshed, stale, tables
+
+RESULTS = dict.fromkeys(("mrr", "hits@1", "hits@3", "hits@10"), dict.fromkeys(POSITIVE, 0.25))
+
+
+def test_the_examples_in_its_documentation_hold() -> None:
+    tested = doctest.testmod(written_tables)
+    assert tested.attempted
+    assert not tested.failed
+
+
+@pytest.mark.parametrize(("name", "shapes"), [("avg_p", POSITIVE), ("avg_n", NEGATIVE)])
+def test_published_averages_agree_with_their_columns(name: str, shapes: tuple[str, ...]) -> None:
+    for benchmark, rows in PUBLISHED.items():
+        for method, row in rows.items():
+            if name in row and (benchmark, method, name) != ("FB15k", "CQD^A", "avg_n"):  # a slip in print
+                mean = sum(row[shape] for shape in shapes) / len(shapes)
+                assert row[name] == pytest.approx(mean, abs=0.11), method  # cells are rounded to one decimal
+
+
+def test_published_methods_have_known_parameter_counts() -> None:
+    assert set(PARAMETERS) <= set(PUBLISHED["FB15k"])
+    assert all(set(counts) == set(PUBLISHED) for counts in PARAMETERS.values())
+
+
+def test_markdown_orders_columns_and_marks_the_best_as_printed() -> None:
+    rows = [Row("CQD^A", published("NELL995", "CQD^A"), True), Row("ours", {"2p": 22.94, "1p": 61.0, "4p": 1.0})]
+    lines = markdown(rows).split("\n")
+    assert (
+        lines[0]
+        == "| | avg_p | avg_n | 1p | 2p | 3p | 2i | 3i | pi | ip | 2u | up | 2in | 3in | inp | pin | pni | 4p |"
+    )
+    assert lines[2].startswith("| *CQD^A* | 32.3 | 13.3 | 60.4 | **22.9** | 16.7 |")
+    assert lines[3].startswith("| ours | - | - | **61.0** | **22.9** | - |")
+    assert markdown([Row("a", {"1p": 9.0}), Row("b", {"1p": 10.0})]).endswith("| b | **10.0** |")
+    with pytest.raises(TacitError, match="at least one row"):
+        markdown([])
+
+
+def test_unknown_published_rows_name_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match="NELL995"):
+        published("NELL", "QTO")
+    with pytest.raises(UnknownName, match="CQD-CO"):
+        published("NELL995", "CQD")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    (tmp_path / "ours.json").write_text(json.dumps(RESULTS))
+    path = tmp_path / "tables.toml"
+    path.write_text('[main]\nbenchmark = "NELL995"\npublished = ["QTO"]\nrows = [["ours", "ours.json"]]\n')
+    return path
+
+
+def test_documents_are_filled_checked_and_stay_filled(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = spec.parent / "README.md"
+    document.write_text("Before.\n\n<!-- table: main -->\nold\n<!-- end -->\n\nAfter.\n")
+    assert main([str(document), "--tables", str(spec), "--check"]) == 1
+    assert "out of date" in capsys.readouterr().out
+    assert main([str(document), "--tables", str(spec)]) == 0
+    text = document.read_text()
+    assert text.startswith("Before.\n\n<!-- table: main -->\n| | avg_p |")
+    assert text.endswith("|\n<!-- end -->\n\nAfter.\n")
+    assert "old" not in text
+    assert main([str(document), "--tables", str(spec), "--check"]) == 0
+
+
+def test_a_document_that_asks_for_an_unknown_table() -> None:
+    with pytest.raises(DataError, match="asks for table 'y'; the tables are x"):
+        refreshed("<!-- table: y -->\n<!-- end -->", {"x": ""})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[x]\n", r"table \[x\] has no rows"),
+        ('[x]\nrows = ["ours.json"]', "where .LABEL, FILE. is expected"),
+        ('[x]\nrows = [["a", "none.json"]]', "none.json: cannot be read"),
+        ('[x]\nrows = []\ncolour = "red"', "unknown key 'colour'"),
+        ("[x", "is not TOML"),
+    ],
+)
+def test_errors_in_the_file_of_tables(spec: Path, text: str, message: str) -> None:
+    spec.write_text(text)
+    with pytest.raises(DataError, match=message):
+        tables(spec)
+    assert main(["README.md", "--tables", str(spec)]) == 2
+
+
+def test_the_tables_of_this_project_are_up_to_date() -> None:
+    wanted = tables(TABLES)
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    shown = {name for page in pages for name in re.findall(r"^<!-- table: (\S+) -->$", page.read_text(), re.MULTILINE)}
+    assert shown == set(wanted), "every table of benchmarks/tables.toml stands somewhere"
+    assert stale(pages, wanted) == [], "run python benchmarks/written_tables.py README.md docs/*.md"
