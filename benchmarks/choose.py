@@ -20,7 +20,7 @@ import torch
 
 from reproduce import HERE, device_name, read_row
 from tacit.engine.engine import Engine
-from tacit.evaluate.benchmark import evaluate
+from tacit.evaluate.protocol import evaluate
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.settings import TrainSettings

@@ -33,8 +33,9 @@ from tacit.engine.atoms import PRECISIONS, Atoms
 from tacit.engine.calibration import calibration
 from tacit.engine.facts import Facts
 from tacit.engine.logic import Logic
+from tacit.engine.ranking import slots
 from tacit.engine.reasoner import MessageReasoner
-from tacit.evaluate.benchmark import measure, sample, slots
+from tacit.evaluate.protocol import measure, sample
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.factors import BilinearModel

@@ -20,10 +20,11 @@ from numpy.typing import ArrayLike
 
 from tacit import workbench
 from tacit.engine.engine import Engine
+from tacit.engine.ranking import slots
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
-from tacit.evaluate.benchmark import measure, sample, slots
-from tacit.evaluate.calibration import Reliability, reliability
+from tacit.evaluate.protocol import measure, sample
+from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import read_results
 from tacit.evaluate.tables import percentages
 from tacit.query.queries import QuerySet, read_queries

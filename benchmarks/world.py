@@ -19,7 +19,7 @@ from tacit.adapt.sources import training_queries, validation_queries
 from tacit.adapt.training import adapt
 from tacit.engine.calibration import Calibration
 from tacit.engine.engine import Engine
-from tacit.evaluate.benchmark import evaluate
+from tacit.evaluate.protocol import evaluate
 from tacit.evaluate.results import Results
 from tacit.links.loading import load_model
 from tacit.query.sampling import sample

@@ -14,7 +14,7 @@ from tacit.engine.calibration import Sigmoid
 from tacit.engine.continuous import penalty
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError
-from tacit.evaluate.calibration import reliability
+from tacit.evaluate.reliability import reliability
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model

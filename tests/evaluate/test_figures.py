@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from tacit.evaluate import figures
-from tacit.evaluate.calibration import Reliability
+from tacit.evaluate.reliability import Reliability
 
 
 def heights(patches: list) -> list[float]:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from tacit.engine.reasoner import MessageReasoner
-from tacit.links.ranking import ranks, summary
+from tacit.engine.ranking import hard_ranks
+from tacit.engine.reasoner import Reasoner
+from tacit.links.ranking import summary
 from tacit.query.queries import QuerySet
 
 
@@ -34,21 +35,9 @@ def some(queries: Mapping[str, QuerySet], most: int, random: np.random.Generator
     return chosen
 
 
-@torch.no_grad()
-def mean_reciprocal_ranks(reasoner: MessageReasoner, queries: Mapping[str, QuerySet]) -> dict[str, float]:
+def mean_reciprocal_ranks(reasoner: Reasoner, queries: Mapping[str, QuerySet]) -> dict[str, float]:
     """The filtered MRR of each set of queries."""
-    found = {}
-    for name, one in queries.items():
-        size, parts = max(1, min(256, reasoner.batch(one.shape.plan))), []
-        for start in range(0, len(one), size):
-            part = one[start : start + size]
-            slots = (torch.from_numpy(ids.astype(np.int64)) for ids in (part.entities, part.relations))
-            scores = reasoner.ranking(part.shape.plan, *slots)
-            hard_rows, hard, easy_rows, easy = (
-                torch.from_numpy(np.asarray(column, dtype=np.int64)).to(scores.device)
-                for answers in (part.hard, part.easy)
-                for column in (answers.rows, answers.ids)
-            )
-            parts.append(ranks(scores, hard_rows, hard, easy_rows, easy).cpu())
-        found[name] = summary(torch.cat(parts), torch.from_numpy(one.hard.rows))["mrr"]
-    return found
+    return {
+        name: summary(hard_ranks(reasoner, asked), torch.from_numpy(asked.hard.rows))["mrr"]
+        for name, asked in queries.items()
+    }

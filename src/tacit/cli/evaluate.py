@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tacit.engine.engine import Engine
-    from tacit.evaluate.benchmark import Progress
+    from tacit.evaluate.protocol import Progress
     from tacit.evaluate.results import Results
     from tacit.query.queries import QuerySet
     from tacit.runs import RunFolder
@@ -60,7 +60,7 @@ def evaluate(
     run, engine = _opened(source, split, observed, {"device": device, "adapted": not unadapted} | settings)
     asked = _queries(engine, queries, split, shapes)
     about = {"graph": engine.graph.name, "queries": queries.name if queries else None, "split": split, "limit": limit}
-    results, report = _measured(engine, asked, about | engine.about, ties, limit, batch, memory or 1.0)
+    results, report = _measured(engine, asked, about | engine.about, ties, limit, batch)
     _show(report)
     if per_relation:
         report["relations"] = _by_relation(engine, asked, results)
@@ -123,7 +123,7 @@ def _opened(source: str, split: str, observed: str | None, settings: dict[str, A
 
 def _queries(engine: Engine, folder: Path | None, split: str, shapes: str | None) -> dict[str, QuerySet]:
     from tacit.errors import DataError, SettingsError
-    from tacit.evaluate.benchmark import check_ids, one_hop_queries
+    from tacit.evaluate.protocol import check_ids, one_hop_queries
     from tacit.query.queries import read_queries
     from tacit.query.shapes import SHAPES, parse_shapes
 
@@ -150,14 +150,13 @@ def _measured(
     ties: Any,
     limit: int | None,
     batch: int | None,
-    memory: float,
 ) -> tuple[Results, dict[str, Any]]:
-    from tacit.evaluate.benchmark import evaluate as measure
+    from tacit.evaluate.protocol import evaluate as measure
     from tacit.runs import versions
 
     kept = {name: value for name, value in settings.items() if value is not None}
     with _bar() as progress:
-        results = measure(engine.reasoner, queries, ties, limit, batch, memory, progress, kept)
+        results = measure(engine.reasoner, queries, ties, limit, batch, progress, kept)
     return results, results.to_json() | {"versions": versions()}
 
 
@@ -218,8 +217,8 @@ def _by_relation(engine: Engine, queries: Mapping[str, QuerySet], results: Resul
 
 def _reliability(engine: Engine, queries: Mapping[str, QuerySet], split: str, limit: int) -> dict[str, Any]:
     """The reliability of atoms, and of the ten best answers of all queries together, also printed."""
-    from tacit.evaluate.benchmark import one_hop_queries, sample
-    from tacit.evaluate.calibration import Reliability, reliability
+    from tacit.evaluate.protocol import one_hop_queries, sample
+    from tacit.evaluate.reliability import Reliability, reliability
 
     answers = [reliability(engine.reasoner, sample(chosen, limit), top=10) for chosen in queries.values()]
     found = {"ten best answers": sum(answers, Reliability.empty())}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import SettingsError
-from tacit.evaluate.calibration import Reliability, reliability
+from tacit.evaluate.reliability import Reliability, reliability
 from tacit.query.plan import Plan
 from tacit.query.queries import Answers, QuerySet
 from tacit.query.shapes import SHAPES

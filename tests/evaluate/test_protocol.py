@@ -7,10 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from tacit.adapt.validation import mean_reciprocal_ranks
+from tacit.engine.atoms import Atoms
+from tacit.engine.calibration import Sigmoid
+from tacit.engine.logic import Logic
+from tacit.engine.ranking import batch_size, hard_ranks
+from tacit.engine.reasoner import MessageReasoner
 from tacit.errors import DataError
-from tacit.evaluate.benchmark import batch_size, evaluate, measure, one_hop_queries
+from tacit.evaluate.protocol import evaluate, measure, one_hop_queries
 from tacit.evaluate.results import average, read_results
 from tacit.graph.graph import Graph
+from tacit.links.scorer import GraphScorer
 from tacit.query.plan import Plan
 from tacit.query.queries import Answers, QuerySet
 from tacit.query.shapes import NEGATIVE, POSITIVE, SHAPES
@@ -115,13 +122,25 @@ def test_a_limit_takes_the_same_sample_every_time() -> None:
     assert first.mrr == second.mrr
 
 
-def test_progress_and_batches_by_memory() -> None:
+def test_progress_is_told_after_every_batch() -> None:
     seen = []
     evaluate(Fixed(ROWS), {"2p": QUERIES}, batch=2, progress=lambda *event: seen.append(event))
     assert seen == [("2p", 2, 3), ("2p", 3, 3)]
-    assert batch_size(63_361, memory=0.5) == 2**29 // (32 * 63_361)
-    assert batch_size(10, memory=1.0) == 512
-    assert batch_size(10**9, memory=1.0) == 1
+
+
+@pytest.mark.parametrize("batch", [1, 2, None])
+def test_ranks_stand_in_the_order_of_the_answers_whatever_the_batches(batch: int | None) -> None:
+    assert hard_ranks(Fixed(ROWS), QUERIES, batch=batch).tolist() == [1.0, 2.0, 2.0, 3.0]
+    assert mean_reciprocal_ranks(Fixed(ROWS), {"2p": QUERIES}) == evaluate(Fixed(ROWS), {"2p": QUERIES}).mrr
+
+
+def test_batches_are_as_large_as_the_memory_of_a_reasoner() -> None:
+    scorer = GraphScorer(Graph.of([("a", "r", "b")]).index(), 2)
+    plan = SHAPES["1p"].plan
+    for gigabytes, expected in ((1e-9, 1), (1e-6, 1000 // (2 * 5 * 4 * 2)), (1.0, 512)):  # five rows of two floats
+        reasoner = MessageReasoner(Atoms(scorer, Sigmoid()), Logic("product"), memory=gigabytes)
+        assert batch_size(reasoner, plan) == expected
+    assert batch_size(Fixed(ROWS), plan) == 256
 
 
 def test_one_hop_queries_ask_both_directions_and_filter_the_parts_before() -> None:

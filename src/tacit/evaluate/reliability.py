@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.engine.ranking import batch_size, slots
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import SettingsError
-from tacit.evaluate.benchmark import batch_size, slots
 from tacit.evaluate.results import Floats
-from tacit.query.queries import QuerySet
+from tacit.query.queries import Answers, QuerySet
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,38 +94,33 @@ class Reliability:
         }
 
 
+@torch.no_grad()  # and not inference mode, which would keep continuous search from its gradients
 def reliability(
-    reasoner: Reasoner,
-    queries: QuerySet,
-    bins: int = 10,
-    top: int | None = None,
-    batch: int | None = None,
-    memory: float = 1.0,
+    reasoner: Reasoner, queries: QuerySet, bins: int = 10, top: int | None = None, batch: int | None = None
 ) -> Reliability:
     """How the scores of entities as answers compare with the hard answers, easy ones left out.
 
     With `one_hop_queries` the scores are those of atoms: held-out facts against what is no fact. `top` looks only at
     the best so many of each query, which is what people are shown; all others are nearly always right at nearly 0.
     """
-    size = batch or batch_size(reasoner.num_entities, memory)
-    found = Reliability.empty(bins)
+    size = batch or batch_size(reasoner, queries.shape.plan)
+    total = Reliability.empty(bins)
     for start in range(0, len(queries), size):
         part = queries[start : start + size]
-        with torch.no_grad():  # inference mode would keep continuous search from its gradients
-            scores = reasoner.scores(part.shape.plan, *slots(part)).exp().clamp(0, 1)
-            labels = torch.zeros_like(scores)
-            labels[_cells(part.hard.rows, part.hard.ids)] = 1
-            scores[_cells(part.easy.rows, part.easy.ids)] = -1  # below every score: last, and recognised
-            if top is not None:
-                scores, chosen = scores.topk(min(top, scores.shape[1]))
-                labels = labels.gather(1, chosen)
-            kept = scores >= 0
-            found += Reliability.of(scores[kept], labels[kept], bins)
-    return found
+        scores = reasoner.scores(part.shape.plan, *slots(part)).exp().clamp(0, 1)
+        labels = torch.zeros_like(scores)
+        labels[_cells(part.hard)] = 1
+        scores[_cells(part.easy)] = -1  # below every score: last, and recognised
+        if top is not None:
+            scores, chosen = scores.topk(min(top, scores.shape[1]))
+            labels = labels.gather(1, chosen)
+        kept = scores >= 0
+        total += Reliability.of(scores[kept], labels[kept], bins)
+    return total
 
 
-def _cells(rows: NDArray[np.integer], ids: NDArray[np.integer]) -> tuple[Tensor, Tensor]:
-    return torch.from_numpy(rows.astype(np.int64)), torch.from_numpy(ids.astype(np.int64))
+def _cells(answers: Answers) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(answers.rows), torch.from_numpy(answers.ids.astype(np.int64))
 
 
 def _ratio(sums: Floats, counts: NDArray[np.int64]) -> Floats:

@@ -1,0 +1,64 @@
+"""Ranks of the hard answers of queries, by what a reasoner scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.engine.reasoner import MessageReasoner, Reasoner
+from tacit.links.ranking import Ties, ranks
+from tacit.query.plan import Plan
+from tacit.query.queries import Answers, QuerySet
+
+_AT_MOST = 512  # queries in a batch
+_OTHERS = 256  # for reasoners that do not say how many fit
+
+
+@torch.no_grad()  # and not inference mode, which would keep continuous search from its gradients
+def hard_ranks(
+    reasoner: Reasoner,
+    queries: QuerySet,
+    ties: Ties = "realistic",
+    batch: int | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Tensor:
+    """The rank of each hard answer among all entities that are no answers, in the order of `queries.hard`.
+
+    Without `batch`, as many queries go together as the reasoner has memory for, at most 512.
+    """
+    size = batch or batch_size(reasoner, queries.shape.plan)
+    # Batches whose last hops share a relation let an engine score each (candidate, relation) once for all of them.
+    order = np.lexsort(queries.relations.T)
+    places = Answers(queries.hard.offsets, np.arange(len(queries.hard.ids), dtype=np.int32))
+    ordered = torch.empty(len(places.ids))
+    for start in range(0, len(order), size):
+        chosen = order[start : start + size]
+        part = queries.subset(chosen)
+        scores = reasoner.ranking(part.shape.plan, *slots(part))
+        rows, hard, known_rows, known = (
+            _ids(column).to(scores.device)
+            for answers in (part.hard, part.easy)
+            for column in (answers.rows, answers.ids)
+        )
+        ordered[_ids(places.subset(chosen).ids)] = ranks(scores, rows, hard, known_rows, known, ties).cpu()
+        progress(start + len(part))
+    return ordered
+
+
+def batch_size(reasoner: Reasoner, plan: Plan) -> int:
+    """How many queries of a plan go to a reasoner at once."""
+    fits = reasoner.batch(plan) if isinstance(reasoner, MessageReasoner) else _OTHERS
+    return max(1, min(fits, _AT_MOST))
+
+
+def slots(queries: QuerySet) -> tuple[Tensor, Tensor]:
+    """The entities and relations of queries, as a reasoner takes them."""
+    return _ids(queries.entities), _ids(queries.relations)
+
+
+def _ids(column: NDArray[np.integer]) -> Tensor:
+    return torch.from_numpy(column.astype(np.int64))
