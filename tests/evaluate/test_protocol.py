@@ -7,16 +7,20 @@ import pytest
 import torch
 from torch import Tensor
 
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.calibrated import Adapted
 from tacit.adapt.validation import mean_reciprocal_ranks
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Sigmoid
+from tacit.engine.engine import Engine
 from tacit.engine.logic import Logic
 from tacit.engine.ranking import batch_size, hard_ranks
 from tacit.engine.reasoner import MessageReasoner
-from tacit.errors import DataError
+from tacit.errors import DataError, SettingsError
 from tacit.evaluate.protocol import evaluate, measure, one_hop_queries
 from tacit.evaluate.results import average, read_results
 from tacit.graph.graph import Graph
+from tacit.links.loading import make_model
 from tacit.links.scorer import GraphScorer
 from tacit.query.plan import Plan
 from tacit.query.queries import Answers, QuerySet
@@ -79,21 +83,66 @@ def test_json_has_the_documented_form(tmp_path) -> None:
     results = evaluate(Fixed(ROWS), {"2p": QUERIES}, settings={"k": 64})
     written = tmp_path / "results.json"
     written.write_text(json.dumps(results.to_json()))
-    found = read_results(written)
-    seconds = found.pop("seconds")
+    read = read_results(written)
+    seconds, means = read.pop("seconds"), read["means"]
     assert set(seconds) == {"2p"}
     assert seconds["2p"] > 0
-    assert found == {
+    metrics = {
         "mrr": {"2p": pytest.approx((0.75 + 0.5 + 1 / 3) / 3)},
         "hits@1": {"2p": pytest.approx(0.5 / 3)},
         "hits@3": {"2p": 1.0},
         "hits@10": {"2p": 1.0},
+    }
+    assert read == {
+        **metrics,
         "avg_p": None,
         "avg_n": None,
         "queries": {"2p": 3},
+        "answers": {"2p": 4},
         "ties": "realistic",
-        "settings": {"k": 64},
+        "mean": "question",
+        "means": {"question": metrics, "fact": means["fact"]},
+        "settings": {
+            "k": 64,
+            "calibration": "none",
+            "adapted": False,
+            "ties": "realistic",
+            "mean": "question",
+            "filtered": "easy and hard answers",
+        },
     }
+
+
+def test_a_question_with_two_answers_counts_once_or_twice() -> None:
+    # Ranks 1 and 2 of one query, 2 of another, 3 of the third.
+    per_question, per_fact = (evaluate(Fixed(ROWS), {"2p": QUERIES}, mean=mean) for mean in ("question", "fact"))
+    assert per_question.mrr["2p"] == pytest.approx((0.75 + 1 / 2 + 1 / 3) / 3)
+    assert per_fact.mrr["2p"] == pytest.approx((1 + 1 / 2 + 1 / 2 + 1 / 3) / 4)
+    assert per_fact.metric("hits@1")["2p"] == pytest.approx(1 / 4)
+    by_name = per_fact.figures["2p"].grouped(np.array([0, 0, 1]), "fact")
+    assert by_name[0]["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 2) / 3)
+
+
+def test_results_carry_both_means_and_name_theirs() -> None:
+    written = evaluate(Fixed(ROWS), {"2p": QUERIES}, mean="fact").to_json()
+    assert written["mean"] == written["settings"]["mean"] == "fact"
+    assert written["mrr"] == written["means"]["fact"]["mrr"]
+    assert written["means"]["question"]["mrr"]["2p"] == pytest.approx((0.75 + 1 / 2 + 1 / 3) / 3)
+    assert (written["queries"], written["answers"]) == ({"2p": 3}, {"2p": 4})
+    with pytest.raises(SettingsError, match="mean is 'median'; it must be one of question, fact"):
+        evaluate(Fixed(ROWS), {"2p": QUERIES}, mean="median")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("search", ["beam", "continuous", "symbolic"])
+def test_results_record_the_calibration_really_used(search: str) -> None:
+    graph = Graph.of([("a", "r", "b"), ("b", "r", "c")], test=[("a", "r", "c")])
+    model = make_model("complex", graph.num_entities, graph.num_relations, 2).requires_grad_(False)
+    adapted = Adapted(Sigmoid(), Adapter(model).requires_grad_(False))
+    engine = Engine(graph, model, adapted=adapted, calibration="softmax-count", search=search, steps=1)
+    told = evaluate(engine.reasoner, {"1p": one_hop_queries(graph)}, settings=engine.settings, limit=1).settings
+    used = ("none", False) if search == "symbolic" else ("sigmoid", True)
+    assert (told["calibration"], told["adapted"]) == used
+    assert (told["search"], told["observed"], told["limit"]) == (search, "train+valid+test", 1)
 
 
 def test_averages_need_all_their_shapes() -> None:

@@ -11,13 +11,14 @@ import torch
 
 from tacit.engine.ranking import hard_ranks
 from tacit.engine.reasoner import Reasoner
-from tacit.errors import DataError
+from tacit.errors import DataError, SettingsError
 from tacit.evaluate.results import Figures, Results
 from tacit.graph.graph import PARTS, Graph
-from tacit.links.ranking import Ties, by_query
+from tacit.links.ranking import MEANS, TIES, Mean, Ties, by_query
 from tacit.query.queries import Answers, QuerySet
 from tacit.query.shapes import SHAPES
 
+FILTERED = "easy and hard answers"  # what never competes with the answer that is ranked
 Progress = Callable[[str, int, int], None]  # name of the query set, queries done, queries in all
 
 
@@ -29,19 +30,26 @@ def evaluate(
     batch: int | None = None,
     progress: Progress = lambda *event: None,
     settings: Mapping[str, Any] | None = None,
+    mean: Mean = "question",
 ) -> Results:
     """Rank the hard answers of each set of queries.
 
     Queries without hard answers are left out; `limit` keeps that many of each set, a sample that is the same every
-    time. Without `batch`, as many queries go together as the reasoner has memory for.
+    time. Without `batch`, as many queries go together as the reasoner has memory for. `mean` says what counts once: a
+    `question`, as in BetaE, or each `fact`, as in PyKEEN. Results record `settings` beside what they are made with.
     """
+    for name, value, choices in (("ties", ties, TIES), ("mean", mean, MEANS)):
+        if value not in choices:
+            raise SettingsError(f"{name} is '{value}'; it must be one of {', '.join(choices)}")
     figures = {}
     for name, asked in queries.items():
         kept = sample(asked.subset(np.flatnonzero(asked.hard.counts)), limit)
         if not len(kept):
             raise DataError(f"the {len(asked):,} {name} queries have no hard answers to rank")
         figures[name] = measure(reasoner, kept, ties, batch, _telling(progress, name, len(kept)))
-    return Results(figures, ties, dict(settings or {}))
+    how = {**calibration_of(reasoner), "ties": ties, "mean": mean, "filtered": FILTERED}
+    limited = {} if limit is None else {"limit": limit}
+    return Results(figures, ties, {**(settings or {}), **limited, **how}, mean)
 
 
 def measure(
@@ -56,6 +64,13 @@ def measure(
     ranked = hard_ranks(reasoner, queries, ties, batch, progress)
     values = by_query(ranked, torch.from_numpy(queries.hard.rows))
     return Figures(queries, {name: column.numpy() for name, column in values.items()}, time.perf_counter() - started)
+
+
+def calibration_of(reasoner: Reasoner) -> dict[str, Any]:
+    """The calibration a reasoner really uses, and whether an adapter is in it; `none` where it combines no atoms."""
+    atoms = getattr(reasoner, "atoms", None)
+    name, *adapted = atoms.calibration.name.split(", ") if atoms is not None else ("none",)
+    return {"calibration": name, "adapted": bool(adapted)}
 
 
 def one_hop_queries(graph: Graph, part: str = "test") -> QuerySet:

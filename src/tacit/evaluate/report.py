@@ -108,7 +108,9 @@ def _settings_of(evaluations: Evaluations) -> Iterable[Section]:
 
 
 def _evaluations(evaluations: Evaluations) -> Iterable[Section]:
-    ties = ", ".join(dict.fromkeys(str(evaluation.get("ties")) for evaluation in evaluations.values()))
+    how = ", ".join(
+        dict.fromkeys(f"{e.get('ties')} ties, mean per {e.get('mean', 'question')}" for e in evaluations.values())
+    )
     for metric, title in TITLES.items() if evaluations else ():
         rows = {name: percentages(evaluation, metric) for name, evaluation in evaluations.items()}
         columns = columns_of(rows.values())
@@ -117,7 +119,7 @@ def _evaluations(evaluations: Evaluations) -> Iterable[Section]:
             bars = {name: {column: row[column] for column in columns if column in row} for name, row in rows.items()}
             yield _drawn(f"{title} by shape", lambda bars=bars: figures.bars(bars))
         cells = [(name, *(cell(row.get(column)) for column in columns)) for name, row in rows.items()]
-        yield Section(title, f"In percent; filtered ranks, {ties} ties.", ("", *columns), cells)
+        yield Section(title, f"In percent; filtered ranks, {how}.", ("", *columns), cells)
 
 
 def _calibration(evaluations: Evaluations) -> Iterable[Section]:

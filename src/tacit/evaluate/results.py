@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
-from tacit.links.ranking import METRICS
+from tacit.links.ranking import MEANS, METRICS, Mean
 from tacit.query.queries import QuerySet
 from tacit.query.shapes import NEGATIVE, POSITIVE
 
@@ -31,50 +31,63 @@ class Figures:
     def __len__(self) -> int:
         return len(self.queries)
 
-    def mean(self, metric: str = "mrr") -> float:
-        """The mean over the queries."""
-        return float(self.by_query[metric].mean())
+    def mean(self, metric: str = "mrr", mean: Mean = "question") -> float:
+        """The mean over the queries, or over their hard answers."""
+        return float(np.average(self.by_query[metric], weights=self._weights(mean)))
 
-    def grouped(self, keys: NDArray[np.integer]) -> dict[int, dict[str, float]]:
+    def grouped(self, keys: NDArray[np.integer], mean: Mean = "question") -> dict[int, dict[str, float]]:
         """The means over the queries that share a key, such as their relation, and how many they are."""
         distinct, group, sizes = np.unique(keys, return_inverse=True, return_counts=True)
-        sums = {metric: np.bincount(group, values) / sizes for metric, values in self.by_query.items()}
+        weights = self._weights(mean)
+        totals = np.bincount(group, weights)
+        means = {metric: np.bincount(group, weights * values) / totals for metric, values in self.by_query.items()}
         return {
-            int(key): {metric: float(sums[metric][i]) for metric in METRICS} | {"queries": int(sizes[i])}
+            int(key): {metric: float(means[metric][i]) for metric in METRICS} | {"queries": int(sizes[i])}
             for i, key in enumerate(distinct)
         }
+
+    def _weights(self, mean: Mean) -> Floats:
+        counts = self.queries.hard.counts
+        return (counts if mean == "fact" else np.ones_like(counts)).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Results:
-    """The figures of every set of queries, with the tie policy and the settings they were made with."""
+    """The figures of every set of queries, with the tie policy, the mean and the settings they were made with.
+
+    A mean per `question` is BetaE's: over the hard answers of a query, then over the queries. A mean per `fact` counts
+    every hard answer once, as PyKEEN does; for 1p queries in both directions it is the number PyKEEN calls `both`.
+    """
 
     figures: Mapping[str, Figures]
     ties: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    mean: Mean = "question"
 
     @property
     def mrr(self) -> dict[str, float]:
         """The mean reciprocal rank of each set, as a fraction."""
         return self.metric("mrr")
 
-    def metric(self, metric: str) -> dict[str, float]:
+    def metric(self, metric: str, mean: Mean | None = None) -> dict[str, float]:
         """A metric of each set, as a fraction."""
-        return {name: figures.mean(metric) for name, figures in self.figures.items()}
+        return {name: figures.mean(metric, mean or self.mean) for name, figures in self.figures.items()}
 
     def average(self, name: str) -> float | None:
         """`avg_p` or `avg_n`: the mean MRR over nine positive or five negative shapes, or None unless all are in."""
         return average(self.mrr, AVERAGES[name])
 
     def to_json(self) -> dict[str, Any]:
-        """The results as `tacit eval --json` writes them; metrics are fractions."""
-        averages = {name: self.average(name) for name in AVERAGES}
+        """The results as `tacit eval --json` writes them: metrics, fractions, by the chosen mean, then by every one."""
         return {
             **{metric: self.metric(metric) for metric in METRICS},
-            **averages,
+            **{name: self.average(name) for name in AVERAGES},
             "queries": {name: len(figures) for name, figures in self.figures.items()},
+            "answers": {name: len(figures.queries.hard.ids) for name, figures in self.figures.items()},
             "seconds": {name: round(figures.seconds, 4) for name, figures in self.figures.items()},
             "ties": self.ties,
+            "mean": self.mean,
+            "means": {mean: {metric: self.metric(metric, mean) for metric in METRICS} for mean in MEANS},
             "settings": dict(self.settings),
         }
 
@@ -92,19 +105,19 @@ def read_results(path: str | Path) -> dict[str, Any]:
     """The results in a file written by `tacit eval --json`, their form checked."""
     path = Path(path)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        results = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path) from None
     except ValueError as error:
         raise DataError(f"is not JSON ({error})", path) from None
-    if not is_results(found):
+    if not is_results(results):
         raise DataError("holds no results; write some with: tacit eval RUN --json FILE", path)
-    return dict(found)
+    return dict(results)
 
 
-def is_results(found: Any) -> bool:
+def is_results(data: Any) -> bool:
     """Whether plain data has the form of results."""
-    tables = [found.get(metric) for metric in METRICS] if isinstance(found, dict) else [None]
+    tables = [data.get(metric) for metric in METRICS] if isinstance(data, dict) else [None]
     return all(
         isinstance(table, dict) and all(isinstance(value, int | float) for value in table.values()) for table in tables
     )

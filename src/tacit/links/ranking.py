@@ -12,6 +12,8 @@ from tacit.errors import SettingsError, TrainingError
 
 Ties = Literal["realistic", "optimistic", "pessimistic"]
 TIES: tuple[Ties, ...] = get_args(Ties)
+Mean = Literal["question", "fact"]  # what counts once: a query, or each of its hard answers
+MEANS: tuple[Mean, ...] = get_args(Mean)
 HITS = (1, 3, 10)
 METRICS = ("mrr", *(f"hits@{k}" for k in HITS))
 
