@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from reproduce import HERE, device_name, read_row
+from reproduce import ROWS, read_row
+from scaffold import Benchmark, data_folder, provenance
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
 from tacit.graph.datasets import load
@@ -26,8 +26,7 @@ from tacit.graph.graph import Graph
 from tacit.links.settings import TrainSettings
 from tacit.links.training import train
 from tacit.query.sampling import sample
-from tacit.query.shapes import NEGATIVE, POSITIVE, SHAPES
-from tacit.runs import versions
+from tacit.query.shapes import SHAPES
 
 STRENGTHS = (1.0, 2.0, 4.0, 8.0, 12.0, 20.0)
 
@@ -46,32 +45,34 @@ def inner_split(graph: Graph, seed: int) -> Graph:
     return replace(graph, train=graph.train[kept], valid=graph.train[chosen], test=graph.valid, name="inner")
 
 
-def main() -> None:
-    """Print the inner MRR of every candidate and write `benchmarks/results/nell995/choose.json`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("TACIT_DATA", ".bench")))
-    parser.add_argument("--count", type=int, default=500, help="queries of each shape")
-    parser.add_argument("--rank", type=int)
-    parser.add_argument("--out", type=Path, default=HERE / "results")
-    given = parser.parse_args()
-    row = read_row(HERE / "rows" / "nell995" / "tacit-train.toml")
-    inner = inner_split(load(given.data / row["folder"]), seed=0)
-    queries = {s: sample(inner, SHAPES[s], "test", given.count, seed=3).queries for s in (*POSITIVE, *NEGATIVE)}
-    found: dict[str, dict[str, float]] = {}
+def measure(given: argparse.Namespace) -> None:
+    """Print the inner MRR of every candidate and write `nell995/choose.json`."""
+    row = read_row(ROWS / "nell995" / "tacit-train.toml", given.tiny)
+    inner = inner_split(load(data_folder(given, row["folder"])), given.seed)
+    queries = {name: sample(inner, shape, "test", given.count, seed=3).queries for name, shape in SHAPES.items()}
+    mrr: dict[str, dict[str, float]] = {}
     for weight in (0.0, 1.0):
         chosen = {**row["train"], "device": given.device, "relation_weight": weight}
         model = train(inner, TrainSettings.of(chosen | ({"rank": given.rank} if given.rank else {})), None, False)
-        engine = Engine(inner, model, **{**row["engine"], "k": 256})
+        engine = Engine(inner, model, **{**row["engine"], "k": given.k})
         for strength in STRENGTHS if not weight else (1.0,):
             results = evaluate(engine.using(strength=strength).reasoner, queries).to_json()
             name = f"relation weight {weight:g}, strength {strength:g}"
-            found[name] = {"avg_p": results["avg_p"], "avg_n": results["avg_n"], **results["mrr"]}
-            print(f"{name:36s}", {key: round(100 * value, 2) for key, value in found[name].items()}, flush=True)
+            mrr[name] = {"avg_p": results["avg_p"], "avg_n": results["avg_n"], **results["mrr"]}
+            print(f"{name:36s}", {key: round(100 * value, 2) for key, value in mrr[name].items()}, flush=True)
     path = given.out / "nell995" / "choose.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    told = {"mrr": found, "queries": given.count, "versions": versions() | {"device": device_name(given.device)}}
-    path.write_text(json.dumps(told, indent=1), encoding="utf-8")
+    path.write_text(json.dumps({"mrr": mrr, "queries": given.count, **provenance(given)}, indent=1), encoding="utf-8")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Evaluate all candidates."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.set_defaults(device="cuda" if torch.cuda.is_available() else "cpu")
+    benchmark.size("--count", 500, tiny=2, help="queries of each shape")
+    benchmark.size("--k", 256, tiny=2)
+    benchmark.add_argument("--rank", type=int)
+    benchmark.run(measure, argv)
 
 
 if __name__ == "__main__":

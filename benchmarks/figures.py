@@ -9,7 +9,7 @@ python benchmarks/figures.py bars "100 %=FILE" "1 %=FILE" --out bars.png       #
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -60,11 +60,11 @@ def atoms(run: str, queries: dict[str, QuerySet]) -> Figure:
 
 def curves(run: str, queries: dict[str, QuerySet]) -> Figure:
     """Reliability of the ten best answers of all shapes, before and after adaptation."""
-    found = {}
+    measured = {}
     for when, engine in engines(run).items():
-        parts = [reliability(engine.reasoner, sample(one, 200), top=10) for one in queries.values()]
-        found[when] = sum(parts, Reliability.empty()).to_json()
-    return figures.reliability_diagram(found)
+        parts = [reliability(engine.reasoner, sample(asked, 200), top=10) for asked in queries.values()]
+        measured[when] = sum(parts, Reliability.empty()).to_json()
+    return figures.reliability_diagram(measured)
 
 
 def steps(named: dict[str, str]) -> Figure:
@@ -122,7 +122,7 @@ def save(figure: Figure, path: Path) -> Path:
     return path
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Draw one figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("figure", choices=("atoms", "reliability", "steps", "bars"))
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--queries", type=Path, help="a BetaE folder, for atoms and reliability")
     parser.add_argument("--split", default="test")
     parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
+    given = parser.parse_args(argv)
     if given.figure in ("atoms", "reliability"):
         if given.queries is None:
             raise SystemExit(f"{given.figure} needs --queries FOLDER")

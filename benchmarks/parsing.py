@@ -9,12 +9,11 @@ that other work on the machine does not count.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
+from scaffold import Benchmark, Measured
 from tacit.graph.datasets import load
 from tacit.query.compile import compile_query
 from tacit.query.names import bind
@@ -25,19 +24,18 @@ from tacit.query.text import parse
 SPARQL = "PREFIX : <tacit:> SELECT ?c { :France :borders ?n . ?n :borders ?c MINUS { ?c :speaks :German } } LIMIT 10"
 
 
-def texts(count: int, entities: list[str], relations: list[str]) -> list[str]:
+def texts(count: int, entities: list[str], relations: list[str], seed: int) -> list[str]:
     """Questions of every shape in turn, over random names of a graph."""
-    rng = random.Random(0)
+    draw = random.Random(seed)
     shapes = [str(shape.query) for shape in SHAPES.values()]
-    found = []
+    questions = []
     for i in range(count):
         text = shapes[i % len(shapes)]
         for slot in range(1, 4):
-            text = text.replace(f"e{slot}", f'"{rng.choice(entities)}"').replace(
-                f"r{slot}(", f"{rng.choice(relations)}("
-            )
-        found.append(text)
-    return found
+            text = text.replace(f"e{slot}", f'"{draw.choice(entities)}"')
+            text = text.replace(f"r{slot}(", f"{draw.choice(relations)}(")
+        questions.append(text)
+    return questions
 
 
 def per_second(work: Callable[[str], object], questions: list[str]) -> float:
@@ -49,26 +47,25 @@ def per_second(work: Callable[[str], object], questions: list[str]) -> float:
     return len(questions) / (time.process_time() - start)
 
 
-def main() -> None:
-    """Print a table and write the figures as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--queries", type=int, default=6000)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    given = parser.parse_args()
+def measure(given: argparse.Namespace) -> Measured:
+    """Questions a second, by what is done with them."""
     graph = load("world")
-    questions = texts(given.queries, graph.entities.labels, graph.relations.labels[::2])
+    questions = texts(given.queries, graph.entities.labels, graph.relations.labels[::2], given.seed)
     parsed = {text: parse(text) for text in questions}
-    results = {
+    rates = {
         "text": per_second(parse, questions),
         "plan": per_second(lambda text: compile_query(parsed[text]), questions),
         "text, plan and names": per_second(lambda text: bind(compile_query(parse(text)), graph), questions),
-        "SPARQL": per_second(parse_sparql, [SPARQL] * 300),
+        "SPARQL": per_second(parse_sparql, [SPARQL] * max(1, given.queries // 20)),
     }
-    for name, rate in results.items():
-        print(f"{name:24}{rate:10,.0f} a second")
-    given.out.mkdir(exist_ok=True)
-    report = {"settings": {"queries": given.queries}, "per_second": results}
-    (given.out / "parsing.json").write_text(json.dumps(report, indent=2) + "\n")
+    return Measured({name: {"per_s": rate} for name, rate in rates.items()})
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table and write the figures as JSON."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.size("--queries", 6000, tiny=28)
+    benchmark.run(measure, argv)
 
 
 if __name__ == "__main__":

@@ -11,24 +11,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import math
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
+from scaffold import Benchmark, data_folder, provenance, wait
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.sources import training_queries, validation_queries
 from tacit.adapt.training import adapt
 from tacit.adapt.variants import fit_variant
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate, one_hop_queries
-from tacit.evaluate.results import AVERAGES, average
+from tacit.evaluate.results import AVERAGES
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
@@ -37,26 +37,24 @@ from tacit.links.training import train
 from tacit.query.queries import QuerySet, read_queries
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES, parse_shapes
-from tacit.runs import versions
 
-HERE = Path(__file__).parent
+ROWS = Path(__file__).with_name("rows")
+# What makes a row one to try the pipeline with, whatever its own settings.
+SHRUNK: dict[str, dict[str, Any]] = {
+    "train": {"epochs": 1, "rank": 4, "batch": 16},
+    "adapt": {"steps": 2, "batch": 4, "validate_every": 1, "validate_queries": 2},
+    "engine": {"k": 2, "steps": 2},
+}
 Row = dict[str, Any]
 
 
 @dataclass
 class Table:
-    """A table under way: its graph, and what its rows share."""
+    """A table under way: its graph, and what its rows share, each by the settings it depends on."""
 
-    name: str
     folder: Path
-    device: str
-    limit: int | None
-    rank: int | None
-    out: Path
-    models: dict[str, tuple[FactorModel, dict[str, float]]] = field(default_factory=dict)
-    queries: dict[str, dict[str, QuerySet]] = field(default_factory=dict)
-    lessons: dict[str, dict[str, QuerySet]] = field(default_factory=dict)
-    fitted: dict[str, tuple[FactorModel, Any, dict[str, Any]]] = field(default_factory=dict)
+    given: argparse.Namespace
+    kept: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         started = time.perf_counter()
@@ -65,137 +63,129 @@ class Table:
 
     def run(self, row: Row) -> dict[str, Any]:
         """Train, adapt and evaluate as a row says; the results with every setting and time."""
-        model, training = self._model(row.get("train", {}))
-        key = json.dumps([row.get(part) for part in ("train", "adapt", "variant")], sort_keys=True)
-        if key not in self.fitted:
-            self.fitted[key] = self._adapted(row, model)
-        scorer, adapted, adaptation = self.fitted[key]
+        model, training = self._once(("model", row.get("train")), lambda: self._trained(row.get("train", {})))
+        making = [row.get(table) for table in ("train", "adapt", "variant")]
+        scorer, adapted, adaptation = self._once(("scorer", making), lambda: self._adapted(row, model))
         engine = Engine(self.graph, scorer, adapter=adapted, **row.get("engine", {}))
+        queries = self._once(("queries", row["queries"]), lambda: self._queries(row["queries"]))
+        limit = self.given.limit or row.get("limit")
         started = time.perf_counter()
-        results = evaluate(engine.reasoner, self._queries(row["queries"]), limit=self.limit or row.get("limit"))
-        self._wait()
-        found = results.to_json() | {"title": row["title"], "settings": {**row, "engine": engine.about}}
-        found["pipeline_seconds"] = {
+        results = evaluate(engine.reasoner, queries, limit=limit, settings=engine.about)
+        report = results.to_json() | provenance(self.given) | {"title": row["title"]}
+        report["settings"] = {**row, "engine": results.settings}
+        report["pipeline_seconds"] = {
             "load": self.loading, **training, **adaptation, "evaluate": time.perf_counter() - started,
         }  # fmt: skip
-        found["parameters"] = {"frozen": sum(p.numel() for p in model.parameters())}
+        report["parameters"] = {"frozen": sum(p.numel() for p in model.parameters())}
         if adapted is not None:
-            found["parameters"]["trained"] = sum(p.numel() for p in adapted.parameters())
-        found["versions"] = versions() | {"device": device_name(self.device)}
-        return found
+            report["parameters"]["trained"] = sum(p.numel() for p in adapted.parameters())
+        return report
 
-    def _model(self, given: Mapping[str, Any]) -> tuple[FactorModel, dict[str, float]]:
-        settings = TrainSettings.of({**given, "device": self.device, **({"rank": self.rank} if self.rank else {})})
-        key = json.dumps(settings.to_dict(), sort_keys=True)
-        if key not in self.models:
-            if self.device == "cuda":
-                torch.cuda.reset_peak_memory_stats()
-            started = time.perf_counter()
-            model = train(self.graph, settings, None, progress=False)
-            self._wait()
-            told = {"train": time.perf_counter() - started}
-            if self.device == "cuda":
-                told["train_peak_gb"] = torch.cuda.max_memory_allocated() / 1e9
-            for parameter in model.parameters():
-                parameter.requires_grad_(False)
-            self.models[key] = model, told
-        return self.models[key]
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What is made of some settings, made where no row before had the same."""
+        name = json.dumps(key, sort_keys=True)
+        if name not in self.kept:
+            self.kept[name] = make()
+        return self.kept[name]
+
+    def _trained(self, settings: Mapping[str, Any]) -> tuple[FactorModel, dict[str, float]]:
+        chosen = {**settings, "device": self.given.device, **({"rank": self.given.rank} if self.given.rank else {})}
+        model, told = self._timed("train", lambda: train(self.graph, TrainSettings.of(chosen), None, progress=False))
+        return model.requires_grad_(False), told
 
     def _adapted(self, row: Row, model: FactorModel) -> tuple[FactorModel, Any, dict[str, Any]]:
         if "adapt" not in row:
             return model, None, {}
-        settings = AdaptSettings(device=self.device, **row["adapt"])
-        lessons = self._lessons(settings, int(row.get("lessons", 10_000)))
+        settings = AdaptSettings(device=self.given.device, **row["adapt"])
+        count = int(row.get("lessons", 10_000))
+        # Those of the data set, and sampled ones of shapes it has none of.
+        lessons = self._once(
+            ("lessons", settings.held_out, settings.shapes, count),
+            lambda: training_queries(self.graph, settings, self.folder, count),
+        )
         valid = validation_queries(self.graph, settings, self.folder)
-        if self.device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-        started = time.perf_counter()
-        if "variant" in row:
-            result: Any = fit_variant(row["variant"], self.graph, model, lessons, settings, valid=valid)
-        else:
-            result = adapt(self.graph, model, lessons, settings, valid=valid)
-        self._wait()
-        told: dict[str, Any] = {"adapt": time.perf_counter() - started, "adapt_trace": result.trace}
-        if self.device == "cuda":
-            told["adapt_peak_gb"] = torch.cuda.max_memory_allocated() / 1e9
-        return getattr(result, "scorer", model), result.calibration, told
+        result, told = self._timed("adapt", lambda: self._fitted(row, model, lessons, settings, valid))
+        return getattr(result, "scorer", model), result.calibration, {**told, "adapt_trace": result.trace}
 
-    def _lessons(self, settings: AdaptSettings, count: int) -> dict[str, QuerySet]:
-        """The queries an adapter learns from: those of the data set, and sampled ones of shapes it has none of."""
-        key = f"{settings.held_out} {settings.shapes} {count}"
-        if key not in self.lessons:
-            self.lessons[key] = training_queries(self.graph, settings, self.folder, count)
-        return self.lessons[key]
+    def _fitted(self, row: Row, model: FactorModel, lessons: Any, settings: AdaptSettings, valid: Any) -> Any:
+        if "variant" in row:
+            return fit_variant(row["variant"], self.graph, model, lessons, settings, valid=valid)
+        return adapt(self.graph, model, lessons, settings, valid=valid)
 
     def _queries(self, wanted: Mapping[str, Any]) -> dict[str, QuerySet]:
-        """Queries of the folder, sampled ones where `count` says how many, or the facts of a part where `one_hop`."""
-        key = json.dumps(wanted, sort_keys=True)
-        if key not in self.queries:
-            shapes, split = parse_shapes(wanted.get("shapes", "all")), wanted.get("split", "test")
-            if wanted.get("one_hop"):
-                self.queries[key] = {"1p": one_hop_queries(self.graph, split)}
-            elif wanted.get("count"):
-                seed = int(wanted.get("seed", 0))
-                drawn = {s: sample(self.graph, SHAPES[s], split, wanted["count"], seed=seed).queries for s in shapes}
-                self.queries[key] = drawn
-            else:
-                self.queries[key] = read_queries(self.folder, split, shapes)
-        return self.queries[key]
+        """Queries of the folder, sampled ones where `count` says how many, or the facts of a split where `one_hop`."""
+        shapes, split = parse_shapes(wanted.get("shapes", "all")), wanted.get("split", "test")
+        if wanted.get("one_hop"):
+            return {"1p": one_hop_queries(self.graph, split)}
+        if not wanted.get("count"):
+            return read_queries(self.folder, split, shapes)
+        seed = int(wanted.get("seed", 0))
+        return {s: sample(self.graph, SHAPES[s], split, wanted["count"], seed=seed).queries for s in shapes}
 
-    def _wait(self) -> None:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
+    def _timed(self, name: str, work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+        """What work makes, with its seconds and, on a GPU, the most memory it took."""
+        cuda = self.given.device == "cuda"
+        if cuda:
+            torch.cuda.reset_peak_memory_stats()
+        started = time.perf_counter()
+        made = work()
+        wait(self.given.device)
+        told = {name: time.perf_counter() - started}
+        return made, told | ({f"{name}_peak_gb": torch.cuda.max_memory_allocated() / 1e9} if cuda else {})
 
 
-def read_row(path: Path) -> Row:
-    """The settings of a row, those of the row it is `like` filled in."""
+def read_row(path: Path, tiny: bool = False) -> Row:
+    """The settings of a row, those of the row it is `like` filled in; with `tiny`, all sizes shrunk."""
     row: Row = tomllib.loads(path.read_text(encoding="utf-8"))
-    if "like" not in row:
+    if "like" in row:
+        row = _merged(read_row(path.with_name(f"{row.pop('like')}.toml")), row)
+    if not tiny:
         return row
-    merged = read_row(path.with_name(f"{row.pop('like')}.toml"))
-    for name, value in row.items():
-        merged[name] = {**merged.get(name, {}), **value} if isinstance(value, dict) else value
-    return merged
+    counted = {"count": 2} if row["queries"].get("count") else {}
+    shrunk = {table: changes for table, changes in SHRUNK.items() if table in row}
+    return _merged(row, {**shrunk, "queries": counted, "lessons": 20, "limit": 2})
 
 
-def device_name(device: str) -> str:
-    """What the figures were measured on, in words."""
-    return torch.cuda.get_device_name() if device == "cuda" else f"{os.cpu_count()} cores"
+def _merged(row: Row, changes: Row) -> Row:
+    """A row with some of its settings changed, table by table."""
+    return {
+        **row,
+        **{k: {**row.get(k, {}), **value} if isinstance(value, dict) else value for k, value in changes.items()},
+    }
 
 
-def line(name: str, found: Mapping[str, Any]) -> str:
+def line(name: str, report: Mapping[str, Any]) -> str:
     """One row as text: averages, then every shape, in percent."""
-    mrr = found["mrr"]
-    averages = [f"{label} {100 * (average(mrr, shapes) or np.nan):5.1f}" for label, shapes in AVERAGES.items()]
-    cells = [f"{shape} {100 * value:.1f}" for shape, value in mrr.items()]
-    seconds = {k: round(v, 1) for k, v in found["pipeline_seconds"].items() if isinstance(v, float)}
+    averages = [f"{label} {100 * (report[label] or math.nan):5.1f}" for label in AVERAGES]
+    cells = [f"{shape} {100 * value:.1f}" for shape, value in report["mrr"].items()]
+    seconds = {k: round(v, 1) for k, v in report["pipeline_seconds"].items() if isinstance(v, float)}
     return f"{name:28s} {'  '.join(averages)} | {'  '.join(cells)} | {seconds}"
 
 
-def main() -> None:
+def measure(given: argparse.Namespace) -> None:
     """Make the rows of a table and write their results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=sorted(p.name for p in (HERE / "rows").iterdir()))
-    parser.add_argument("--rows", help="names of rows, joined by commas; all by default")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("TACIT_DATA", ".bench")))
-    parser.add_argument("--limit", type=int, help="evaluate so many queries of each shape")
-    parser.add_argument("--rank", type=int, help="another rank, to try the pipeline on a small machine")
-    parser.add_argument("--out", type=Path, default=HERE / "results")
-    given = parser.parse_args()
-    paths = sorted((HERE / "rows" / given.table).glob("*.toml"))
-    names = given.rows.split(",") if given.rows else [p.stem for p in paths]
-    rows = {name: read_row(HERE / "rows" / given.table / f"{name}.toml") for name in names}
-    folder = given.data / next(iter(rows.values()))["folder"]
-    if not folder.is_dir():
-        parser.error(f"no folder {folder}; unpack the data set there, or name another place with --data or TACIT_DATA")
-    table = Table(given.table, folder, given.device, given.limit, given.rank, given.out / given.table)
-    table.out.mkdir(parents=True, exist_ok=True)
-    print("ranks of ties: realistic (mean)", flush=True)
+    paths = sorted((ROWS / given.table).glob("*.toml"))
+    names = given.rows.split(",") if given.rows else [path.stem for path in paths]
+    rows = {name: read_row(ROWS / given.table / f"{name}.toml", given.tiny) for name in names}
+    table = Table(data_folder(given, next(iter(rows.values()))["folder"]), given)
+    out = given.out / given.table
+    out.mkdir(parents=True, exist_ok=True)
+    print("ranks of ties: realistic (mean); mean per question", flush=True)
     for name, row in rows.items():
-        found = table.run(row)
-        (table.out / f"{name}.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
-        print(line(name, found), flush=True)
+        report = table.run(row)
+        (out / f"{name}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+        print(line(name, report), flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Make the rows of a table."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.set_defaults(device="cuda" if torch.cuda.is_available() else "cpu")
+    benchmark.add_argument("table", choices=sorted(path.name for path in ROWS.iterdir()))
+    benchmark.add_argument("--rows", help="names of rows, joined by commas; all by default")
+    benchmark.add_argument("--limit", type=int, help="evaluate so many queries of each shape")
+    benchmark.add_argument("--rank", type=int, help="another rank, to try the pipeline on a small machine")
+    benchmark.run(measure, argv)
 
 
 if __name__ == "__main__":

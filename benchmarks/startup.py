@@ -1,52 +1,38 @@
-"""How long `tacit --help` takes: the best of several runs, beside a bare interpreter.
+"""How long `tacit --help` takes: the best of several rounds, beside a bare interpreter.
 
-python benchmarks/startup.py [--runs 10]
+python benchmarks/startup.py [--rounds 10]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
-import time
-from pathlib import Path
+from collections.abc import Sequence
+
+from scaffold import Benchmark, Measured, in_turns, python
 
 COMMANDS = {
-    "python -c pass": ["-c", "pass"],
-    "import tacit": ["-c", "import tacit"],
-    "tacit --help": ["-m", "tacit", "--help"],
-    "tacit data --help": ["-m", "tacit", "data", "--help"],
+    "python -c pass": ("-c", "pass"),
+    "import tacit": ("-c", "import tacit"),
+    "tacit --help": ("-m", "tacit", "--help"),
+    "tacit data --help": ("-m", "tacit", "data", "--help"),
 }
-LIMIT = 0.3  # seconds for each
+LIMIT = 300.0  # milliseconds for each
 
 
-def best_of(runs: int, arguments: list[str]) -> float:
-    """The shortest of several runs, in seconds: the rest is what else the machine did."""
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
-        times.append(time.perf_counter() - start)
-    return min(times)
+def measure(given: argparse.Namespace) -> Measured:
+    """Milliseconds of each command: the shortest, since the rest is what else the machine did."""
+    works = {name: python(*arguments) for name, arguments in COMMANDS.items()}
+    best = {name: 1e3 * min(times) for name, times in in_turns(works, given.rounds, warm_up=not given.tiny).items()}
+    bare = best["python -c pass"]
+    figures = {name: {"ms": taken, "times bare": taken / bare} for name, taken in best.items()}
+    return Measured(figures, missed=[f"{name} over {LIMIT} ms" for name, taken in best.items() if taken > LIMIT])
 
 
-def main() -> None:
-    """Print a table and write `benchmarks/results/startup.json`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=10)
-    runs = parser.parse_args().runs
-    seconds = {name: best_of(runs, arguments) for name, arguments in COMMANDS.items()}
-    bare = seconds["python -c pass"]
-    for name, taken in seconds.items():
-        print(f"{name:20} {1000 * taken:6.0f} ms   {taken / bare:4.1f} x bare")
-    folder = Path(__file__).parent / "results"
-    folder.mkdir(exist_ok=True)
-    rows = {name: {"seconds": round(taken, 4), "ratio": round(taken / bare, 2)} for name, taken in seconds.items()}
-    (folder / "startup.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    slow = [name for name, taken in seconds.items() if taken > LIMIT]
-    if slow:
-        sys.exit(f"over {LIMIT} s: {', '.join(slow)}")
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table and write the figures as JSON."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.size("--rounds", 10, tiny=1)
+    benchmark.run(measure, argv)
 
 
 if __name__ == "__main__":

@@ -1,44 +1,29 @@
 """Exact answers of the official queries, compared with the stored ones and timed beside dicts of sets.
 
-python benchmarks/symbolic.py [--data FOLDER]
+    python benchmarks/symbolic.py [--data FOLDER]
 
-The folder (or the variable TACIT_DATA, `.bench` by default) holds NELL995 and FB15k-237 as BetaE folders with their
-queries. Every query of every type is answered on both graphs of its split; De Morgan forms are taken literally as well.
+The folder holds NELL995 and FB15k-237 as BetaE folders with their queries. Every query of every type is answered on
+both graphs of its split; De Morgan forms are taken literally as well.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
-import time
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from scaffold import Benchmark, Measured, seconds
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
-from tacit.query.queries import QuerySet, read_queries
+from tacit.query.queries import Answers, QuerySet, read_queries
 from tacit.query.shapes import Shape
 from tacit.query.symbolic import GRAPHS, easy_and_hard
 
 FILES = (("NELL995", "test"), ("NELL995", "valid"), ("FB15k-237", "valid"))
 GOAL = 20.0  # seconds for NELL995's test queries on both graphs, on 2 cores
-FEW = 500  # queries of a type that the dicts of sets answer too
-
-
-def compare(queries: QuerySet, graph: Graph, split: str) -> dict[str, float]:
-    """How many queries have other answers than the stored ones, and the time of one pass over both graphs."""
-    start = time.perf_counter()
-    easy, hard = easy_and_hard(queries.shape.plan, queries.entities, queries.relations, graph, split)
-    seconds = time.perf_counter() - start
-    wrong = ~(easy.same(queries.easy) & hard.same(queries.hard))
-    if queries.encoding == "dm":
-        literal = Shape.of_structure(queries.shape.encoded("dm")).plan
-        easy, hard = easy_and_hard(literal, queries.entities, queries.relations, graph, split)
-        wrong |= ~(easy.same(queries.easy) & hard.same(queries.hard))
-    return {"queries": len(queries), "answers": len(easy.ids) + len(hard.ids), "wrong": int(wrong.sum()), "s": seconds}
 
 
 class DictsOfSets:
@@ -57,66 +42,78 @@ class DictsOfSets:
         if not all(isinstance(step, int) and step != -1 for step in query[-1]):
             sets = [self.answers(part) for part in query if part != (-1,)]
             return set.union(*sets) if query[-1] == (-1,) else set.intersection(*sets)
-        found = self.answers(query[0])
+        reached = self.answers(query[0])
         for step in query[1]:
-            found = self.everything - found if step == -2 else self.reached(found, step)
-        return found
+            reached = self.everything - reached if step == -2 else self.tails(reached, step)
+        return reached
 
-    def reached(self, heads: set[int], relation: int) -> set[int]:
+    def tails(self, heads: set[int], relation: int) -> set[int]:
         """The tails of a relation from some heads."""
         return set().union(*(self.facts[h][relation] for h in heads if h in self.facts and relation in self.facts[h]))
 
 
-def ratio(queries: QuerySet, graph: Graph, split: str, dicts: list[DictsOfSets]) -> float:
-    """The time of dicts of sets over Tacit's, on some of the queries and both graphs."""
-    few = queries.share(FEW / len(queries)) if len(queries) > FEW else queries
-    tuples = few.tuples()
-    start = time.perf_counter()
-    easy, every = ([one.answers(query) for query in tuples] for one in dicts)
-    slow = time.perf_counter() - start
-    start = time.perf_counter()
-    found = easy_and_hard(few.shape.plan, few.entities, few.relations, graph, split)
-    fast = time.perf_counter() - start
-    if [one.to_sets() for one in found] != [easy, [a - b for a, b in zip(every, easy, strict=True)]]:
-        sys.exit(f"{queries.name}: the answers differ from those of dicts of sets")
-    return slow / fast
+class Split:
+    """The graph and the queries of one split, and the dicts of sets of its two graphs."""
 
-
-def main() -> None:
-    """Print a table and write `benchmarks/results/symbolic.json`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("TACIT_DATA", ".bench")))
-    data = parser.parse_args().data
-    results: dict[str, Any] = {}
-    for name, split in FILES:
-        if not (data / name / f"{split}-queries.pkl").exists():
-            print(f"{data / name} has no {split} queries: skipped (set TACIT_DATA or --data)")
-            continue
-        graph, sets = load(data / name), read_queries(data / name, split)
-        dicts = [DictsOfSets(graph, *parts) for parts in GRAPHS[split]]
+    def __init__(self, folder: Path, split: str, few: int) -> None:
+        self.graph, self.split, self.few = load(folder), split, few
+        self.queries = read_queries(folder, split)
+        self.dicts = [DictsOfSets(self.graph, *parts) for parts in GRAPHS[split]]
         for parts in GRAPHS[split]:
-            graph.index(*parts)
-        print(f"\n{name} {split:10} queries    answers  wrong       s   dicts of sets")
-        rows = {}
-        for kind, queries in sets.items():
-            row = compare(queries, graph, split) | {"ratio": ratio(queries, graph, split, dicts)}
-            rows[kind] = row
-            print(
-                f"{kind:18} {row['queries']:7,} {row['answers']:10,} {row['wrong']:6} {row['s']:7.2f} "
-                f"{row['ratio']:9.1f} x"
-            )
+            self.graph.index(*parts)
+
+    def answers(self, queries: QuerySet, shape: Shape | None = None) -> tuple[Answers, Answers]:
+        """The easy and the hard answers, by the shape of the queries or another reading of them."""
+        plan = (shape or queries.shape).plan
+        return easy_and_hard(plan, queries.entities, queries.relations, self.graph, self.split)
+
+    def compare(self, queries: QuerySet) -> dict[str, float]:
+        """How many queries have other answers than the stored ones, and the time beside that of dicts of sets."""
+        readings: list[tuple[Answers, Answers]] = []
+        taken = seconds(lambda: readings.append(self.answers(queries)))
+        if queries.encoding == "dm":
+            readings.append(self.answers(queries, Shape.of_structure(queries.shape.encoded("dm"))))
+        right = [easy.same(queries.easy) & hard.same(queries.hard) for easy, hard in readings]
+        wrong = sum(not all(query) for query in zip(*right, strict=True))
+        number = sum(len(answers.ids) for answers in readings[0])
+        return {
+            "queries": len(queries), "answers": number, "wrong": wrong, "s": taken, "dicts ratio": self.ratio(queries)
+        }  # fmt: skip
+
+    def ratio(self, queries: QuerySet) -> float:
+        """The time of dicts of sets over Tacit's, on some of the queries and both graphs."""
+        few = queries.share(self.few / len(queries)) if len(queries) > self.few else queries
+        tuples, theirs, ours = few.tuples(), list[list[set[int]]](), list[tuple[Answers, Answers]]()
+        slow = seconds(lambda: theirs.extend([facts.answers(query) for query in tuples] for facts in self.dicts))
+        fast = seconds(lambda: ours.append(self.answers(few)))
+        easy, every = theirs
+        if [answers.to_sets() for answers in ours[0]] != [easy, [a - b for a, b in zip(every, easy, strict=True)]]:
+            sys.exit(f"{queries.name}: the answers differ from those of dicts of sets")
+        return slow / fast
+
+
+def measure(given: argparse.Namespace) -> Measured:
+    """All files of queries that are there."""
+    figures: dict[str, dict[str, float]] = {}
+    for name, split in FILES:
+        folder = given.data / name
+        if not (folder / f"{split}-queries.pkl").exists():
+            print(f"{folder} has no {split} queries: skipped (set TACIT_DATA or --data)")
+            continue
+        files = Split(folder, split, given.few)
+        rows = {f"{name} {split} {kind}": files.compare(queries) for kind, queries in files.queries.items()}
         total = {key: sum(row[key] for row in rows.values()) for key in ("queries", "answers", "wrong", "s")}
-        print(f"{'total':18} {total['queries']:7,} {total['answers']:10,} {total['wrong']:6} {total['s']:7.2f}")
-        results[f"{name} {split}"] = {"total": total, "types": rows}
-    if not results:
-        return
-    folder = Path(__file__).parent / "results"
-    folder.mkdir(exist_ok=True)
-    (folder / "symbolic.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    wrong = sum(one["total"]["wrong"] for one in results.values())
-    slow = results.get("NELL995 test", {"total": {"s": 0.0}})["total"]["s"] > GOAL
-    if wrong or slow:
-        sys.exit(f"{wrong} queries with wrong answers" if wrong else f"NELL995's test queries took over {GOAL} s")
+        figures |= rows | {f"{name} {split} total": total}
+    missed = [f"{row['wrong']} wrong answers in {name}" for name, row in figures.items() if row["wrong"]]
+    slow = figures.get("NELL995 test total", {"s": 0.0})["s"] > GOAL
+    return Measured(figures, missed=[*missed, f"NELL995's test queries took over {GOAL} s"] if slow else missed)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table and write the figures as JSON."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.size("--few", 500, tiny=2, help="queries of a type that the dicts of sets answer too")
+    benchmark.run(measure, argv)
 
 
 if __name__ == "__main__":

@@ -7,27 +7,22 @@ python benchmarks/train_step.py --rank 1000 --batch 1000 --device cuda --precisi
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch.nn import functional as F
 
-from tacit.errors import TacitError
+from scaffold import Benchmark, Measured, data_folder, in_turns
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.products import float32_products
 from tacit.links.settings import TrainSettings
 from tacit.links.training import Training
-from tacit.runs import versions
 
-RESULTS = Path(__file__).parent / "results"
+BARE = "bare loop"
+Step = Callable[[torch.Tensor], object]  # of a batch of triples
 
 
 class BareLoop:
@@ -59,44 +54,38 @@ class BareLoop:
 class Contestant:
     """A step with the memory it takes on a GPU: what it holds, and the most it takes for a moment."""
 
-    def __init__(self, make: Callable[[], Callable[[torch.Tensor], object]], cuda: bool) -> None:
+    def __init__(self, make: Callable[[], Step], cuda: bool) -> None:
         before = torch.cuda.memory_allocated() if cuda else 0
         self.step, self.cuda = make(), cuda
         self.held = torch.cuda.memory_allocated() - before if cuda else 0
         self.peak = 0
-        self.times: list[float] = []
 
-    def turn(self, batches: list[torch.Tensor]) -> float:
-        """The seconds of a step, the mean over some batches."""
+    def turn(self, batches: list[torch.Tensor]) -> None:
+        """A step for each of some batches."""
         before = torch.cuda.memory_allocated() if self.cuda else 0
         if self.cuda:
             torch.cuda.reset_peak_memory_stats()
-            torch.cuda.synchronize()
-        start = time.perf_counter()
         with float32_products("tf32" if self.cuda else "float32"):  # the bare loop may round on a GPU, too
             for batch in batches:
                 self.step(batch)
         if self.cuda:
-            torch.cuda.synchronize()
             self.peak = max(self.peak, self.held + torch.cuda.max_memory_allocated() - before)
-        return (time.perf_counter() - start) / len(batches)
 
 
-def contestants(graph: Graph, arguments: argparse.Namespace) -> dict[str, Contestant]:
+def contestants(graph: Graph, given: argparse.Namespace) -> dict[str, Contestant]:
     """The steps to time, by name."""
-    device, reg = arguments.device, arguments.reg
-    makers: dict[str, Callable[[], Callable[[torch.Tensor], object]]] = {}
-    for name, weight in (("bare loop", 0.0), ("bare loop with N3", reg)):
-        makers[name] = partial(BareLoop, graph.num_entities, graph.num_relations, arguments.rank, device, weight)
-    for precision in arguments.precision.split(","):
+    makers: dict[str, Callable[[], Step]] = {}
+    for name, weight in ((BARE, 0.0), (f"{BARE} with N3", given.reg)):
+        makers[name] = partial(BareLoop, graph.num_entities, graph.num_relations, given.rank, given.device, weight)
+    for precision in given.precision.split(","):
         settings = TrainSettings(
-            rank=arguments.rank, batch=arguments.batch, reg=reg, device=device, precision=precision
+            rank=given.rank, batch=given.batch, reg=given.reg, device=given.device, precision=precision
         )
         makers[f"tacit {precision}"] = partial(tacit_step, graph, settings)
-    return {name: Contestant(make, device.startswith("cuda")) for name, make in makers.items()}
+    return {name: Contestant(make, given.device == "cuda") for name, make in makers.items()}
 
 
-def tacit_step(graph: Graph, settings: TrainSettings) -> Callable[[torch.Tensor], object]:
+def tacit_step(graph: Graph, settings: TrainSettings) -> Step:
     """Tacit's own step, as `train` runs it."""
     training, generator = Training(graph, settings), torch.Generator()
 
@@ -107,49 +96,33 @@ def tacit_step(graph: Graph, settings: TrainSettings) -> Callable[[torch.Tensor]
     return step
 
 
-def main() -> None:
-    """Time all contestants in turns, print a table, write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default=str(Path(os.environ.get("TACIT_DATA", ".bench")) / "NELL995"))
-    parser.add_argument("--rank", type=int, default=200)
-    parser.add_argument("--batch", type=int, default=500)
-    parser.add_argument("--reg", type=float, default=0.02)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--precision", default="auto", help="one or more, separated by commas")
-    parser.add_argument("--steps", type=int, default=3, help="steps per turn")
-    parser.add_argument("--turns", type=int, default=5)
-    arguments = parser.parse_args()
-    try:
-        graph = load(arguments.data)
-    except TacitError as error:
-        sys.exit(f"{error}; set TACIT_DATA to the folder that holds NELL995, or give --data")
-    triples = torch.from_numpy(graph.triples("train")).long().to(arguments.device)
-    order = torch.randperm(len(triples), generator=torch.Generator().manual_seed(0)).to(arguments.device)
-    batches = [triples[ids] for ids in order[: arguments.batch * arguments.steps].split(arguments.batch)]
-    entrants = contestants(graph, arguments)
-    for turn in range(arguments.turns + 1):  # the first warms up
-        for entrant in entrants.values():
-            took = entrant.turn(batches)
-            if turn:
-                entrant.times.append(took)
-    report(entrants, arguments)
-
-
-def report(entrants: dict[str, Contestant], arguments: argparse.Namespace) -> None:
-    """Print the table and write it as JSON."""
-    base = statistics.median(entrants["bare loop"].times)
-    figures = {}
+def measure(given: argparse.Namespace) -> Measured:
+    """Time all contestants in turns."""
+    graph = load(data_folder(given, "NELL995"))
+    triples = torch.from_numpy(graph.triples("train")).long().to(given.device)
+    order = torch.randperm(len(triples), generator=torch.Generator().manual_seed(given.seed)).to(given.device)
+    batches = [triples[ids] for ids in order[: given.batch * given.steps].split(given.batch)]
+    entrants = contestants(graph, given)
+    turns = {name: partial(entrant.turn, batches) for name, entrant in entrants.items()}
+    times = in_turns(turns, given.turns, given.device)
+    medians = {name: 1e3 * statistics.median(taken) / len(batches) for name, taken in times.items()}
+    figures = {name: {"ms": taken, "times bare": taken / medians[BARE]} for name, taken in medians.items()}
     for name, entrant in entrants.items():
-        median = statistics.median(entrant.times)
-        figures[name] = {"ms": 1e3 * median, "ratio": median / base, "peak_gb": entrant.peak / 1e9}
-        memory = f"   {entrant.peak / 1e9:.2f} GB" if entrant.cuda else ""
-        print(f"{name:20} {1e3 * median:10.2f} ms/step   {median / base:.2f} x bare loop{memory}")
-    cuda = arguments.device.startswith("cuda")
-    place = torch.cuda.get_device_name() if cuda else f"{torch.get_num_threads()} cores"
-    settings = {**vars(arguments), "data": Path(arguments.data).name}
-    result = {"settings": settings, "device": place, "figures": figures, "versions": versions()}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"train_step_{'cuda' if cuda else 'cpu'}.json").write_text(json.dumps(result, indent=2) + "\n")
+        if entrant.cuda:
+            figures[name]["peak_gb"] = entrant.peak / 1e9
+    return Measured(figures, {"graph": graph.name})
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table and write the figures as JSON."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.size("--rank", 200, tiny=4)
+    benchmark.size("--batch", 500, tiny=8)
+    benchmark.add_argument("--reg", type=float, default=0.02)
+    benchmark.add_argument("--precision", default="auto", help="one or more, separated by commas")
+    benchmark.size("--steps", 3, tiny=2, help="steps per turn")
+    benchmark.size("--turns", 5, tiny=1)
+    benchmark.run(measure, argv)
 
 
 if __name__ == "__main__":

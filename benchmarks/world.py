@@ -11,67 +11,81 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
+from scaffold import Benchmark, provenance
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.sources import training_queries, validation_queries
 from tacit.adapt.training import adapt
-from tacit.engine.calibration import Calibration
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
-from tacit.evaluate.results import Results
 from tacit.links.loading import load_model
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
-from tacit.runs import RunFolder, versions
+from tacit.runs import RunFolder
 from tacit.workbench import world_run
 
-STEPS = {"steps": 300, "batch": 256, "device": "cpu"}
-ROWS = {
+OPTIONS: dict[str, Any] = {"calibration": "sigmoid", "strength": 1.0, "observed": "none", "k": 64}
+ROWS: dict[str, dict[str, Any] | None] = {
     "unadapted": None,
-    "1vsall": AdaptSettings(loss="1vsall", **STEPS),  # type: ignore[arg-type]
-    "log": AdaptSettings(loss="log", **STEPS),  # type: ignore[arg-type]
-    "held-out": AdaptSettings(loss="log", held_out=True, **STEPS),  # type: ignore[arg-type]
+    "1vsall": {"loss": "1vsall"},
+    "log": {"loss": "log"},
+    "held-out": {"loss": "log", "held_out": True},
 }
 
 
-def main() -> None:
+def opened(given: argparse.Namespace) -> RunFolder:
+    """The run of `world`, or a tiny one."""
+    if not given.tiny:
+        return RunFolder.open(world_run())
+    from tiny import write_run
+
+    return RunFolder.open(write_run(given.scratch / "run"))
+
+
+def measure(given: argparse.Namespace) -> None:
     """Print a table, write one file of results per row, and check the bars."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=200, help="test queries of each shape")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    given = parser.parse_args()
-    run = RunFolder.open(world_run())
+    given.out.mkdir(parents=True, exist_ok=True)
+    run = opened(given)
     graph, model = run.graph(), load_model(run)
     started = time.perf_counter()
     test = {name: sample(graph, shape, "test", given.count).queries for name, shape in SHAPES.items()}
     sampling = time.perf_counter() - started
-
-    def measured(calibration: Calibration | None) -> Results:
-        options = {"calibration": "sigmoid", "strength": 1.0, "observed": "none", "k": 64}
-        engine = Engine(graph, model, adapted=calibration, **options)
-        return evaluate(engine.reasoner, test, settings={"graph": "world"} | engine.about)
-
     print(f"{'':12}{'avg_p':>8}{'avg_n':>8}{'steps':>8}{'seconds':>9}")
-    found, failures = {}, []
-    for name, settings in ROWS.items():
-        began, about, calibration = time.perf_counter(), {}, None
-        if settings is not None:
-            learned = training_queries(graph, settings, count=2000)
-            result = adapt(graph, model, learned, settings, valid=validation_queries(graph, settings))
-            about, calibration = {"adapt": settings.to_dict(), **result.summary}, result.calibration
-        results = measured(calibration)
-        seconds = sampling + time.perf_counter() - began
-        p, n = (100 * (results.average(which) or 0.0) for which in ("avg_p", "avg_n"))
-        found[name] = p, n
-        print(f"{name:12}{p:8.1f}{n:8.1f}{about.get('best_step', 0):8}{seconds:9.1f}")
-        report = results.to_json() | {"versions": versions(), "adaptation": about, "total_seconds": round(seconds, 1)}
-        (given.out / f"world-adapt-{name}.json").write_text(json.dumps(report, indent=1) + "\n")
-        if settings is not None and (n < 3 * found["unadapted"][1] or p < found["unadapted"][0] or seconds > 60):
+    averages, failures = dict[str, tuple[float, float]](), []
+    for name, row in ROWS.items():
+        began, adaptation, calibration = time.perf_counter(), dict[str, Any](), None
+        if row is not None:
+            sizes = {"steps": given.steps, "batch": given.batch, "validate_queries": given.validate}
+            settings = AdaptSettings(device="cpu", **sizes, **row)
+            lessons = training_queries(graph, settings, count=given.lessons)
+            result = adapt(graph, model, lessons, settings, valid=validation_queries(graph, settings))
+            adaptation, calibration = {"adapt": settings.to_dict(), **result.summary}, result.calibration
+        engine = Engine(graph, model, adapted=calibration, **OPTIONS)
+        results = evaluate(engine.reasoner, test, settings={"graph": graph.name} | engine.settings)
+        taken = sampling + time.perf_counter() - began
+        p, n = averages[name] = 100 * (results.average("avg_p") or 0.0), 100 * (results.average("avg_n") or 0.0)
+        print(f"{name:12}{p:8.1f}{n:8.1f}{adaptation.get('best_step', 0):8}{taken:9.1f}", flush=True)
+        report = results.to_json() | provenance(given) | {"adaptation": adaptation, "total_seconds": round(taken, 1)}
+        (given.out / f"world-adapt-{name}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        if row is not None and (n < 3 * averages["unadapted"][1] or p < averages["unadapted"][0] or taken > 60):
             failures.append(name)
-    if failures:
-        raise SystemExit(f"below the bar: {', '.join(failures)}")
+    if failures and not given.tiny:
+        sys.exit(f"below the bar: {', '.join(failures)}")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure all rows."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.size("--count", 200, tiny=2, help="test queries of each shape")
+    benchmark.size("--lessons", 2000, tiny=20, help="queries of each shape to learn from")
+    benchmark.size("--validate", 200, tiny=2, help="queries of each shape to validate with")
+    benchmark.size("--steps", 300, tiny=2)
+    benchmark.size("--batch", 256, tiny=4)
+    benchmark.run(measure, argv)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import pytest
 pytest.importorskip("matplotlib")
 
 import figures
+import tiny
+from source_tree import ROOT
 from tacit.errors import DataError, SettingsError
 
 
@@ -33,3 +35,14 @@ def test_figures_are_saved_by_their_ending(tmp_path: Path) -> None:
     assert figures.save(figure, tmp_path / "new" / "a.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(DataError, match=r"use .png, .svg or .pdf"):
         figures.save(figure, tmp_path / "a.doc")
+
+
+@pytest.mark.parametrize("figure", ["atoms", "reliability", "steps", "bars"])
+def test_every_figure_is_drawn(figure: str, tmp_path: Path) -> None:
+    out, results = tmp_path / "figure.svg", ROOT / "benchmarks" / "results" / "fb15k237" / "cqd-a.json"
+    if figure in ("atoms", "reliability"):
+        run, data = tiny.write_run(tmp_path / "run"), tiny.write_data(tmp_path / "data")
+        figures.main([figure, str(run), "--queries", str(data / "NELL995"), "--out", str(out)])
+    else:
+        figures.main([figure, f"CQD^A={results}", "--out", str(out)])
+    assert "<svg" in out.read_text()

@@ -1,0 +1,170 @@
+"""What every benchmark shares: arguments, clocks, tables, and what a file of results records.
+
+A script makes a `Benchmark`, adds arguments of its own, and hands over the function that measures. All of them take
+`--tiny` (smallest sizes on a graph made for it: whether a script runs, not how fast) and `--against CHECKOUT` (the same
+measurement over the sources of another checkout, in turns with these, and the ratios).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from comparison import compare, show
+
+RESULTS = Path(__file__).with_name("results")
+SHARED = ("tiny", "against", "data", "device", "threads", "seed", "out", "scratch")
+
+Figures = Mapping[str, Mapping[str, Any]]  # row -> column -> value; the column is a unit, or ends in one
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a script found: figures, the settings that are no arguments, and the goals that were missed."""
+
+    figures: Figures
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    missed: Sequence[str] = ()
+    kind: str = ""  # where a script measures several things, part of the name of the file
+
+
+class Benchmark(argparse.ArgumentParser):
+    """The arguments of a script, those that all share among them."""
+
+    def __init__(self, script: str, about: str | None) -> None:
+        super().__init__(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+        self.script, self.tiny = Path(script), dict[str, Any]()
+        data = os.environ.get("TACIT_DATA", ".bench")
+        add = self.add_argument
+        add("--tiny", action="store_true", help="the smallest sizes on a graph made for it: does it run?")
+        add("--against", type=Path, metavar="CHECKOUT", help="measure its sources too, in turns, and print the ratios")
+        add("--data", type=Path, default=Path(data), help="the folder that holds NELL995 and FB15k-237; TACIT_DATA")
+        add("--device", default="cpu", help="cpu or cuda")
+        add("--threads", type=int, help="of torch")
+        add("--seed", type=int, default=0)
+        add("--out", type=Path, default=RESULTS, help="the folder for the results")
+
+    def size(self, flag: str, default: float, tiny: float, help: str | None = None) -> None:
+        """Add an argument that says how much to do, and how much of that is tiny."""
+        self.add_argument(flag, type=type(default), default=default, help=help)
+        self.tiny[flag.removeprefix("--").replace("-", "_")] = tiny
+
+    def run(self, measure: Callable[[argparse.Namespace], Measured | None], argv: Sequence[str] | None = None) -> None:
+        """Measure, print a table and write the results; goals that were missed fail, unless all is tiny."""
+        argv = sys.argv[1:] if argv is None else list(argv)
+        if "--tiny" in argv:
+            self.set_defaults(**self.tiny)
+        given = self.parse_args(argv)
+        if given.against is not None:
+            return compare(self.script, argv, given.against, given.out)
+        with tempfile.TemporaryDirectory() as scratch:
+            given.scratch = Path(scratch)
+            if given.tiny:
+                self._make_tiny(given)
+            if given.threads and not given.tiny:
+                import torch
+
+                torch.set_num_threads(given.threads)
+            measured = measure(given)
+            if measured is not None:
+                self._finish(measured, given)
+        return None
+
+    def _make_tiny(self, given: argparse.Namespace) -> None:
+        if given.data == self.get_default("data"):
+            from tiny import write_data
+
+            given.data = write_data(given.scratch / "data")
+        if given.out == RESULTS:  # nobody wants to keep what tiny sizes say
+            given.out = given.scratch / "results"
+
+    def _finish(self, measured: Measured, given: argparse.Namespace) -> None:
+        show(measured.figures)
+        own = {name: value for name, value in vars(given).items() if name not in SHARED}
+        name = "-".join(filter(None, (self.script.stem, measured.kind, "cuda" if given.device == "cuda" else "")))
+        write(given.out / f"{name}.json", given, measured.figures, {**own, **measured.settings})
+        if measured.missed and not given.tiny:
+            sys.exit(f"goals missed: {', '.join(measured.missed)}")
+
+
+def write(path: Path, given: argparse.Namespace, figures: Figures, settings: Mapping[str, Any]) -> None:
+    """Write figures with everything they depend on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    results = {"settings": settings, **provenance(given), "figures": figures}
+    text = json.dumps(
+        results, indent=1, default=lambda value: getattr(value, "name", str(value))
+    )  # of a path, its name
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def provenance(given: argparse.Namespace) -> dict[str, Any]:
+    """What figures depend on beside settings: seed, device, threads, and versions with the git head."""
+    from tacit.runs import versions
+
+    torch = sys.modules.get("torch")  # a script that has not loaded it does not depend on it
+    return {
+        "seed": given.seed,
+        "device": torch.cuda.get_device_name()
+        if torch is not None and given.device == "cuda"
+        else f"{os.cpu_count()} cores",
+        "threads": torch.get_num_threads() if torch is not None else None,
+        "versions": versions(),
+    }
+
+
+def data_folder(given: argparse.Namespace, name: str) -> Path:
+    """The folder of a data set; a script that needs one that is not there ends here."""
+    folder: Path = given.data / name
+    if not folder.is_dir():
+        sys.exit(f"no folder {folder}; give --data, or set TACIT_DATA to the folder that holds {name}")
+    return folder
+
+
+def seconds(work: Work, device: str = "cpu") -> float:
+    """The time of one call, by the clock."""
+    wait(device)
+    start = time.perf_counter()
+    work()
+    wait(device)
+    return time.perf_counter() - start
+
+
+def in_turns(
+    works: Mapping[str, Work], rounds: int, device: str = "cpu", warm_up: bool = True
+) -> dict[str, list[float]]:
+    """The seconds of each piece of work in each round: what else the machine does disturbs all of them alike."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds + warm_up):
+        for name, work in works.items():
+            times[name].append(seconds(work, device))
+    return {name: taken[int(warm_up) :] for name, taken in times.items()}
+
+
+def wait(device: str) -> None:
+    """Wait until a GPU has done what it was given."""
+    if device == "cuda":
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def python(*arguments: str, **variables: str) -> Work:
+    """A command of this Python in a process of its own, with some environment variables changed."""
+    command, env = [sys.executable, *arguments], os.environ | variables
+    return lambda: subprocess.run(command, env=env, check=True, capture_output=True)
+
+
+def peak_gb() -> float:
+    """The most memory this process has had, which `ru_maxrss` would take over from the one that started it."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / 1e9

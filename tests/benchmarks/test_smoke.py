@@ -1,0 +1,55 @@
+"""Every script of `benchmarks` runs: tiny sizes, a graph of its own, and a file that says what figures depend on."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import tiny
+from source_tree import ROOT
+
+RUNS: dict[str, tuple[str, ...]] = {
+    "adapter_step": (),
+    "ask": (),
+    "choose": (),
+    "engine": (),
+    "engine --throughput": ("--throughput",),  # what a GPU runs
+    "parsing": (),
+    "ranking": (),
+    "reproduce nell995": ("nell995", "--rows", "cqd-co,cqd-a,tacit-train-x12"),
+    "reproduce fb15k237": ("fb15k237", "--rows", "cqd-a-1percent,link-prediction"),
+    "reproduce fb15k237-ablation": ("fb15k237-ablation", "--rows", "cqd-f,cqd-af,cqd-r,cqd-c"),
+    "sampling": (),
+    "scale": (),
+    "startup": (),
+    "symbolic": (),
+    "train_step": (),
+    "world": (),
+}
+TOOLS = {"comparison", "figures", "published", "scaffold", "tiny", "written_tables"}
+OTHERS = {"load", "service"}  # take no --tiny
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write_data(tmp_path_factory.mktemp("data"))
+
+
+def test_every_script_is_tried() -> None:
+    scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+    assert scripts - TOOLS - OTHERS == {name.split()[0] for name in RUNS}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_script_runs_and_records_what_figures_depend_on(name: str, data: Path, tmp_path: Path) -> None:
+    script = import_module(name.split()[0])
+    script.main(["--tiny", "--data", str(data), "--out", str(tmp_path), *RUNS[name]])
+    files = [json.loads(path.read_text()) for path in tmp_path.rglob("*.json")]
+    assert files
+    for written in files:
+        assert {"seed", "device", "threads", "versions"} <= set(written)
+        assert written["versions"]["torch"]
+        assert written.get("figures") or written["mrr"]
