@@ -27,8 +27,8 @@ def test_bars_leave_room_where_a_method_has_no_value() -> None:
 
 
 def test_a_reliability_diagram_has_the_diagonal_and_names_the_error() -> None:
-    found = Reliability.of(np.array([0.25, 0.75]), np.array([0, 1]), bins=2)
-    axes = figures.reliability_diagram({"sigmoid": found.to_json()}).axes[0]
+    measured = Reliability.of(np.array([0.25, 0.75]), np.array([0, 1]), bins=2)
+    axes = figures.reliability_diagram({"sigmoid": measured.to_json()}).axes[0]
     assert axes.lines[1].get_xdata().tolist() == [0.25, 0.75]
     assert axes.lines[1].get_ydata().tolist() == [0.0, 1.0]
     assert "0.250" in axes.lines[1].get_label()

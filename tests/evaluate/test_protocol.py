@@ -198,11 +198,11 @@ def test_one_hop_queries_ask_both_directions_and_filter_the_parts_before() -> No
     )
     queries = one_hop_queries(graph, "test")
     ids = {name: graph.entities.id(name) for name in "abcde"}
-    found = {
+    asked = {
         (int(queries.entities[q, 0]), int(queries.relations[q, 0])): (set(queries.easy[q]), set(queries.hard[q]))
         for q in range(len(queries))
     }
-    assert found == {  # (a, r, b) is a training fact too: known, so nothing is asked about it
+    assert asked == {  # (a, r, b) is a training fact too: known, so nothing is asked about it
         (ids["a"], 0): ({ids["b"], ids["c"], ids["d"]}, {ids["e"]}),
         (ids["e"], 1): (set(), {ids["a"]}),
     }

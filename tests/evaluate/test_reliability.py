@@ -34,12 +34,12 @@ def one_hop(easy: list[set[int]], hard: list[set[int]]) -> QuerySet:
 
 def test_by_hand() -> None:
     # Bin [0, 0.5): scores 0.1, 0.3 of which one holds; bin [0.5, 1]: 0.5, 0.9, 1.0 of which two hold.
-    found = Reliability.of(torch.tensor([0.1, 0.3, 0.5, 0.9, 1.0]), torch.tensor([0, 1, 0, 1, 1]), bins=2)
-    assert found.counts.tolist() == [2, 3]
-    assert found.mean_score.tolist() == pytest.approx([0.2, 0.8])
-    assert found.accuracy.tolist() == pytest.approx([0.5, 2 / 3])
-    assert found.calibration_error == pytest.approx(2 / 5 * 0.3 + 3 / 5 * (0.8 - 2 / 3))
-    assert found.brier == pytest.approx((0.01 + 0.49 + 0.25 + 0.01 + 0.0) / 5)
+    measured = Reliability.of(torch.tensor([0.1, 0.3, 0.5, 0.9, 1.0]), torch.tensor([0, 1, 0, 1, 1]), bins=2)
+    assert measured.counts.tolist() == [2, 3]
+    assert measured.mean_score.tolist() == pytest.approx([0.2, 0.8])
+    assert measured.accuracy.tolist() == pytest.approx([0.5, 2 / 3])
+    assert measured.calibration_error == pytest.approx(2 / 5 * 0.3 + 3 / 5 * (0.8 - 2 / 3))
+    assert measured.brier == pytest.approx((0.01 + 0.49 + 0.25 + 0.01 + 0.0) / 5)
 
 
 def test_perfect_and_worst_scores() -> None:
@@ -67,9 +67,9 @@ def test_parts_add_up_to_the_whole() -> None:
 
 
 def test_empty_bins_have_no_curve() -> None:
-    found = Reliability.of(torch.tensor([0.05]), torch.tensor([1]))
-    assert math.isnan(found.accuracy[5])
-    assert found.to_json()["curve"] == {"count": [1], "score": [pytest.approx(0.05)], "accuracy": [1.0]}
+    measured = Reliability.of(torch.tensor([0.05]), torch.tensor([1]))
+    assert math.isnan(measured.accuracy[5])
+    assert measured.to_json()["curve"] == {"count": [1], "score": [pytest.approx(0.05)], "accuracy": [1.0]}
     assert Reliability.empty().calibration_error == 0.0
 
 
@@ -90,17 +90,17 @@ def test_wrong_sizes_are_refused() -> None:
 def test_answers_of_queries_without_the_easy_ones(batch: int | None) -> None:
     reasoner = Fixed([[0.9, 0.8, 0.0, 0.2], [0.6, 0.4, 0.4, 0.1]])
     queries = one_hop(easy=[{0}, set()], hard=[{1}, {3}])
-    found = reliability(reasoner, queries, bins=2, batch=batch)
-    assert found.counts.tolist() == [5, 2]  # 0, .2, .4, .4, .1 and .8, .6; entity 0 of the first query is left out
-    assert found.hits.tolist() == [1.0, 1.0]
-    assert found.scores.tolist() == pytest.approx([1.1, 1.4])
+    measured = reliability(reasoner, queries, bins=2, batch=batch)
+    assert measured.counts.tolist() == [5, 2]  # 0, .2, .4, .4, .1 and .8, .6; entity 0 of the first query is left out
+    assert measured.hits.tolist() == [1.0, 1.0]
+    assert measured.scores.tolist() == pytest.approx([1.1, 1.4])
 
 
 def test_the_best_of_each_query() -> None:
     reasoner = Fixed([[0.9, 0.8, 0.0, 0.2], [0.6, 0.4, 0.3, 0.1]])
     queries = one_hop(easy=[{0}, set()], hard=[{1}, {3}])
-    found = reliability(reasoner, queries, bins=1, top=2)
-    assert found.counts.tolist() == [4]
-    assert found.scores[0] == pytest.approx(0.8 + 0.2 + 0.6 + 0.4)
-    assert found.hits[0] == 1.0
+    measured = reliability(reasoner, queries, bins=1, top=2)
+    assert measured.counts.tolist() == [4]
+    assert measured.scores[0] == pytest.approx(0.8 + 0.2 + 0.6 + 0.4)
+    assert measured.hits[0] == 1.0
     assert len(reliability(reasoner, queries, top=99)) == 7

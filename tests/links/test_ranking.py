@@ -45,8 +45,8 @@ def test_equals_one_comparison_at_a_time(ties: str, case: tuple[list[list[float]
     scores, hard, easy = case
     answers = [{e for row, e in hard + easy if row == r} for r in range(len(scores))]
     given_scores = torch.tensor(scores)
-    found = ranks(given_scores, *columns(hard), *columns(hard + easy), ties)
-    assert found.tolist() == [slow_rank(scores[r], e, answers[r], ties) for r, e in hard]
+    places = ranks(given_scores, *columns(hard), *columns(hard + easy), ties)
+    assert places.tolist() == [slow_rank(scores[r], e, answers[r], ties) for r, e in hard]
     assert torch.equal(given_scores, torch.tensor(scores)), "the scores are whole again"
 
 
@@ -58,13 +58,13 @@ def test_many_blocks_and_other_precisions(dtype: torch.dtype) -> None:
     hard = torch.randint(0, 300_000, (10,), generator=generator).int()
     easy = torch.randint(0, 300_000, (5_000,), generator=generator).int()
     easy_rows = torch.arange(5).repeat_interleave(1_000)
-    found = ranks(scores, rows.int(), hard, torch.cat([rows, easy_rows]), torch.cat([hard, easy]))
+    places = ranks(scores, rows.int(), hard, torch.cat([rows, easy_rows]), torch.cat([hard, easy]))
     for i in range(10):
         free = torch.ones(300_000, dtype=torch.bool)
         free[hard[rows == rows[i]].long()] = False
         free[easy[easy_rows == rows[i]].long()] = False
         others, own = scores[rows[i]][free], scores[rows[i], hard[i]]
-        assert found[i] == 1 + int((others > own).sum()) + int((others == own).sum()) / 2
+        assert places[i] == 1 + int((others > own).sum()) + int((others == own).sum()) / 2
 
 
 def test_an_answer_competes_neither_with_itself_nor_with_other_hard_answers_left_out_of_known() -> None:
@@ -103,8 +103,8 @@ def test_nothing_to_rank() -> None:
 
 def test_summary_weighs_queries_alike_however_many_answers_they_have() -> None:
     # Query 7: ranks 1, 1, 1, 5; query 2: rank 20. MRR (1 + 1 + 1 + 0.2)/4 = 0.8 and 0.05.
-    found = summary(torch.tensor([1.0, 20.0, 1.0, 1.0, 5.0]), torch.tensor([7, 2, 7, 7, 7]))
-    assert found["mrr"] == pytest.approx((0.8 + 0.05) / 2, abs=1e-12)
-    assert found["hits@1"] == 0.375
-    assert found["hits@10"] == 0.5
+    figures = summary(torch.tensor([1.0, 20.0, 1.0, 1.0, 5.0]), torch.tensor([7, 2, 7, 7, 7]))
+    assert figures["mrr"] == pytest.approx((0.8 + 0.05) / 2, abs=1e-12)
+    assert figures["hits@1"] == 0.375
+    assert figures["hits@10"] == 0.5
     assert by_query(torch.tensor([1.0, 20.0]), torch.tensor([7, 2]))["mrr"].tolist() == pytest.approx([0.05, 1.0])
