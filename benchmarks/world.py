@@ -64,8 +64,8 @@ def measure(given: argparse.Namespace) -> None:
             lessons = training_queries(graph, settings, count=given.lessons)
             result = adapt(graph, model, lessons, settings, valid=validation_queries(graph, settings))
             adaptation, calibration = {"adapt": settings.to_dict(), **result.summary}, result.calibration
-        engine = Engine(graph, model, adapted=calibration, **OPTIONS)
-        results = evaluate(engine.reasoner, test, settings={"graph": graph.name} | engine.settings)
+        engine = Engine(graph, model, adapter=calibration, **OPTIONS)
+        results = evaluate(engine.reasoner, test, settings={"graph": graph.name} | engine.about)
         taken = sampling + time.perf_counter() - began
         p, n = averages[name] = 100 * (results.average("avg_p") or 0.0), 100 * (results.average("avg_n") or 0.0)
         print(f"{name:12}{p:8.1f}{n:8.1f}{adaptation.get('best_step', 0):8}{taken:9.1f}", flush=True)

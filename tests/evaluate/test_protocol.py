@@ -15,7 +15,7 @@ from tacit.engine.calibration import Sigmoid
 from tacit.engine.engine import Engine
 from tacit.engine.logic import Logic
 from tacit.engine.ranking import batch_size, hard_ranks
-from tacit.engine.reasoner import MessageReasoner
+from tacit.engine.reasoner import MessageReasoner, Reasoner
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate.protocol import evaluate, measure, one_hop_queries
 from tacit.evaluate.results import average, read_results
@@ -27,7 +27,7 @@ from tacit.query.queries import Answers, QuerySet
 from tacit.query.shapes import NEGATIVE, POSITIVE, SHAPES
 
 
-class Fixed:
+class Fixed(Reasoner):
     """A reasoner that gives every query the row of its first entity."""
 
     def __init__(self, rows: list[list[float]]) -> None:
@@ -104,8 +104,6 @@ def test_json_has_the_documented_form(tmp_path) -> None:
         "means": {"question": metrics, "fact": means["fact"]},
         "settings": {
             "k": 64,
-            "calibration": "none",
-            "adapted": False,
             "ties": "realistic",
             "mean": "question",
             "filtered": "easy and hard answers",
@@ -138,8 +136,8 @@ def test_results_record_the_calibration_really_used(search: str) -> None:
     graph = Graph.of([("a", "r", "b"), ("b", "r", "c")], test=[("a", "r", "c")])
     model = make_model("complex", graph.num_entities, graph.num_relations, 2).requires_grad_(False)
     adapted = Adapted(Sigmoid(), Adapter(model).requires_grad_(False))
-    engine = Engine(graph, model, adapted=adapted, calibration="softmax-count", search=search, steps=1)
-    told = evaluate(engine.reasoner, {"1p": one_hop_queries(graph)}, settings=engine.settings, limit=1).settings
+    engine = Engine(graph, model, adapter=adapted, calibration="sigmoid", search=search, steps=1)
+    told = evaluate(engine.reasoner, {"1p": one_hop_queries(graph)}, settings=engine.about, limit=1).settings
     used = ("none", False) if search == "symbolic" else ("sigmoid", True)
     assert (told["calibration"], told["adapted"]) == used
     assert (told["search"], told["observed"], told["limit"]) == (search, "train+valid+test", 1)

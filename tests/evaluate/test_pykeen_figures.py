@@ -45,7 +45,7 @@ def test_per_fact_is_what_pykeen_measures_on_both_sides(nations: Any, kind: str,
     train, valid, test = ((triples * torch.tensor([1, 2, 1])).numpy().astype(np.int32) for triples in parts)
     labels = [sorted(ids, key=ids.get) for ids in (nations.training.entity_to_id, nations.training.relation_to_id)]
     graph = Graph(Vocabulary(labels[0]), directed(labels[1]), train, valid, test)
-    engine = Engine(graph, from_pykeen(model), search="exact", calibration="sigmoid", observed="none")
+    engine = Engine(graph, from_pykeen(model), search="exact", calibration="sigmoid", observed="none", loops=True)
     queries = one_hop_queries(graph, split)
     ours = evaluate(engine.reasoner, {"1p": queries}, mean="fact")
     assert len(queries.hard.ids) == 2 * len(parts[at])

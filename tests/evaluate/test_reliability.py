@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tacit.engine.reasoner import Reasoner
 from tacit.errors import SettingsError
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.query.plan import Plan
@@ -14,7 +15,7 @@ from tacit.query.queries import Answers, QuerySet
 from tacit.query.shapes import SHAPES
 
 
-class Fixed:
+class Fixed(Reasoner):
     """A reasoner whose scores are given."""
 
     def __init__(self, scores: list[list[float]]) -> None:
@@ -23,8 +24,6 @@ class Fixed:
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         return self.table[entities[:, 0]]
-
-    ranking = scores
 
 
 def one_hop(easy: list[set[int]], hard: list[set[int]]) -> QuerySet:

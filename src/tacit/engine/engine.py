@@ -98,8 +98,11 @@ class Engine:
 
     @property
     def about(self) -> dict[str, Any]:
-        """All that decides the answers beside the weights, as plain data."""
-        return self.settings.to_dict() | {"adapted": self.adapter is not None}
+        """All that decides the answers beside the weights, as plain data; facts alone are not calibrated."""
+        scored: dict[str, Any] = {"adapted": self.adapter is not None}
+        if self.settings.search == "symbolic":
+            scored = {"adapted": False, "calibration": "none"}
+        return self.settings.to_dict() | scored
 
     @cached_property
     def facts(self) -> Facts | None:

@@ -9,13 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.engine.reasoner import MessageReasoner, Reasoner
+from tacit.engine.reasoner import Reasoner
 from tacit.links.ranking import Ties, ranks
 from tacit.query.plan import Plan
 from tacit.query.queries import Answers, QuerySet
 
 _AT_MOST = 512  # queries in a batch
-_OTHERS = 256  # for reasoners that do not say how many fit
 
 
 @torch.no_grad()  # and not inference mode, which would keep continuous search from its gradients
@@ -51,8 +50,7 @@ def hard_ranks(
 
 def batch_size(reasoner: Reasoner, plan: Plan) -> int:
     """How many queries of a plan go to a reasoner at once."""
-    fits = reasoner.batch(plan) if isinstance(reasoner, MessageReasoner) else _OTHERS
-    return max(1, min(fits, _AT_MOST))
+    return max(1, min(reasoner.batch(plan), _AT_MOST))
 
 
 def slots(queries: QuerySet) -> tuple[Tensor, Tensor]:

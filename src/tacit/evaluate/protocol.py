@@ -47,7 +47,7 @@ def evaluate(
         if not len(kept):
             raise DataError(f"the {len(asked):,} {name} queries have no hard answers to rank")
         figures[name] = measure(reasoner, kept, ties, batch, _telling(progress, name, len(kept)))
-    how = {**calibration_of(reasoner), "ties": ties, "mean": mean, "filtered": FILTERED}
+    how = {"ties": ties, "mean": mean, "filtered": FILTERED}
     limited = {} if limit is None else {"limit": limit}
     return Results(figures, ties, {**(settings or {}), **limited, **how}, mean)
 
@@ -64,13 +64,6 @@ def measure(
     ranked = hard_ranks(reasoner, queries, ties, batch, progress)
     values = by_query(ranked, torch.from_numpy(queries.hard.rows))
     return Figures(queries, {name: column.numpy() for name, column in values.items()}, time.perf_counter() - started)
-
-
-def calibration_of(reasoner: Reasoner) -> dict[str, Any]:
-    """The calibration a reasoner really uses, and whether an adapter is in it; `none` where it combines no atoms."""
-    atoms = getattr(reasoner, "atoms", None)
-    name, *adapted = atoms.calibration.name.split(", ") if atoms is not None else ("none",)
-    return {"calibration": name, "adapted": bool(adapted)}
 
 
 def one_hop_queries(graph: Graph, part: str = "test") -> QuerySet:
