@@ -60,6 +60,18 @@ def test_what_three_known_facts_imply_comes_before_a_surer_prediction() -> None:
     assert answers.certified
 
 
+def test_a_beam_loses_nothing_that_is_known() -> None:
+    """Of five known ways on a beam keeps one; what the other four lead to is known all the same."""
+    facts = [("a", "r", f"m{i}") for i in range(5)] + [(f"m{i}", "q", f"t{i}") for i in range(5)]
+    graph = Graph.of(facts)
+    table = np.full((graph.num_entities, graph.num_entities), 0.01)
+    engine = Engine(graph, FactorScorer([table, table]), calibration="sigmoid", k=1)
+    answers = engine.explain("?x : r(a, ?y) & q(?y, ?x)", top=6)
+    assert set(answers.entities[:5]) == {f"t{i}" for i in range(5)}
+    assert [a.known for a in answers] == [True] * 5 + [False]
+    assert [a.score for a in answers[:5]] == pytest.approx([(1 - 2**-10) ** 2] * 5)
+
+
 def test_scores_that_round_to_the_same_keep_the_order_of_the_predictor() -> None:
     logits = torch.full((5, 5), -200.0)
     logits[0, 1], logits[0, 3], logits[0, 2] = 150.0, 151.0, 152.0

@@ -196,8 +196,8 @@ class Engine:
         relations = torch.tensor([question.relations for question in asked], dtype=torch.long).view(len(asked), -1)
         slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
         told = [self.reasoner.explain(plan, *slot) if paths else None for slot in slots]
-        scores = [each.scores for each in told if each is not None]
-        rows = scores if len(scores) == len(asked) else list(self.reasoner.scores(plan, entities, relations))
+        rows = [each.scores for each in told if each is not None]
+        rows = rows if len(rows) == len(asked) else list(self.reasoner.scores(plan, entities, relations))
         # Only a single atom has a finer order than its scores: it decides between equal ones.
         finer = list(self.reasoner.ranking(plan, entities, relations)) if isinstance(plan.root, Row) else rows
         known = self._known(plan, entities, relations)
@@ -205,12 +205,15 @@ class Engine:
         for i, question in enumerate(asked):
             most = min(top, self.graph.num_entities, math.inf if question.limit is None else question.limit)
             first = known[i] if not plan.has(Complement) else []  # what is not known to be true may yet be
-            ids = _best(rows[i].cpu(), finer[i].cpu(), first, int(most))
+            scores = self._lifted(plan, rows[i].cpu(), first)
+            ids = _best(scores, finer[i].cpu(), first, int(most))
             certified, explanation = None, told[i]
             if paths:
                 bounds = self._bounds(plan, slots[i], explanation)
-                certified = None if bounds is None else _certified(*bounds, ids, first, len(ids) == most)
-            answers = [self._answer(question.prepared, j, rows[i], set(known[i]), explanation, paths) for j in ids]
+                if bounds is not None:
+                    lower, upper = (self._lifted(plan, bound, first) for bound in bounds)
+                    certified = _certified(lower, upper, ids, first, len(ids) == most)
+            answers = [self._answer(question.prepared, j, scores, set(known[i]), explanation, paths) for j in ids]
             explained = explanation is not None if paths else None
             results.append(Answers(question.text, tuple(answers), certified, self.about, explained))
         return results
@@ -222,6 +225,14 @@ class Engine:
         index = self.graph.index(*self.settings.observed)
         implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), index, self.graph.num_entities)
         return [implied[row].tolist() for row in range(len(relations))]
+
+    def _lifted(self, plan: Plan, scores: Tensor, first: list[int]) -> Tensor:
+        """Scores of what is known, at least what that many observed facts are worth, whatever a beam has dropped."""
+        if not first:
+            return scores
+        ids = torch.tensor(first)
+        least = self.logic.all([torch.tensor(math.log(self.settings.observed_score))] * max(1, plan.num_relations))
+        return scores.index_put((ids,), scores[ids].clamp(min=float(least)))
 
     def _bounds(
         self, plan: Plan, slots: tuple[Tensor, Tensor], explanation: Explanation | None
