@@ -47,8 +47,8 @@ def spelling(command: Any, parameter: Any) -> str:
     words = " / ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
     if parameter.is_flag:
         return words
-    limited = "\\|".join(choices(command, parameter))
-    return f"{words} `{limited or parameter.metavar or parameter.name.upper()}`"
+    limited = "|".join(choices(command, parameter)) or parameter.metavar or parameter.name.upper()
+    return f"{words} `{limited}`".replace("|", "\\|")
 
 
 def default(parameter: Any) -> str:
@@ -56,7 +56,7 @@ def default(parameter: Any) -> str:
     value = parameter.default
     if parameter.required:
         return "required"
-    if value is None or value is False or value == "" or callable(value):
+    if value is None or value is False or value in ("", []) or callable(value):
         return ""
     return "on" if value is True else f"`{value.value if isinstance(value, Enum) else value}`"
 

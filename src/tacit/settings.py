@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
-from difflib import get_close_matches
 from typing import Any, ClassVar, Self
 
 from tacit.errors import SettingsError
@@ -118,6 +117,8 @@ class Settings:
     def _check_names(cls, values: Mapping[str, Any]) -> None:
         known = [declared.name for declared in fields(cls)]
         for name in sorted(set(values) - set(known)):
+            from difflib import get_close_matches  # only here: every command would wait for it
+
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"the settings are {', '.join(known)}"
             raise SettingsError(f"unknown {cls.noun} setting '{name}'; {hint}")

@@ -53,8 +53,8 @@ def test_it_says_where_it_is_answers_and_ends_with_ctrl_c(run: Path) -> None:
     ("flags", "error", "words"),
     [
         (["--cors", "there.example"], SettingsError, "CORS origin 'there.example' must be"),
-        (["--timeout", "0"], SettingsError, "seconds is 0.0; it must be above 0"),
-        (["--max-k", "0"], SettingsError, "k is 0; it must be at least 1"),
+        (["--timeout", "0"], SettingsError, "--timeout is 0.0; it must be above 0"),
+        (["--max-k", "0"], SettingsError, "--max-k is 0; it must be at least 1"),
         (["--host", "no.such.host.invalid"], SettingsError, "no address 'no.such.host.invalid'"),
     ],
 )

@@ -40,7 +40,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
     debug: bool = typer.Option(False, "--debug", help="Show a traceback when something goes wrong."),
 ) -> None:

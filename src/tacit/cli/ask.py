@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import options
+from tacit.engine.settings import EngineSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,30 +23,20 @@ VERDICTS = {
 }
 
 
+@options.of_settings(EngineSettings)
 def ask(
     source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run, or world; any graph with --symbolic.")],
     query: Annotated[str, typer.Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.")],
+    given: dict[str, Any],
     top: Annotated[int, typer.Option("--top", help="How many answers to show.")] = 10,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each answer came.")] = False,
     paths: Annotated[int, typer.Option("--paths", help="Reasons to show for each answer.")] = 1,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     symbolic: Annotated[bool, typer.Option("--symbolic", help="Use the facts alone, without prediction.")] = False,
-    search: options.Search = None,
-    k: options.K = None,
-    logic: options.Logic = None,
-    negation: options.Negation = None,
-    strength: options.Strength = None,
-    calibration: options.Calibration = None,
-    observed: options.Observed = None,
-    memory: options.Memory = None,
     device: options.Device = "auto",
 ) -> None:
     """Ask a question of a trained graph."""
-    settings = options.given(
-        search=search, k=k, logic=logic, negation=negation, strength=strength,
-        calibration=calibration, observed=observed, memory=memory,
-    )  # fmt: skip
-    engine = _symbolic(source) if symbolic else _opened(source, device, settings)
+    engine = _symbolic(source) if symbolic else _opened(source, device, given)
     answers = engine.ask(query, top, explain=explain or paths > 1, paths=paths)
     if json_:
         typer.echo(answers.to_json(indent=2))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import options
+from tacit.engine.settings import EngineSettings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from tacit.runs import RunFolder
 
 
+@options.of_settings(EngineSettings, defaults={"observed": "train"})
 def evaluate(
     source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run folder, or world.")],
+    given: dict[str, Any],
     queries: Annotated[
         Path | None,
         typer.Option("--queries", help="A BetaE folder of queries; else the run's own held-out facts."),
@@ -31,15 +34,7 @@ def evaluate(
     shapes: Annotated[
         str | None, typer.Option("--shapes", help="Shapes such as 1p,2i,3in, or positive, negative, all.")
     ] = None,
-    search: options.Search = None,
-    k: options.K = None,
-    logic: options.Logic = None,
-    negation: options.Negation = None,
-    strength: options.Strength = None,
-    calibration: options.Calibration = None,
-    observed: options.Observed = None,
     unadapted: Annotated[bool, typer.Option("--unadapted", help="Leave the run's adapter out.")] = False,
-    precision: Annotated[str | None, typer.Option("--precision", help="float32, tf32 or bf16 products.")] = None,
     ties: Annotated[str, typer.Option("--ties", help="realistic, optimistic or pessimistic.")] = "realistic",
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many queries of each shape.")] = None,
     per_relation: Annotated[bool, typer.Option("--per-relation", help="Also show 1p by relation.")] = False,
@@ -47,20 +42,17 @@ def evaluate(
         bool, typer.Option("--reliability", help="Also measure whether scores can be read as probabilities.")
     ] = False,
     batch: Annotated[int | None, typer.Option("--batch", min=1, help="Queries at once; by memory otherwise.")] = None,
-    memory: options.Memory = None,
     device: options.Device = "auto",
     json_: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
 ) -> None:
     """Rank the hard answers of queries: MRR and Hits@1, 3, 10, by BetaE's protocol."""
-    settings = options.given(
-        search=search, k=k, logic=logic, negation=negation, strength=strength,
-        calibration=calibration, precision=precision, memory=memory,
-    )  # fmt: skip
     _check_writable(json_)
-    run, engine = _opened(source, split, observed, {"device": device, "adapted": not unadapted} | settings)
+    run, engine = _opened(
+        source, split, given.pop("observed", None), {"device": device, "adapted": not unadapted} | given
+    )
     asked = _queries(engine, queries, split, shapes)
     about = {"graph": engine.graph.name, "queries": queries.name if queries else None, "split": split, "limit": limit}
-    results, report = _measured(engine, asked, about | engine.about, ties, limit, batch)
+    results, report = _measured(engine, asked, about | engine.settings, ties, limit, batch, given.get("memory", 1.0))
     _show(report)
     if per_relation:
         report["relations"] = _by_relation(engine, asked, results)

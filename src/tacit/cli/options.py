@@ -1,26 +1,96 @@
-"""Options that several commands share, each with one name, one meaning and one help text."""
+"""Options that commands share, and those that are made of settings."""
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import Field
+from functools import wraps
 from typing import Annotated, Any
 
 import typer
 
-Search = Annotated[str | None, typer.Option("--search", help="beam, exact, continuous or symbolic.")]
-K = Annotated[int | None, typer.Option("--k", help="Candidates a beam keeps for every variable.")]
-Logic = Annotated[str | None, typer.Option("--logic", help="product, godel or lukasiewicz.")]
-Negation = Annotated[str | None, typer.Option("--negation", help="standard or cosine.")]
-Strength = Annotated[float | None, typer.Option("--strength", help="How strongly negation excludes.")]
-Calibration = Annotated[
-    str | None, typer.Option("--calibration", help="sigmoid, minmax or softmax-count, instead of the adapter.")
-]
-Observed = Annotated[
-    str | None, typer.Option("--observed", help="Parts whose facts count as known: all, none, train+valid …")
-]
-Memory = Annotated[float | None, typer.Option("--memory", help="GB that a step may use.")]
+from tacit.errors import SettingsError
+from tacit.settings import Settings, settings_of
+
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
+Command = Callable[..., None]
+
+_TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "tuple[str, ...]": list[str]}
 
 
-def given(**values: Any) -> dict[str, Any]:
-    """The options that were given, by name."""
-    return {name: value for name, value in values.items() if value is not None}
+def of_settings(
+    kind: type[Settings],
+    into: str = "given",
+    *,
+    only: Collection[str] = (),
+    flags: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Callable[[Command], Command]:
+    """Make options of the fields of settings; those that a user gives reach the command as the dict `into`.
+
+    A flag is called as its field is, or as `flags` says; `defaults` are those of a command that has others than the
+    settings, and `variables` of the environment can stand for some. An error about a parameter of the command speaks of
+    its flag instead.
+    """
+    fields = [field for field in settings_of(kind) if not only or field.name in only]
+    named = {field.name: _flag(field.name) for field in fields} | dict(flags or {})
+    usual = {field.name: field.default for field in fields} | dict(defaults or {})
+    options = {
+        field.name: _option(field, named[field.name], usual[field.name], (variables or {}).get(field.name))
+        for field in fields
+    }
+
+    def decorate(command: Command) -> Command:
+        own = dict(inspect.signature(command, eval_str=True).parameters)
+        own.pop(into)
+        spoken = {name: _flag(name) for name in own} | named
+
+        @wraps(command)
+        def called(context: typer.Context, **values: Any) -> None:
+            stated = {name: values.pop(name) for name in options}
+            given = {name: value for name, value in stated.items() if _is_given(context, name)}
+            if "context" in own:
+                values["context"] = context
+            try:
+                command(**values, **{into: given})
+            except SettingsError as error:
+                if error.parameter not in spoken:
+                    raise
+                said = re.sub(rf"\b{error.parameter}\b", spoken[error.parameter], str(error), count=1)
+                raise SettingsError(said) from None
+
+        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        parameters = {"context": context} | own | options
+        called.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+        return called
+
+    return decorate
+
+
+def _option(field: Field[Any], flag: str, default: Any, variable: str | None) -> inspect.Parameter:
+    """The option of a field, as typer reads it from a signature."""
+    about, annotation = field.metadata, str(field.type)
+    kind = annotation.removesuffix(" | None")
+    if about["read"]:  # people write one word, which the settings take apart
+        kind = "str"
+    metavar = "|".join(map(str, about["choices"])) or None
+    words = f"{flag}/--no-{flag.removeprefix('--')}" if kind == "bool" else flag
+    option = typer.Option(words, help=about["help"], metavar=metavar, envvar=variable, show_envvar=True)
+    optional = _TYPES[kind] | None if annotation.endswith(" | None") else _TYPES[kind]
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=list(default) if isinstance(default, tuple) else default,
+        annotation=Annotated[optional, option],
+    )
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    return getattr(context.get_parameter_source(name), "name", "DEFAULT") != "DEFAULT"
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

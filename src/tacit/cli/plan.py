@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 import typer
 
+from tacit.cli import options
+from tacit.engine.settings import EngineSettings
 
+
+@options.of_settings(EngineSettings, only=("k",))
 def plan(
-    query: str = typer.Argument(..., help="The question: '?c : borders(France, ?c)', or SPARQL.", metavar="QUERY"),
-    k: int = typer.Option(256, "--k", min=1, help="Candidates kept for each variable."),
-    graph: str = typer.Option("", "--graph", help="A graph or run to look the names up in, and to count its entities."),
+    query: Annotated[str, typer.Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.", metavar="QUERY")],
+    given: dict[str, Any],
+    graph: Annotated[
+        str, typer.Option("--graph", help="A graph or run to look the names up in, and to count its entities.")
+    ] = "",
 ) -> None:
     """Print how a question would be answered, as a tree of steps with what each costs."""
     from tacit.cli.data import loaded
@@ -22,4 +30,4 @@ def plan(
     prepared = compile_query(question)
     if known is not None:
         bind(prepared, known)
-    typer.echo(f"{question}\n\n{describe(prepared, k, known.num_entities if known else None)}")
+    typer.echo(f"{question}\n\n{describe(prepared, EngineSettings.of(given).k, known.num_entities if known else None)}")
