@@ -184,7 +184,7 @@ def main() -> None:
     options = parser.parse_args()
 
     from tacit import workbench
-    from tacit.runs import RunFolder
+    from tacit.folder import RunFolder
 
     run = workbench.world_run() if options.run == "world" else options.run
     graph = RunFolder.open(run).graph()

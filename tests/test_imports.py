@@ -16,7 +16,7 @@ LAYERS = (
     "errors",
     "settings",
     "graph",
-    "runs",
+    "folder",
     "links",
     "query",
     "engine",
@@ -28,7 +28,10 @@ LAYERS = (
     "__main__",
 )
 FACADE = {"tacit.__version__"}  # all that the package itself may be asked for from within
-OPTIONAL = ("lark", "rdflib", "pydantic", "fastapi", "uvicorn", "matplotlib", "pandas", "pykeen")
+OPTIONAL = (
+    "lark", "rdflib", "pyoxigraph", "rapidfuzz", "tomli_w", "pydantic", "fastapi", "uvicorn", "prometheus_client",
+    "matplotlib", "pandas", "pykeen",
+)  # fmt: skip
 # The modules that exist to wrap an optional package, and those that speak of its errors.
 WRAPPERS = ("tacit.query.mistakes", "tacit.query.sparql", "tacit.server")
 

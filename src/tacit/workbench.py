@@ -13,11 +13,11 @@ from tacit.engine.engine import Engine
 from tacit.engine.facts import Facts
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError
+from tacit.folder import SETTINGS, RunFolder, fingerprint
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.loading import is_complete, load_model, pick_device
 from tacit.links.settings import TrainSettings
-from tacit.runs import SETTINGS, RunFolder, fingerprint
 
 WORLD = TrainSettings(device="cpu")
 
@@ -79,7 +79,7 @@ def world_run(say: Callable[[str], None] | None = None) -> Path:
 
 def world_folder(graph: Graph) -> Path:
     """Where the trained `world` is kept: facts or settings of another version of Tacit have another folder."""
-    made_of = f"{fingerprint(graph)} {WORLD}".encode() + graph.facts().tobytes()
+    made_of = f"{fingerprint(graph)} {WORLD}".encode()
     return cache_folder() / f"world-{sha256(made_of).hexdigest()[:12]}"
 
 

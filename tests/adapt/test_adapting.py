@@ -20,12 +20,12 @@ from tacit.adapt.training import adapt
 from tacit.cli import app
 from tacit.engine.facts import Facts
 from tacit.errors import DataError, RunError, TrainingError
+from tacit.folder import ADAPTATION, ADAPTER, MODEL, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.loading import load_model, save_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training import train
 from tacit.query.queries import read_queries, write_queries
-from tacit.runs import ADAPTATION, ADAPTER, MODEL, RunFolder
 
 SETTINGS = AdaptSettings(steps=20, batch=32, validate_every=10, validate_queries=10, device="cpu", patience=50)
 

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.errors import DataError, SettingsError, TacitError
+from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model, save_model
 from tacit.query.queries import Answers, QuerySet, write_queries
 from tacit.query.shapes import SHAPES
-from tacit.runs import RunFolder
 
 # A ring of eight: everyone's next, and a second relation two steps on; test holds one fact of each.
 RING = [(f"e{i}", "next", f"e{(i + 1) % 8}") for i in range(8)]

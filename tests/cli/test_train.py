@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from tacit.cli import main
+from tacit.folder import CHECKPOINT, MODEL, RunFolder
 from tacit.links.loading import load_model
 from tacit.links.step import Step
-from tacit.runs import CHECKPOINT, MODEL, RunFolder
 
 FLAGS = ("--rank", "4", "--epochs", "4", "--batch", "8", "--device", "cpu")
 
@@ -95,7 +95,7 @@ def test_refusals(
         assert not Path(out).exists()
     assert tacit(monkeypatch, facts, "--out", out, *FLAGS) == 0
     assert tacit(monkeypatch, facts, "--out", out, *FLAGS) == 2
-    assert "--resume, replace it with --force" in capsys.readouterr().err
+    assert "resume it, replace it with force" in capsys.readouterr().err
     assert tacit(monkeypatch, facts, "--out", out, *FLAGS, "--force") == 0
 
 

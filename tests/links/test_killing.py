@@ -19,7 +19,7 @@ torch.set_num_threads(1)
 from tacit.graph.graph import Graph
 from tacit.links.settings import TrainSettings
 from tacit.links.training import train
-from tacit.runs import CHECKPOINT, RunFolder
+from tacit.folder import CHECKPOINT, RunFolder
 
 folder, kills = sys.argv[1], int(sys.argv[2])
 graph = Graph.of([(f"e{i}", "r", f"e{(i * 7 + 1) % 150}") for i in range(150)])

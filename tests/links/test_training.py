@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional as F
 
 from tacit.errors import LimitError, RunError, SettingsError, TrainingError
+from tacit.folder import CHECKPOINT, MODEL, RunFolder
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.loading import load_model, make_model, pick_device
@@ -24,7 +25,6 @@ from tacit.links.settings import TrainSettings
 from tacit.links.step import Step
 from tacit.links.training import Training, train
 from tacit.links.validation import Validation
-from tacit.runs import CHECKPOINT, MODEL, RunFolder
 
 SIZE = 24
 
@@ -193,7 +193,7 @@ def test_a_full_disk_stops_training_and_keeps_the_checkpoint(tmp_path: Path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        with pytest.raises(LimitError, match=r"disk is full.*--resume"):
+        with pytest.raises(LimitError, match=r"disk is full.*then resume"):
             train(GRAPH, SMALL, run, resume=True)
     found = train(GRAPH, SMALL, run, resume=True).state_dict()
     assert torch.equal(found["entities.weight"], train(GRAPH, SMALL).state_dict()["entities.weight"])

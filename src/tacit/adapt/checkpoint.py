@@ -16,9 +16,9 @@ from torch.optim import Optimizer
 from tacit.adapt.batches import Batches
 from tacit.adapt.settings import AdaptSettings
 from tacit.errors import RunError
+from tacit.folder import ADAPTATION, RunFolder
 from tacit.links.checkpoint import packed, unpack
 from tacit.query.queries import QuerySet
-from tacit.runs import ADAPTATION, RunFolder
 
 KIND = "tacit adaptation checkpoint 1"
 FREE_ON_RESUME = ("steps", "patience", "device", "memory")  # none of these changes what a step does

@@ -11,8 +11,8 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.facts import Facts
 from tacit.errors import RunError, SettingsError
+from tacit.folder import ADAPTER, RunFolder
 from tacit.links.scorer import Scorer
-from tacit.runs import ADAPTER, RunFolder
 
 
 def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> None:

@@ -27,11 +27,11 @@ from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
 from tacit.engine.settings import observed_parts
 from tacit.errors import TrainingError
+from tacit.folder import ADAPTATION, RunFolder, versions
 from tacit.graph.graph import Graph
 from tacit.links.interruption import Stop, stop_on_signals
 from tacit.links.scorer import Scorer
 from tacit.query.queries import QuerySet
-from tacit.runs import ADAPTATION, RunFolder, versions
 
 Report = Callable[[dict[str, Any]], None]
 CHECKPOINT_SECONDS = 30.0

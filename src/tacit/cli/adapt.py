@@ -30,8 +30,8 @@ def adapt(
 def _adapt(path: Path, folder: Path | None, count: int, settings: AdaptSettings, resume: bool) -> None:
     from tacit.adapt.sources import training_queries, validation_queries
     from tacit.adapt.training import adapt
+    from tacit.folder import RunFolder
     from tacit.links.loading import load_model
-    from tacit.runs import RunFolder
 
     run = RunFolder.open(path)
     model = load_model(run, settings.device)

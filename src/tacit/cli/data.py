@@ -99,8 +99,8 @@ def loaded(source: str, literals: bool = False) -> Graph:
     """The graph of a command's GRAPH, a run's own included; what was noticed while reading goes to standard error."""
     from pathlib import Path
 
+    from tacit.folder import SETTINGS, RunFolder
     from tacit.graph.datasets import load
-    from tacit.runs import SETTINGS, RunFolder
 
     if (Path(source) / SETTINGS).is_file():
         return RunFolder.open(source).graph()

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tacit.engine.engine import Engine
     from tacit.evaluate.protocol import Progress
     from tacit.evaluate.results import Results
+    from tacit.folder import RunFolder
     from tacit.query.queries import QuerySet
-    from tacit.runs import RunFolder
 
 
 @options.of_settings(EngineSettings, defaults={"observed": "train"})
@@ -82,7 +82,7 @@ def _check_writable(path: Path | None) -> None:
 
 
 def _run(source: str) -> RunFolder:
-    from tacit.runs import RunFolder
+    from tacit.folder import RunFolder
     from tacit.workbench import world_run
 
     return RunFolder.open(world_run() if source == "world" and not Path(source).exists() else source)
@@ -93,8 +93,8 @@ def _opened(source: str, split: str, observed: str | None, settings: dict[str, A
     from tacit import workbench
     from tacit.engine.settings import observed_parts
     from tacit.errors import SettingsError
+    from tacit.folder import ADAPTER
     from tacit.graph.graph import PARTS
-    from tacit.runs import ADAPTER
 
     if split not in PARTS:
         raise SettingsError(f"no split '{split}'; the splits are {', '.join(PARTS)}")
@@ -143,8 +143,8 @@ def _measured(
     limit: int | None,
     batch: int | None,
 ) -> tuple[Results, dict[str, Any]]:
-    from tacit.evaluate.protocol import evaluate as measure
-    from tacit.runs import versions
+    from tacit.evaluate.benchmark import evaluate as measure
+    from tacit.folder import versions
 
     kept = {name: value for name, value in settings.items() if value is not None}
     with _bar() as progress:
@@ -227,7 +227,7 @@ def _keep(run: RunFolder, report: dict[str, Any], json_: Path | None) -> None:
     import json
 
     from tacit.errors import TacitError
-    from tacit.runs import atomic_write
+    from tacit.folder import atomic_write
 
     if json_ is not None:
         text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"

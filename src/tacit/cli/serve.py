@@ -36,7 +36,7 @@ def serve(
     except ModuleNotFoundError as error:
         raise SettingsError(f"the service needs {error.name}; install it with: pip install 'tacit[server]'") from None
     from tacit import workbench
-    from tacit.runs import RunFolder
+    from tacit.folder import RunFolder
 
     named = source == "world" and not Path("world").exists()
     run = workbench.world_run() if named else Path(source)

@@ -13,8 +13,8 @@ from tacit.cli import options
 from tacit.links.settings import TrainSettings
 
 if TYPE_CHECKING:
+    from tacit.folder import RunFolder
     from tacit.graph.graph import Graph
-    from tacit.runs import RunFolder
 
 
 @options.of_settings(TrainSettings)
@@ -33,9 +33,9 @@ def train(
 def _train(source: str, literals: bool, out: Path, given: dict[str, Any], resume: bool, force: bool) -> None:
     from tacit.cli.data import loaded
     from tacit.errors import SettingsError
+    from tacit.folder import SETTINGS, RunFolder
     from tacit.links import training
     from tacit.links.loading import is_complete, pick_device
-    from tacit.runs import SETTINGS, RunFolder
 
     if resume and force:
         raise SettingsError("--resume and --force contradict each other; give one of them")

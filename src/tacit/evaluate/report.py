@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
 from tacit.evaluate.results import is_results
-from tacit.evaluate.tables import TITLES, cell, columns_of, percentages
-from tacit.runs import RunFolder, atomic_write
+from tacit.evaluate.tables import Row, columns_of, measured, published, values_shown
+from tacit.folder import RunFolder, atomic_write
+from tacit.links.ranking import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

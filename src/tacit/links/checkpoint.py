@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tacit.errors import RunError
+from tacit.folder import CHECKPOINT, RunFolder
 from tacit.links.factors import FactorModel
 from tacit.links.settings import FREE_ON_RESUME, TrainSettings
-from tacit.runs import CHECKPOINT, RunFolder
 
 KIND = "tacit training checkpoint 1"
 

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.errors import DataError, RunError, SettingsError
+from tacit.folder import RunFolder
 from tacit.graph.graph import Graph, directed
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model, save_model
 from tacit.links.models import ComplEx
 from tacit.links.pykeen import MODEL_FILE, read_labels, read_model, read_triples
-from tacit.runs import RunFolder
 
 Reciprocal = Literal["interleaved", "stacked"]
 _M = TypeVar("_M", bound=FactorModel)

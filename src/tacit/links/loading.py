@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from tacit.errors import RunError, SettingsError
+from tacit.folder import ADAPTER, CHECKPOINT, MODEL, RunFolder
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, RotatE, TransE
-from tacit.runs import ADAPTER, CHECKPOINT, MODEL, RunFolder
 
 
 def make_model(name: str, num_entities: int, num_relations: int, rank: int, norm: int = 1) -> FactorModel:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import TrainingError
+from tacit.folder import CHECKPOINT, RunFolder, versions
 from tacit.graph.graph import Graph
 from tacit.links.checkpoint import Position, load_checkpoint, save_checkpoint
 from tacit.links.factors import FactorModel
@@ -21,7 +22,6 @@ from tacit.links.progress import TrainingBar
 from tacit.links.settings import TrainSettings
 from tacit.links.step import Step
 from tacit.links.validation import Validation
-from tacit.runs import CHECKPOINT, RunFolder, versions
 
 VALIDATION_ROWS = 1000
 

@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
+from dataclasses import replace
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from tacit.errors import LimitError, RunError
+from tacit.folder import (
+    ADAPTATION,
+    ADAPTER,
+    CHECKPOINT,
+    FACTS,
+    MODEL,
+    RESULTS,
+    SETTINGS,
+    TRACE,
+    RunFolder,
+    fingerprint,
+    to_toml,
+    versions,
+)  # fmt: skip
 from tacit.graph.graph import Graph
-from tacit.runs import FACTS, MODEL, RESULTS, SETTINGS, TRACE, RunFolder, fingerprint, to_toml, versions
+from tacit.graph.vocabulary import Vocabulary
 
 GRAPH = Graph.of(
     [("a", "r", "b"), ("b\\n", "r", "line\nbreak"), ("\u2028é", "s", "a")], [("a", "s", "b")], [("b", "r", "a")], "five"
@@ -53,7 +71,7 @@ def test_a_run_in_which_nothing_was_trained_is_replaced(run: RunFolder) -> None:
 
 def test_refuses_to_overwrite(run: RunFolder, tmp_path: Path) -> None:
     run.trace({"event": "start"})
-    with pytest.raises(RunError, match="--resume"):
+    with pytest.raises(RunError, match="resume it, replace it with force"):
         RunFolder.create(run.path, OTHER, {})
     assert run.graph().name == "five"
     replaced = RunFolder.create(run.path, OTHER, {}, force=True)
@@ -96,6 +114,63 @@ def test_weights_of_another_graph(run: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="another vocabulary"):
         run.check(OTHER)
     run.check(GRAPH)
+
+
+def test_weights_of_other_facts(run: RunFolder, tmp_path: Path) -> None:
+    """The same labels in the same order, and one fact that moved from valid to train."""
+    moved = replace(GRAPH, train=GRAPH.facts("train", "valid"), valid=GRAPH.valid[:0])
+    other = RunFolder.create(tmp_path / "other", moved, {})
+    for name in (MODEL, ADAPTER, CHECKPOINT, ADAPTATION):
+        other.write_tensors(name, {"table": torch.zeros(1)})
+        (run.path / name).write_bytes((other.path / name).read_bytes())
+        with pytest.raises(RunError, match=f"{name} was trained on other facts"):
+            run.tensors(name)
+    with pytest.raises(RunError, match="was trained on other facts than five has now"):
+        run.check(moved)
+
+
+def test_facts_changed_behind_its_back(run: RunFolder, tmp_path: Path) -> None:
+    moved = replace(GRAPH, train=GRAPH.facts("train", "valid"), valid=GRAPH.valid[:0])
+    other = RunFolder.create(tmp_path / "other", moved, {})
+    (run.path / FACTS).write_bytes((other.path / FACTS).read_bytes())
+    with pytest.raises(RunError, match=r"the facts in .* are not those the run was made with"):
+        RunFolder.open(run.path).graph()
+
+
+def test_prefixes_of_iris_are_kept(tmp_path: Path) -> None:
+    prefixes = {"": "http://a.example/#", "ex": "http://é.example/", "a.b-c": "urn:x:"}
+    RunFolder.create(tmp_path / "run", replace(GRAPH, prefixes=prefixes), {})
+    assert RunFolder.open(tmp_path / "run").graph().prefixes == prefixes
+
+
+def test_names_of_entities_are_kept(tmp_path: Path) -> None:
+    if "names" not in signature(Vocabulary).parameters:
+        pytest.skip("a vocabulary has labels alone")
+    names = {"Q142": ("France", "République\tfrançaise"), "Q1\\n": ("a\nb",)}
+    named: Any = Vocabulary
+    entities = named(["Q142", "Q183", "Q1\\n"], kind="entity", names=names)
+    graph = replace(Graph.of([("Q142", "borders", "Q183"), ("Q142", "borders", "Q1\\n")]), entities=entities)
+    RunFolder.create(tmp_path / "run", graph, {})
+    kept: Any = RunFolder.open(tmp_path / "run").graph().entities
+    assert kept.names == names
+
+
+def test_a_run_is_written_where_folders_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows, which also forces no file to disk that is open for reading alone."""
+    opened = os.open
+
+    def windows(path: str | Path, flags: int, *more: int) -> int:
+        if Path(path).is_dir():
+            raise PermissionError(errno.EACCES, "Permission denied")
+        if Path(path).is_file() and not flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        return opened(path, flags, *more)
+
+    monkeypatch.setattr("os.open", windows)
+    run = RunFolder.create(tmp_path / "run", GRAPH, {})
+    run.write_results({"a": 1})
+    monkeypatch.undo()
+    assert RunFolder.open(run.path).results()["a"] == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"\x08\x00\x00\x00\x00\x00\x00\x00{}      ", b"not tensors at all"])

@@ -11,11 +11,12 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,15 +27,23 @@ from tacit.graph.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from torch import Tensor
 
-SETTINGS, ENTITIES, RELATIONS, FACTS = "settings.toml", "entities.txt", "relations.txt", "facts.npz"
+SETTINGS, FACTS = "settings.toml", "facts.npz"
+ENTITIES, RELATIONS, NAMES = "entities.txt", "relations.txt", "names.tsv"
 MODEL, ADAPTER = "model.safetensors", "adapter.safetensors"
 CHECKPOINT, ADAPTATION = "checkpoint.safetensors", "adaptation.safetensors"  # of what is under way
 TRACE, RESULTS = "trace.jsonl", "results.json"
-FILES = (SETTINGS, ENTITIES, RELATIONS, FACTS, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, TRACE, RESULTS)
+FILES = (SETTINGS, ENTITIES, RELATIONS, NAMES, FACTS, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, TRACE, RESULTS)
 _TEMPORARY = ".tacit-"
 
 Values = Mapping[str, Any]
 _T = TypeVar("_T")
+
+
+class Fingerprint(NamedTuple):
+    """Short hashes of what weights and checkpoints depend on."""
+
+    labels: str  # in the order of their ids
+    facts: str  # of all parts, in their order
 
 
 class RunFolder:
@@ -56,6 +65,10 @@ class RunFolder:
         _make_empty(run.path, force)
         run._write_text(ENTITIES, _lines(graph.entities))
         run._write_text(RELATIONS, _lines(graph.relations))
+        names: Mapping[str, Iterable[str]] = getattr(graph.entities, "names", {})
+        if names:
+            lines = (f"{_escaped(label)}\t{_escaped(name)}\n" for label, several in names.items() for name in several)
+            run._write_text(NAMES, "".join(lines))
         facts = io.BytesIO()
         np.savez(facts, train=graph.train, valid=graph.valid, test=graph.test)
         atomic_write(run.path / FACTS, lambda target: Path(target).write_bytes(facts.getvalue()))
@@ -63,9 +76,10 @@ class RunFolder:
             "name": graph.name,
             "entities": graph.num_entities,
             "relations": graph.num_relations,
-            "vocabulary": fingerprint(graph),
+            **fingerprint(graph)._asdict(),
         }
-        run._write_text(SETTINGS, to_toml({"graph": described, "train": settings}))
+        tables = {"graph": described, "train": settings} | ({"prefixes": graph.prefixes} if graph.prefixes else {})
+        run._write_text(SETTINGS, to_toml(tables))
         return run
 
     @classmethod
@@ -73,11 +87,11 @@ class RunFolder:
         """The run in a folder, its settings checked to be readable."""
         run = cls(path)
         if not run.path.exists():
-            raise RunError(f"there is no run folder '{path}'; make one with: tacit train GRAPH --out {path}")
+            raise RunError(f"there is no run folder '{path}'; tacit train makes one of a graph")
         if not run.has(SETTINGS):  # most likely the graph itself was given
             reason = f"it has no {SETTINGS}" if run.path.is_dir() else "it is a file"
-            raise RunError(f"'{path}' is no run folder: {reason}; make one with: tacit train {path} --out RUN")
-        _ = run.settings
+            raise RunError(f"'{path}' is no run folder: {reason}; tacit train makes one of a graph")
+        _ = run.fingerprint
         return run
 
     def has(self, name: str) -> bool:
@@ -100,9 +114,12 @@ class RunFolder:
         self._write_text(SETTINGS, to_toml({**self.settings, table: values}))
 
     @property
-    def vocabulary(self) -> str:
-        """The fingerprint of the labels this run was made for."""
-        return str(self.settings["graph"].get("vocabulary"))
+    def fingerprint(self) -> Fingerprint:
+        """The fingerprint of the graph this run was made for."""
+        made = self.settings["graph"]
+        if "labels" not in made or "facts" not in made:
+            raise RunError(f"{self.path / SETTINGS} says not which labels and facts it is for; train the run again")
+        return Fingerprint(str(made["labels"]), str(made["facts"]))
 
     def graph(self) -> Graph:
         """The graph the run was made for, facts of all parts included; read once."""
@@ -110,41 +127,63 @@ class RunFolder:
 
     @cached_property
     def _graph(self) -> Graph:
-        entities = Vocabulary(self._labels(ENTITIES), kind="entity")
+        settings = self.settings
         relations = Vocabulary(self._labels(RELATIONS), kind="relation")
         try:
             with np.load(io.BytesIO((self.path / FACTS).read_bytes()), allow_pickle=False) as file:
                 facts = [file[part].astype(np.int32).reshape(-1, 3) for part in PARTS]
         except Exception as error:  # zipfile, zlib and numpy each have errors of their own
             raise RunError(f"{self.path / FACTS} is missing or damaged ({error}); train the run again") from None
-        name = str(self.settings["graph"].get("name", "graph"))
-        graph = Graph(entities, relations, facts[0], facts[1], facts[2], name)
-        if fingerprint(graph) != self.vocabulary:
-            raise RunError(f"the labels in '{self.path}' are not those the run was made with; train the run again")
+        name = str(settings["graph"].get("name", "graph"))
+        prefixes = {str(prefix): str(iri) for prefix, iri in settings.get("prefixes", {}).items()}
+        graph = Graph(self._entities(), relations, facts[0], facts[1], facts[2], name, prefixes=prefixes)
+        there, made = fingerprint(graph), self.fingerprint
+        for kind in Fingerprint._fields:
+            if getattr(there, kind) != getattr(made, kind):
+                raise RunError(f"the {kind} in '{self.path}' are not those the run was made with; train the run again")
         sizes = np.array([graph.num_entities, graph.num_relations, graph.num_entities])
         if any(len(part) and ((part < 0) | (part >= sizes)).any() for part in facts):
             raise RunError(f"{self.path / FACTS} has ids without labels; train the run again")
         return graph
 
+    def _entities(self) -> Vocabulary:
+        labels = self._labels(ENTITIES)
+        if not self.has(NAMES):
+            return Vocabulary(labels, kind="entity")
+        names: dict[str, tuple[str, ...]] = {}
+        for line in self._read_text(NAMES).split("\n")[:-1]:
+            label, tab, name = line.partition("\t")
+            if not tab:
+                raise RunError(f"{self.path / NAMES} is damaged: '{line[:80]}' has no tab; train the run again")
+            names[_unescaped(label)] = (*names.get(_unescaped(label), ()), _unescaped(name))
+        named: Any = Vocabulary
+        vocabulary: Vocabulary = named(labels, kind="entity", names=names)
+        return vocabulary
+
     def check(self, graph: Graph) -> None:
-        """Raise a `RunError` unless the run was made for the labels of this graph."""
-        if fingerprint(graph) != self.vocabulary:
-            made = self.settings["graph"]
+        """Raise a `RunError` unless the run was made for the labels and the facts of this graph."""
+        given, made, about = fingerprint(graph), self.fingerprint, self.settings["graph"]
+        if given.labels != made.labels:
             raise RunError(
-                f"run '{self.path}' was trained on another vocabulary: {made.get('name')} with {made.get('entities')} "
-                f"entities and {made.get('relations')} relation ids, but the graph given is {graph.name} with "
-                f"{graph.num_entities} and {graph.num_relations}; give that graph, or another --out"
+                f"run '{self.path}' was trained on another vocabulary: {about.get('name')} with "
+                f"{about.get('entities')} entities and {about.get('relations')} relation ids, but the graph given is "
+                f"{graph.name} with {graph.num_entities} and {graph.num_relations}; give that graph, or another folder"
+            )
+        if given.facts != made.facts:
+            raise RunError(
+                f"run '{self.path}' was trained on other facts than {graph.name} has now; give the graph as it was, or "
+                "train anew in another folder"
             )
 
     def write_tensors(
         self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
     ) -> None:
-        """Write tensors and string metadata as one safetensors file, stamped with the run's vocabulary."""
+        """Write tensors and string metadata as one safetensors file, stamped with the run's fingerprint."""
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         ready = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
-        stamped = {**(metadata or {}), "vocabulary": self.vocabulary}
+        stamped = {**(metadata or {}), **self.fingerprint._asdict()}
 
         def write(target: str) -> None:
             try:
@@ -171,10 +210,12 @@ class RunFolder:
             raise RunError(f"run '{self.path}' has no {name}")
         try:
             with safe_open(path, framework="pt", device=device) as file:
-                stamp = (file.metadata() or {}).get("vocabulary")
-                if stamp != self.vocabulary:
-                    reason = "was trained on another vocabulary" if stamp else "was not written by Tacit"
-                    raise RunError(f"{path} {reason}; weights and labels must come from one run")
+                stamp, made = file.metadata() or {}, self.fingerprint
+                if not stamp.keys() >= set(Fingerprint._fields):
+                    raise RunError(f"{path} was not written by Tacit; train the run again")
+                if (stamp["labels"], stamp["facts"]) != made:
+                    other = "another vocabulary" if stamp["labels"] != made.labels else "other facts"
+                    raise RunError(f"{path} was trained on {other}; weights and graph must come from one run")
                 return read(file)
         except (SafetensorError, OSError) as error:
             raise RunError(f"{path} is truncated or no safetensors file ({error}); delete it and train again") from None
@@ -244,30 +285,32 @@ def atomic_write(path: Path, write: Callable[[str], object]) -> None:
         mode = temporary.stat().st_mode
         write(str(temporary))
         temporary.chmod(mode)  # a writer that makes the file anew may have kept it private
-        _sync(str(temporary))
+        _sync(temporary, os.O_RDWR)  # Windows syncs no file that is open for reading alone
         temporary.replace(path)
-        _sync(str(path.parent))
+        with suppress(PermissionError):  # Windows opens no folders; it keeps a renaming without being asked
+            _sync(path.parent, os.O_RDONLY)
     except OSError as error:
         raise _write_error(path, error) from None
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def fingerprint(graph: Graph) -> str:
-    """A short hash of the labels of a graph, in the order of their ids."""
-    digest = sha256()
-    for labels in (graph.entities, graph.relations):
-        digest.update(_lines(labels).encode("utf-8", "surrogatepass") + b"\0")
-    return digest.hexdigest()[:32]
+def fingerprint(graph: Graph) -> Fingerprint:
+    """The fingerprint of a graph."""
+    labels, facts = sha256(), sha256()
+    for vocabulary in (graph.entities, graph.relations):
+        labels.update(_lines(vocabulary).encode("utf-8", "surrogatepass") + b"\0")
+    for part in PARTS:
+        facts.update(np.ascontiguousarray(graph.part(part), dtype=np.int32).tobytes() + b"\0")
+    return Fingerprint(labels.hexdigest()[:32], facts.hexdigest()[:32])
 
 
 def versions() -> dict[str, str]:
     """The versions results depend on: Python, torch, numpy, Tacit, and the git head of the working directory if any."""
-    found = {"python": platform.python_version(), "numpy": np.__version__}
-    found["torch"] = sys.modules["torch"].__version__ if "torch" in sys.modules else _installed("torch")
-    found["tacit"] = sys.modules["tacit"].__version__
+    torch = sys.modules["torch"].__version__ if "torch" in sys.modules else _installed("torch")
+    numbers = {"python": platform.python_version(), "numpy": np.__version__, "torch": torch}
     head = _git_head()
-    return {**found, "git": head} if head else found
+    return numbers | {"tacit": sys.modules["tacit"].__version__} | ({"git": head} if head else {})
 
 
 def to_toml(tables: Mapping[str, Values]) -> str:
@@ -278,21 +321,11 @@ def to_toml(tables: Mapping[str, Values]) -> str:
     rank = 100
     model = "complex"
     """
-    blocks = []
-    for table, values in tables.items():
-        rows = [f"{key} = {_toml_value(value)}" for key, value in values.items() if value is not None]
-        blocks.append("\n".join([f"[{table}]", *rows]) + "\n")
-    return "\n".join(blocks)
+    import tomli_w  # only here: whoever reads a run need not wait for it
 
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | Path):
-        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    return repr(value)
+    return tomli_w.dumps(
+        {table: {k: v for k, v in values.items() if v is not None} for table, values in tables.items()}
+    )
 
 
 def _make_empty(path: Path, force: bool) -> None:
@@ -306,7 +339,7 @@ def _make_empty(path: Path, force: bool) -> None:
     names = {entry.name for entry in path.iterdir()}
     begun = not names.isdisjoint((MODEL, ADAPTER, CHECKPOINT, TRACE, RESULTS))  # else there is nothing to lose
     if SETTINGS in names and begun and not force:
-        raise RunError(f"'{path}' holds a run; go on with it with --resume, replace it with --force, or choose another")
+        raise RunError(f"'{path}' holds a run; resume it, replace it with force, or choose another folder")
     ours = {name for name in names if name in FILES or name.startswith(_TEMPORARY)}
     if names - ours and SETTINGS not in names:
         raise RunError(f"folder '{path}' is not empty and holds no run; choose another")
@@ -319,18 +352,18 @@ def _lines(labels: Iterable[str]) -> str:
 
 
 def _escaped(label: str) -> str:
-    return label.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return label.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
 def _unescaped(line: str) -> str:
     if "\\" not in line:
         return line
     pieces = line.split("\\\\")
-    return "\\".join(piece.replace("\\n", "\n").replace("\\r", "\r") for piece in pieces)
+    return "\\".join(piece.replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t") for piece in pieces)
 
 
-def _sync(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY)
+def _sync(path: Path, flags: int) -> None:
+    handle = os.open(path, flags)
     try:
         os.fsync(handle)
     finally:
@@ -340,7 +373,7 @@ def _sync(path: str) -> None:
 def _write_error(path: Path, error: OSError) -> RunError | LimitError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return LimitError(
-            f"the disk is full: {path} was not written and what was there is whole; make room, then --resume"
+            f"the disk is full: {path} was not written and what was there is whole; make room, then resume"
         )
     return RunError(f"{path} cannot be written ({error.strerror or error})")
 
