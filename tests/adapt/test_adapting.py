@@ -21,6 +21,7 @@ from tacit.cli import app
 from tacit.engine.facts import Facts
 from tacit.errors import DataError, RunError, TrainingError
 from tacit.folder import ADAPTATION, ADAPTER, MODEL, RunFolder
+from tacit.graph.betae import write_betae
 from tacit.graph.graph import Graph
 from tacit.links.loading import load_model, save_model
 from tacit.links.settings import TrainSettings
@@ -218,6 +219,7 @@ def test_nothing_to_learn_from_is_said(run: RunFolder) -> None:
 def test_answers_that_a_folder_lacks_are_found_in_the_graph(run: RunFolder, tmp_path: Path) -> None:
     graph, settings = run.graph(), replace(SETTINGS, shapes=("2i", "2in"))
     sampled = training_queries(graph, settings, count=20)
+    write_betae(graph, tmp_path)
     write_queries(tmp_path, "train", {"2i": sampled["2i"]})
     (tmp_path / "train-answers.pkl").unlink()
     found = training_queries(graph, settings, tmp_path, count=20)  # 2in is not there: sampled
@@ -231,8 +233,9 @@ def test_answers_that_a_folder_lacks_are_found_in_the_graph(run: RunFolder, tmp_
 def test_queries_of_another_graph_are_refused(run: RunFolder, tmp_path: Path) -> None:
     other = Graph.of([(f"a{i}", "r", f"b{i % 7}") for i in range(90)])
     settings = replace(SETTINGS, shapes=("2i",))
+    write_betae(other, tmp_path)
     write_queries(tmp_path, "train", training_queries(other, settings, count=60))
-    with pytest.raises(DataError, match="they are of another graph"):
+    with pytest.raises(DataError, match="its queries were made of other facts"):
         training_queries(run.graph(), settings, tmp_path)
 
 

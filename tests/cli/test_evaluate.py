@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from tacit.cli import app
 from tacit.errors import DataError, SettingsError, TacitError
 from tacit.folder import RunFolder
+from tacit.graph.betae import write_betae
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model, save_model
 from tacit.query.queries import Answers, QuerySet, write_queries
@@ -19,13 +20,13 @@ from tacit.query.shapes import SHAPES
 # A ring of eight: everyone's next, and a second relation two steps on; test holds one fact of each.
 RING = [(f"e{i}", "next", f"e{(i + 1) % 8}") for i in range(8)]
 SKIP = [(f"e{i}", "skip", f"e{(i + 2) % 8}") for i in range(8)]
+GRAPH = Graph.of(RING[:7] + SKIP[:7], valid=SKIP[7:], test=RING[7:], name="ring")
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
     """A run whose model knows the ring: entity `i` is a turn by `i/8`, `next` by 1/8, `skip` by 2/8."""
-    graph = Graph.of(RING[:7] + SKIP[:7], valid=SKIP[7:], test=RING[7:], name="ring")
-    run = RunFolder.create(tmp_path / "run", graph, {"model": "complex", "rank": 1})
+    run = RunFolder.create(tmp_path / "run", GRAPH, {"model": "complex", "rank": 1})
     model = make_model("complex", 8, 4, 1)
     angles = torch.arange(8) * torch.pi / 4
     turns = torch.tensor([1.0, -1.0, 2.0, -2.0]) * torch.pi / 4
@@ -56,6 +57,7 @@ def queries(tmp_path: Path) -> Path:
         Answers.of([{1}, set()]),
         Answers.of([set(), {0}]),
     )
+    write_betae(GRAPH, tmp_path / "queries")
     write_queries(tmp_path / "queries", "test", {"1p": one, "2p": two})
     return tmp_path / "queries"
 
@@ -120,7 +122,7 @@ def test_facts_to_predict_must_exist(tmp_path: Path, run: RunFolder) -> None:
     save_model(other, model)
     with pytest.raises(DataError, match="has no test facts to predict"):
         call("eval", other.path)
-    with pytest.raises(DataError, match="relation 2, but graph ends at 1"):
+    with pytest.raises(DataError, match="its queries were made of other facts than graph has"):
         call("eval", other.path, "--queries", queries(tmp_path))
     with pytest.raises(SettingsError, match="is about 1p queries"):
         call("eval", run.path, "--queries", queries(tmp_path), "--shapes", "2p", "--per-relation")

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tacit.adapt.settings import AdaptSettings
-from tacit.errors import DataError
 from tacit.graph.graph import Graph
-from tacit.query.queries import QuerySet, read_queries
+from tacit.query.queries import QuerySet
+from tacit.query.query_folder import queries_for
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
-from tacit.query.symbolic import with_answers
 
 
 def training_queries(
@@ -19,7 +18,7 @@ def training_queries(
 ) -> dict[str, QuerySet]:
     """The queries to learn from, with their answers; shapes that the folder does not have are sampled."""
     split = "valid" if settings.held_out else "train"
-    found = _from_folder(graph, folder, split, settings.shapes) if folder else {}
+    found = queries_for(graph, folder, split, settings.shapes, absent_ok=True) if folder else {}
     missing = [name for name in settings.shapes if name not in found]
     found |= _sampled(graph, split, missing, count, settings.seed)
     return {name: found[name] for name in settings.shapes if name in found}
@@ -30,20 +29,9 @@ def validation_queries(graph: Graph, settings: AdaptSettings, folder: Path | Non
     if settings.held_out or not len(graph.valid):
         return None
     has_file = folder is not None and (folder / "valid-queries.pkl").is_file()
-    found = _from_folder(graph, folder, "valid", settings.shapes) if folder and has_file else {}
+    found = queries_for(graph, folder, "valid", settings.shapes, absent_ok=True) if folder and has_file else {}
     missing = [name for name in settings.shapes if name not in found]
     return found | _sampled(graph, "valid", missing, settings.validate_queries, settings.seed + 1)
-
-
-def _from_folder(graph: Graph, folder: Path, split: str, shapes: Iterable[str]) -> dict[str, QuerySet]:
-    chosen = read_queries(folder, split, shapes, absent_ok=True)
-    for name, one in chosen.items():
-        largest = max(int(ids.max(initial=0)) for ids in (one.entities, one.hard.ids, one.easy.ids))
-        if largest >= graph.num_entities or int(one.relations.max(initial=0)) >= graph.num_relations:
-            raise DataError(f"{name} queries name ids that the run does not have; they are of another graph", folder)
-        if split == "train" and not len(one.hard.ids):
-            chosen[name] = with_answers(one, graph, "train")
-    return chosen
 
 
 def _sampled(graph: Graph, split: str, shapes: Iterable[str], count: int, seed: int) -> dict[str, QuerySet]:

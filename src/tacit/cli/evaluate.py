@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli import options
+from tacit.cli.progress import bar
 from tacit.engine.settings import EngineSettings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from tacit.engine.engine import Engine
-    from tacit.evaluate.protocol import Progress
     from tacit.evaluate.results import Results
     from tacit.folder import RunFolder
     from tacit.query.queries import QuerySet
@@ -115,17 +114,12 @@ def _opened(source: str, split: str, observed: str | None, settings: dict[str, A
 
 def _queries(engine: Engine, folder: Path | None, split: str, shapes: str | None) -> dict[str, QuerySet]:
     from tacit.errors import DataError, SettingsError
-    from tacit.evaluate.protocol import check_ids, one_hop_queries
-    from tacit.query.queries import read_queries
-    from tacit.query.shapes import SHAPES, parse_shapes
+    from tacit.evaluate.benchmark import one_hop_queries
+    from tacit.query.query_folder import queries_for
+    from tacit.query.shapes import parse_shapes
 
     if folder is not None:
-        found = read_queries(folder, split, shapes)
-        check_ids(found, engine.graph)
-        if shapes is None:  # De Morgan's forms of unions are the same questions once more: only when asked for
-            plain = [name for name in found if not name.endswith("-DM")]
-            found = {name: found[name] for name in dict.fromkeys([*SHAPES, *plain]) if name in plain}
-        return found
+        return queries_for(engine.graph, folder, split, shapes)
     if shapes is not None and parse_shapes(shapes) != ("1p",):
         raise SettingsError(f"shapes {shapes} need queries: give --queries FOLDER, or make some with tacit sample")
     if not len(engine.graph.part(split)):
@@ -147,28 +141,9 @@ def _measured(
     from tacit.folder import versions
 
     kept = {name: value for name, value in settings.items() if value is not None}
-    with _bar() as progress:
-        results = measure(engine.reasoner, queries, ties, limit, batch, progress, kept)
+    with bar() as progress:
+        results = measure(engine.reasoner, queries, ties, limit, batch, memory, progress, kept)
     return results, results.to_json() | {"versions": versions()}
-
-
-@contextmanager
-def _bar() -> Iterator[Progress]:
-    """A bar on standard error, one task per shape; quiet where that is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description:>4}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    tasks: dict[str, Any] = {}
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-
-        def advance(name: str, done: int, total: int) -> None:
-            if name not in tasks:
-                tasks[name] = bar.add_task(name, total=total)
-            bar.update(tasks[name], completed=done)
-
-        yield advance
 
 
 def _show(report: Mapping[str, Any]) -> None:

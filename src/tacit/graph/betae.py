@@ -25,8 +25,8 @@ def is_betae(folder: Path) -> bool:
 
 def read_betae(folder: Path, name: str) -> Graph:
     """The graph of a BetaE folder; ids and labels, those of the inverses too, stay as they are."""
-    entities = _vocabulary(folder / "id2ent.pkl", "entity")
-    relations = _vocabulary(folder / "id2rel.pkl", "relation")
+    entities = read_vocabulary(folder / "id2ent.pkl", "entity")
+    relations = read_vocabulary(folder / "id2rel.pkl", "relation")
     if len(relations) % 2:
         raise DataError(
             f"has {len(relations)} relations; expected an even number, each 2i followed by its inverse 2i + 1",
@@ -37,7 +37,8 @@ def read_betae(folder: Path, name: str) -> Graph:
     return assemble(entities, relations, parts, name)
 
 
-def _vocabulary(path: Path, kind: str) -> Vocabulary:
+def read_vocabulary(path: Path, kind: str) -> Vocabulary:
+    """The labels of a map from ids, a pickle of BetaE."""
     labels = load_pickle(path)
     if not isinstance(labels, dict) or not labels:
         raise DataError(f"expected a dict from {kind} ids to labels", path)

@@ -1,0 +1,29 @@
+"""How far a command is, on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def bar() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on standard error for each thing that is counted: its name, how many are done, and how many there are.
+
+    It is quiet where standard error is no terminal.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description:>4}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    tasks: dict[str, Any] = {}
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+
+        def advance(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = shown.add_task(name, total=total)
+            shown.update(tasks[name], completed=done)
+
+        yield advance

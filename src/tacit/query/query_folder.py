@@ -1,0 +1,231 @@
+"""Query folders: queries beside the graph they were made of, drawn for a graph, and read as queries of a graph.
+
+The pickles of such a folder speak of ids, which mean nothing without the labels beside them: queries are carried over
+to the ids of a graph by label, and refused where that cannot be done, or where the facts are others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DataError, SettingsError
+from tacit.folder import fingerprint
+from tacit.graph.betae import is_betae, read_betae, read_vocabulary, write_betae
+from tacit.graph.build import counted, packed
+from tacit.graph.files import atomic_file
+from tacit.graph.graph import PARTS, Graph, Triples
+from tacit.graph.vocabulary import Vocabulary
+from tacit.query.queries import Answers, QuerySet, read_queries, write_queries
+from tacit.query.sampling import Sample, sample
+from tacit.query.shapes import SHAPES, Encoding, Shape, parse_shapes
+from tacit.query.symbolic import with_answers
+from tacit.query.tuples import Ids, label
+
+Drawn = Callable[[str, int, int], None]  # name of the shape, queries drawn, queries wanted
+MAPS = ("id2ent.pkl", "id2rel.pkl")
+
+
+class Translation(NamedTuple):
+    """The ids of a graph by the ids of a folder; -1 where the graph has no such label."""
+
+    entities: NDArray[np.int64]
+    relations: NDArray[np.int64]
+
+
+def queries_for(
+    graph: Graph, folder: str | Path, split: str, shapes: str | Iterable[str] | None = None, *, absent_ok: bool = False
+) -> dict[str, QuerySet]:
+    """The queries of a folder as queries of a graph, all of them or those of some shapes.
+
+    They are carried over by label where the folder has maps from ids to labels; where it has facts, those must be the
+    graph's. A folder without maps is taken where it says that it was made of this very graph. Train queries without
+    answers get theirs from the graph. De Morgan's forms of unions, the same questions once more, come only when asked
+    for by name.
+    """
+    folder = Path(folder)
+    sets = read_queries(folder, split, shapes, absent_ok=absent_ok)
+    if shapes is None:
+        plain = [name for name in sets if not name.endswith("-DM")]
+        sets = {name: sets[name] for name in dict.fromkeys([*SHAPES, *plain]) if name in plain}
+    translation = _translation(graph, folder, split)
+    carried = {name: _carried(queries, translation, folder) for name, queries in sets.items()}
+    return {
+        name: with_answers(queries, graph, "train") if split == "train" and not len(queries.hard.ids) else queries
+        for name, queries in carried.items()
+    }
+
+
+def _translation(graph: Graph, folder: Path, split: str) -> Translation:
+    """How ids of a folder read in a graph."""
+    if all((folder / name).is_file() for name in MAPS):
+        has_facts = all((folder / f"{part}.txt").is_file() for part in PARTS)
+        there = read_betae(folder, folder.name) if has_facts else None
+        vocabularies = (
+            (there.entities, there.relations)
+            if there
+            else (read_vocabulary(folder / MAPS[0], "entity"), read_vocabulary(folder / MAPS[1], "relation"))
+        )
+        translation = Translation(_ids(vocabularies[0], graph.entities), _ids(vocabularies[1], graph.relations))
+        if there:
+            _check_facts(graph, there, translation, folder)
+        return translation
+    if _recorded(folder, split) != fingerprint(graph)._asdict():
+        raise DataError(
+            f"has no {' and '.join(MAPS)}, and does not say that its ids are those of {graph.name}; add the maps, or "
+            "sample queries of this graph",
+            folder,
+        )
+    return Translation(np.arange(graph.num_entities), np.arange(graph.num_relations))
+
+
+def _ids(there: Vocabulary, here: Vocabulary) -> NDArray[np.int64]:
+    if there == here:
+        return np.arange(len(here))
+    ids = {name: i for i, name in enumerate(here)}
+    return np.array([ids.get(name, -1) for name in there], dtype=np.int64)
+
+
+def _check_facts(graph: Graph, there: Graph, translation: Translation, folder: Path) -> None:
+    """Raise a `DataError` where queries were made of other facts: a run may have learned what they ask for.
+
+    A graph may lack the facts to validate and test with; those that it has must be the folder's.
+    """
+    for part in PARTS:
+        mine, theirs = graph.part(part), _read_as(there.part(part), translation)
+        sizes = graph.num_entities, graph.num_relations
+        known = theirs[(theirs >= 0).all(axis=1)]
+        others = np.setxor1d(packed(mine, *sizes), packed(known, *sizes))
+        if (len(mine) or part == PARTS[0]) and (len(others) or len(known) < len(theirs)):
+            different = counted(len(others) + len(theirs) - len(known), "fact")
+            raise DataError(
+                f"its queries were made of other facts than {graph.name} has: {different} of {part} in one and not in "
+                "the other; sample queries of this graph, or open the run that was trained on theirs",
+                folder,
+            )
+
+
+def _read_as(facts: Triples, translation: Translation) -> Triples:
+    """Facts in the ids of the graph, forward again where a relation is the inverse of what it was."""
+    heads, relations, tails = (
+        table[column] for table, column in zip((translation.entities, translation.relations, translation.entities),
+                                               facts.T, strict=True)
+    )  # fmt: skip
+    turned = relations % 2 == 1
+    columns = (np.where(turned, tails, heads), relations - turned, np.where(turned, heads, tails))
+    columns[1][relations < 0] = -1
+    read: Triples = np.stack(columns, axis=1)
+    return read
+
+
+def _carried(queries: QuerySet, translation: Translation, folder: Path) -> QuerySet:
+    entities = _translated(queries.entities, translation.entities, "entity", queries.name, folder)
+    relations = _translated(queries.relations, translation.relations, "relation", queries.name, folder)
+    easy, hard = (
+        _answers(answers, translation.entities, queries.name, folder) for answers in (queries.easy, queries.hard)
+    )
+    return replace(queries, entities=entities, relations=relations, easy=easy, hard=hard)
+
+
+def _answers(answers: Answers, table: NDArray[np.int64], name: str, folder: Path) -> Answers:
+    ids = _translated(answers.ids, table, "entity", name, folder)
+    width = int(ids.max(initial=0)) + 1
+    return Answers.of_keys(np.sort(answers.rows * width + ids), len(answers), width)
+
+
+def _translated(ids: Ids, table: NDArray[np.int64], kind: str, name: str, folder: Path) -> Ids:
+    if int(ids.max(initial=-1)) >= len(table):
+        raise DataError(f"{name} queries name {kind} {ids.max()}, but its labels end at {len(table) - 1}", folder)
+    carried: Ids = table[ids].astype(np.int32)
+    if (carried < 0).any():
+        lost = counted(len(np.unique(ids[carried < 0])), f"{kind} label")
+        raise DataError(f"{name} queries name {lost} that the graph does not have; they are of another graph", folder)
+    return carried
+
+
+def _recorded(folder: Path, split: str) -> Any:
+    """The fingerprint of the graph that a folder's queries were drawn from, where it says so."""
+    path = folder / f"{split}-sample.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8")).get("fingerprint") if path.is_file() else None
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def draw(
+    graph: Graph,
+    shapes: Mapping[str, Shape],
+    split: str = "train",
+    count: int = 1000,
+    progress: Drawn | None = None,
+    **options: Any,
+) -> dict[str, Sample]:
+    """Queries of several shapes, each with what it took to find them; `options` are those of `sampling.sample`."""
+    samples = {}
+    for name, shape in shapes.items():
+        drawn = 0
+
+        def advance(number: int, name: str = name) -> None:
+            nonlocal drawn
+            drawn += number
+            if progress is not None:
+                progress(name, drawn, count)
+
+        found = sample(graph, shape, split, count, progress=advance, **options)
+        encoding: Encoding = "dm" if name != shape.name else "dnf"
+        samples[name] = replace(found, queries=replace(found.queries, encoding=encoding))
+    if not any(len(found.queries) for found in samples.values()):
+        raise SettingsError(f"no query found; {'; '.join(map(str, samples.values()))}")
+    return samples
+
+
+def shapes_of(names: str | Iterable[str] | None = None, templates: Iterable[str] = ()) -> dict[str, Shape]:
+    """The shapes asked for by name and by template, as a folder will call them; all 14 where nothing is said."""
+    templates = list(templates)
+    chosen = parse_shapes(names or "all") if names or not templates else ()
+    shapes = {name: SHAPES[name.removesuffix("-DM")] for name in chosen}
+    if templates:
+        from tacit.query.text import parse
+
+        for text in templates:
+            shape = Shape.of(text, parse(text))
+            name = label(shape.encoded())
+            shapes.setdefault(name, SHAPES.get(name, replace(shape, name=name)))
+    return shapes
+
+
+def check_place(folder: Path, split: str, force: bool = False) -> None:
+    """Raise a `DataError` where a folder holds queries of a split already, unless they may be replaced by `force`."""
+    if (folder / f"{split}-queries.pkl").exists() and not force:
+        raise DataError(f"holds {split} queries; choose another folder, or replace them with force", folder)
+
+
+def write_query_folder(
+    graph: Graph, folder: Path, split: str, samples: Mapping[str, Sample], settings: Mapping[str, Any]
+) -> None:
+    """Write queries as a BetaE folder, with the graph they are of and a report of how they were drawn."""
+    from tacit import __version__
+
+    _write_graph(graph, folder)
+    write_queries(folder, split, [found.queries for found in samples.values() if len(found.queries)])
+    shapes = {
+        name: {"queries": len(found.queries), "tries": found.tries, "turned_down": found.turned_down}
+        for name, found in samples.items()
+    }
+    about = {"tacit": __version__, "graph": graph.name, "fingerprint": fingerprint(graph)._asdict(), "split": split}
+    with atomic_file(folder / f"{split}-sample.json") as file:
+        file.write(json.dumps({**about, **settings, "shapes": shapes}, indent=2).encode() + b"\n")
+
+
+def _write_graph(graph: Graph, folder: Path) -> None:
+    """Write a graph beside its queries; a folder that holds another graph is left alone."""
+    if not is_betae(folder):
+        write_betae(graph, folder)
+    elif fingerprint(read_betae(folder, folder.name)) != fingerprint(graph):
+        raise DataError("holds another graph; choose another folder", folder)
