@@ -18,7 +18,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from tacit import workbench
 from tacit.engine.engine import Engine
 from tacit.engine.ranking import slots
 from tacit.errors import DataError, SettingsError
@@ -30,6 +29,7 @@ from tacit.evaluate.tables import measured
 from tacit.folder import RunFolder
 from tacit.query.queries import QuerySet, read_queries
 from tacit.query.shapes import SHAPES
+from tacit.run import open_engine
 
 SHOWN = 50  # candidates of each atom
 MINIMUM = "minimum of both"  # atoms, the conjunction under Gödel's t-norm
@@ -37,8 +37,8 @@ MINIMUM = "minimum of both"  # atoms, the conjunction under Gödel's t-norm
 
 def engines(run: str) -> dict[str, Engine]:
     """The engine of a run with the settings it was adapted for, without and with its adapter."""
-    after = workbench.open(run, observed="train")
-    before = Engine(after.graph, after.scorer, after.settings)
+    after = open_engine(run, observed="train")
+    before = Engine(after.graph, after.scorer, after.options)
     return {"before": before, "after": after}
 
 

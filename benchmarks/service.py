@@ -183,10 +183,10 @@ def main() -> None:
     parser.add_argument("--kill", action="store_true", help="kill a worker every five seconds")
     options = parser.parse_args()
 
-    from tacit import workbench
     from tacit.folder import RunFolder
+    from tacit.sources import world_run
 
-    run = workbench.world_run() if options.run == "world" else options.run
+    run = world_run() if options.run == "world" else options.run
     graph = RunFolder.open(run).graph()
     mixed, alike = questions(graph, options.shapes.split(",")), questions(graph, [options.shapes.split(",")[0]])
     quarter = argparse.Namespace(**vars(options) | {"seconds": max(5.0, options.seconds / 4), "kill": False})

@@ -27,7 +27,7 @@ from tacit.folder import RunFolder, versions
 from tacit.links.loading import load_model
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
-from tacit.workbench import world_run
+from tacit.sources import world_run
 
 OPTIONS: dict[str, Any] = {"calibration": "sigmoid", "strength": 1.0, "observed": "none", "k": 64}
 ROWS: dict[str, dict[str, Any] | None] = {

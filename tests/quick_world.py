@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit import workbench
+from tacit import sources
 from tacit.graph.datasets import load
 
 
@@ -15,6 +15,6 @@ def quick_world(cache: Path) -> Path:
     """The run folder of a `world` that was trained for two epochs, kept where `TACIT_CACHE=cache` finds it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TACIT_CACHE", str(cache))
-        kept = workbench.world_folder(load("world"))
-        patch.setattr(workbench, "WORLD", replace(workbench.WORLD, epochs=2, rank=16))
-        return workbench.world_run(say=lambda text: None).rename(kept)
+        kept = sources.world_folder(load("world"))
+        patch.setattr(sources, "WORLD", replace(sources.WORLD, epochs=2, rank=16))
+        return sources.world_run(say=lambda text: None).rename(kept)

@@ -15,6 +15,7 @@ from source_tree import SRC, imports, modules
 LAYERS = (
     "errors",
     "settings",
+    "disk",
     "graph",
     "folder",
     "links",
@@ -22,7 +23,8 @@ LAYERS = (
     "engine",
     "adapt",
     "evaluate",
-    "workbench",
+    "sources",
+    "run",
     "server",
     "cli",
     "__main__",

@@ -16,6 +16,7 @@ PUBLIC = [
     "Not",
     "Or",
     "Query",
+    "Run",
     "Scorer",
     "TacitError",
     "Variable",
@@ -23,6 +24,7 @@ PUBLIC = [
     "load",
     "open",
     "parse",
+    "sample",
     "train",
 ]
 

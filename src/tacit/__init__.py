@@ -1,12 +1,13 @@
 """Tacit answers logical questions over knowledge graphs that are missing facts, and says why.
 
-`load` reads a graph, `train` learns a link predictor for it, `open` opens what was trained, as an `Engine` to ask:
+`load` reads a graph, `train` learns a link predictor for it, `open` opens what was trained, as a `Run` to ask, adapt
+and evaluate; `sample` draws queries from a graph:
 
 >>> import tacit
 >>> tacit.load("world")
 Graph(world: 2,310 entities, 10 relations, 4,393 train, 547 valid, 547 test facts)
->>> engine = tacit.open("world")  # doctest: +SKIP
->>> engine.explain("?c : borders(France, ?c) & !speaks(?c, German)", top=5)  # doctest: +SKIP
+>>> run = tacit.open("world")  # doctest: +SKIP
+>>> run.explain("?c : borders(France, ?c) & !speaks(?c, German)", top=5)  # doctest: +SKIP
 
 Questions are text, SPARQL, or formulas of `Atom`, `And`, `Or`, `Not`, `Exists` over `Entity` and `Variable`.
 """
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from tacit.engine.answers import Answers as Answers
     from tacit.engine.engine import Engine as Engine
     from tacit.errors import TacitError as TacitError
-    from tacit.graph.datasets import load as load
     from tacit.graph.graph import Graph as Graph
     from tacit.links.scorer import Scorer as Scorer
     from tacit.query.formula import And as And
@@ -34,8 +34,11 @@ if TYPE_CHECKING:
     from tacit.query.formula import Query as Query
     from tacit.query.formula import Variable as Variable
     from tacit.query.text import parse as parse
-    from tacit.workbench import open as open
-    from tacit.workbench import train as train
+    from tacit.run import Run as Run
+    from tacit.run import open as open
+    from tacit.run import sample as sample
+    from tacit.run import train as train
+    from tacit.sources import load as load
 
 # Where each public name lives; the modules load when a name is first used, so that `import tacit` stays instant.
 _HOMES = {
@@ -50,16 +53,18 @@ _HOMES = {
     "Not": "query.formula",
     "Or": "query.formula",
     "Query": "query.formula",
+    "Run": "run",
     "Scorer": "links.scorer",
     "TacitError": "errors",
     "Variable": "query.formula",
-    "load": "graph.datasets",
-    "open": "workbench",
+    "load": "sources",
+    "open": "run",
     "parse": "query.text",
-    "train": "workbench",
+    "sample": "run",
+    "train": "run",
 }
-__all__ = ["And", "Answer", "Answers", "Atom", "Engine", "Entity", "Exists", "Graph", "Not", "Or", "Query", "Scorer",
-           "TacitError", "Variable", "__version__", "load", "open", "parse", "train"]  # fmt: skip
+__all__ = ["And", "Answer", "Answers", "Atom", "Engine", "Entity", "Exists", "Graph", "Not", "Or", "Query", "Run",
+           "Scorer", "TacitError", "Variable", "__version__", "load", "open", "parse", "sample", "train"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

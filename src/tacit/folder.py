@@ -5,13 +5,11 @@ from __future__ import annotations
 import errno
 import io
 import json
-import os
 import platform
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
 from importlib import metadata
@@ -20,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tacit.errors import LimitError, RunError
+from tacit.disk import TEMPORARY, atomic_write, exists, write_error
+from tacit.errors import RunError
 from tacit.graph.graph import PARTS, Graph
 from tacit.graph.vocabulary import Vocabulary
 
@@ -33,7 +32,6 @@ MODEL, ADAPTER = "model.safetensors", "adapter.safetensors"
 CHECKPOINT, ADAPTATION = "checkpoint.safetensors", "adaptation.safetensors"  # of what is under way
 TRACE, RESULTS = "trace.jsonl", "results.json"
 FILES = (SETTINGS, ENTITIES, RELATIONS, NAMES, FACTS, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, TRACE, RESULTS)
-_TEMPORARY = ".tacit-"
 
 Values = Mapping[str, Any]
 _T = TypeVar("_T")
@@ -86,8 +84,8 @@ class RunFolder:
     def open(cls, path: str | Path) -> RunFolder:
         """The run in a folder, its settings checked to be readable."""
         run = cls(path)
-        if not run.path.exists():
-            raise RunError(f"there is no run folder '{path}'; tacit train makes one of a graph")
+        if not exists(path):
+            raise RunError(f"there is no run folder '{path!s:.200}'; tacit train makes one of a graph")
         if not run.has(SETTINGS):  # most likely the graph itself was given
             reason = f"it has no {SETTINGS}" if run.path.is_dir() else "it is a file"
             raise RunError(f"'{path}' is no run folder: {reason}; tacit train makes one of a graph")
@@ -109,9 +107,10 @@ class RunFolder:
             raise RunError(f"{self.path / SETTINGS} lacks the tables [graph] and [train]; train the run again")
         return settings
 
-    def write_settings(self, table: str, values: Values) -> None:
-        """Replace one table of `settings.toml`."""
-        self._write_text(SETTINGS, to_toml({**self.settings, table: values}))
+    def write_settings(self, table: str, values: Values | None) -> None:
+        """Replace one table of `settings.toml`, or remove it."""
+        tables = self.settings | {table: values or {}}
+        self._write_text(SETTINGS, to_toml({name: tables[name] for name in tables if name != table or values}))
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -152,10 +151,8 @@ class RunFolder:
             return Vocabulary(labels, kind="entity")
         names: dict[str, tuple[str, ...]] = {}
         for line in self._read_text(NAMES).split("\n")[:-1]:
-            label, tab, name = line.partition("\t")
-            if not tab:
-                raise RunError(f"{self.path / NAMES} is damaged: '{line[:80]}' has no tab; train the run again")
-            names[_unescaped(label)] = (*names.get(_unescaped(label), ()), _unescaped(name))
+            label, _, name = map(_unescaped, line.partition("\t"))
+            names[label] = (*names.get(label, ()), name)
         named: Any = Vocabulary
         vocabulary: Vocabulary = named(labels, kind="entity", names=names)
         return vocabulary
@@ -227,7 +224,7 @@ class RunFolder:
             with (self.path / TRACE).open("a", encoding="utf-8") as file:
                 file.write(line)
         except OSError as error:
-            raise _write_error(self.path / TRACE, error) from None
+            raise write_error(self.path / TRACE, error) from None
 
     def events(self) -> list[dict[str, Any]]:
         """The lines of `trace.jsonl`; a last line cut short by a crash is left out."""
@@ -257,7 +254,7 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Delete what writers that were killed have left behind."""
-        for path in self.path.glob(_TEMPORARY + "*"):
+        for path in self.path.glob(TEMPORARY + "*"):
             path.unlink(missing_ok=True)
 
     def _labels(self, name: str) -> list[str]:
@@ -275,24 +272,6 @@ class RunFolder:
 
     def _write_text(self, name: str, text: str) -> None:
         atomic_write(self.path / name, lambda target: Path(target).write_bytes(text.encode("utf-8")))
-
-
-def atomic_write(path: Path, write: Callable[[str], object]) -> None:
-    """Write a file beside its place, force it to disk and rename it: readers see the old file or the whole new one."""
-    temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{path.name}")
-    try:
-        temporary.touch()
-        mode = temporary.stat().st_mode
-        write(str(temporary))
-        temporary.chmod(mode)  # a writer that makes the file anew may have kept it private
-        _sync(temporary, os.O_RDWR)  # Windows syncs no file that is open for reading alone
-        temporary.replace(path)
-        with suppress(PermissionError):  # Windows opens no folders; it keeps a renaming without being asked
-            _sync(path.parent, os.O_RDONLY)
-    except OSError as error:
-        raise _write_error(path, error) from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def fingerprint(graph: Graph) -> Fingerprint:
@@ -335,12 +314,12 @@ def _make_empty(path: Path, force: bool) -> None:
     except FileExistsError:
         raise RunError(f"'{path}' is a file; a run needs a folder") from None
     except OSError as error:
-        raise _write_error(path, error) from None
+        raise write_error(path, error) from None
     names = {entry.name for entry in path.iterdir()}
     begun = not names.isdisjoint((MODEL, ADAPTER, CHECKPOINT, TRACE, RESULTS))  # else there is nothing to lose
     if SETTINGS in names and begun and not force:
         raise RunError(f"'{path}' holds a run; resume it, replace it with force, or choose another folder")
-    ours = {name for name in names if name in FILES or name.startswith(_TEMPORARY)}
+    ours = {name for name in names if name in FILES or name.startswith(TEMPORARY)}
     if names - ours and SETTINGS not in names:
         raise RunError(f"folder '{path}' is not empty and holds no run; choose another")
     for name in sorted(ours, key=lambda name: name != SETTINGS):  # the mark of a run goes first
@@ -360,22 +339,6 @@ def _unescaped(line: str) -> str:
         return line
     pieces = line.split("\\\\")
     return "\\".join(piece.replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t") for piece in pieces)
-
-
-def _sync(path: Path, flags: int) -> None:
-    handle = os.open(path, flags)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _write_error(path: Path, error: OSError) -> RunError | LimitError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return LimitError(
-            f"the disk is full: {path} was not written and what was there is whole; make room, then resume"
-        )
-    return RunError(f"{path} cannot be written ({error.strerror or error})")
 
 
 def _installed(package: str) -> str:

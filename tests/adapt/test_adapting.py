@@ -12,7 +12,6 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from tacit import workbench
 from tacit.adapt.loading import load_adapted, load_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.sources import training_queries, validation_queries
@@ -27,6 +26,7 @@ from tacit.links.loading import load_model, save_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training import train
 from tacit.query.queries import read_queries, write_queries
+from tacit.run import open_engine
 
 SETTINGS = AdaptSettings(steps=20, batch=32, validate_every=10, validate_queries=10, device="cpu", patience=50)
 
@@ -85,7 +85,7 @@ def test_an_adapter_comes_back_from_its_run(run: RunFolder, condition: str) -> N
     heads, relations = torch.arange(6), torch.arange(6)
     logits = model.logits(heads, relations)
     assert torch.equal(again(logits.clone(), heads, relations), result.calibration(logits.clone(), heads, relations))
-    assert workbench.open(run.path, device="cpu").about["adapted"]
+    assert open_engine(run.path, device="cpu").settings["adapted"]
 
 
 def test_an_adapter_that_helps_nothing_is_not_kept(run: RunFolder) -> None:

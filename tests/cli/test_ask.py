@@ -97,3 +97,18 @@ def test_letters_a_terminal_cannot_show_are_escaped(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "latin-1"}, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"\\u0141" in done.stdout
+
+
+def test_facts_that_are_not_observed_are_not_known_to_symbolic_search(tmp_path: Path) -> None:
+    for part, fact in (("train", "a\tr\tb\n"), ("valid", "a\tr\tc\n"), ("test", "a\tr\td\n")):
+        (tmp_path / f"{part}.tsv").write_text(fact)
+    for observed, entities in (
+        ("all", {"b", "c", "d"}),
+        ("train+valid", {"b", "c"}),
+        ("train", {"b"}),
+        ("none", set()),
+    ):
+        shown = ask(str(tmp_path), "?x : r(a, ?x)", "--symbolic", "--observed", observed, "--json").stdout
+        assert {answer["entity"] for answer in json.loads(shown)["answers"]} == entities
+    error = ask(str(tmp_path), "?x : r(a, ?x)", "--symbolic", "--search", "beam").exception
+    assert "--search is 'beam', but facts alone are searched symbolically" in str(error)

@@ -73,7 +73,7 @@ def test_held_out_facts_of_a_run(run: RunFolder, tmp_path: Path) -> None:
     assert found["settings"]["split"] == "test"
     assert found["avg_p"] is None
     assert "100.0" in text
-    assert "realistic ties; search beam" in text
+    assert "realistic ties; graph ring, split test, search beam, k 256, logic product" in text
     assert run.results()["eval"] == [found]
 
 
@@ -105,8 +105,8 @@ def test_results_with_the_same_settings_are_replaced_and_reported(run: RunFolder
     [
         (["--observed", "train+test"], "test facts cannot be observed .* none or train or train.valid"),
         (["--observed", "valid", "--split", "valid"], "valid facts cannot be observed"),
-        (["--split", "tests"], "no split 'tests'"),
-        (["--shapes", "2i"], "need queries"),
+        (["--split", "tests"], "--split is 'tests'; it must be one of train, valid, test"),
+        (["--shapes", "2i"], "--queries are needed for shapes 2i"),
         (["--ties", "random"], "realistic, optimistic, pessimistic"),
         (["--shapes", "2p", "--per-relation", "--queries", "."], "no test-queries.pkl"),
     ],

@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 
 from served import europe
 from source_tree import ROOT
-from tacit import workbench
 from tacit.cli import app
 from tacit.errors import RunError, SettingsError
+from tacit.run import train
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "europe"
-    workbench.train(europe(), folder, progress=False, rank=4, epochs=1, batch=8, device="cpu")
+    train(europe(), folder, progress=False, rank=4, epochs=1, batch=8, device="cpu")
     return folder
 
 

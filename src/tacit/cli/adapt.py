@@ -13,7 +13,9 @@ from tacit.cli import options
 
 @options.of_settings(AdaptSettings)
 def adapt(
-    run: Annotated[Path, typer.Argument(help="The run folder to adapt; its link predictor stays as it is.")],
+    source: Annotated[
+        str, typer.Argument(metavar="RUN|world", help="The run to adapt; its link predictor stays as it is.")
+    ],
     given: dict[str, Any],
     queries: Annotated[
         Path | None, typer.Option("--queries", help="A BetaE folder to learn from; sampled from the graph by default.")
@@ -22,39 +24,36 @@ def adapt(
         int, typer.Option("--count", help="Queries of each shape to sample, where none are given.")
     ] = 5000,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the same command was stopped.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Delete the run's adapter instead.")] = False,
 ) -> None:
     """Train a score adapter on complex queries and keep it in the run, beside the link predictor."""
-    _adapt(run, queries, count, AdaptSettings.of(given), resume)
+    from tacit.run import open as open_run
 
-
-def _adapt(path: Path, folder: Path | None, count: int, settings: AdaptSettings, resume: bool) -> None:
-    from tacit.adapt.sources import training_queries, validation_queries
-    from tacit.adapt.training import adapt
-    from tacit.folder import RunFolder
-    from tacit.links.loading import load_model
-
-    run = RunFolder.open(path)
-    model = load_model(run, settings.device)
-    graph = run.graph()
-    learn = training_queries(graph, settings, folder, count)
-    valid = validation_queries(graph, settings, folder)
-    for name, one in learn.items():
-        typer.echo(f"{name}: {len(one):,} queries", err=True)
+    AdaptSettings.of(given)  # a wrong setting is found before weights are loaded
+    run = open_run(source, device=given.get("device", "auto"), adapted=False)
+    if drop:
+        run.drop_adapter()
+        typer.echo(f"{run.folder.path}: the adapter is deleted")
+        return
     try:
-        result = adapt(graph, model, learn, settings, valid=valid, run=run, report=_say, resume=resume)
+        summary = run.adapt(queries, count=count, resume=resume, progress=_say, **given)
     except KeyboardInterrupt as interrupt:
         typer.echo(str(interrupt) or "interrupted; the run is as it was", err=True)
         raise typer.Exit(130) from None
-    about = result.summary
-    if not about["best_step"]:
-        typer.echo(f"{path}: no step improved validation MRR {about['unadapted_mrr']:.4f}; the run is as it was")
+    _report(run.folder.path, summary)
+
+
+def _report(path: Path, summary: dict[str, Any]) -> None:
+    queries = ", ".join(f"{number:,} {name}" for name, number in summary["queries"].items())
+    typer.echo(f"learned from {queries} queries", err=True)
+    if not summary["best_step"]:
+        typer.echo(f"{path}: no step improved validation MRR {summary['unadapted_mrr']:.4f}; the run is as it was")
         return
     quality = ""
-    if about["valid_mrr"] is not None:
-        quality = f", validation MRR {about['unadapted_mrr']:.4f} before, {about['valid_mrr']:.4f} after"
-    typer.echo(
-        f"{path}: {about['parameters']:,} parameters, {about['steps']} steps in {about['seconds']:.1f} s{quality}"
-    )
+    if summary["valid_mrr"] is not None:
+        quality = f", validation MRR {summary['unadapted_mrr']:.4f} before, {summary['valid_mrr']:.4f} after"
+    work = f"{summary['parameters']:,} parameters, {summary['steps']} steps in {summary['seconds']:.1f} s"
+    typer.echo(f"{path}: {work}{quality}")
 
 
 def _say(event: dict[str, Any]) -> None:

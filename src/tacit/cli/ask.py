@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import options
+from tacit.cli.data import loaded
 from tacit.engine.settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tacit.engine.answers import Answer, Answers
-    from tacit.engine.engine import Engine
 
 VERDICTS = {
     True: "The search provably missed nothing: these are the exact best answers.",
@@ -33,31 +33,21 @@ def ask(
     paths: Annotated[int, typer.Option("--paths", help="Reasons to show for each answer.")] = 1,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     symbolic: Annotated[bool, typer.Option("--symbolic", help="Use the facts alone, without prediction.")] = False,
+    unadapted: options.Unadapted = False,
     device: options.Device = "auto",
 ) -> None:
     """Ask a question of a trained graph."""
-    engine = _symbolic(source) if symbolic else _opened(source, device, given)
+    from tacit.run import facts_engine, open_engine
+
+    if symbolic:
+        engine = facts_engine(loaded(source), **given)
+    else:
+        engine = open_engine(source, device=device, adapted=not unadapted, **given)
     answers = engine.ask(query, top, explain=explain or paths > 1, paths=paths)
     if json_:
         typer.echo(answers.to_json(indent=2))
     else:
         _show(answers)
-
-
-def _opened(source: str, device: str, settings: dict[str, Any]) -> Engine:
-    from tacit import workbench
-
-    return workbench.open(source, device=device, **settings)
-
-
-def _symbolic(source: str) -> Engine:
-    """The facts of a graph, or of a run, as an engine that predicts nothing."""
-    from tacit.cli.data import loaded
-    from tacit.engine.engine import Engine
-    from tacit.links.scorer import GraphScorer
-
-    graph = loaded(source)
-    return Engine(graph, GraphScorer(graph.index(), graph.num_entities), search="symbolic", calibration="sigmoid")
 
 
 def _show(answers: Answers) -> None:

@@ -96,14 +96,9 @@ def split_(
 
 
 def loaded(source: str, literals: bool = False) -> Graph:
-    """The graph of a command's GRAPH, a run's own included; what was noticed while reading goes to standard error."""
-    from pathlib import Path
+    """The graph of a command's GRAPH; what was noticed while reading goes to standard error."""
+    from tacit.sources import load
 
-    from tacit.folder import SETTINGS, RunFolder
-    from tacit.graph.datasets import load
-
-    if (Path(source) / SETTINGS).is_file():
-        return RunFolder.open(source).graph()
     graph = load(source, literals=literals)
     for note in graph.notes:
         typer.echo(f"note: {note}", err=True)

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from tacit.cli.data import loaded
+
 
 def import_(
     source: Annotated[Path, typer.Argument(help="A .pt checkpoint of kbc or CQD, or a PyKEEN directory.")],
@@ -23,12 +25,11 @@ def import_(
     force: Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")] = False,
 ) -> None:
     """Import a link predictor that was trained with kbc, CQD or PyKEEN."""
-    from tacit.graph.datasets import load
     from tacit.links.imports import import_run, read_import
 
     where: Any = reciprocal
     imported = read_import(source, trust_pickle, where)
-    loaded = imported.graph(source.name) if graph is None else load(graph)
-    run = import_run(imported, loaded, out, source.name, force)
+    facts = imported.graph(source.name) if graph is None else loaded(graph)
+    run = import_run(imported, facts, out, source.name, force)
     about = run.settings["train"]
-    typer.echo(f"{out}: {about['model']} of rank {about['rank']} for {loaded}")
+    typer.echo(f"{out}: {about['model']} of rank {about['rank']} for {facts}")

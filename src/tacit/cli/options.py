@@ -15,6 +15,7 @@ from tacit.errors import SettingsError
 from tacit.settings import Settings, settings_of
 
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
+Unadapted = Annotated[bool, typer.Option("--unadapted", help="Leave the run's adapter out.")]
 Command = Callable[..., None]
 
 _TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "tuple[str, ...]": list[str]}
@@ -60,7 +61,7 @@ def of_settings(
                 if error.parameter not in spoken:
                     raise
                 said = re.sub(rf"\b{error.parameter}\b", spoken[error.parameter], str(error), count=1)
-                raise SettingsError(said) from None
+                raise SettingsError(said.replace("adapted=False", "--unadapted")) from None
 
         context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
         parameters = {"context": context} | own | options

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli import options
+from tacit.cli.data import loaded
 from tacit.engine.settings import EngineSettings
 
 
@@ -19,15 +20,6 @@ def plan(
     ] = "",
 ) -> None:
     """Print how a question would be answered, as a tree of steps with what each costs."""
-    from tacit.cli.data import loaded
-    from tacit.query.compile import compile_query
-    from tacit.query.describe import describe
-    from tacit.query.names import bind
-    from tacit.query.reading import read
+    from tacit.run import plan as plan_question
 
-    known = loaded(graph) if graph else None
-    question, _ = read(query, known)
-    prepared = compile_query(question)
-    if known is not None:
-        bind(prepared, known)
-    typer.echo(f"{question}\n\n{describe(prepared, EngineSettings.of(given).k, known.num_entities if known else None)}")
+    typer.echo(plan_question(query, loaded(graph) if graph else None, EngineSettings.of(given).k))

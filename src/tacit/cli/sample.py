@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tacit.cli.data import loaded
 from tacit.cli.progress import bar
 
 if TYPE_CHECKING:
@@ -37,32 +39,28 @@ def sample(
     force: bool = typer.Option(False, "--force", help="Replace queries of the split in the folder."),
 ) -> None:
     """Sample queries with easy and hard answers, and write them with the graph as a BetaE folder."""
-    from tacit.cli.data import loaded
     from tacit.graph.build import counted
-    from tacit.query.query_folder import check_place, draw, shapes_of, write_query_folder
+    from tacit.run import sample as sample_graph
 
-    check_place(out, split, force)
-    wanted = shapes_of(shapes, template or ())
-    source = loaded(graph)
-    settings: dict[str, Any] = {"count": count, "max_answers": max_answers, "seed": seed, "waste": waste}
     with bar() as progress:
-        samples = draw(source, wanted, split, progress=progress, **settings)
-    write_query_folder(source, out, split, samples, settings)
-    _print(list(samples.values()))
+        samples = sample_graph(
+            loaded(graph), out, shapes=shapes, templates=template or (), split=split, count=count,
+            max_answers=max_answers, seed=seed, waste=waste, force=force, progress=progress,
+        )  # fmt: skip
+    _print(samples.values())
     sizes = [len(drawn.queries) for drawn in samples.values() if len(drawn.queries)]
     typer.echo(f"wrote {sum(sizes):,} {split} queries of {counted(len(sizes), 'shape')} and the graph to {out}")
 
 
-def _print(samples: list[Sample]) -> None:
+def _print(samples: Collection[Sample]) -> None:
     """A line per shape, and why a sample is smaller than asked for."""
     width = max(len("shape"), *(len(drawn.queries.name) for drawn in samples))
     typer.echo(f"{'shape':{width}}  queries    tries   good    easy    hard")
     for drawn in samples:
         queries = drawn.queries
         easy, hard = (part.counts.mean() if len(part) else 0.0 for part in (queries.easy, queries.hard))
-        typer.echo(
-            f"{queries.name:{width}}  {len(queries):7,}  {drawn.tries:7,}  {drawn.share:5.1%}  {easy:6.1f}  {hard:6.1f}"
-        )
+        numbers = f"{len(queries):7,}  {drawn.tries:7,}  {drawn.share:5.1%}  {easy:6.1f}  {hard:6.1f}"
+        typer.echo(f"{queries.name:{width}}  {numbers}")
     for drawn in samples:
         if not drawn.complete:
             typer.echo(f"note: fewer than asked for: {drawn}", err=True)

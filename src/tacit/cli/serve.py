@@ -9,14 +9,15 @@ import typer
 from tacit.cli import options
 from tacit.server.settings import LOOPBACK, Limits, ServerSettings
 
+MOST = ("body", "atoms", "nesting", "k", "top", "queue")
+
 
 @options.of_settings(ServerSettings, flags={"trusted_hosts": "--trust-host"}, variables={"api_key": "TACIT_API_KEY"})
 @options.of_settings(
     Limits,
     "limits",
-    only=("seconds", "body", "atoms", "nesting", "k", "top", "queue", "batch", "patience"),
-    flags={"seconds": "--timeout"}
-    | {name: f"--max-{name}" for name in ("body", "atoms", "nesting", "k", "top", "queue")},
+    only=("seconds", *MOST, "batch", "patience"),
+    flags={"seconds": "--timeout"} | {name: f"--max-{name}" for name in MOST},
 )
 def serve(
     source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run, or world.")],
@@ -26,7 +27,6 @@ def serve(
 ) -> None:
     """Serve a page to ask questions on, and the same over HTTP and SPARQL."""
     from functools import partial
-    from pathlib import Path
 
     from tacit.errors import SettingsError
 
@@ -35,16 +35,15 @@ def serve(
         from tacit.server.serving import serve as serve_graph
     except ModuleNotFoundError as error:
         raise SettingsError(f"the service needs {error.name}; install it with: pip install 'tacit[server]'") from None
-    from tacit import workbench
-    from tacit.folder import RunFolder
+    from tacit.run import open_engine
+    from tacit.sources import find_run
 
-    named = source == "world" and not Path("world").exists()
-    run = workbench.world_run() if named else Path(source)
-    graph = RunFolder.open(run).graph()
+    run = find_run(source)
+    graph = run.graph()
     if settings.host not in LOOPBACK and settings.api_key is None:
         typer.echo(f"note: everyone who can reach {settings.host} may ask; --api-key limits it", err=True)
 
     def say(address: str) -> None:
         typer.echo(f"{graph.name}: {graph.num_entities:,} entities, ready at {address}  (Ctrl-C ends it)")
 
-    serve_graph(graph, partial(workbench.open, run, device=device), settings, say)
+    serve_graph(graph, partial(open_engine, run.path, device=device), settings, say)

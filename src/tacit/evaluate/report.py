@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit.disk import atomic_write
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
 from tacit.evaluate.results import is_results
 from tacit.evaluate.tables import Row, columns_of, measured, published, values_shown
-from tacit.folder import RunFolder, atomic_write
+from tacit.folder import RunFolder
 from tacit.links.ranking import METRICS
 
 if TYPE_CHECKING:

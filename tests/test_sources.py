@@ -1,4 +1,4 @@
-"""Opening and training from Python: the world on first use, and where it is kept."""
+"""What a source names: paths first, then the world, which is trained on first use and kept."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import tacit
 from quick_world import quick_world
-from tacit import workbench
-from tacit.errors import RunError
+from tacit import sources
+from tacit.cli import app
+from tacit.errors import RunError, TacitError
+from tacit.graph.betae import write_betae
 from tacit.graph.graph import Graph
 
 QUESTION = "?c : borders(France, ?c)"
+RING = Graph.of([("a", "knows", "b"), ("b", "knows", "c"), ("c", "knows", "a")], name="world")
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and a world that is trained in two epochs."""
     monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(workbench, "WORLD", replace(workbench.WORLD, epochs=2, rank=8))
+    monkeypatch.setattr(sources, "WORLD", replace(sources.WORLD, epochs=2, rank=8))
     return tmp_path / "cache"
 
 
@@ -55,21 +59,54 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: py
         tacit.open("world")
 
 
-def test_a_graph_of_ones_own_is_trained_and_opened_again(tmp_path: Path) -> None:
-    graph = Graph.of([("a", "knows", "b"), ("b", "knows", "c"), ("c", "knows", "a")])
-    engine = tacit.train(graph, tmp_path / "run", progress=False, rank=4, epochs=2)
-    asked = "?x : exists ?y . knows(a, ?y) & knows(?y, ?x)"
-    assert engine.ask(asked, top=1).entities == ["c"]
-    assert tacit.open(tmp_path / "run").ask(asked, top=1) == engine.ask(asked, top=1)
+@pytest.mark.parametrize("kind", ["folder", "run"])
+def test_a_path_that_exists_is_meant_before_a_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
+    if kind == "run":
+        tacit.train(RING, "world", progress=False, rank=4, epochs=1)
+        assert tacit.open("world").graph.entities == RING.entities
+    else:
+        write_betae(RING, "world")
+        with pytest.raises(RunError, match="'world' is no run folder"):
+            tacit.open("world")
+    assert tacit.load("world").entities == RING.entities
+    (name, described), *_ = [line.split(":") for line in data_describe("world")]
+    assert described.startswith(" 3 entities, 1 relations, 3 facts"), name
+    assert not (tmp_path / "cache").exists()
+
+
+def data_describe(source: str) -> list[str]:
+    return CliRunner().invoke(app, ["data", "describe", source], catch_exceptions=False).output.splitlines()
+
+
+def test_a_run_is_taken_wherever_a_graph_is(tmp_path: Path) -> None:
+    run = str(tmp_path / "run")
+    tacit.train(RING, run, progress=False, rank=4, epochs=1)
+    assert tacit.load(run).entities == RING.entities
+    assert len(tacit.sample(run, shapes="1p", count=3)["1p"].queries) == 3
+    assert tacit.train(run, tmp_path / "again", progress=False, rank=4, epochs=1).graph.entities == RING.entities
+    for arguments in (["plan", "?x : knows(a, ?x)", "--graph", run], ["ask", run, "?x : knows(a, ?x)", "--symbolic"]):
+        assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0
+
+
+def test_names_that_no_path_can_have(tmp_path: Path) -> None:
+    for name in ("x" * 5000, "a\0b"):
+        with pytest.raises(TacitError):
+            tacit.load(name)
+        with pytest.raises(TacitError):
+            tacit.open(name)
 
 
 def test_a_world_trained_with_other_settings_is_not_taken(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tacit.open("world")
-    monkeypatch.setattr(workbench, "WORLD", replace(workbench.WORLD, rank=4))
+    monkeypatch.setattr(sources, "WORLD", replace(sources.WORLD, rank=4))
     capsys.readouterr()
-    assert tacit.open("world").scorer.entities.width == 8  # two numbers for each of rank 4
+    assert tacit.open("world").engine.scorer.entities.width == 8  # two numbers for each of rank 4
     assert "training world once" in capsys.readouterr().err
 
 

@@ -1,0 +1,172 @@
+"""An evaluation from the question *what is asked, of whom* to what is kept of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tacit.disk import atomic_write
+from tacit.engine.engine import Engine
+from tacit.engine.settings import observed_parts
+from tacit.errors import DataError, SettingsError
+from tacit.evaluate.benchmark import evaluate, one_hop_queries, sample
+from tacit.evaluate.calibration import Reliability, reliability
+from tacit.evaluate.results import Results
+from tacit.folder import versions
+from tacit.graph.graph import PARTS, Graph
+from tacit.query.queries import QuerySet
+from tacit.query.query_folder import queries_for
+from tacit.query.shapes import parse_shapes
+
+Progress = Callable[[str, int, int], None]  # name of the query set, queries done, queries in all
+RELIABILITY_QUERIES = 500
+# Settings that change no answer, and those that only one search reads.
+_ASIDE = ("memory",)
+_BEAM, _CONTINUOUS, _SYMBOLIC = ("k",), ("steps", "step_size", "vector_reg"), ("search", "observed")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Results, and what was measured beside them."""
+
+    results: Results
+    relations: Mapping[str, Mapping[str, float]] | None = None  # of 1p queries, by relation
+    reliability: Mapping[str, Reliability] = field(default_factory=dict)
+    unkept: str = ""  # why the run does not hold it
+
+    @property
+    def mrr(self) -> dict[str, float]:
+        """The mean reciprocal rank of each set of queries, as a fraction."""
+        return self.results.mrr
+
+    def average(self, name: str) -> float | None:
+        """`avg_p` or `avg_n`, or None unless all its shapes were evaluated."""
+        return self.results.average(name)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Every setting that the results depend on."""
+        return self.results.settings
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as files of results and runs keep it."""
+        more: dict[str, Any] = {"relations": dict(self.relations)} if self.relations else {}
+        if self.reliability:
+            more["reliability"] = {name: measured.to_json() for name, measured in self.reliability.items()}
+        return self.results.to_json() | {"versions": versions()} | more
+
+    def write(self, path: Path) -> None:
+        """Write the plain data to a file."""
+        text = json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n"
+        atomic_write(path, lambda target: Path(target).write_text(text, encoding="utf-8"))
+
+
+def evaluated(
+    engine: Engine,
+    queries: Mapping[str, QuerySet],
+    split: str,
+    *,
+    about: Mapping[str, Any],
+    ties: Any = "realistic",
+    limit: int | None = None,
+    batch: int | None = None,
+    per_relation: bool = False,
+    with_reliability: bool = False,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Rank the hard answers of queries by an engine, and measure what is asked for beside that."""
+    if per_relation and "1p" not in queries:
+        raise SettingsError(
+            "per_relation is about 1p queries, and none were evaluated; add 1p to shapes", "per_relation"
+        )
+    settings = {**about, "split": split, "limit": limit, **relevant(engine)}
+    kept = {name: value for name, value in settings.items() if value is not None}
+    results = evaluate(engine.reasoner, queries, ties=ties, limit=limit, batch=batch, progress=progress, settings=kept)
+    relations = None
+    if per_relation:
+        figures, labels = results.figures["1p"], engine.graph.relations.labels
+        by_relation = figures.grouped(figures.queries.relations[:, 0])
+        relations = {labels[relation]: row for relation, row in by_relation.items()}
+    measured = _reliability(engine, queries, split, limit or RELIABILITY_QUERIES) if with_reliability else {}
+    return Evaluation(results, relations, measured)
+
+
+def relevant(engine: Engine) -> dict[str, Any]:
+    """The settings that an engine's answers depend on, the calibration really used among them.
+
+    >>> from tacit.links.scorer import GraphScorer
+    >>> graph = Graph.of([("a", "r", "b")])
+    >>> relevant(Engine(graph, GraphScorer(graph.index(), 2), search="symbolic"))
+    {'search': 'symbolic', 'observed': 'train+valid+test'}
+    """
+    settings = dict(engine.settings)
+    search = settings["search"]
+    if search == "symbolic":
+        return {name: settings[name] for name in _SYMBOLIC}
+    aside = _ASIDE + (() if search == "beam" else _BEAM) + (() if search == "continuous" else _CONTINUOUS)
+    if settings["observed"] == "none":
+        aside += ("observed_score",)
+    used = engine.atoms
+    return {name: value for name, value in settings.items() if name not in aside} | {
+        "calibration": used.calibration.name,
+        "precision": used.precision,
+    }
+
+
+def queries_of(
+    graph: Graph, source: str | Path | Mapping[str, QuerySet] | None, split: str, shapes: str | None
+) -> dict[str, QuerySet]:
+    """The queries to evaluate: of a folder, as given, or else the facts of the split as 1p queries."""
+    if split not in PARTS:
+        raise SettingsError(f"split is '{split}'; it must be one of {', '.join(PARTS)}", "split")
+    if isinstance(source, Mapping):
+        return {name: source[name] for name in (parse_shapes(shapes) if shapes else source)}
+    if source is not None:
+        return queries_for(graph, source, split, shapes)
+    if shapes is not None and parse_shapes(shapes) != ("1p",):
+        raise SettingsError(f"queries are needed for shapes {shapes}; sample some, or give a folder of them", "queries")
+    if not len(graph.part(split)):
+        raise DataError(
+            f"{graph.name} has no {split} facts to predict; split some off (tacit data split) or give queries"
+        )
+    return {"1p": one_hop_queries(graph, split)}
+
+
+def observed_before(split: str, wanted: Any = None) -> tuple[str, ...]:
+    """The parts whose facts an engine is handed while queries of a split are evaluated: never those it must predict.
+
+    >>> observed_before("test"), observed_before("valid", "none"), observed_before("train")
+    (('train',), (), ())
+    """
+    before = PARTS[: PARTS.index(split)]
+    parts = observed_parts(before[:1] if wanted is None else wanted)
+    leaked = [part for part in parts if part not in before]
+    if leaked:
+        allowed = " or ".join(["none", *("+".join(before[: i + 1]) for i in range(len(before)))])
+        raise SettingsError(
+            f"observed is {'+'.join(parts)}, but the {' and '.join(leaked)} facts cannot be observed while {split} "
+            f"queries are evaluated; it must be {allowed}",
+            "observed",
+        )
+    return parts
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written before hours are spent on what it should hold."""
+    if path.is_dir():
+        raise DataError("is a folder; results need the name of a file", path)
+    if not path.parent.is_dir():
+        raise DataError(f"cannot be written: there is no folder '{path.parent}'", path)
+
+
+def _reliability(engine: Engine, queries: Mapping[str, QuerySet], split: str, limit: int) -> dict[str, Reliability]:
+    """The reliability of atoms, where the split has facts, and of the ten best answers of all queries together."""
+    answers = [reliability(engine.reasoner, sample(chosen, limit), top=10) for chosen in queries.values()]
+    measured = {"ten best answers": sum(answers, Reliability.empty())}
+    if len(engine.graph.part(split)):
+        atoms = reliability(engine.reasoner, sample(one_hop_queries(engine.graph, split), limit))
+        measured = {"atoms": atoms} | measured
+    return measured

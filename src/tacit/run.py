@@ -1,0 +1,332 @@
+"""The first door: a graph with what was trained on it, to ask, adapt, sample from and evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.engine.settings import EngineSettings
+from tacit.errors import RunError, SettingsError, TacitError
+from tacit.folder import ADAPTER, RunFolder
+from tacit.graph.graph import Graph
+from tacit.links.settings import TrainSettings
+from tacit.sources import Source, find_run, is_run, load
+
+# What needs torch is imported where it is used: whoever only loads a graph need not wait for it.
+if TYPE_CHECKING:
+    from tacit.engine.answers import Answers
+    from tacit.engine.engine import Engine
+    from tacit.evaluate.evaluation import Evaluation, Progress
+    from tacit.links.scorer import Scorer
+    from tacit.query.formula import Query
+    from tacit.query.queries import QuerySet
+    from tacit.query.query_folder import Drawn
+    from tacit.query.sampling import Sample
+
+
+class Run:
+    """A graph, the link predictor that was trained on it, and the adapter where there is one; `tacit.open` makes it.
+
+    `engine` answers its questions; `engine.using(k=1024)` is the same with other settings.
+    """
+
+    def __init__(self, folder: RunFolder, scorer: Scorer, adapted: bool = True, **settings: Any) -> None:
+        self.folder, self.adapted, self._given = folder, adapted, settings
+        self.engine = _engine(folder, scorer, adapted, settings)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder.path)!r}, {self.engine!r})"
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the run."""
+        return self.engine.graph
+
+    @property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """The tables of the run's `settings.toml`: what it was trained, and maybe adapted, with."""
+        return self.folder.settings
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """What was measured while training, adapting and evaluating."""
+        return self.folder.results()
+
+    def ask(self, question: str | Query, top: int = 10, *, explain: bool = False, paths: int = 1) -> Answers:
+        """The `top` best answers to a question in text, SPARQL or as a formula; with `explain`, why each came."""
+        return self.engine.ask(question, top, explain=explain, paths=paths)
+
+    def explain(self, question: str | Query, top: int = 10, paths: int = 1) -> Answers:
+        """The best answers, each with its `paths` best reasons, and whether the search provably missed nothing."""
+        return self.engine.explain(question, top, paths)
+
+    def ask_many(
+        self, questions: Iterable[str | Query], top: int = 10, *, explain: bool = False, paths: int = 1
+    ) -> list[Answers]:
+        """The answers to many questions; those of one structure run as one batch."""
+        return self.engine.ask_many(questions, top, explain=explain, paths=paths)
+
+    def plan(self, question: str) -> str:
+        """How a question would be answered, as a tree of steps with what each costs."""
+        return plan(question, self.graph, self.engine.options.k)
+
+    def sample(self, out: Source | None = None, **options: Any) -> dict[str, Sample]:
+        """Queries with easy and hard answers, drawn from the run's graph; the arguments are those of `tacit.sample`."""
+        return sample(self.graph, out, **options)
+
+    def adapt(
+        self,
+        queries: Source | Mapping[str, QuerySet] | None = None,
+        *,
+        count: int = 5000,
+        resume: bool = False,
+        progress: Callable[[dict[str, Any]], None] | None = None,
+        **settings: Any,
+    ) -> dict[str, Any]:
+        """Train an adapter, keep it in the run and answer with it from now on; returns what there is to report.
+
+        It learns from `queries` (a query folder, or query sets by shape), or else from `count` sampled ones of each
+        shape. `resume` goes on where the same call was stopped; `progress` hears of every validation. Settings are
+        those of `AdaptSettings`: shapes, condition, loss, calibration, steps, device and so on.
+        """
+        from tacit.adapt.settings import AdaptSettings
+        from tacit.adapt.sources import training_queries, validation_queries
+        from tacit.adapt.training import adapt
+        from tacit.links.loading import load_model
+
+        chosen = AdaptSettings.of(settings)
+        scorer = load_model(self.folder, chosen.device) if "device" in settings else self.engine.scorer
+        if isinstance(queries, Mapping):
+            learned, valid = dict(queries), None
+        else:
+            source = None if queries is None else Path(queries)
+            learned = training_queries(self.graph, chosen, source, count)
+            valid = validation_queries(self.graph, chosen, source)
+        result = adapt(
+            self.graph, scorer, learned, chosen, valid=valid, run=self.folder, report=progress, resume=resume
+        )
+        self.adapted = True  # its own settings are the defaults from now on
+        self._given = {name: value for name, value in self._given.items() if name not in chosen.engine}
+        self.engine = _engine(self.folder, self.engine.scorer, True, self._given)
+        return result.summary
+
+    def drop_adapter(self) -> None:
+        """Delete the run's adapter, and answer without it from now on."""
+        if not self.folder.has(ADAPTER):
+            raise RunError(f"run '{self.folder.path}' has no adapter to drop")
+        self.folder.remove(ADAPTER)
+        self.folder.write_settings("adapt", None)
+        self.folder.write_results({name: value for name, value in self.results.items() if name != "adapt"})
+        self.engine = _engine(self.folder, self.engine.scorer, False, self._given)
+
+    def evaluate(
+        self,
+        queries: Source | Mapping[str, QuerySet] | None = None,
+        split: str = "test",
+        shapes: str | None = None,
+        *,
+        adapted: bool | None = None,
+        ties: str = "realistic",
+        limit: int | None = None,
+        batch: int | None = None,
+        per_relation: bool = False,
+        reliability: bool = False,
+        out: Source | None = None,
+        progress: Progress | None = None,
+        **settings: Any,
+    ) -> Evaluation:
+        """Rank the hard answers of queries by BetaE's protocol, and keep the results in the run.
+
+        `queries` are a query folder or query sets by name; by default the facts of the split, as 1p queries. The engine
+        is never handed facts of the split: it observes the training facts, or those that `observed` names of the parts
+        before the split. `adapted=False` leaves the adapter out. `limit` takes that many queries of each shape,
+        `per_relation` also groups 1p queries, `reliability` also measures whether scores read as probabilities, and
+        `out` is a JSON file to write. Further settings are those of `EngineSettings`.
+        """
+        from tacit.evaluate.evaluation import check_writable, evaluated, observed_before, queries_of
+
+        if out is not None:
+            check_writable(Path(out))
+        sets = queries_of(self.graph, queries, split, shapes)
+        adapted = self.adapted if adapted is None else adapted
+        adapter = self.settings.get("adapt", {}) if adapted and self.folder.has(ADAPTER) else {}
+        chosen = self._given | settings
+        observed = observed_before(split, chosen.get("observed", adapter.get("observed")))
+        engine = _engine(self.folder, self.engine.scorer, adapted, {**chosen, "observed": observed})
+        name = None if queries is None or isinstance(queries, Mapping) else Path(queries).name
+        about = {"graph": self.graph.name, "queries": name, "adapter": _described(adapter)}
+        evaluation = evaluated(
+            engine, sets, split, about=about, ties=ties, limit=limit, batch=batch, per_relation=per_relation,
+            with_reliability=reliability, progress=progress,
+        )  # fmt: skip
+        if out is not None:
+            evaluation.write(Path(out))
+        return self._kept(evaluation)
+
+    def report(self, out: Source) -> Path:
+        """Write settings, tables and figures of the run as one page, .html or .md, that needs no other file."""
+        from tacit.evaluate.report import write_report
+
+        return write_report(self.folder, out)
+
+    def _kept(self, evaluation: Evaluation) -> Evaluation:
+        """The evaluation, written into the run in place of those with equal settings."""
+        before, written = self.results, evaluation.to_json()
+        others = [earlier for earlier in before.get("eval", []) if earlier.get("settings") != written["settings"]]
+        try:
+            self.folder.write_results({**before, "eval": [*others, written]})
+        except TacitError as error:  # a run may lie where one may only read
+            return replace(evaluation, unkept=str(error))
+        return evaluation
+
+
+def open(source: Source, *, device: str = "auto", adapted: bool = True, **settings: Any) -> Run:
+    """The run in a folder, or that of `world`, which is trained on first use and kept in the user's cache.
+
+    Settings are those of `EngineSettings`; where the run has an adapter, those it was trained for are the defaults, and
+    another `calibration` is refused. `adapted=False` leaves the adapter out.
+    """
+    from tacit.links.loading import load_model, pick_device
+
+    folder = find_run(source)
+    return Run(folder, load_model(folder, str(pick_device(device))), adapted, **settings)
+
+
+def open_engine(source: Source, *, device: str = "auto", adapted: bool = True, **settings: Any) -> Engine:
+    """The engine of a run; the arguments are those of `open`."""
+    return open(source, device=device, adapted=adapted, **settings).engine
+
+
+def facts_engine(source: Source | Graph, **settings: Any) -> Engine:
+    """An engine that predicts nothing: the observed facts of a graph or run, by symbolic search."""
+    from tacit.engine.engine import Engine
+    from tacit.links.scorer import GraphScorer
+
+    if settings.get("search", "symbolic") != "symbolic":
+        raise SettingsError(f"search is '{settings['search']}', but facts alone are searched symbolically", "search")
+    graph = source if isinstance(source, Graph) else load(source)
+    chosen = EngineSettings.of({"calibration": "sigmoid", **settings, "search": "symbolic"})
+    return Engine(graph, GraphScorer(graph.index(*chosen.observed), graph.num_entities), chosen)
+
+
+def train(
+    graph: Source | Graph,
+    out: Source,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    progress: bool = True,
+    **settings: Any,
+) -> Run:
+    """Train a link predictor on a graph, keep it in the folder `out`, and open it.
+
+    `resume` goes on with the run in the folder where there is one, with its own settings but for those given; `force`
+    replaces it. `progress` shows a bar on a terminal. Settings are those of `TrainSettings`: model, rank, epochs,
+    batch, lr, reg, device, seed and so on. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
+    """
+    from tacit.links import training
+    from tacit.links.loading import is_complete, pick_device
+
+    if resume and force:
+        raise SettingsError("resume and force contradict each other; give one of them")
+    chosen = TrainSettings.of(settings)
+    pick_device(chosen.device)  # before anything is written
+    loaded = graph if isinstance(graph, Graph) else load(graph)
+    if resume and is_run(out):
+        folder = RunFolder.open(out)
+        folder.check(loaded)
+        before = TrainSettings.of(folder.settings["train"])
+        chosen = before.changed(**settings)
+        chosen.check_continues(before)
+        if not is_complete(folder):
+            folder.write_settings("train", chosen.to_dict())
+    else:
+        folder = RunFolder.create(out, loaded, chosen.to_dict(), force)
+    training.train(loaded, chosen, folder, progress, resume=resume)
+    return open(out, device=chosen.device)
+
+
+def sample(
+    graph: Source | Graph,
+    out: Source | None = None,
+    *,
+    shapes: str | Iterable[str] | None = None,
+    templates: Iterable[str] = (),
+    split: str = "train",
+    count: int = 1000,
+    max_answers: int | None = None,
+    seed: int = 0,
+    waste: float = 0.999,
+    force: bool = False,
+    progress: Drawn | None = None,
+) -> dict[str, Sample]:
+    """Draw queries with easy and hard answers from a graph; with `out`, also write them there as a BetaE folder.
+
+    `shapes` are names as in `2i,3i,2in`, or all, positive, negative; `templates` are questions whose names stand for
+    any. Each shape gets `count` queries, of at most `max_answers` hard answers, about the facts of a `split`; it is
+    given up when more than the share `waste` of the tries is in vain. `force` replaces queries of the split in the
+    folder. `progress` hears the shape, the queries drawn and those wanted. The queries of `2i` are `["2i"].queries`.
+    """
+    from tacit.query.query_folder import check_place, draw, shapes_of, write_query_folder
+
+    if out is not None:
+        check_place(Path(out), split, force)
+    wanted = shapes_of(shapes, templates)
+    loaded = graph if isinstance(graph, Graph) else load(graph)
+    options: dict[str, Any] = {"count": count, "max_answers": max_answers, "seed": seed, "waste": waste}
+    samples = draw(loaded, wanted, split, progress=progress, **options)
+    if out is not None:
+        write_query_folder(loaded, Path(out), split, samples, options)
+    return samples
+
+
+def plan(question: str, graph: Source | Graph | None = None, k: int = EngineSettings().k) -> str:
+    """How a question would be answered with `k` candidates kept, as a tree of steps with what each costs.
+
+    With a graph, names are looked up in it and its entities counted.
+    """
+    from tacit.query.compile import compile_query
+    from tacit.query.describe import describe
+    from tacit.query.names import bind
+    from tacit.query.reading import read
+
+    known = graph if graph is None or isinstance(graph, Graph) else load(graph)
+    query, _ = read(question, known)
+    prepared = compile_query(query)
+    if known is not None:
+        bind(prepared, known)
+    return f"{query}\n\n{describe(prepared, k, known.num_entities if known else None)}"
+
+
+def _engine(folder: RunFolder, scorer: Scorer, adapted: bool, settings: Mapping[str, Any]) -> Engine:
+    """The engine of a run over its scorer, with the adapter where it has one and it is wanted."""
+    from tacit.engine.engine import Engine
+    from tacit.engine.facts import Facts
+
+    graph, chosen = folder.graph(), EngineSettings.of(settings)
+    if not adapted or not folder.has(ADAPTER):
+        return Engine(graph, scorer, chosen)
+    from tacit.adapt.calibrated import Adapted
+    from tacit.adapt.loading import load_adapter
+    from tacit.engine.calibration import calibration
+
+    adapter, trained = load_adapter(folder, scorer)
+    wanted = settings.get("calibration", trained.calibration)
+    if wanted != trained.calibration:
+        raise SettingsError(
+            f"calibration is '{wanted}', but the run's adapter was trained for {trained.calibration}; leave it out, or "
+            "leave the adapter out with adapted=False",
+            "calibration",
+        )
+    counted = Facts(graph.index(*(chosen.observed or ("train",))), scorer.device)
+    calibrated = Adapted(calibration(trained.calibration, counted), adapter)
+    return Engine(graph, scorer, EngineSettings.of({**trained.engine, **settings}), adapted=calibrated)
+
+
+def _described(adapter: Mapping[str, Any]) -> str | None:
+    """How an adapter was trained, in a line."""
+    names = ("condition", "layers", "loss", "shapes", "held_out", "observed", "seed")
+    values = {name: adapter[name] for name in names if name in adapter}
+    return ", ".join(f"{name} {'+'.join(v) if isinstance(v, list) else v}" for name, v in values.items()) or None

@@ -1,0 +1,76 @@
+"""What a source names: a run, a folder or file of facts, or a data set; what exists as a path is meant first."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tacit.disk import exists
+from tacit.errors import RunError
+from tacit.folder import SETTINGS, RunFolder, fingerprint
+from tacit.graph import datasets
+from tacit.graph.graph import Graph
+from tacit.links.settings import TrainSettings
+
+WORLD = TrainSettings(device="cpu")
+Source = str | Path
+
+
+def load(source: Source, **options: Any) -> Graph:
+    """The graph of a run folder, a folder or file of facts, or a data set ("world"); what exists as a path is meant.
+
+    Options are those of `tacit.graph.datasets.load`: `literals` keeps the literals of RDF files as entities.
+    """
+    if is_run(source):
+        return RunFolder.open(source).graph()
+    return datasets.load(Path(source) if exists(source) else source, **options)
+
+
+def find_run(source: Source) -> RunFolder:
+    """The run folder that is meant: a path that exists, or the trained `world`."""
+    return RunFolder.open(world_run() if str(source) == "world" and not exists(source) else source)
+
+
+def is_run(source: Source) -> bool:
+    """Whether a path is that of a run folder."""
+    return exists(source) and (Path(source) / SETTINGS).is_file()
+
+
+def world_run(say: Callable[[str], None] | None = None) -> Path:
+    """The folder of the trained `world`, made where it is missing."""
+    from tacit.links.loading import is_complete
+
+    graph = datasets.load("world")
+    path = world_folder(graph)
+    if is_run(path) and is_complete(RunFolder.open(path)):
+        return path
+    from tacit.links import training
+
+    (say or _say)(f"training world once; it is kept in {path}")
+    try:
+        folder = RunFolder.create(path, graph, WORLD.to_dict(), force=True)
+        training.train(graph, WORLD, folder, progress=sys.stderr.isatty())
+    except RunError as error:
+        raise RunError(f"{error}; set TACIT_CACHE to a folder that can be written") from None
+    return path
+
+
+def world_folder(graph: Graph) -> Path:
+    """Where the trained `world` is kept: facts or settings of another version of Tacit have another folder."""
+    made_of = f"{fingerprint(graph)} {WORLD}".encode()
+    return cache_folder() / f"world-{sha256(made_of).hexdigest()[:12]}"
+
+
+def cache_folder() -> Path:
+    """Where Tacit keeps what it can make again: `TACIT_CACHE`, or `tacit` in the user's cache folder."""
+    if "TACIT_CACHE" in os.environ:
+        return Path(os.environ["TACIT_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tacit"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,217 @@
+"""A run from Python: train, ask, adapt, sample and evaluate, each in one call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tacit
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.loading import save_adapter
+from tacit.adapt.settings import AdaptSettings
+from tacit.errors import DataError, RunError, SettingsError, TacitError
+from tacit.folder import ADAPTER, RunFolder
+from tacit.graph.graph import Graph
+from tacit.links.loading import make_model, save_model
+
+# A ring of eight: everyone's next, and a second relation two steps on; valid and test hold one fact each.
+RING = [(f"e{i}", "next", f"e{(i + 1) % 8}") for i in range(8)]
+SKIP = [(f"e{i}", "skip", f"e{(i + 2) % 8}") for i in range(8)]
+GRAPH = Graph.of(RING[:7] + SKIP[:7], valid=SKIP[7:], test=RING[7:], name="ring")
+SMALL: dict[str, Any] = {"progress": False, "rank": 4, "epochs": 2, "batch": 8, "device": "cpu"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A run whose model knows the ring: entity `i` is a turn by `i/8`, `next` by 1/8, `skip` by 2/8."""
+    folder = RunFolder.create(tmp_path / "run", GRAPH, {"model": "complex", "rank": 1})
+    model = make_model("complex", 8, 4, 1)
+    angles = torch.arange(8) * torch.pi / 4
+    turns = torch.tensor([1.0, -1.0, 2.0, -2.0]) * torch.pi / 4
+    entities, relations = (4 * torch.stack((a.cos(), a.sin()), 1) for a in (angles, turns))
+    model.load_state_dict({"entities.weight": entities, "relations.weight": relations})
+    save_model(folder, model)
+    return folder.path
+
+
+def with_adapter(path: Path, **settings: Any) -> AdaptSettings:
+    """Give a run an adapter that changes nothing yet."""
+    folder, chosen = RunFolder.open(path), AdaptSettings(**settings)
+    save_adapter(folder, Adapter(tacit.open(path, adapted=False).engine.scorer, "p"), chosen)
+    folder.write_settings("adapt", chosen.to_dict())
+    folder.write_results({**folder.results(), "adapt": {"steps": 1}})
+    return chosen
+
+
+def test_a_graph_of_ones_own_is_trained_and_opened_again(tmp_path: Path) -> None:
+    graph = Graph.of([("a", "knows", "b"), ("b", "knows", "c"), ("c", "knows", "a")])
+    run = tacit.train(graph, tmp_path / "run", progress=False, rank=4, epochs=2)
+    asked = "?x : exists ?y . knows(a, ?y) & knows(?y, ?x)"
+    assert run.ask(asked, top=1).entities == ["c"]
+    again = tacit.open(tmp_path / "run")
+    assert again.ask(asked, top=1) == run.ask(asked, top=1) == run.ask_many([asked], top=1)[0]
+    assert again.explain(asked, top=1)[0].witnesses
+    assert run.settings["train"]["rank"] == 4
+    assert run.results["train"]["epochs"] == 2
+    assert "project" in run.plan(asked) or "knows" in run.plan(asked)
+
+
+def test_training_goes_on_where_it_was_or_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    tacit.train(GRAPH, out, resume=True, **SMALL)  # nothing to resume: it begins
+    tacit.train(GRAPH, out, resume=True, **SMALL)
+    with pytest.raises(RunError, match="holds a run; resume it, replace it with force"):
+        tacit.train(GRAPH, out, **SMALL)
+    with pytest.raises(SettingsError, match="rank is 5, and the run has 4") as caught:
+        tacit.train(GRAPH, out, resume=True, **SMALL | {"rank": 5})
+    assert caught.value.parameter == "rank"
+    with pytest.raises(SettingsError, match="resume and force contradict each other"):
+        tacit.train(GRAPH, out, resume=True, force=True, **SMALL)
+    with pytest.raises(RunError, match="was trained on other facts than ring has now"):
+        tacit.train(replace(GRAPH, train=GRAPH.train[1:]), out, resume=True, **SMALL)
+    with pytest.raises(SettingsError, match="unknown training setting 'epoch'; did you mean 'epochs'"):
+        tacit.train(GRAPH, tmp_path / "other", epoch=3)
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_calibration_never_drops_the_adapter(path: Path) -> None:
+    with_adapter(path, calibration="sigmoid", logic="godel")
+    run = tacit.open(path)
+    assert run.engine.settings["adapted"]
+    assert (run.engine.options.calibration, run.engine.options.logic) == ("sigmoid", "godel")
+    assert tacit.open(path, calibration="sigmoid").engine.settings["adapted"]
+    with pytest.raises(SettingsError, match=r"calibration is 'minmax', but .* trained for sigmoid.*adapted=False"):
+        tacit.open(path, calibration="minmax")
+    with pytest.raises(SettingsError, match="adapted=False"):
+        run.evaluate(calibration="minmax")
+    plain = tacit.open(path, adapted=False, calibration="minmax")
+    assert not plain.engine.settings["adapted"]
+    assert plain.evaluate().settings["calibration"] == "minmax"
+
+
+def test_an_adapter_is_dropped(path: Path) -> None:
+    with_adapter(path)
+    run = tacit.open(path)
+    run.drop_adapter()
+    assert not run.folder.has(ADAPTER)
+    assert "adapt" not in run.settings
+    assert "adapt" not in run.results
+    assert not run.engine.settings["adapted"]
+    assert tacit.open(path).engine.options.calibration == "softmax-count"
+    with pytest.raises(RunError, match="has no adapter to drop"):
+        run.drop_adapter()
+
+
+def test_adapting_is_one_call(path: Path) -> None:
+    run, heard = tacit.open(path), []
+    options: dict[str, Any] = {"shapes": "2i", "steps": 4, "validate_every": 2, "batch": 8}
+    summary = run.adapt(count=12, progress=heard.append, **options)
+    assert summary["steps"] == 4
+    assert [event["step"] for event in heard] == [0, 2, 4]
+    assert run.engine.settings["adapted"] == run.folder.has(ADAPTER) == bool(summary["best_step"])
+    drawn = run.sample(shapes="2i", count=12, waste=0.99)
+    assert run.adapt({"2i": drawn["2i"].queries}, **options)["queries"].keys() == {"2i"}
+    with pytest.raises(SettingsError, match="unknown adaptation setting 'step'; did you mean 'steps'"):
+        run.adapt(step=3)
+
+
+def test_held_out_facts_are_evaluated_by_default(path: Path) -> None:
+    run = tacit.open(path)
+    evaluation = run.evaluate(per_relation=True, reliability=True)
+    assert evaluation.mrr == {"1p": 1.0}  # e7 next e0, and back
+    assert evaluation.average("avg_p") is None
+    assert evaluation.relations is not None
+    assert {name: row["queries"] for name, row in evaluation.relations.items()} == {"next": 1, "next^-1": 1}
+    assert set(evaluation.reliability) == {"atoms", "ten best answers"}
+    assert run.results["eval"] == [evaluation.to_json()]
+
+
+def test_sampled_queries_are_evaluated_from_folder_and_memory(path: Path, tmp_path: Path) -> None:
+    run = tacit.open(path, search="exact")
+    samples = run.sample(tmp_path / "queries", shapes="1p,2p", split="test", count=2, waste=0.99)
+    seen: list[tuple[str, int, int]] = []
+    by_folder = run.evaluate(tmp_path / "queries", progress=lambda *step: seen.append(step))
+    by_hand = run.evaluate({name: drawn.queries for name, drawn in samples.items()})
+    assert by_folder.mrr == by_hand.mrr
+    assert by_folder.settings["queries"] == "queries"
+    assert "queries" not in by_hand.settings
+    assert by_folder.settings["search"] == "exact"  # as the run was opened
+    assert seen[-1][0] == "2p"
+    assert seen[-1][1] == seen[-1][2]
+    assert list(run.evaluate(tmp_path / "queries", shapes="2p").mrr) == ["2p"]
+
+
+def test_what_is_to_be_predicted_is_never_observed(path: Path) -> None:
+    run = tacit.open(path)
+    assert run.evaluate().settings["observed"] == "train"
+    assert run.evaluate(observed="train+valid").settings["observed"] == "train+valid"
+    for split, observed in (("test", "all"), ("valid", "train+valid"), ("train", "train")):
+        with pytest.raises(SettingsError, match="cannot be observed while") as caught:
+            run.evaluate(split=split, observed=observed)
+        assert caught.value.parameter == "observed"
+
+
+def test_results_say_what_they_depend_on(path: Path) -> None:
+    assert tacit.open(path).evaluate().settings == {
+        "graph": "ring", "split": "test", "search": "beam", "k": 256, "logic": "product", "negation": "standard",
+        "strength": 1.0, "calibration": "softmax-count", "observed": "train", "observed_score": 1 - 2**-10,
+        "precision": "float32", "adapted": False,
+    }  # fmt: skip
+    with_adapter(path, calibration="sigmoid", observed="train", shapes="2i,3i")
+    adapted = tacit.open(path).evaluate(search="exact", observed="none").settings
+    assert adapted["calibration"] == "sigmoid, adapted"
+    assert adapted["adapter"] == "condition p, layers 1, loss log, shapes 2i+3i, held_out False, observed train, seed 0"
+    assert not {"k", "observed_score", "steps", "step_size", "vector_reg", "memory"} & set(adapted)
+    continuous = tacit.open(path).evaluate(search="continuous", steps=2, observed="none").settings
+    assert (continuous["steps"], continuous["step_size"]) == (2, 0.1)
+    symbolic = tacit.open(path, adapted=False).evaluate(search="symbolic").settings
+    assert symbolic == {"graph": "ring", "split": "test", "search": "symbolic", "observed": "train"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"split": "dev"}, SettingsError, "split is 'dev'; it must be one of train, valid, test"),
+        ({"shapes": "2i"}, SettingsError, "queries are needed for shapes 2i"),
+        ({"queries": "nowhere"}, DataError, r"no test-queries\.pkl"),
+        ({"ties": "random"}, TacitError, "realistic, optimistic, pessimistic"),
+        ({"out": "no/such/folder.json"}, DataError, "there is no folder"),
+        ({"logic": "fuzzy"}, SettingsError, "logic is 'fuzzy'"),
+    ],
+)
+def test_evaluations_that_make_no_sense(
+    path: Path, arguments: dict[str, Any], error: type[TacitError], message: str
+) -> None:
+    run = tacit.open(path)
+    with pytest.raises(error, match=message):
+        run.evaluate(**arguments)
+    assert run.results == {}
+
+
+def test_results_are_given_back_where_the_run_cannot_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RunError("the folder may only be read")
+
+    monkeypatch.setattr(RunFolder, "write_results", refuse)
+    evaluation = tacit.open(path).evaluate()
+    assert evaluation.mrr == {"1p": 1.0}
+    assert evaluation.unkept == "the folder may only be read"
+
+
+def test_sampling_is_one_call(tmp_path: Path) -> None:
+    samples = tacit.sample(GRAPH, tmp_path / "q", shapes="2p", templates=["?t : r(a, ?t)"], count=4, waste=0.99)
+    assert set(samples) == {"2p", "1p"}
+    assert all(np.diff(drawn.queries.hard.offsets).all() for drawn in samples.values())
+    with pytest.raises(DataError, match="holds train queries; choose another folder, or replace them with force"):
+        tacit.sample(GRAPH, tmp_path / "q", shapes="2p", count=4)
+
+
+def test_a_report_is_one_call(path: Path, tmp_path: Path) -> None:
+    run = tacit.open(path)
+    run.evaluate()
+    assert "ring" in run.report(tmp_path / "page.md").read_text(encoding="utf-8")
