@@ -28,7 +28,7 @@ step "tacit train world --out runs/demo --resume"
 
 say "4. Ask, with its raw scores" \
     "Nothing made the scores of different relations comparable, so their combination is not to be trusted:"
-step "tacit ask runs/demo '$question' --calibration sigmoid --observed train+valid --top 3 --explain"
+step "tacit ask runs/demo '$question' --unadapted --calibration sigmoid --observed train+valid --top 3 --explain"
 
 say "5. Adapt the scores: two numbers for each relation, learned from questions (ten seconds)" \
     "The link predictor stays as it is."
