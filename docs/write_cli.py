@@ -9,7 +9,13 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
+from tacit.adapt.settings import AdaptSettings
 from tacit.cli import app
+from tacit.engine.settings import EngineSettings
+from tacit.links.settings import TrainSettings
+from tacit.server.settings import Limits, ServerSettings
+from tacit.settings import KINDS as TYPES
+from tacit.settings import Settings, settings_of
 
 PAGE = Path(__file__).with_name("cli.md")
 INTRODUCTION = """\
@@ -21,6 +27,19 @@ graph (`world`), a folder with train, valid and test parts, or a single file: se
 
 This page is written by `make docs` from the commands themselves.
 """
+SETTINGS = """\
+## The settings behind the options
+
+Python takes the same settings by name, as in `tacit.train(graph, out, rank=200)`, and a run keeps them in its
+`settings.toml`.
+"""
+KINDS: dict[str, type[Settings]] = {
+    "Training": TrainSettings,
+    "Adapting": AdaptSettings,
+    "Asking and evaluating": EngineSettings,
+    "Serving": ServerSettings,
+    "Limits of the service": Limits,
+}
 
 
 def leaves(command: Any, path: tuple[str, ...] = ("tacit",)) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -75,11 +94,30 @@ def section(path: tuple[str, ...], command: Any) -> str:
     return "\n".join(lines)
 
 
+def allowed(field: Any) -> str:
+    """What a setting may be: its choices or range, and its type where there is neither."""
+    about = field.metadata
+    words = {"least": "at least", "above": "above", "most": "at most"}
+    limits = [f"{words[name]} {about[name]}" for name in words if about[name] is not None]
+    return ", ".join(map(str, about["choices"])) or ", ".join(limits) or TYPES[str(field.type).removesuffix(" | None")]
+
+
+def settings_table(noun: str, kind: type[Settings]) -> str:
+    """The settings of one class, as Python and the settings file name them."""
+    lines = [f"### {noun}: `{kind.__name__}`", "", "| | default | may be | |", "|---|---|---|---|"]
+    for field in settings_of(kind):
+        shown = "" if field.default in (None, ()) else f"`{field.default}`"
+        resumed = " May change on resume." if field.metadata["resumes"] else ""
+        lines.append(f"| `{field.name}` | {shown} | {allowed(field)} | {field.metadata['help']}{resumed} |")
+    return "\n".join([*lines, ""])
+
+
 def page() -> str:
     """The whole page."""
     root: Any = typer.main.get_command(app)
     sections = [section(path, command) for path, command in leaves(root)]
-    return "\n".join([INTRODUCTION, section(("tacit",), root), *sections]).rstrip() + "\n"
+    tables = [SETTINGS, *(settings_table(noun, kind) for noun, kind in KINDS.items())]
+    return "\n".join([INTRODUCTION, section(("tacit",), root), *sections, *tables]).rstrip() + "\n"
 
 
 if __name__ == "__main__":

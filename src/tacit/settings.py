@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 from tacit.errors import SettingsError
 
 # How each annotation of a setting reads where a value is of another type.
-_KINDS = {
+KINDS = {
     "int": "a whole number",
     "float": "a finite number",
     "str": "a word",
@@ -146,7 +146,7 @@ def _unmet(kind: str, about: Mapping[str, Any], value: Any) -> str:
     if about["choices"] and value not in about["choices"]:
         return f"one of {', '.join(map(str, about['choices']))}"
     if not _is(kind, value):
-        return _KINDS[kind]
+        return KINDS[kind]
     least, above, most = about["least"], about["above"], about["most"]
     if least is not None and value < least:
         return f"at least {least}" if least else "0 or more"

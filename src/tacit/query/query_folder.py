@@ -169,18 +169,18 @@ def draw(
     """Queries of several shapes, each with what it took to find them; `options` are those of `sampling.sample`."""
     samples = {}
     for name, shape in shapes.items():
-        drawn = 0
+        number_drawn = 0
 
         def advance(number: int, name: str = name) -> None:
-            nonlocal drawn
-            drawn += number
+            nonlocal number_drawn
+            number_drawn += number
             if progress is not None:
-                progress(name, drawn, count)
+                progress(name, number_drawn, count)
 
-        found = sample(graph, shape, split, count, progress=advance, **options)
+        drawn = sample(graph, shape, split, count, progress=advance, **options)
         encoding: Encoding = "dm" if name != shape.name else "dnf"
-        samples[name] = replace(found, queries=replace(found.queries, encoding=encoding))
-    if not any(len(found.queries) for found in samples.values()):
+        samples[name] = replace(drawn, queries=replace(drawn.queries, encoding=encoding))
+    if not any(len(drawn.queries) for drawn in samples.values()):
         raise SettingsError(f"no query found; {'; '.join(map(str, samples.values()))}")
     return samples
 
@@ -213,10 +213,10 @@ def write_query_folder(
     from tacit import __version__
 
     _write_graph(graph, folder)
-    write_queries(folder, split, [found.queries for found in samples.values() if len(found.queries)])
+    write_queries(folder, split, [drawn.queries for drawn in samples.values() if len(drawn.queries)])
     shapes = {
-        name: {"queries": len(found.queries), "tries": found.tries, "turned_down": found.turned_down}
-        for name, found in samples.items()
+        name: {"queries": len(drawn.queries), "tries": drawn.tries, "turned_down": drawn.turned_down}
+        for name, drawn in samples.items()
     }
     about = {"tacit": __version__, "graph": graph.name, "fingerprint": fingerprint(graph)._asdict(), "split": split}
     with atomic_file(folder / f"{split}-sample.json") as file:
