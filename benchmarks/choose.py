@@ -20,14 +20,13 @@ import torch
 from reproduce import ROWS, read_row
 from scaffold import Benchmark, data_folder, provenance
 from tacit.engine.engine import Engine
-from tacit.evaluate.benchmark import evaluate
-from tacit.folder import versions
+from tacit.evaluate.protocol import evaluate
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.settings import TrainSettings
 from tacit.links.training import train
 from tacit.query.sampling import sample
-from tacit.query.shapes import NEGATIVE, POSITIVE, SHAPES
+from tacit.query.shapes import SHAPES
 
 STRENGTHS = (1.0, 2.0, 4.0, 8.0, 12.0, 20.0)
 

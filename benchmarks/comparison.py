@@ -28,6 +28,7 @@ SMALLER = ("s", "ms", "gb", "mb", "bytes")  # units of which less is better, unl
 OLDER = {
     "tacit.folder": "tacit.runs",
     "tacit.run": "tacit.workbench",
+    "tacit.sources": "tacit.workbench",
     "tacit.adapt.adaptation": "tacit.adapt.training",
     "tacit.adapt.training_queries": "tacit.adapt.sources",
     "tacit.engine.ranking": "tacit.evaluate.benchmark",

@@ -29,12 +29,11 @@ from typing import Any
 
 import torch
 
-from tacit.engine.atoms import PRECISIONS, Atoms
-from tacit.engine.calibration import calibration
-from tacit.engine.facts import Facts
-from tacit.engine.logic import Logic
-from tacit.engine.reasoner import MessageReasoner
-from tacit.evaluate.benchmark import measure, sample, slots
+from scaffold import Benchmark, Measured, data_folder, in_turns, peak_gb
+from tacit.engine.engine import Engine
+from tacit.engine.ranking import slots
+from tacit.engine.reasoner import Reasoner
+from tacit.evaluate.protocol import measure, sample
 from tacit.folder import RunFolder
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
@@ -42,6 +41,7 @@ from tacit.links.factors import BilinearModel
 from tacit.links.loading import load_model
 from tacit.links.models import ComplEx
 from tacit.query.queries import QuerySet, read_queries
+from tacit.query.shapes import Shape
 
 # Milliseconds a query: the goal on 2 cores, and the published implementation there, one query at a time.
 GOALS = {

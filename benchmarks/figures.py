@@ -25,7 +25,7 @@ from tacit.evaluate import figures
 from tacit.evaluate.protocol import measure, sample
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import read_results
-from tacit.evaluate.tables import measured
+from tacit.evaluate.tables import percentages
 from tacit.folder import RunFolder
 from tacit.query.queries import QuerySet, read_queries
 from tacit.query.shapes import SHAPES
@@ -38,7 +38,7 @@ MINIMUM = "minimum of both"  # atoms, the conjunction under Gödel's t-norm
 def engines(run: str) -> dict[str, Engine]:
     """The engine of a run with the settings it was adapted for, without and with its adapter."""
     after = open_engine(run, observed="train")
-    before = Engine(after.graph, after.scorer, after.options)
+    before = Engine(after.graph, after.scorer, after.settings)
     return {"before": before, "after": after}
 
 

@@ -27,9 +27,8 @@ from tacit.adapt.sources import training_queries, validation_queries
 from tacit.adapt.training import adapt
 from tacit.adapt.variants import fit_variant
 from tacit.engine.engine import Engine
-from tacit.evaluate.benchmark import evaluate, one_hop_queries
-from tacit.evaluate.results import AVERAGES, average
-from tacit.folder import versions
+from tacit.evaluate.protocol import evaluate, one_hop_queries
+from tacit.evaluate.results import AVERAGES
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel

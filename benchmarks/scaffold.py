@@ -109,7 +109,7 @@ def write(path: Path, given: argparse.Namespace, figures: Figures, settings: Map
 
 def provenance(given: argparse.Namespace) -> dict[str, Any]:
     """What figures depend on beside settings: seed, device, threads, and versions with the git head."""
-    from tacit.runs import versions
+    from tacit.folder import versions
 
     torch = sys.modules.get("torch")  # a script that has not loaded it does not depend on it
     return {

@@ -13,13 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from tacit.folder import versions
+from scaffold import Benchmark, Measured, in_turns, peak_gb
 from tacit.graph.graph import Graph, directed
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.settings import TrainSettings
 from tacit.links.training import Training
-
-RESULTS = Path(__file__).parent / "results" / "scale.json"
 
 
 def generated(entities: int, facts: int, relations: int, seed: int) -> Graph:

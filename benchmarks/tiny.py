@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from tacit.folder import RunFolder
 from tacit.graph.betae import write_betae
 from tacit.graph.graph import Graph
 from tacit.graph.split import split
@@ -13,7 +14,6 @@ from tacit.links.training import train
 from tacit.query.queries import write_queries
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
-from tacit.runs import RunFolder
 
 ENTITIES = ["France", "Germany", "Spain", *(f"e{i}" for i in range(3, 24))]
 RELATIONS = ["borders", "speaks", "likes"]

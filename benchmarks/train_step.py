@@ -14,8 +14,7 @@ from functools import partial
 import torch
 from torch.nn import functional as F
 
-from tacit.errors import TacitError
-from tacit.folder import versions
+from scaffold import Benchmark, Measured, data_folder, in_turns
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.products import float32_products

@@ -21,9 +21,8 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.sources import training_queries, validation_queries
 from tacit.adapt.training import adapt
 from tacit.engine.engine import Engine
-from tacit.evaluate.benchmark import evaluate
-from tacit.evaluate.results import Results
-from tacit.folder import RunFolder, versions
+from tacit.evaluate.protocol import evaluate
+from tacit.folder import RunFolder
 from tacit.links.loading import load_model
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES

@@ -82,15 +82,17 @@ def test_training_goes_on_where_it_was_or_is_refused(tmp_path: Path) -> None:
 def test_a_calibration_never_drops_the_adapter(path: Path) -> None:
     with_adapter(path, calibration="sigmoid", logic="godel")
     run = tacit.open(path)
-    assert run.engine.settings["adapted"]
-    assert (run.engine.options.calibration, run.engine.options.logic) == ("sigmoid", "godel")
-    assert tacit.open(path, calibration="sigmoid").engine.settings["adapted"]
-    with pytest.raises(SettingsError, match=r"calibration is 'minmax', but .* trained for sigmoid.*adapted=False"):
+    assert run.engine.about["adapted"]
+    assert (run.engine.settings.calibration, run.engine.settings.logic) == ("sigmoid", "godel")
+    assert tacit.open(path, calibration="sigmoid").engine.about["adapted"]
+    with pytest.raises(
+        SettingsError, match=r"calibration is 'minmax', and the adapter was trained for 'sigmoid'.*adapted=False"
+    ):
         tacit.open(path, calibration="minmax")
     with pytest.raises(SettingsError, match="adapted=False"):
         run.evaluate(calibration="minmax")
     plain = tacit.open(path, adapted=False, calibration="minmax")
-    assert not plain.engine.settings["adapted"]
+    assert not plain.engine.about["adapted"]
     assert plain.evaluate().settings["calibration"] == "minmax"
 
 
@@ -101,8 +103,8 @@ def test_an_adapter_is_dropped(path: Path) -> None:
     assert not run.folder.has(ADAPTER)
     assert "adapt" not in run.settings
     assert "adapt" not in run.results
-    assert not run.engine.settings["adapted"]
-    assert tacit.open(path).engine.options.calibration == "softmax-count"
+    assert not run.engine.about["adapted"]
+    assert tacit.open(path).engine.settings.calibration == "softmax-count"
     with pytest.raises(RunError, match="has no adapter to drop"):
         run.drop_adapter()
 
@@ -113,7 +115,7 @@ def test_adapting_is_one_call(path: Path) -> None:
     summary = run.adapt(count=12, progress=heard.append, **options)
     assert summary["steps"] == 4
     assert [event["step"] for event in heard] == [0, 2, 4]
-    assert run.engine.settings["adapted"] == run.folder.has(ADAPTER) == bool(summary["best_step"])
+    assert run.engine.about["adapted"] == run.folder.has(ADAPTER) == bool(summary["best_step"])
     drawn = run.sample(shapes="2i", count=12, waste=0.99)
     assert run.adapt({"2i": drawn["2i"].queries}, **options)["queries"].keys() == {"2i"}
     with pytest.raises(SettingsError, match="unknown adaptation setting 'step'; did you mean 'steps'"):
@@ -157,20 +159,21 @@ def test_what_is_to_be_predicted_is_never_observed(path: Path) -> None:
 
 
 def test_results_say_what_they_depend_on(path: Path) -> None:
+    protocol = {"ties": "realistic", "mean": "question", "filtered": "easy and hard answers"}
     assert tacit.open(path).evaluate().settings == {
         "graph": "ring", "split": "test", "search": "beam", "k": 256, "logic": "product", "negation": "standard",
         "strength": 1.0, "calibration": "softmax-count", "observed": "train", "observed_score": 1 - 2**-10,
-        "precision": "float32", "adapted": False,
+        "precision": "float32", "adapted": False, "loops": False, "typed": False, **protocol,
     }  # fmt: skip
     with_adapter(path, calibration="sigmoid", observed="train", shapes="2i,3i")
     adapted = tacit.open(path).evaluate(search="exact", observed="none").settings
-    assert adapted["calibration"] == "sigmoid, adapted"
+    assert (adapted["calibration"], adapted["adapted"]) == ("sigmoid", True)
     assert adapted["adapter"] == "condition p, layers 1, loss log, shapes 2i+3i, held_out False, observed train, seed 0"
     assert not {"k", "observed_score", "steps", "step_size", "vector_reg", "memory"} & set(adapted)
     continuous = tacit.open(path).evaluate(search="continuous", steps=2, observed="none").settings
     assert (continuous["steps"], continuous["step_size"]) == (2, 0.1)
     symbolic = tacit.open(path, adapted=False).evaluate(search="symbolic").settings
-    assert symbolic == {"graph": "ring", "split": "test", "search": "symbolic", "observed": "train"}
+    assert symbolic == {"graph": "ring", "split": "test", "search": "symbolic", "observed": "train", **protocol}
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ class Run:
 
     def plan(self, question: str) -> str:
         """How a question would be answered, as a tree of steps with what each costs."""
-        return plan(question, self.graph, self.engine.options.k)
+        return plan(question, self.graph, self.engine.settings.k)
 
     def sample(self, out: Source | None = None, **options: Any) -> dict[str, Sample]:
         """Queries with easy and hard answers, drawn from the run's graph; the arguments are those of `tacit.sample`."""
@@ -129,6 +129,7 @@ class Run:
         *,
         adapted: bool | None = None,
         ties: str = "realistic",
+        mean: str = "question",
         limit: int | None = None,
         batch: int | None = None,
         per_relation: bool = False,
@@ -141,7 +142,8 @@ class Run:
 
         `queries` are a query folder or query sets by name; by default the facts of the split, as 1p queries. The engine
         is never handed facts of the split: it observes the training facts, or those that `observed` names of the parts
-        before the split. `adapted=False` leaves the adapter out. `limit` takes that many queries of each shape,
+        before the split. `adapted=False` leaves the adapter out. The `mean` is taken per `question`, as BetaE does, or
+        per `fact`, where every hard answer counts once. `limit` takes that many queries of each shape,
         `per_relation` also groups 1p queries, `reliability` also measures whether scores read as probabilities, and
         `out` is a JSON file to write. Further settings are those of `EngineSettings`.
         """
@@ -158,7 +160,7 @@ class Run:
         name = None if queries is None or isinstance(queries, Mapping) else Path(queries).name
         about = {"graph": self.graph.name, "queries": name, "adapter": _described(adapter)}
         evaluation = evaluated(
-            engine, sets, split, about=about, ties=ties, limit=limit, batch=batch, per_relation=per_relation,
+            engine, sets, split, about=about, ties=ties, mean=mean, limit=limit, batch=batch, per_relation=per_relation,
             with_reliability=reliability, progress=progress,
         )  # fmt: skip
         if out is not None:
@@ -313,16 +315,9 @@ def _engine(folder: RunFolder, scorer: Scorer, adapted: bool, settings: Mapping[
     from tacit.engine.calibration import calibration
 
     adapter, trained = load_adapter(folder, scorer)
-    wanted = settings.get("calibration", trained.calibration)
-    if wanted != trained.calibration:
-        raise SettingsError(
-            f"calibration is '{wanted}', but the run's adapter was trained for {trained.calibration}; leave it out, or "
-            "leave the adapter out with adapted=False",
-            "calibration",
-        )
     counted = Facts(graph.index(*(chosen.observed or ("train",))), scorer.device)
     calibrated = Adapted(calibration(trained.calibration, counted), adapter)
-    return Engine(graph, scorer, EngineSettings.of({**trained.engine, **settings}), adapted=calibrated)
+    return Engine(graph, scorer, EngineSettings.of({**trained.engine, **settings}), adapter=calibrated)
 
 
 def _described(adapter: Mapping[str, Any]) -> str | None:

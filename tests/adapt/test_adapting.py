@@ -85,7 +85,7 @@ def test_an_adapter_comes_back_from_its_run(run: RunFolder, condition: str) -> N
     heads, relations = torch.arange(6), torch.arange(6)
     logits = model.logits(heads, relations)
     assert torch.equal(again(logits.clone(), heads, relations), result.calibration(logits.clone(), heads, relations))
-    assert open_engine(run.path, device="cpu").settings["adapted"]
+    assert open_engine(run.path, device="cpu").about["adapted"]
 
 
 def test_an_adapter_that_helps_nothing_is_not_kept(run: RunFolder) -> None:

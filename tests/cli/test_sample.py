@@ -78,7 +78,7 @@ def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     out = tmp_path / "q"
     say = [
         (("world", "--out", out, "--shapes", "2j"), "unknown shape '2j'; did you mean"),
-        (("world", "--out", out, "--template", "?t : r(?t, a)"), "cannot be written as BetaE tuples"),
+        (("world", "--out", out, "--template", "?t : r(?t, ?t)"), "cannot be written as BetaE tuples"),
         ((tmp_path / "g.tsv", "--out", out, "--split", "test"), "the graph has no test facts"),
         ((tmp_path / "g.tsv", "--out", out, "--shapes", "3i", "--waste", "0.5"), "no query found; 3i: 0 of 1,000"),
     ]

@@ -31,6 +31,7 @@ def evaluate(
     ] = None,
     unadapted: options.Unadapted = False,
     ties: Annotated[str, typer.Option("--ties", help="realistic, optimistic or pessimistic.")] = "realistic",
+    mean: Annotated[str, typer.Option("--mean", help="question (BetaE's) or fact (PyKEEN's).")] = "question",
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many queries of each shape.")] = None,
     per_relation: Annotated[bool, typer.Option("--per-relation", help="Also show 1p by relation.")] = False,
     reliability: Annotated[
@@ -47,7 +48,7 @@ def evaluate(
     run = open_run(source, device=device, adapted=not unadapted)
     with bar() as progress:
         evaluation = run.evaluate(
-            queries, split, shapes, ties=ties, limit=limit, batch=batch, per_relation=per_relation,
+            queries, split, shapes, ties=ties, mean=mean, limit=limit, batch=batch, per_relation=per_relation,
             reliability=reliability, out=json_, progress=progress, **given,
         )  # fmt: skip
     _show(evaluation)
@@ -75,7 +76,7 @@ def _show(evaluation: Evaluation) -> None:
     written = evaluation.to_json()
     _print(metrics_table(written))
     how = ", ".join(f"{name} {value}" for name, value in evaluation.settings.items())
-    typer.echo(f"{written['ties']} ties; {how}")
+    typer.echo(how)
     for name, shapes in AVERAGES.items():
         missing = [shape for shape in shapes if shape not in written["mrr"]]
         if 0 < len(missing) < len(shapes) and len(written["mrr"]) > 1:

@@ -12,8 +12,8 @@ from tacit.disk import atomic_write
 from tacit.engine.engine import Engine
 from tacit.engine.settings import observed_parts
 from tacit.errors import DataError, SettingsError
-from tacit.evaluate.benchmark import evaluate, one_hop_queries, sample
-from tacit.evaluate.calibration import Reliability, reliability
+from tacit.evaluate.protocol import evaluate, one_hop_queries, sample
+from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import Results
 from tacit.folder import versions
 from tacit.graph.graph import PARTS, Graph
@@ -71,6 +71,7 @@ def evaluated(
     *,
     about: Mapping[str, Any],
     ties: Any = "realistic",
+    mean: Any = "question",
     limit: int | None = None,
     batch: int | None = None,
     per_relation: bool = False,
@@ -82,9 +83,10 @@ def evaluated(
         raise SettingsError(
             "per_relation is about 1p queries, and none were evaluated; add 1p to shapes", "per_relation"
         )
-    settings = {**about, "split": split, "limit": limit, **relevant(engine)}
+    settings = {**about, "split": split, **relevant(engine)}
     kept = {name: value for name, value in settings.items() if value is not None}
-    results = evaluate(engine.reasoner, queries, ties=ties, limit=limit, batch=batch, progress=progress, settings=kept)
+    heard = progress or (lambda name, done, total: None)
+    results = evaluate(engine.reasoner, queries, ties, limit, batch, heard, kept, mean)
     relations = None
     if per_relation:
         figures, labels = results.figures["1p"], engine.graph.relations.labels
@@ -102,18 +104,15 @@ def relevant(engine: Engine) -> dict[str, Any]:
     >>> relevant(Engine(graph, GraphScorer(graph.index(), 2), search="symbolic"))
     {'search': 'symbolic', 'observed': 'train+valid+test'}
     """
-    settings = dict(engine.settings)
+    settings = engine.about
     search = settings["search"]
     if search == "symbolic":
         return {name: settings[name] for name in _SYMBOLIC}
     aside = _ASIDE + (() if search == "beam" else _BEAM) + (() if search == "continuous" else _CONTINUOUS)
     if settings["observed"] == "none":
         aside += ("observed_score",)
-    used = engine.atoms
-    return {name: value for name, value in settings.items() if name not in aside} | {
-        "calibration": used.calibration.name,
-        "precision": used.precision,
-    }
+    shown = {name: value for name, value in settings.items() if name not in aside}
+    return shown | {"precision": engine.atoms.precision}
 
 
 def queries_of(

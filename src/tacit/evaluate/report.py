@@ -14,9 +14,8 @@ from tacit.disk import atomic_write
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
 from tacit.evaluate.results import is_results
-from tacit.evaluate.tables import Row, columns_of, measured, published, values_shown
+from tacit.evaluate.tables import TITLES, cell, columns_of, percentages
 from tacit.folder import RunFolder
-from tacit.links.ranking import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
