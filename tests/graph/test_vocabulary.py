@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from unicodedata import normalize
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tacit.errors import UnknownName
 from tacit.graph.vocabulary import Vocabulary
@@ -41,9 +46,53 @@ def test_nothing_near_is_no_suggestion() -> None:
     assert PLACES.nearest("x" * 1000) == []
 
 
+def typos(word: str, letter: str, at: int) -> list[str]:
+    """One letter put in, left out, replaced, and swapped with the next."""
+    swapped = word[:at] + word[at + 1 : at + 2] + word[at] + word[at + 2 :]
+    return [word[:at] + letter + word[at:], word[:at] + word[at + 1 :], word[:at] + letter + word[at + 1 :], swapped]
+
+
+def same(label: str) -> str:
+    """A label without case, accents and separators, to the eye."""
+    return "".join(c for c in normalize("NFKD", label.casefold()) if c.isalnum()) or label
+
+
+@given(
+    labels=st.lists(st.text("abAB é_-+ßŁ½", min_size=4, max_size=9), min_size=1, max_size=3, unique_by=same),
+    letter=st.sampled_from("abcé_+ß½"),
+    data=st.data(),
+)
+def test_every_one_letter_typo_suggests_its_label(labels: list[str], letter: str, data: st.DataObject) -> None:
+    vocabulary = Vocabulary(labels)
+    label = data.draw(st.sampled_from(labels))
+    for typo in typos(label, letter, data.draw(st.integers(0, len(label) - 1))):
+        if vocabulary.nearest(typo) != [other for other in labels if same(other) == same(typo)]:
+            assert label in vocabulary.nearest(typo)
+
+
+def test_typos_are_found_among_many_labels_too() -> None:
+    rng = random.Random(0)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    labels = sorted({"".join(rng.choices(letters, k=rng.randint(4, 12))) for _ in range(63_000)})
+    vocabulary = Vocabulary(labels)
+    for label in rng.sample(labels, 25):
+        for typo in typos(label, rng.choice(letters), rng.randrange(len(label))):
+            near = vocabulary.nearest(typo)
+            if typo not in vocabulary and label not in near:  # there is room for three: others are as near as it is
+                assert len(near) == 3
+                assert all(one_letter_apart(typo, other) for other in near)
+
+
+def one_letter_apart(text: str, other: str) -> bool:
+    letters = set(other) | {"a"}
+    return any(other in typos(text, letter, at) for letter in letters for at in range(len(text))) or (
+        len(other) == len(text) + 1 and other.startswith(text)
+    )
+
+
 def test_the_nearest_of_many_labels() -> None:
     many = Vocabulary(f"label_{i:05}" for i in range(30_000))
-    assert many.nearest("label_012345")[0] == "label_12345"
+    assert many.nearest("lable 12345")[0] == "label_12345"
     assert many.nearest("Label 00042") == ["label_00042"]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from functools import cached_property
+from itertools import chain
 from unicodedata import combining, normalize
 
 from tacit.errors import UnknownName
@@ -67,19 +68,21 @@ class Vocabulary(Sequence[str]):
 
     def nearest(self, label: str, count: int = 3) -> list[str]:
         """Labels a person may have meant: the same but for case, accents and separators first, then by spelling."""
-        if len(label) > 200:  # nobody mistypes this much, and matching costs length x length
+        if len(label) > 200:  # nobody mistypes this much
             return []
-        wanted = _folded(label)
-        same = [self.labels[i] for i in self._by_folding.get(wanted, ())]
-        if same:
-            return same[:count]
-        # Full matching over a large vocabulary takes seconds: labels that share the first letters come first.
-        pool: Iterable[str] = self._by_folding
-        if len(self._by_folding) > 20_000:
-            near = [f for f in self._by_folding if f[:1] == wanted[:1] and abs(len(f) - len(wanted)) <= 3]
-            pool = near[:20_000]
-        close = get_close_matches(wanted, pool, n=count, cutoff=0.75)
-        return [self.labels[self._by_folding[f][0]] for f in close][:count]
+        return (self._by_folding.get(_folded(label)) or self._misspelt(label, count))[:count]
+
+    def _misspelt(self, label: str, count: int) -> list[str]:
+        """The labels a few letters away, the nearest first; a letter put in, left out, replaced or swapped is one."""
+        wanted, (foldings, irregular) = _folded(label), self._by_length
+        distances: dict[str, int] = {}
+        for folding, distance in _spelt_like(wanted, foldings, max(1, len(wanted) // 4), count):
+            distances |= dict.fromkeys(self._by_folding[folding], distance)
+        # A letter may fold to two, as ß does, or be the only one: such labels are compared as they are, too.
+        texts = irregular if _regular(label) else _by_length(self.labels)
+        for near, distance in _spelt_like(label, texts, 1, count):
+            distances[near] = min(distance, distances.get(near, distance))
+        return sorted(distances, key=distances.__getitem__)
 
     def complete(self, prefix: str, limit: int = 10) -> list[str]:
         """Labels that start with a prefix, or have a word that does, whatever case and accents; shorter ones first."""
@@ -97,11 +100,16 @@ class Vocabulary(Sequence[str]):
         return [self.labels[i] for i in order[:limit]]
 
     @cached_property
-    def _by_folding(self) -> dict[str, list[int]]:
-        table: dict[str, list[int]] = {}
-        for i, label in enumerate(self.labels):
-            table.setdefault(_folded(label), []).append(i)
+    def _by_folding(self) -> dict[str, list[str]]:
+        table: dict[str, list[str]] = {}
+        for label in self.labels:
+            table.setdefault(_folded(label), []).append(label)
         return table
+
+    @cached_property
+    def _by_length(self) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
+        """The foldings, and the labels that do not fold letter by letter."""
+        return _by_length(self._by_folding), _by_length(label for label in self.labels if not _regular(label))
 
     @cached_property
     def _words(self) -> tuple[list[tuple[str, int]], list[int]]:
@@ -115,11 +123,34 @@ class Vocabulary(Sequence[str]):
         return [(text, position) for text, position, _ in rows], [i for *_, i in rows]
 
 
+_SEPARATORS = re.compile(r"[\W_]+")
 _STROKES = str.maketrans("łøđħı", "lodhi")  # letters that Unicode does not take apart
 
 
 def _folded(label: str) -> str:
-    return "".join(c for c in _plain(label) if c.isalnum()) or label
+    return _SEPARATORS.sub("", _plain(label)) or label
+
+
+def _regular(label: str) -> bool:
+    """Whether a wrong letter of a label is a wrong letter of its folding."""
+    return label.isascii() and any(map(str.isalnum, label))
+
+
+def _by_length(texts: Iterable[str]) -> dict[int, list[str]]:
+    groups: dict[int, list[str]] = {}
+    for text in texts:
+        groups.setdefault(len(text), []).append(text)
+    return groups
+
+
+def _spelt_like(text: str, by_length: dict[int, list[str]], most: int, count: int) -> Iterator[tuple[str, int]]:
+    """The texts at most so many letters away, with their distance; only those of about its length are looked at."""
+    from rapidfuzz.distance import OSA
+    from rapidfuzz.process import extract
+
+    texts = chain.from_iterable(by_length.get(len(text) + more, ()) for more in range(-most, most + 1))
+    for near, distance, _ in extract(text, list(texts), scorer=OSA.distance, score_cutoff=most, limit=count):
+        yield near, int(distance)
 
 
 def _spaced(label: str) -> str:
