@@ -1,9 +1,10 @@
-"""Loading graphs: speed and peak memory of a large label table, NELL995's folder, and neighbourhoods against a scan.
+"""Loading graphs: speed and peak memory of large files, NELL995's folder, and neighbourhoods against a scan.
 
     python benchmarks/load.py [--triples 2000000] [--data .bench]
 
-The table is generated: 200,000 entities, some far more frequent than others, 500 relations, labels of 10 to 20
-characters. Peak memory is that of a process of its own, less that of one with the same imports that loads nothing.
+The files are generated: 200,000 entities, some far more frequent than others, 500 relations, labels of 10 to 20
+characters; RDF files have a quarter of the facts. Peak memory is that of a process of its own, less that of one with
+the same imports that loads nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tacit.graph.graph import Graph
 
 ENTITIES, RELATIONS = 200_000, 500
 GOALS = {"triples a second": 500_000, "bytes a triple": 300, "NELL995 seconds": 1.5, "times faster than a scan": 20}
+TURTLE = "@prefix e: <http://a.org/> . @prefix r: <http://a.org/r/> .\n"
 # VmHWM and not getrusage's ru_maxrss, which a process takes over from the one that started it.
 PROBE = """
 import sys, time
@@ -37,8 +39,8 @@ print(taken, busy, 1024 * int(peak.split()[1]))
 """
 
 
-def write_table(path: Path, triples: int) -> None:
-    """Writes distinct facts with skewed frequencies."""
+def generated(triples: int) -> list[tuple[int, int, int]]:
+    """Distinct facts with skewed frequencies."""
     rng = np.random.default_rng(0)
     size = int(triples * 1.2)
     heads, tails = ((ENTITIES * rng.random(size) ** 2).astype(np.int64) for _ in range(2))
@@ -47,8 +49,17 @@ def write_table(path: Path, triples: int) -> None:
     keys = rng.permutation(keys)[:triples]
     pairs, tails = np.divmod(keys, ENTITIES)
     heads, relations = np.divmod(pairs, RELATIONS)
-    rows = zip(heads.tolist(), relations.tolist(), tails.tolist(), strict=True)
-    path.write_text("".join([f"entity_{h}\trelation_{r}\tentity_{t}\n" for h, r, t in rows]))
+    return list(zip(heads.tolist(), relations.tolist(), tails.tolist(), strict=True))
+
+
+def write(path: Path, facts: list[tuple[int, int, int]]) -> None:
+    """Writes facts in the format of the file's extension."""
+    line, start = {
+        ".tsv": ("entity_{}\trelation_{}\tentity_{}\n", ""),
+        ".nt": ("<http://a.org/entity_{}> <http://a.org/r/relation_{}> <http://a.org/entity_{}> .\n", ""),
+        ".ttl": ("e:entity_{} r:relation_{} e:entity_{} .\n", TURTLE),
+    }[path.suffix]
+    path.write_text(start + "".join([line.format(*fact) for fact in facts]))
 
 
 def probe(*arguments: str) -> tuple[float, float, float]:
@@ -103,7 +114,8 @@ def measure(triples: int, data: Path) -> dict[str, Any]:
     results: dict[str, Any] = {"triples": triples, "cores": os.cpu_count()}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "generated.tsv"
-        write_table(path, triples)
+        facts = generated(triples)
+        write(path, facts)
         *_, empty = probe()
         runs = [probe(str(path)) for _ in range(3)]
         seconds = min(run[0] for run in runs)
@@ -113,6 +125,11 @@ def measure(triples: int, data: Path) -> dict[str, Any]:
         results["bytes a triple"] = round((max(run[2] for run in runs) - empty) / triples, 1)
         results["times faster than a plain loop"] = round(by_the_line(path) / busy, 2)
         lookups = neighbourhoods(load(path))
+        for kind, extension in (("N-Triples", ".nt"), ("Turtle", ".ttl")):
+            path = path.with_suffix(extension)
+            write(path, facts[: triples // 4])
+            busy = min(probe(str(path))[1] for _ in range(3))
+            results[f"{kind}, triples a processor second"] = round(triples // 4 / busy)
     results["neighbourhoods, seconds for 10,000"] = {name: round(taken, 4) for name, taken in lookups.items()}
     results["times faster than a scan"] = round(lookups["scan"] / lookups["one by one"])
     if (data / "NELL995").is_dir():
@@ -130,7 +147,7 @@ def main() -> None:
     options = parser.parse_args()
     results = measure(options.triples, options.data)
     for name, value in results.items():
-        print(f"{name:36} {value}" + (f"   (goal: {GOALS[name]:,})" if name in GOALS else ""))
+        print(f"{name:40} {value}" + (f"   (goal: {GOALS[name]:,})" if name in GOALS else ""))
     folder = Path(__file__).parent / "results"
     folder.mkdir(exist_ok=True)
     (folder / "load.json").write_text(json.dumps({**results, "goals": GOALS}, indent=2) + "\n", encoding="utf-8")

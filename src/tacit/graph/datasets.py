@@ -9,12 +9,27 @@ from pathlib import Path
 from tacit.errors import DataError
 from tacit.graph.betae import is_betae, read_betae
 from tacit.graph.build import Builder
+from tacit.graph.files import extension
 from tacit.graph.graph import PARTS, Graph
-from tacit.graph.rdf import FORMATS, labelling, read_rdf
+from tacit.graph.rdf import labelling, read_rdf
 from tacit.graph.tsv import read_tsv
 
 DATASETS = {"world": "countries, cities, borders, languages, currencies and time zones of the world"}
-EXTENSIONS = (".tsv", ".txt", ".csv", *FORMATS)
+TABLE = "TABLE"
+FORMATS = {  # by extension: a table of three columns, or pyoxigraph's name for a format of RDF
+    ".tsv": TABLE,
+    ".txt": TABLE,
+    ".csv": TABLE,
+    ".nt": "N_TRIPLES",
+    ".ttl": "TURTLE",
+    ".trig": "TRIG",
+    ".nq": "N_QUADS",
+    ".n3": "N3",
+    ".rdf": "RDF_XML",
+    ".owl": "RDF_XML",
+    ".xml": "RDF_XML",
+    ".jsonld": "JSON_LD",
+}
 
 
 def load(source: str | Path, *, literals: bool = False, name: str | None = None) -> Graph:
@@ -35,18 +50,13 @@ def load(source: str | Path, *, literals: bool = False, name: str | None = None)
     if not exists:
         raise DataError(f"no such file or folder, nor a data set (there is {', '.join(DATASETS)})", path)
     kind = extension(path)
-    if kind not in EXTENSIONS:
+    if kind not in FORMATS:
         raise DataError(f"unknown extension '{path.suffix}'; Tacit reads {_readable()}, each also as .gz", path)
     return _read({"train": path}, literals, name or path.name.removesuffix(".gz")[: -len(kind)])
 
 
-def extension(path: Path) -> str:
-    """The extension that tells the format: the one before `.gz` where there is one."""
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
-
-
 def _readable() -> str:
-    return ", ".join(EXTENSIONS) + " and folders"
+    return ", ".join(FORMATS) + " and folders"
 
 
 def _folder(folder: Path, literals: bool, name: str) -> Graph:
@@ -67,7 +77,7 @@ def _folder(folder: Path, literals: bool, name: str) -> Graph:
 
 def _part(folder: Path, part: str) -> Path | None:
     """The file of one part; two that could be it are an error."""
-    names = [f"{part}{kind}{packing}" for kind in EXTENSIONS for packing in ("", ".gz")]
+    names = [f"{part}{kind}{packing}" for kind in FORMATS for packing in ("", ".gz")]
     here = [folder / name for name in names if (folder / name).exists()]
     if len(here) > 1:
         raise DataError(f"has both {here[0].name} and {here[1].name}; keep one of them", folder)
@@ -76,14 +86,14 @@ def _part(folder: Path, part: str) -> Path | None:
 
 def _read(parts: dict[str, Path], literals: bool, name: str) -> Graph:
     builder = Builder()
-    kinds = {part: extension(path) for part, path in parts.items()}
-    if not any(kind in FORMATS for kind in kinds.values()):
+    kinds = {part: FORMATS[extension(path)] for part, path in parts.items()}
+    if set(kinds.values()) == {TABLE}:
         for part, path in parts.items():
             read_tsv(path, part, builder)
         return builder.graph(name)
     declared: dict[str, str] = {}
     for part, path in parts.items():
-        if kinds[part] not in FORMATS:
+        if kinds[part] == TABLE:
             raise DataError("is a table beside RDF files; all parts must be tables, or all RDF", path)
         read_rdf(path, kinds[part], part, builder, literals, declared)
     prefixes, label = labelling(builder, declared)

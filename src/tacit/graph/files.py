@@ -16,7 +16,12 @@ from tacit.errors import DataError, LimitError
 
 BLOCK = 1 << 16  # bytes; large enough for numpy to pay off, small enough for its fields to stay in the cache
 LONGEST_LINE = 1 << 24
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
+
+
+def extension(path: Path) -> str:
+    """The extension that tells the format: the one before `.gz` where there is one."""
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
 @contextmanager
@@ -54,8 +59,8 @@ def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _plain(block: bytes, line: int) -> bytes:
-    if line == 1 and block.startswith(_BOM):
-        block = block[len(_BOM) :]
+    if line == 1 and block.startswith(BOM):
+        block = block[len(BOM) :]
     return block.replace(b"\r\n", b"\n") if b"\r" in block else block
 
 

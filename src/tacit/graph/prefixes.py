@@ -62,11 +62,16 @@ class Prefixes:
 
     def label(self, iri: str) -> str:
         """The short label of an IRI."""
-        for namespace in (*(n for n in self._odd if iri.startswith(n)), _namespace(iri)):
-            name, local = self._names.get(namespace), iri[len(namespace) :]
-            if name is not None and _LOCAL.fullmatch(local) and (name or _bare(local)):
-                return f"{name}:{local}" if name else local
-        return f"<{iri}>"
+        cut = max(iri.rfind("/"), iri.rfind("#")) + 1
+        name, local = self._names.get(iri[:cut]), iri[cut:]
+        if self._odd:
+            for namespace in self._odd:
+                if iri.startswith(namespace) and _LOCAL.fullmatch(iri, len(namespace)):
+                    name, local = self._names[namespace], iri[len(namespace) :]
+                    break
+        if name and local:
+            return f"{name}:{local}"
+        return local if name == "" and _bare(local) else f"<{iri}>"
 
     def iri(self, label: str) -> str | None:
         """The IRI a label stands for, or None where it is none of these prefixes'."""
@@ -85,7 +90,7 @@ def _namespace(iri: str) -> str:
 
 def _bare(local: str) -> bool:
     """Whether a local name can go without a prefix: nothing else may look like it."""
-    return ":" not in local and local[0] not in '<"_'
+    return local != "" and ":" not in local and local[0] not in '<"_'
 
 
 def _derived(namespace: str) -> str:

@@ -1,210 +1,178 @@
-"""RDF: N-Triples line by line; Turtle and RDF/XML through rdflib's parsers, without building an rdflib graph."""
+"""RDF files in every format that pyoxigraph parses, statement by statement."""
 
 from __future__ import annotations
 
-import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING
+from urllib.parse import quote
+from xml.parsers import expat
 
 from tacit.errors import DataError
 from tacit.graph.build import Builder, counted
-from tacit.graph.files import blocks, decoded, opened
+from tacit.graph.files import BOM, opened
 from tacit.graph.prefixes import Prefixes
 
-FORMATS = {".nt": "nt", ".ttl": "turtle", ".rdf": "xml", ".owl": "xml", ".xml": "xml"}
-_BATCH = 30_000
-_STRING = "^^<http://www.w3.org/2001/XMLSchema#string>"  # the type of a literal that names none
+if TYPE_CHECKING:
+    from pyoxigraph import Quad
 
-# Terms are kept as N-Triples writes them until all are known; `labelling` then shortens them.
-_CODE = r"\\(?:u(?![Dd][89A-Fa-f])[0-9A-Fa-f]{4}|U00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4})"
-_IRI = rf"<[^\x00-\x20<>\"{{}}|^`\\]*(?:{_CODE}[^\x00-\x20<>\"{{}}|^`\\]*)*>"
-_NODE = r"_:[\w:](?:[\w:.\-]*[\w:\-])?"
-_TEXT = rf'"[^"\\\n\r]*(?:(?:{_CODE}|\\[tbnrf"\'\\])[^"\\\n\r]*)*"'
-_LITERAL = rf"{_TEXT}(?:@[A-Za-z]+(?:-[A-Za-z0-9]+)*|\^\^{_IRI})?"
-_ESCAPE = re.compile(rf"{_CODE}|\\[tbnrf\"'\\]")
-_CONTROLS = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
-_LINE = re.compile(
-    rf"^[ \t]*({_IRI}|{_NODE})[ \t]*({_IRI})[ \t]*({_IRI}|{_NODE}|{_LITERAL})[ \t]*\.[ \t]*(?:#.*)?$", re.MULTILINE
-)
-
-
-class Facts:
-    """Hands facts to a builder in batches; literals are kept or counted."""
-
-    def __init__(self, part: str, builder: Builder, literals: bool) -> None:
-        self.part, self.builder, self.literals = part, builder, literals
-        self.seen = self.skipped = 0
-        self._fields: list[str] = []
-
-    def add(self, subject: str, predicate: str, object: str) -> None:
-        """Takes one fact, terms as N-Triples writes them."""
-        self.seen += 1
-        if object[0] == '"' and not self.literals:
-            self.skipped += 1
-            return
-        self._fields += (subject, predicate, object.removesuffix(_STRING))
-        if len(self._fields) >= _BATCH:
-            self.flush()
-
-    def flush(self) -> None:
-        """Hands over what is left."""
-        self.builder.add(self.part, self._fields)
-        self._fields = []
+_BATCH = 1000
+_LABELLED = ("N_TRIPLES", "N_QUADS")  # formats in which every blank node has a label
+_DEEPEST = 1000  # triples in triples; the parser overflows its stack from about 15,000 on
+# An entity of plain text: one made of others can grow without end, one from elsewhere reads other files.
+_ENTITY = re.compile(rb'<!ENTITY\s+[^\s"%&<>]+\s+"(?:[^"&<]|&#\w+;){0,1000}"\s*>')
+_SKIPPED = {
+    "literals": "with a literal skipped; ask for literals to keep them",
+    "triples": "about other facts (RDF-star) skipped",
+    "formulas": "inside N3 formulas skipped",
+    "graphs": "of named graphs merged with the others",
+}
 
 
 def read_rdf(path: Path, kind: str, part: str, builder: Builder, literals: bool, prefixes: dict[str, str]) -> None:
-    """Adds the facts of an RDF file of a kind of `FORMATS`, and its prefixes to `prefixes`.
+    """Adds the facts of a file in one of pyoxigraph's formats, such as `TURTLE`, and its prefixes to `prefixes`.
 
-    A fact whose object is a literal is kept or skipped as `literals` says; how many were skipped is noted.
+    A fact whose object is a literal is kept or skipped as `literals` says; what was skipped or merged is noted. Terms
+    stay as N-Triples writes them until all are known: `labelling` then shortens them.
     """
-    facts = Facts(part, builder, literals)
-    if FORMATS[kind] == "nt":
-        _n_triples(path, facts)
-    else:
-        _parsed(path, FORMATS[kind], facts, prefixes)
-    facts.flush()
-    if facts.skipped:
-        what = counted(facts.skipped, "fact") + " with a literal skipped"
-        builder.notes.append(f"{part}: {what}; ask for literals to keep them")
-    if not facts.seen:
-        raise DataError("holds no RDF statements", path)
-    if facts.seen == facts.skipped:
-        raise DataError("has literals as its only objects; ask for literals to keep them", path)
+    reader = _Reader(kind, "b" if part == "train" else part, literals)
+    statements = _statements(path, kind, prefixes)
+    empty = True
+    while lines := list(map(str, islice(statements, _BATCH))):
+        text = " ".join(lines)
+        fields = text.split(" ")
+        if len(fields) != 3 * len(lines) or '"' in text or "_:" in text:  # not IRIs alone
+            fields = [term for line in lines for term in reader.fact(line)]
+        empty = empty and not fields
+        builder.add(part, fields)
+    noticed = reader.noticed
+    if empty:
+        only = "has literals as its only objects; ask for literals to keep them"
+        raise DataError(only if noticed["literals"] else "holds no RDF statements", path)
+    builder.notes += [
+        f"{part}: {counted(noticed[what], 'fact')} {_SKIPPED[what]}" for what in _SKIPPED if noticed[what]
+    ]
 
 
-def _n_triples(path: Path, facts: Facts) -> None:
-    for line, block in blocks(path):
-        text = decoded(block, line, path)
-        rows = _LINE.findall(text)
-        if len(rows) < text.count("\n"):
-            _check(text, line, path)
-        for subject, predicate, object in rows:
-            if "\\" in subject or "\\" in predicate or ("\\" in object and (facts.literals or object[0] != '"')):
-                subject, predicate, object = map(_unescaped, (subject, predicate, object))
-            facts.add(subject, predicate, object)
+class _Reader:
+    """Says which terms of a statement make a fact, and counts what it leaves out.
+
+    Blank nodes without a label are numbered as they come: the parser's own names for them differ in each run.
+    """
+
+    def __init__(self, kind: str, stem: str, literals: bool) -> None:
+        self._kind, self._stem, self._literals = kind, stem, literals
+        self._nodes: dict[str, str] = {}
+        self.noticed: Counter[str] = Counter()
+
+    def fact(self, statement: str) -> tuple[str, ...]:
+        """Head, relation and tail of a statement as N-Quads writes it, or nothing."""
+        subject, predicate, object = statement.split(" ", 2)
+        if object.startswith("<<"):
+            self.noticed["triples"] += 1
+            return ()
+        end = object.rindex('"') if object[0] == '"' else 0
+        if (cut := object.find(" ", end)) > 0:
+            object = object[:cut]
+            self.noticed["formulas" if self._kind == "N3" else "graphs"] += 1
+            if self._kind == "N3":  # what a formula says is spoken of, not said
+                return ()
+        if end and not self._literals:
+            self.noticed["literals"] += 1
+            return ()
+        if self._kind not in _LABELLED:
+            subject, object = self._node(subject), self._node(object)
+        return subject, predicate, object
+
+    def _node(self, term: str) -> str:
+        return self._nodes.setdefault(term, f"_:{self._stem}{len(self._nodes) + 1}") if term[0] == "_" else term
 
 
-def _check(text: str, line: int, path: Path) -> None:
-    """Finds the line that is neither a statement nor blank nor a comment."""
-    for number, content in enumerate(text.split("\n"), start=line):
-        if content.strip() and not content.lstrip().startswith("#") and not _LINE.fullmatch(content):
-            shown = content if len(content) <= 60 else content[:57] + "..."
-            raise DataError(f"is not an N-Triples statement, <subject> <predicate> object . ({shown})", path, number)
-
-
-def _unescaped(term: str) -> str:
-    """A term with its escapes resolved, so that one spelling stands for one term."""
-    if not term.startswith('"'):
-        return _ESCAPE.sub(_character, term)
-    end = term.rindex('"')
-    return _quoted(_ESCAPE.sub(_character, term[1:end])) + term[end + 1 :]
-
-
-def _character(escape: re.Match[str]) -> str:
-    kind, code = escape[0][1], escape[0][2:]
-    return chr(int(code, 16)) if code else _CONTROLS.get(kind, kind)
-
-
-def _quoted(text: str) -> str:
-    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
-        text = text.replace(plain, escaped)
-    return f'"{text}"'
-
-
-def _parsed(path: Path, kind: str, facts: Facts, prefixes: dict[str, str]) -> None:
-    """Lets rdflib parse into a store that passes statements on and keeps only the prefixes."""
+def _statements(path: Path, kind: str, prefixes: dict[str, str], by_line: bool = False) -> Iterator[Quad]:
+    """The statements of a file; its prefixes are added to `prefixes` on the way."""
     try:
-        from rdflib import Graph as RdfGraph
-        from rdflib.store import Store
+        from pyoxigraph import RdfFormat, parse
     except ImportError:
-        raise DataError("needs rdflib to be read; install it with: pip install 'tacit[rdf]'", path) from None
-
-    term = _terms("b" if facts.part == "train" else facts.part)
-
-    class Passing(Store):
-        def add(self, triple: Any, context: Any = None, quoted: bool = False) -> None:
-            facts.add(*map(term, triple))
-
-        def bind(self, prefix: str, namespace: Any, override: bool = True) -> None:
-            prefixes.setdefault(prefix, str(namespace))
-
-        def prefix(self, namespace: Any) -> str | None:
-            return next((p for p, n in prefixes.items() if n == str(namespace)), None)
-
-        def namespace(self, prefix: str) -> Any:
-            return prefixes.get(prefix)
-
-        def namespaces(self) -> Iterator[Any]:
-            return iter(())
-
-    if kind == "xml":
-        _refuse_nested_entities(path)
-    graph = RdfGraph(store=Passing(), bind_namespaces="none")
-    with opened(path) as file, _faults(path):
-        graph.parse(file=file, format=kind, publicID=f"file:///{path.name}")  # type: ignore[arg-type]
-
-
-def _refuse_nested_entities(path: Path) -> None:
-    """Looks at what an XML file declares before its first element: entities made of entities can grow without end."""
-    from xml.parsers import expat
-
-    declared: dict[str, str] = {}
-    started: list[str] = []
-    parser = expat.ParserCreate()
-    parser.EntityDeclHandler = lambda name, _, value, *others: declared.setdefault(name, value or "")
-    parser.StartElementHandler = lambda name, _: started.append(name)
+        raise DataError("needs pyoxigraph to be read; install it with: pip install 'tacit[rdf]'", path) from None
+    if kind == "RDF_XML":
+        _refuse_entities(path)
     with opened(path) as file:
-        while not started and (chunk := file.read(1 << 12)):
-            try:
-                parser.Parse(chunk)
-            except expat.ExpatError:  # rdflib's parser will meet it too, and say more
+        source = _Source(file, path, by_line, kind == "RDF_XML")
+        parser = parse(source, getattr(RdfFormat, kind), base_iri=f"file:///{quote(path.name)}")  # type: ignore[arg-type]
+        try:
+            for quad in parser:
+                yield quad
                 break
-            nested = next((name for name, value in declared.items() if "&" in value), None)
-            if nested is not None:
-                raise DataError(f"declares entity '{nested}' by other entities; write it out", path)
+            prefixes.update({**parser.prefixes, **prefixes})  # RDF/XML forgets them as elements end
+            yield from parser
+        except SyntaxError as error:
+            if not by_line and error.lineno is None:  # asked line by line, it stops where the fault is
+                for _ in _statements(path, kind, {}, by_line=True):
+                    pass
+            why = re.sub(r"^Parser error at line \d+ (?:between )?", "", error.msg)
+            if "remote contexts" in why:
+                why = "its context is another file; write that into this one"
+            line = error.lineno or (source.lines if by_line else None)
+            raise DataError(f"cannot be parsed: {' '.join(why.split())[:200]}", path, line) from None
+        prefixes.update({**parser.prefixes, **prefixes})
 
 
-def _terms(stem: str) -> Callable[[Any], str]:
-    """Writes rdflib's terms as N-Triples does; blank nodes are numbered, as rdflib's own names differ in each run."""
-    from rdflib import BNode, Literal
+class _Source:
+    """The bytes of a file as a parser asks for them, without a byte order mark, and looked at before it does."""
 
-    nodes: dict[Any, str] = {}
+    def __init__(self, file: IO[bytes], path: Path, by_line: bool, xml: bool) -> None:
+        self._file, self._path, self._by_line = file, path, by_line
+        self._xml = expat.ParserCreate() if xml else None
+        self._ended, self._depth, self.lines = True, 0, 0
 
-    def term(value: Any) -> str:
-        if isinstance(value, BNode):
-            return nodes.setdefault(value, f"_:{stem}{len(nodes) + 1}")
-        if isinstance(value, Literal):
-            kind = f"@{value.language}" if value.language else f"^^<{value.datatype}>" if value.datatype else ""
-            return _quoted(str(value)) + kind
-        return f"<{value}>"
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, or the next line."""
+        data = self._file.readline(size) if self._by_line else self._file.read(size)
+        start = not self.lines
+        self.lines += bool(data) and self._ended
+        self._ended = data.endswith(b"\n")
+        if self._xml:
+            self._check_xml(data)
+        elif self._depth or b"<<(" in data:
+            self._check_depth(data)
+        return data.removeprefix(BOM) if start else data
 
-    return term
+    def _check_xml(self, data: bytes) -> None:
+        """Refuses XML that is not well-formed: pyoxigraph takes a file that was cut short for a whole one."""
+        assert self._xml is not None
+        try:
+            self._xml.Parse(data, not data)
+        except expat.ExpatError as error:
+            raise DataError(f"cannot be parsed: {expat.ErrorString(error.code)}", self._path, error.lineno) from None
+
+    def _check_depth(self, data: bytes) -> None:
+        for inside in data.split(b")>>"):
+            depth = self._depth + inside.count(b"<<(")
+            if depth > _DEEPEST:
+                raise DataError(f"nests more than {_DEEPEST:,} triples in one another", self._path)
+            self._depth = 0
+        self._depth = depth
 
 
-@contextmanager
-def _faults(path: Path) -> Iterator[None]:
-    """Turns what rdflib's parsers raise into an error with its line; their log messages are not for our readers."""
-    logger = logging.getLogger("rdflib")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    except (DataError, OSError, EOFError):
-        raise
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        byte = error.object[error.start]
-        raise DataError(f"is not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8", path, line) from None
-    except Exception as error:  # the parsers raise their own, SAX's, and now and then a plain ValueError or KeyError
-        why = str(getattr(error, "_why", "") or getattr(error, "_msg", "") or error)
-        at = getattr(error, "lines", None)  # Turtle's, counted from 0; SAX has a method that counts from 1
-        line_of: int | None = at + 1 if isinstance(at, int) else getattr(error, "_linenum", None)
-        raise DataError(f"cannot be parsed: {' '.join(why.split())[:200]}", path, line_of) from None
-    finally:
-        logger.setLevel(level)
+def _refuse_entities(path: Path) -> None:
+    """Refuses XML entities of more than some plain text, wherever they stand, before anything is made of them."""
+    with opened(path) as file:
+        head, rest = file.read(1 << 20), b""
+        for start in re.finditer(b"<!ENTITY", head):
+            if not _ENTITY.match(head, start.start()):
+                name = head[start.end() :].split(None, 2)[0].decode(errors="replace")[:40]
+                line = head.count(b"\n", 0, start.start()) + 1
+                raise DataError(
+                    f"declares entity '{name}' by more than 1,000 letters of plain text; write it out", path, line
+                )
+        before = head[-8:]
+        while rest := file.read(1 << 20):
+            if b"<!ENTITY" in before + rest:
+                raise DataError("declares entities beyond its first megabyte; write them out", path)
+            before = rest[-8:]
 
 
 def labelling(builder: Builder, declared: dict[str, str]) -> tuple[Prefixes, Callable[[str], str]]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit.errors import DataError
 from tacit.graph.build import Builder
-from tacit.graph.files import atomic_file, atomic_folder, blocks, decoded
+from tacit.graph.files import atomic_file, atomic_folder, blocks, decoded, extension
 from tacit.graph.graph import PARTS, Graph, Triples
 
 _TAB, _NEWLINE, _SPACE = b"\t\n "
@@ -27,9 +27,8 @@ _HEADERS = {
 
 def read_tsv(path: Path, part: str, builder: Builder) -> None:
     """Adds the facts of a three-column file, `.csv` by commas and quotes, anything else by tabs."""
-    kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     empty = True
-    for fields in csv_fields(path) if kind.lower() == ".csv" else tsv_fields(path):
+    for fields in csv_fields(path) if extension(path) == ".csv" else tsv_fields(path):
         if empty and tuple(f.lower() for f in fields[:3]) in _HEADERS:
             builder.notes.append(f"{part}: the first line of {path.name} was taken for a header and skipped")
             del fields[:3]
@@ -107,7 +106,7 @@ def write_tsv(graph: Graph, path: str | Path) -> None:
     """
     path = Path(path)
     if path.suffix and not path.is_dir():
-        if (path.with_suffix("") if path.suffix == ".gz" else path).suffix not in (".tsv", ".txt"):
+        if extension(path) not in (".tsv", ".txt"):
             raise DataError(
                 "can be written as .tsv, .txt, either with .gz, or as a folder (a name without extension)", path
             )
