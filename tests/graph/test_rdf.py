@@ -278,34 +278,3 @@ def test_xml_entities_of_plain_text_are_read(tmp_path: Path) -> None:
     body = XML.partition("?>\n")[2].replace("http://example.org/geo/S", "&geo;S").replace(">France<", ">Franc&e;<")
     graph = read(tmp_path, "g.rdf", PLAIN + body, literals=True)
     assert facts(graph) == {("geo:France", "geo:borders", "geo:Spain"), ("geo:France", "geo:name", '"Francé"')}
-
-
-def test_labels_are_unambiguous_and_lead_back_to_their_iris() -> None:
-    iris = [
-        "http://a.org/x/Oslo",
-        "http://b.org/x/Oslo",
-        "http://a.org/Oslo",
-        "http://a.org/x/",
-        "http://a.org/x/a:b",
-        "http://a.org/_x",
-        "urn:isbn:1",
-        "http://www.w3.org/2000/01/rdf-schema#label",
-        "http://obo.org/GO_12",
-        "x:Oslo",
-    ]
-    prefixes = Prefixes({"": "http://a.org/", "go": "http://obo.org/GO_", "x": "http://a.org/x/"}, iris)
-    labels = [prefixes.label(iri) for iri in iris]
-    assert labels == [
-        "x:Oslo",
-        "b:Oslo",
-        "Oslo",
-        "<http://a.org/x/>",
-        "x:a:b",
-        "<http://a.org/_x>",
-        "<urn:isbn:1>",
-        "rdfs:label",
-        "go:12",
-        "<x:Oslo>",
-    ]
-    assert [prefixes.iri(label) for label in labels] == iris
-    assert prefixes.iri("nobody:Oslo") is None

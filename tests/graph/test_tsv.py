@@ -157,6 +157,11 @@ def test_written_folders_read_back(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["out", "test.tsv", "train.tsv", "valid.tsv"]
 
 
+def test_valid_and_test_may_be_empty(tmp_path: Path) -> None:
+    write_tsv(Graph.of(FACTS), tmp_path / "out")
+    assert facts(load(tmp_path / "out")) == FACTS
+
+
 def test_a_label_that_would_break_the_file_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "out.tsv").write_text("kept")
     with pytest.raises(DataError, match="tab"):

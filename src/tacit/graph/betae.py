@@ -13,8 +13,9 @@ from tacit.errors import DataError
 from tacit.graph.build import assemble, packed
 from tacit.graph.files import atomic_folder, blocks, decoded
 from tacit.graph.graph import PARTS, Graph, Triples
+from tacit.graph.naming import NAMING, write_naming
 from tacit.graph.pickles import load_pickle
-from tacit.graph.tsv import tsv_fields
+from tacit.graph.tables import table_fields
 from tacit.graph.vocabulary import Vocabulary
 
 
@@ -66,7 +67,7 @@ def _check_counts(path: Path, num_entities: int, num_relations: int) -> None:
 def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
     """The forward facts of a file of triples in which each has its inverse."""
     try:
-        chunks = [np.array(list(map(int, fields)), dtype=np.int64).reshape(-1, 3) for fields in tsv_fields(path)]
+        chunks = [np.array(list(map(int, fields)), dtype=np.int64).reshape(-1, 3) for fields in table_fields(path)]
     except (ValueError, OverflowError):
         raise _fault(path, _not_integers, "expected three integers: head, relation and tail ids") from None
     if not chunks and path.stem == "train":  # the other parts may be empty: all facts are known ones
@@ -116,8 +117,11 @@ def _fault(path: Path, wrong: Callable[[list[str]], bool], what: str) -> DataErr
 
 
 def write_betae(graph: Graph, folder: str | Path) -> None:
-    """Writes a BetaE folder: each fact followed by its inverse, the id maps and their reverses, and `stats.txt`."""
-    with atomic_folder(Path(folder)) as draft:
+    """Writes a BetaE folder: each fact followed by its inverse, the id maps and their reverses, `stats.txt`, and
+    what labels stand for.
+    """
+    with atomic_folder(Path(folder), NAMING) as draft:
+        write_naming(graph, draft)
         for part in PARTS:
             rows = graph.triples(part).tolist()
             (draft / f"{part}.txt").write_text("".join([f"{h}\t{r}\t{t}\n" for h, r, t in rows]))

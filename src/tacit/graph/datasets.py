@@ -11,6 +11,8 @@ from tacit.graph.betae import is_betae, read_betae
 from tacit.graph.build import Builder
 from tacit.graph.files import extension
 from tacit.graph.graph import PARTS, Graph
+from tacit.graph.naming import read_prefixes
+from tacit.graph.prefixes import Prefixes
 from tacit.graph.rdf import labelling, read_rdf
 from tacit.graph.tsv import read_tsv
 
@@ -61,7 +63,7 @@ def _readable() -> str:
 
 def _folder(folder: Path, literals: bool, name: str) -> Graph:
     if is_betae(folder):
-        return read_betae(folder, name)
+        return replace(read_betae(folder, name), prefixes=read_prefixes(folder))
     if not folder.is_dir():
         raise DataError("no such folder", folder)
     found = {part: _part(folder, part) for part in PARTS}
@@ -72,7 +74,9 @@ def _folder(folder: Path, literals: bool, name: str) -> Graph:
             "each also as .gz), or a BetaE folder with id2ent.pkl",
             folder,
         )
-    return _read({part: path for part, path in found.items() if path is not None}, literals, name)
+    return _read(
+        {part: path for part, path in found.items() if path is not None}, literals, name, read_prefixes(folder)
+    )
 
 
 def _part(folder: Path, part: str) -> Path | None:
@@ -84,17 +88,17 @@ def _part(folder: Path, part: str) -> Path | None:
     return here[0] if here else None
 
 
-def _read(parts: dict[str, Path], literals: bool, name: str) -> Graph:
+def _read(parts: dict[str, Path], literals: bool, name: str, given: Prefixes | None = None) -> Graph:
     builder = Builder()
     kinds = {part: FORMATS[extension(path)] for part, path in parts.items()}
     if set(kinds.values()) == {TABLE}:
         for part, path in parts.items():
             read_tsv(path, part, builder)
-        return builder.graph(name)
-    declared: dict[str, str] = {}
+        return replace(builder.graph(name), prefixes=given or Prefixes())
+    declared = dict(given or {})
     for part, path in parts.items():
         if kinds[part] == TABLE:
             raise DataError("is a table beside RDF files; all parts must be tables, or all RDF", path)
         read_rdf(path, kinds[part], part, builder, literals, declared)
     prefixes, label = labelling(builder, declared)
-    return replace(builder.graph(name, label), prefixes=prefixes.namespaces)
+    return replace(builder.graph(name, label), prefixes=prefixes)

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -96,8 +96,11 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill; its files move to `path` once all are written, and replace those of the same names."""
+def atomic_folder(path: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
+    """A folder to fill; its files move to `path` once all are written, and replace those of the same names.
+
+    Files named by `stale` go where no new ones take their place.
+    """
     with written(path):
         if path.exists() and not path.is_dir():
             raise DataError("is a file where a folder is to be written", path)
@@ -107,6 +110,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             yield draft
             draft.chmod(0o777 & ~_umask())
             if path.exists():
+                for name in stale:
+                    (path / name).unlink(missing_ok=True)
                 for file in draft.iterdir():
                     file.replace(path / file.name)
             else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -11,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.graph.index import Index
+from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 
 Triples = NDArray[np.int32]
 PARTS = ("train", "valid", "test")
 INVERSE = "^-1"
+_ABSOLUTE = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*://[^\x00-\x20<>"{}|\\^`]*')
 
 
 def no_triples() -> Triples:
@@ -51,7 +54,7 @@ class Graph:
     test: Triples = field(default_factory=no_triples)
     name: str = "graph"
     notes: tuple[str, ...] = ()  # what was noticed while reading: duplicates, literals, facts that cannot be evaluated
-    prefixes: Mapping[str, str] = field(default_factory=dict)  # of labels that stand for IRIs: prefix -> namespace
+    prefixes: Prefixes = field(default_factory=Prefixes)  # of labels that stand for IRIs
 
     @classmethod
     def of(
@@ -86,6 +89,23 @@ class Graph:
     def num_relations(self) -> int:
         """How many relation ids there are, inverses included."""
         return len(self.relations)
+
+    def label_of(self, iri: str) -> str | None:
+        """The label that stands for an IRI: its short form, or the IRI as it is or in angle brackets; else None.
+
+        >>> graph = Graph.of([("http://a.org/Oslo", "in", "Norway")])
+        >>> graph.label_of("http://a.org/Oslo"), graph.label_of("http://b.org/Oslo"), graph.iri("Norway")
+        ('http://a.org/Oslo', None, None)
+        """
+        labels = [self.prefixes.label(iri), f"<{iri}>"]
+        if _ABSOLUTE.fullmatch(iri) and self.prefixes.iri(iri) is None:
+            labels.insert(1, iri)
+        return next((label for label in labels if label in self.entities or label in self.relations), None)
+
+    def iri(self, label: str) -> str | None:
+        """The IRI that a label of the graph stands for: the one whose `label_of` it is; None where there is none."""
+        iri = self.prefixes.iri(label) or (label[1:-1] if label[:1] + label[-1:] == "<>" else label)
+        return iri if self.label_of(iri) == label else None
 
     def part(self, name: str) -> Triples:
         """One part by name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 _WELL_KNOWN = {
     "http://www.w3.org/1999/02/22-rdf-syntax-ns#": "rdf",
@@ -21,27 +21,30 @@ _WELL_KNOWN = {
     "http://www.wikidata.org/entity/": "wd",
     "http://www.wikidata.org/prop/direct/": "wdt",
 }
+_NAME = re.compile(r"[^\W\d_][\w.-]*")  # `_` is for blank nodes
 _LOCAL = re.compile(r"[^/#\s]+")
 _DERIVED = 100  # namespaces beyond these many get no prefix of their own: their IRIs stay whole
 
 
-class Prefixes:
-    """Names for namespaces: those a file declares, then the well-known, then derived from the IRIs themselves.
+class Prefixes(Mapping[str, str]):
+    """Short labels for IRIs and the way back: prefixes and their namespaces.
 
-    Each prefix has one namespace and each namespace one prefix, so that a label stands for one IRI. The empty
-    prefix gives bare labels. An IRI that has no namespace of its own stays whole, in angle brackets.
+    They are those a file declares, then the well-known, then some derived from the IRIs themselves. Each prefix has one
+    namespace and each namespace one prefix; the empty prefix gives bare labels; an IRI without a namespace of its own
+    stays whole, in angle brackets. So every IRI has one label, and `iri(label)` is the IRI that `label` stands for, or
+    None: `iri(label(x)) == x`, and `label(iri(y)) == y` wherever `iri(y)` is not None.
 
     >>> prefixes = Prefixes({"": "http://a.org/"}, ["http://a.org/Oslo", "http://b.org/geo#Oslo"])
     >>> prefixes.label("http://a.org/Oslo"), prefixes.label("http://b.org/geo#Oslo")
     ('Oslo', 'geo:Oslo')
-    >>> prefixes.iri("geo:Oslo")
-    'http://b.org/geo#Oslo'
+    >>> prefixes.iri("geo:Oslo"), prefixes.iri("nobody:Oslo")
+    ('http://b.org/geo#Oslo', None)
     """
 
-    def __init__(self, declared: Mapping[str, str], iris: Iterable[str] = ()) -> None:
-        self.namespaces: dict[str, str] = {}
+    def __init__(self, declared: Mapping[str, str] | None = None, iris: Iterable[str] = ()) -> None:
+        self._namespaces: dict[str, str] = {}
         self._names: dict[str, str] = {}
-        for name, namespace in declared.items():
+        for name, namespace in (declared or {}).items():
             self._bind(name, namespace)
         used = Counter(namespace for iri in iris if (namespace := _namespace(iri)) != iri)
         for namespace, _ in used.most_common(_DERIVED):
@@ -50,47 +53,61 @@ class Prefixes:
         odd = [n for n in self._names if n[-1:] not in ("/", "#")]
         self._odd = sorted(odd, key=len, reverse=True)
 
+    def __getitem__(self, name: str) -> str:
+        return self._namespaces[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._namespaces)
+
+    def __len__(self) -> int:
+        return len(self._namespaces)
+
+    def __repr__(self) -> str:
+        return f"Prefixes({self._namespaces})"
+
     def _bind(self, name: str, namespace: str) -> None:
         if not namespace or namespace in self._names:
             return
+        if name and not _NAME.fullmatch(name):
+            name = _derived(namespace)
         free, number = name, 1
-        while free in self.namespaces:
+        while free in self._namespaces:
             number += 1
             free = f"{name or 'ns'}{number}"
-        self.namespaces[free] = namespace
+        self._namespaces[free] = namespace
         self._names[namespace] = free
 
     def label(self, iri: str) -> str:
         """The short label of an IRI."""
         cut = max(iri.rfind("/"), iri.rfind("#")) + 1
         name, local = self._names.get(iri[:cut]), iri[cut:]
-        if self._odd:
-            for namespace in self._odd:
-                if iri.startswith(namespace) and _LOCAL.fullmatch(iri, len(namespace)):
-                    name, local = self._names[namespace], iri[len(namespace) :]
-                    break
-        if name and local:
+        for namespace in self._odd:
+            if iri.startswith(namespace) and _LOCAL.fullmatch(iri, len(namespace)):
+                name, local = self._names[namespace], iri[len(namespace) :]
+                break
+        if not local or "^" in local:  # no IRI has this letter, but the labels of inverses do
+            return f"<{iri}>"
+        if name:
             return f"{name}:{local}"
-        return local if name == "" and _bare(local) else f"<{iri}>"
+        bare = name == "" and ":" not in local and local[0] not in '<"_'  # nothing else may look like it
+        return local if bare else f"<{iri}>"
 
     def iri(self, label: str) -> str | None:
-        """The IRI a label stands for, or None where it is none of these prefixes'."""
-        if label.startswith("<") and label.endswith(">"):
-            return label[1:-1]
+        """The IRI a label stands for, or None where it is no label of an IRI."""
         name, colon, local = label.partition(":")
-        namespace, local = (self.namespaces.get(name), local) if colon else (self.namespaces.get(""), label)
-        return None if namespace is None else namespace + local
+        if label.startswith("<") and label.endswith(">"):
+            iri = label[1:-1]
+        elif (namespace := self._namespaces.get(name if colon else "")) is not None:
+            iri = namespace + (local if colon else label)
+        else:
+            return None
+        return iri if self.label(iri) == label else None
 
 
 def _namespace(iri: str) -> str:
     """An IRI up to its last part: `http://a.org/b#` of `http://a.org/b#c`."""
     cut = max(iri.rfind("/"), iri.rfind("#")) + 1
     return iri[:cut] if cut > iri.find("://") + 3 else ""
-
-
-def _bare(local: str) -> bool:
-    """Whether a local name can go without a prefix: nothing else may look like it."""
-    return local != "" and ":" not in local and local[0] not in '<"_'
 
 
 def _derived(namespace: str) -> str:
