@@ -28,6 +28,7 @@ class Builder:
         self._entities: defaultdict[str, int] = defaultdict(count().__next__)
         self._relations: defaultdict[str, int] = defaultdict(count().__next__)
         self._chunks: dict[str, list[Triples]] = {part: [] for part in PARTS}
+        self.names: dict[str, list[tuple[int, str]]] = {}  # of the names given to `add`: readable ones, and their rank
         self.notes: list[str] = []
 
     def add(self, part: str, fields: list[str]) -> None:
@@ -51,7 +52,10 @@ class Builder:
         self._chunks.clear()
         entities, relations = (map(label, ids) if label else iter(ids) for ids in (self._entities, self._relations))
         forward = _without_inverses(list(relations), parts)
-        return assemble(Vocabulary(entities), directed(forward), parts, name, self.notes)
+        graph = assemble(Vocabulary(entities), directed(forward), parts, name, self.notes)
+        known = (term for term in self.names if term in self._entities or term in self._relations)
+        ranked = {term: sorted(self.names[term], key=lambda pair: pair[0]) for term in known}
+        return graph.named({label(t) if label else t: [name for _, name in names] for t, names in ranked.items()})
 
 
 def _without_inverses(relations: list[str], parts: Sequence[Triples]) -> list[str]:

@@ -11,7 +11,7 @@ from tacit.graph.betae import is_betae, read_betae
 from tacit.graph.build import Builder
 from tacit.graph.files import extension
 from tacit.graph.graph import PARTS, Graph
-from tacit.graph.naming import read_prefixes
+from tacit.graph.naming import NAMES, read_names, read_prefixes
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.rdf import labelling, read_rdf
 from tacit.graph.tsv import read_tsv
@@ -32,73 +32,85 @@ FORMATS = {  # by extension: a table of three columns, or pyoxigraph's name for 
     ".xml": "RDF_XML",
     ".jsonld": "JSON_LD",
 }
+_READABLE = ", ".join(FORMATS)
 
 
-def load(source: str | Path, *, literals: bool = False, name: str | None = None) -> Graph:
+def load(
+    source: str | Path,
+    *,
+    literals: bool = False,
+    labels: str | Path | None = None,
+    language: str = "en",
+    name: str | None = None,
+) -> Graph:
     """The graph of a data set ("world"), a folder (train, valid and test, or BetaE's) or a single file.
 
-    A single file has all its facts in train. `Graph.notes` says what was noticed on the way: duplicates, literals,
-    facts that cannot be evaluated.
+    A single file has all its facts in train. Of RDF, `literals` keeps statements with a literal as facts, and names in
+    `language` come first; `labels` is a table of two columns, label and readable name. `Graph.notes` says what was
+    noticed on the way: duplicates, literals, facts that cannot be evaluated.
     """
-    if isinstance(source, str) and source in DATASETS:
-        return _folder(Path(str(files("tacit.graph") / source)), literals, name or source)
-    path = Path(source)
+    folder, parts = _located(source)
+    prefixes = read_prefixes(folder) if folder else Prefixes()
+    if folder and not parts:
+        graph = replace(read_betae(folder, name or folder.resolve().name), prefixes=prefixes)
+    else:
+        path = folder or parts["train"]
+        name = name or (folder.resolve().name if folder else path.name.removesuffix(".gz")[: -len(extension(path))])
+        graph = _read(parts, name, prefixes, literals, language)
+    if folder and (folder / NAMES).exists():
+        graph = read_names(graph, folder / NAMES)
+    return graph if labels is None else read_names(graph, Path(labels))
+
+
+def _located(source: str | Path) -> tuple[Path | None, dict[str, Path]]:
+    """The folder of a source, if it is one, and the file of each part; of a BetaE folder no files."""
+    path = Path(str(files("tacit.graph") / str(source)) if source in DATASETS else source)
     try:
         is_folder, exists = path.is_dir(), path.exists()
     except OSError as error:  # a name too long, a folder one may not look into
         raise DataError(f"cannot be read ({error.strerror or error})", f"{path!s:.80}") from None
     if is_folder:
-        return _folder(path, literals, name or path.resolve().name)
+        return path, {} if is_betae(path) else _parts(path)
     if not exists:
         raise DataError(f"no such file or folder, nor a data set (there is {', '.join(DATASETS)})", path)
-    kind = extension(path)
-    if kind not in FORMATS:
-        raise DataError(f"unknown extension '{path.suffix}'; Tacit reads {_readable()}, each also as .gz", path)
-    return _read({"train": path}, literals, name or path.name.removesuffix(".gz")[: -len(kind)])
+    if extension(path) not in FORMATS:
+        raise DataError(
+            f"unknown extension '{path.suffix}'; Tacit reads {_READABLE} and folders, each also as .gz", path
+        )
+    return None, {"train": path}
 
 
-def _readable() -> str:
-    return ", ".join(FORMATS) + " and folders"
-
-
-def _folder(folder: Path, literals: bool, name: str) -> Graph:
-    if is_betae(folder):
-        return replace(read_betae(folder, name), prefixes=read_prefixes(folder))
-    if not folder.is_dir():
-        raise DataError("no such folder", folder)
-    found = {part: _part(folder, part) for part in PARTS}
-    missing = [part for part, path in found.items() if path is None]
+def _parts(folder: Path) -> dict[str, Path]:
+    """The file of each part; two that could be it are an error."""
+    parts: dict[str, Path] = {}
+    for part in PARTS:
+        names = [f"{part}{kind}{packing}" for kind in FORMATS for packing in ("", ".gz")]
+        here = [folder / name for name in names if (folder / name).exists()]
+        if len(here) > 1:
+            raise DataError(f"has both {here[0].name} and {here[1].name}; keep one of them", folder)
+        if here:
+            parts[part] = here[0]
+    missing = [part for part in PARTS if part not in parts]
     if missing:
         raise DataError(
-            f"has no {' or '.join(missing)} file; expected train, valid and test ({_readable().split(' and')[0]}, "
-            "each also as .gz), or a BetaE folder with id2ent.pkl",
+            f"has no {' or '.join(missing)} file; expected train, valid and test ({_READABLE}, each also as .gz), "
+            "or a BetaE folder with id2ent.pkl",
             folder,
         )
-    return _read(
-        {part: path for part, path in found.items() if path is not None}, literals, name, read_prefixes(folder)
-    )
+    return parts
 
 
-def _part(folder: Path, part: str) -> Path | None:
-    """The file of one part; two that could be it are an error."""
-    names = [f"{part}{kind}{packing}" for kind in FORMATS for packing in ("", ".gz")]
-    here = [folder / name for name in names if (folder / name).exists()]
-    if len(here) > 1:
-        raise DataError(f"has both {here[0].name} and {here[1].name}; keep one of them", folder)
-    return here[0] if here else None
-
-
-def _read(parts: dict[str, Path], literals: bool, name: str, given: Prefixes | None = None) -> Graph:
+def _read(parts: dict[str, Path], name: str, given: Prefixes, literals: bool, language: str) -> Graph:
     builder = Builder()
     kinds = {part: FORMATS[extension(path)] for part, path in parts.items()}
     if set(kinds.values()) == {TABLE}:
         for part, path in parts.items():
             read_tsv(path, part, builder)
-        return replace(builder.graph(name), prefixes=given or Prefixes())
-    declared = dict(given or {})
+        return replace(builder.graph(name), prefixes=given)
+    declared = dict(given)
     for part, path in parts.items():
         if kinds[part] == TABLE:
             raise DataError("is a table beside RDF files; all parts must be tables, or all RDF", path)
-        read_rdf(path, kinds[part], part, builder, literals, declared)
+        read_rdf(path, kinds[part], part, builder, literals, language, declared)
     prefixes, label = labelling(builder, declared)
     return replace(builder.graph(name, label), prefixes=prefixes)

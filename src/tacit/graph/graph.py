@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 
@@ -89,6 +89,32 @@ class Graph:
     def num_relations(self) -> int:
         """How many relation ids there are, inverses included."""
         return len(self.relations)
+
+    def named(self, names: Mapping[str, Sequence[str]]) -> Graph:
+        """The same graph with readable names for labels, before those they have; an inverse has its relation's.
+
+        >>> graph = Graph.of([("Q90", "P36", "Q142")]).named({"Q90": ["Paris"], "P36": ["capital"]})
+        >>> graph.entities.name(0), graph.relations.name(1)
+        ('Paris', 'capital^-1')
+        """
+        if not names:
+            return self
+        forward, inverse = self.relations.labels[0::2], self.relations.labels[1::2]
+        pairs = zip(forward, inverse, strict=True)
+        inverted = {back: [name + INVERSE for name in names[label]] for label, back in pairs if label in names}
+        given: Mapping[str, Sequence[str]] = {**inverted, **names}
+        entities, relations = (
+            Vocabulary(
+                vocabulary.labels,
+                vocabulary.kind,
+                {
+                    label: dict.fromkeys((*given.get(label, ()), *vocabulary.names.get(label, ())))
+                    for label in {**given, **vocabulary.names}
+                },
+            )
+            for vocabulary in (self.entities, self.relations)
+        )
+        return replace(self, entities=entities, relations=relations)
 
     def label_of(self, iri: str) -> str | None:
         """The label that stands for an IRI: its short form, or the IRI as it is or in angle brackets; else None.

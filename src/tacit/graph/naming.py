@@ -1,15 +1,19 @@
-"""What labels stand for, kept in a folder beside the facts: `prefixes.tsv`, the namespaces of prefixed IRIs."""
+"""What labels stand for, kept in a folder beside the facts: `prefixes.tsv` for IRIs, `names.tsv` for people."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from tacit.errors import DataError
+from tacit.graph.build import counted
 from tacit.graph.graph import Graph
 from tacit.graph.prefixes import Prefixes
-from tacit.graph.tables import table_fields
+from tacit.graph.tables import check_writable, table_fields
 
-PREFIXES = "prefixes.tsv"
-NAMING = (PREFIXES,)
+PREFIXES, NAMES = "prefixes.tsv", "names.tsv"
+NAMING = (PREFIXES, NAMES)
 
 
 def write_naming(graph: Graph, folder: Path) -> None:
@@ -17,12 +21,41 @@ def write_naming(graph: Graph, folder: Path) -> None:
     if graph.prefixes:
         lines = [f"{prefix}:\t{namespace}\n" for prefix, namespace in graph.prefixes.items()]
         (folder / PREFIXES).write_text("".join(lines), encoding="utf-8")
+    inverses = set(graph.relations.labels[1::2])
+    names = {label: graph.relations.names[label] for label in graph.relations.names if label not in inverses}
+    names |= graph.entities.names
+    if names:
+        check_writable(names)
+        lines = [f"{label}\t{' '.join(name.split())}\n" for label in names for name in names[label]]
+        (folder / NAMES).write_text("".join(lines), encoding="utf-8")
 
 
 def read_prefixes(folder: Path) -> Prefixes:
     """The prefixes a folder declares, as Turtle writes them: `geo:` and the namespace, `:` for the empty prefix."""
     path = folder / PREFIXES
-    fields = (
-        [field for block in table_fields(path, ("prefix", "namespace")) for field in block] if path.exists() else []
+    pairs = _pairs(path, "prefix", "namespace") if path.exists() else ()
+    return Prefixes({prefix.removesuffix(":"): namespace for prefix, namespace in pairs})
+
+
+def read_names(graph: Graph, path: Path) -> Graph:
+    """The graph with the names of a table of two columns, label and name; a label may be given as its IRI, too."""
+    names: dict[str, list[str]] = {}
+    unknown = 0
+    for number, (given, name) in enumerate(_pairs(path, "label", "name")):
+        known = given in graph.entities or given in graph.relations
+        label = given if known else graph.label_of(given.removeprefix("<").removesuffix(">"))
+        if label is not None:
+            names.setdefault(label, []).append(name)
+        elif number or name.lower() not in ("name", "label"):  # not a header
+            unknown += 1
+    if not names:
+        raise DataError("names no label of the graph; expected lines of label and name", path)
+    notes = (
+        [f"{path.name}: {counted(unknown, 'name')} of labels that the graph does not have skipped"] if unknown else []
     )
-    return Prefixes({prefix.removesuffix(":"): space for prefix, space in zip(fields[::2], fields[1::2], strict=True)})
+    return replace(graph.named(names), notes=(*graph.notes, *notes))
+
+
+def _pairs(path: Path, *columns: str) -> Iterator[tuple[str, str]]:
+    for fields in table_fields(path, columns):
+        yield from zip(fields[0::2], fields[1::2], strict=True)

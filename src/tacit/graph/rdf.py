@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 _BATCH = 1000
 _LABELLED = ("N_TRIPLES", "N_QUADS")  # formats in which every blank node has a label
+_NAMING = (
+    "<http://www.w3.org/2000/01/rdf-schema#label>",
+    "<http://www.w3.org/2004/02/skos/core#prefLabel>",
+    "<http://schema.org/name>",
+    "<https://schema.org/name>",
+)
 _DEEPEST = 1000  # triples in triples; the parser overflows its stack from about 15,000 on
 # An entity of plain text: one made of others can grow without end, one from elsewhere reads other files.
 _ENTITY = re.compile(rb'<!ENTITY\s+[^\s"%&<>]+\s+"(?:[^"&<]|&#\w+;){0,1000}"\s*>')
@@ -32,13 +39,16 @@ _SKIPPED = {
 }
 
 
-def read_rdf(path: Path, kind: str, part: str, builder: Builder, literals: bool, prefixes: dict[str, str]) -> None:
+def read_rdf(
+    path: Path, kind: str, part: str, builder: Builder, literals: bool, language: str, prefixes: dict[str, str]
+) -> None:
     """Adds the facts of a file in one of pyoxigraph's formats, such as `TURTLE`, and its prefixes to `prefixes`.
 
-    A fact whose object is a literal is kept or skipped as `literals` says; what was skipped or merged is noted. Terms
-    stay as N-Triples writes them until all are known: `labelling` then shortens them.
+    `rdfs:label` and the like are no facts: they name their subjects, in `language` first. Another fact whose object is
+    a literal is kept or skipped as `literals` says; what was skipped or merged is noted. Terms stay as N-Triples writes
+    them until all are known: `labelling` then shortens them.
     """
-    reader = _Reader(kind, "b" if part == "train" else part, literals)
+    reader = _Reader(kind, "b" if part == "train" else part, literals, language, builder.names)
     statements = _statements(path, kind, prefixes)
     empty = True
     while lines := list(map(str, islice(statements, _BATCH))):
@@ -51,7 +61,7 @@ def read_rdf(path: Path, kind: str, part: str, builder: Builder, literals: bool,
     noticed = reader.noticed
     if empty:
         only = "has literals as its only objects; ask for literals to keep them"
-        raise DataError(only if noticed["literals"] else "holds no RDF statements", path)
+        raise DataError(only if noticed["literals"] else "holds no RDF statements that are facts", path)
     builder.notes += [
         f"{part}: {counted(noticed[what], 'fact')} {_SKIPPED[what]}" for what in _SKIPPED if noticed[what]
     ]
@@ -63,8 +73,10 @@ class _Reader:
     Blank nodes without a label are numbered as they come: the parser's own names for them differ in each run.
     """
 
-    def __init__(self, kind: str, stem: str, literals: bool) -> None:
-        self._kind, self._stem, self._literals = kind, stem, literals
+    def __init__(
+        self, kind: str, stem: str, literals: bool, language: str, names: dict[str, list[tuple[int, str]]]
+    ) -> None:
+        self._kind, self._stem, self._literals, self._language, self._names = kind, stem, literals, language, names
         self._nodes: dict[str, str] = {}
         self.noticed: Counter[str] = Counter()
 
@@ -80,12 +92,24 @@ class _Reader:
             self.noticed["formulas" if self._kind == "N3" else "graphs"] += 1
             if self._kind == "N3":  # what a formula says is spoken of, not said
                 return ()
+        if self._kind not in _LABELLED:
+            subject, object = self._node(subject), self._node(object)
+        if end and predicate in _NAMING:
+            self._name(subject, object, end)
+            return ()
         if end and not self._literals:
             self.noticed["literals"] += 1
             return ()
-        if self._kind not in _LABELLED:
-            subject, object = self._node(subject), self._node(object)
         return subject, predicate, object
+
+    def _name(self, subject: str, literal: str, end: int) -> None:
+        """Keeps a name with its rank: the language asked for, then none, then any."""
+        name = " ".join(str(json.loads(literal[: end + 1])).split())  # strings are escaped as JSON's are
+        tag, _, _ = literal[end + 1 :].lower().partition("--")
+        wanted = f"@{self._language.lower()}"
+        rank = 0 if tag == wanted or tag.startswith(f"{wanted}-") else 2 if tag.startswith("@") else 1
+        if name:
+            self._names.setdefault(subject, []).append((rank, name))
 
     def _node(self, term: str) -> str:
         return self._nodes.setdefault(term, f"_:{self._stem}{len(self._nodes) + 1}") if term[0] == "_" else term

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -76,3 +76,12 @@ def _checked(row: list[str], columns: Sequence[str], separators: str, path: Path
 
 def _listed(columns: Sequence[str]) -> str:
     return f"{', '.join(columns[:-1])} and {columns[-1]}"
+
+
+def check_writable(labels: Iterable[str]) -> None:
+    """Refuses a label that would not read back from a table separated by tabs."""
+    for label in labels:
+        if label != label.strip(" ") or not label or any(c in label for c in "\t\n\r"):
+            raise DataError(
+                f"label {label!r} cannot be written to a TSV: it is empty or has a tab, newline or outer space"
+            )

@@ -9,7 +9,7 @@ from tacit.graph.build import Builder
 from tacit.graph.files import atomic_file, atomic_folder, extension
 from tacit.graph.graph import PARTS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
-from tacit.graph.tables import table_fields
+from tacit.graph.tables import check_writable, table_fields
 
 _HEADERS = {
     ("head", "relation", "tail"),
@@ -54,10 +54,6 @@ def write_tsv(graph: Graph, path: str | Path) -> None:
 
 
 def _lines(graph: Graph, facts: Triples) -> bytes:
-    for label in (*graph.entities, *graph.relations):
-        if label != label.strip(" ") or not label or any(c in label for c in "\t\n\r"):
-            raise DataError(
-                f"label {label!r} cannot be written to a TSV: it is empty or has a tab, newline or outer space"
-            )
+    check_writable((*graph.entities, *graph.relations))
     entities, relations = graph.entities.labels, graph.relations.labels
     return "".join([f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in facts.tolist()]).encode()
