@@ -104,6 +104,18 @@ def test_split_writes_parts_that_can_be_loaded(tmp_path: Path) -> None:
     assert sum(sizes) == len(whole.facts())
 
 
+def test_names_and_columns_reach_the_graph(tmp_path: Path) -> None:
+    rows = [(f"Q{i}", f"Q{(i * 7 + j) % 30}") for i in range(30) for j in (1, 2)]
+    (tmp_path / "g.csv").write_text("".join(f"{head},{tail},P{i % 2}\n" for i, (head, tail) in enumerate(rows)))
+    (tmp_path / "names.tsv").write_text("Q3\tThree\nP1\todd\n")
+    source = (str(tmp_path / "g.csv"), "--labels", str(tmp_path / "names.tsv"), "--columns", "head,tail,relation")
+    run("split", *source, "--out", str(tmp_path / "out"))
+    graph = load(tmp_path / "out")
+    assert set(graph.relations.labels[0::2]) == {"P0", "P1"}
+    assert graph.entities.name(graph.entities.id("Q3")) == "Three"
+    assert json.loads(run("describe", *source, "--json"))["num_relations"] == 2
+
+
 def test_split_replaces_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="exists already"):
         run("split", "world", "--out", str(tmp_path))

@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, describe and write graphs.", no_args_is_help=True, rich_markup_mode=None)
 
+LITERALS = typer.Option(False, "--literals", help="Keep the literals of RDF files as entities.")
+LABELS = typer.Option(None, "--labels", help="A table of two columns, label and readable name.", metavar="FILE")
+LANGUAGE = typer.Option("en", "--language", help="The language of names in RDF files that comes first.")
+COLUMNS = typer.Option(
+    None,
+    "--columns",
+    help="The columns of a table: head,tail,relation or another order, or the positions of head, relation and tail.",
+)
 MOST_RELATIONS = 25  # more fill a screen; `--json` has them all
 
 
@@ -38,13 +46,16 @@ def list_() -> None:
 @app.command()
 def describe(
     graph: str = typer.Argument(..., help="A data set, a folder or a file of facts.", metavar="GRAPH"),
-    literals: bool = typer.Option(False, "--literals", help="Keep the literals of RDF files as entities."),
+    literals: bool = LITERALS,
+    labels: str | None = LABELS,
+    language: str = LANGUAGE,
+    columns: str | None = COLUMNS,
     as_json: bool = typer.Option(False, "--json", help="Print everything as JSON."),
 ) -> None:
     """Describe a graph: its parts, relations, degrees and hubs."""
     from tacit.graph.statistics import Statistics
 
-    statistics = Statistics.of(loaded(graph, literals))
+    statistics = Statistics.of(loaded(graph, literals, labels, language, columns))
     if as_json:
         typer.echo(json.dumps(statistics.to_json(), ensure_ascii=False, indent=2))
     else:
@@ -71,7 +82,10 @@ def split_(
     valid: float = typer.Option(0.1, "--valid", help="The share of the facts to validate with."),
     test: float = typer.Option(0.1, "--test", help="The share of the facts to test with."),
     seed: int = typer.Option(0, "--seed", min=0, help="Seed of the draw."),
-    literals: bool = typer.Option(False, "--literals", help="Keep the literals of RDF files as entities."),
+    literals: bool = LITERALS,
+    labels: str | None = LABELS,
+    language: str = LANGUAGE,
+    columns: str | None = COLUMNS,
 ) -> None:
     """Draw train, valid and test parts that do not give each other away."""
     from pathlib import Path
@@ -85,7 +99,7 @@ def split_(
         raise DataError("exists already; choose another folder", out)
     if Path(out).suffix:
         raise DataError("is no name for a folder; leave its extension out", out)
-    parts = split(loaded(graph, literals), valid, test, seed)
+    parts = split(loaded(graph, literals, labels, language, columns), valid, test, seed)
     empty = [name for name in PARTS if not len(parts.part(name))]
     if empty:
         raise DataError(f"has no facts to spare for {' and '.join(empty)}; give larger shares or more facts", graph)
@@ -95,11 +109,17 @@ def split_(
     typer.echo(f"wrote {', '.join(f'{len(parts.part(name)):,} {name}' for name in PARTS)} facts to {out}")
 
 
-def loaded(source: str, literals: bool = False) -> Graph:
+def loaded(
+    source: str,
+    literals: bool = False,
+    labels: str | None = None,
+    language: str = "en",
+    columns: str | None = None,
+) -> Graph:
     """The graph of a command's GRAPH; what was noticed while reading goes to standard error."""
     from tacit.sources import load
 
-    graph = load(source, literals=literals)
+    graph = load(source, literals=literals, labels=labels, language=language, columns=columns)
     for note in graph.notes:
         typer.echo(f"note: {note}", err=True)
     return graph

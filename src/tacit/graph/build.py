@@ -42,6 +42,20 @@ class Builder:
         chunk[:, 1] = np.fromiter(map(self._relations.__getitem__, relations), np.int32, rows)
         self._chunks[part].append(chunk)
 
+    def distinct(self, part: str) -> tuple[int, int, int]:
+        """How many heads, relations and tails the facts of a part have."""
+        counts = []
+        for column, ids in enumerate((self._entities, self._relations, self._entities)):
+            seen = np.zeros(len(ids), dtype=bool)
+            for chunk in self._chunks[part]:
+                seen[chunk[:, column]] = True
+            counts.append(int(seen.sum()))
+        return counts[0], counts[1], counts[2]
+
+    def both(self) -> int:
+        """How many names are of a relation and of an entity."""
+        return len(self._relations.keys() & self._entities.keys())
+
     def terms(self) -> Iterator[str]:
         """Every entity and relation so far, by the names given."""
         return chain(self._entities, self._relations)

@@ -6,9 +6,10 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
-from tacit.errors import DataError
+from tacit.errors import DataError, SettingsError
 from tacit.graph.betae import is_betae, read_betae
 from tacit.graph.build import Builder
+from tacit.graph.columns import USUAL
 from tacit.graph.files import extension
 from tacit.graph.graph import PARTS, Graph
 from tacit.graph.naming import NAMES, read_names, read_prefixes
@@ -41,22 +42,26 @@ def load(
     literals: bool = False,
     labels: str | Path | None = None,
     language: str = "en",
+    columns: str | None = None,
     name: str | None = None,
 ) -> Graph:
     """The graph of a data set ("world"), a folder (train, valid and test, or BetaE's) or a single file.
 
     A single file has all its facts in train. Of RDF, `literals` keeps statements with a literal as facts, and names in
-    `language` come first; `labels` is a table of two columns, label and readable name. `Graph.notes` says what was
-    noticed on the way: duplicates, literals, facts that cannot be evaluated.
+    `language` come first; `labels` is a table of two columns, label and readable name; `columns` says how those of a
+    table of facts are ordered, by name ("head,tail,relation") or as the positions of head, relation and tail ("1,3,2").
+    `Graph.notes` says what was noticed on the way: duplicates, literals, facts that cannot be evaluated.
     """
     folder, parts = _located(source)
+    if columns is not None and {FORMATS[extension(path)] for path in parts.values()} != {TABLE}:
+        raise SettingsError(f"columns '{columns}' are those of a table, and {source} is none")
     prefixes = read_prefixes(folder) if folder else Prefixes()
     if folder and not parts:
         graph = replace(read_betae(folder, name or folder.resolve().name), prefixes=prefixes)
     else:
         path = folder or parts["train"]
         name = name or (folder.resolve().name if folder else path.name.removesuffix(".gz")[: -len(extension(path))])
-        graph = _read(parts, name, prefixes, literals, language)
+        graph = _read(parts, name, prefixes, literals, language, columns)
     if folder and (folder / NAMES).exists():
         graph = read_names(graph, folder / NAMES)
     return graph if labels is None else read_names(graph, Path(labels))
@@ -100,12 +105,15 @@ def _parts(folder: Path) -> dict[str, Path]:
     return parts
 
 
-def _read(parts: dict[str, Path], name: str, given: Prefixes, literals: bool, language: str) -> Graph:
+def _read(
+    parts: dict[str, Path], name: str, given: Prefixes, literals: bool, language: str, columns: str | None
+) -> Graph:
     builder = Builder()
     kinds = {part: FORMATS[extension(path)] for part, path in parts.items()}
     if set(kinds.values()) == {TABLE}:
+        order = USUAL
         for part, path in parts.items():
-            read_tsv(path, part, builder)
+            order = read_tsv(path, part, builder, columns, order)
         return replace(builder.graph(name), prefixes=given)
     declared = dict(given)
     for part, path in parts.items():

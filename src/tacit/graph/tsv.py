@@ -6,32 +6,59 @@ from pathlib import Path
 
 from tacit.errors import DataError
 from tacit.graph.build import Builder
+from tacit.graph.columns import ENOUGH, FEWER, SHARED, USUAL, Order, column_order, header_order, is_half_a_header
 from tacit.graph.files import atomic_file, atomic_folder, extension
 from tacit.graph.graph import PARTS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
-from tacit.graph.tables import check_writable, table_fields
+from tacit.graph.tables import COLUMNS, check_writable, table_fields
 
-_HEADERS = {
-    ("head", "relation", "tail"),
-    ("subject", "predicate", "object"),
-    ("source", "relation", "target"),
-    ("h", "r", "t"),
-    ("s", "p", "o"),
-}
+_SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2', or delete the line"
 
 
-def read_tsv(path: Path, part: str, builder: Builder) -> None:
-    """Adds the facts of a three-column file, `.csv` by commas and quotes, anything else by tabs."""
-    empty = True
-    for fields in table_fields(path):
-        if empty and tuple(f.lower() for f in fields[:3]) in _HEADERS:
+def read_tsv(path: Path, part: str, builder: Builder, columns: str | None = None, usual: Order = USUAL) -> Order:
+    """Adds the facts of a three-column file, and gives the order of its columns.
+
+    The order is what `columns` says, else what a header says, else `usual`; columns that look swapped are noted, or
+    refused where there is little doubt.
+    """
+    given = column_order(columns) if columns is not None else None
+    order, told, lines = given or usual, given is not None, 0
+    blocks = (fields for fields in table_fields(path) if fields)
+    for number, fields in enumerate(blocks):
+        if not number and ((header := header_order(fields[:3])) or is_half_a_header(fields)):
+            if not given and not header:
+                first = ", ".join(fields[:3])
+                raise DataError(
+                    f"its first line ({first}) names columns, but not head, relation and tail; {_SAY}", path
+                )
+            order, told = given or header or usual, True
             builder.notes.append(f"{part}: the first line of {path.name} was taken for a header and skipped")
             del fields[:3]
-        if fields:
-            empty = False
-            builder.add(part, fields)
-    if empty and part == "train":  # the other parts may be empty: all facts are known ones
+        if order != USUAL:
+            fields[0::3], fields[1::3], fields[2::3] = (fields[i::3] for i in order)
+        lines += len(fields) // 3
+        builder.add(part, fields)
+    if not lines and part == "train":  # the other parts may be empty: all facts are known ones
         raise DataError("holds no facts; expected lines of head, relation and tail", path)
+    if order != USUAL and not given:
+        names = ", ".join(COLUMNS[order.index(i)] for i in range(3))
+        builder.notes.append(f"{part}: the columns of {path.name} were read as {names}")
+    if not told and order == USUAL and lines >= ENOUGH:
+        _doubt(path, part, builder)
+    return order
+
+
+def _doubt(path: Path, part: str, builder: Builder) -> None:
+    """Notes a relation column with far more values than another, and refuses it where many of them are entities."""
+    heads, relations, tails = builder.distinct(part)
+    fewest = min(heads, tails)
+    if FEWER * fewest > relations:
+        return
+    column, positions = (3, "1,3,2") if tails == fewest else (1, "2,1,3")
+    values = f"column 2, read as the relation, has {relations:,} different values and column {column} only {fewest:,}"
+    if builder.both() >= SHARED * relations:
+        raise DataError(f"{values}; say which is the relation with columns, '{positions}' or '1,2,3'", path)
+    builder.notes.append(f"{part}: in {path.name} {values}; if that is the relation, give columns '{positions}'")
 
 
 def write_tsv(graph: Graph, path: str | Path) -> None:

@@ -1,0 +1,140 @@
+"""Columns in another order than head, relation, tail."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from tacit.errors import DataError, SettingsError
+from tacit.graph.columns import column_order
+from tacit.graph.datasets import load
+from tacit.graph.graph import Graph
+
+FACTS = [("France", "borders", "Spain"), ("Paris", "capital of", "France"), ("Madrid", "capital of", "Spain")]
+
+
+def facts(graph: Graph, *parts: str) -> list[tuple[str, str, str]]:
+    return [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.facts(*parts).tolist()]
+
+
+def write(path: Path, rows: list[tuple[str, ...]], order: tuple[int, ...], header: str = "") -> Path:
+    """Writes facts with their columns in some order, under a header."""
+    separator = "," if path.suffix == ".csv" else "\t"
+    lines = [header] if header else []
+    lines += [separator.join(row[i] for i in order) for row in rows]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("header", "order"),
+    [
+        ("subject,object,relation", (0, 2, 1)),
+        (":START_ID,:END_ID,:TYPE", (0, 2, 1)),
+        (":START_ID(Place),:TYPE,:END_ID(Country)", (0, 1, 2)),
+        ("source,type,target", (0, 1, 2)),
+        ("Source_ID,Target_ID,Edge Type", (0, 2, 1)),
+        ("from,to,relation", (0, 2, 1)),
+        ("predicate,subject,object", (1, 0, 2)),
+        ("tail,relation,head", (2, 1, 0)),
+        ("t,h,r", (2, 0, 1)),
+        ("relation_id,head_entity,tail_entity", (1, 0, 2)),
+        ("HEAD,EDGE,TAIL", (0, 1, 2)),
+    ],
+)
+def test_a_header_tells_the_order(tmp_path: Path, header: str, order: tuple[int, ...]) -> None:
+    graph = load(write(tmp_path / "g.csv", FACTS, order, header))
+    assert facts(graph) == FACTS
+    assert graph.notes[0] == "train: the first line of g.csv was taken for a header and skipped"
+    assert len(graph.notes) == (1 if order == (0, 1, 2) else 2)
+    assert facts(load(write(tmp_path / "g.tsv", FACTS, order, header.replace(",", "\t")))) == FACTS
+
+
+def test_the_note_says_how_columns_were_read(tmp_path: Path) -> None:
+    notes = load(write(tmp_path / "g.csv", FACTS, (2, 0, 1), "object,subject,relation")).notes
+    assert notes[1] == "train: the columns of g.csv were read as tail, head, relation"
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_the_order_can_be_given(tmp_path: Path, order: tuple[int, ...]) -> None:
+    names = ["head", "relation", "tail"]
+    path = write(tmp_path / "g.tsv", FACTS, order)
+    assert facts(load(path, columns=",".join(names[i] for i in order))) == FACTS
+    assert facts(load(path, columns=", ".join(str(order.index(i) + 1) for i in range(3)))) == FACTS
+    headed = write(tmp_path / "h.tsv", FACTS, order, "one\tto\trelation")
+    assert facts(load(headed, columns=",".join(names[i] for i in order))) == FACTS
+
+
+@pytest.mark.parametrize("columns", ["head,tail", "1,2", "1,2,2", "0,1,2", "head,head,tail", "a,b,c", "", "4,5,6"])
+def test_columns_that_name_no_order_are_refused(columns: str) -> None:
+    with pytest.raises(SettingsError, match=r"columns '.*' must name the three columns, as in 'head,tail,relation'"):
+        column_order(columns)
+
+
+def test_columns_are_for_tables(tmp_path: Path) -> None:
+    (tmp_path / "g.nt").write_text("<a:a> <a:r> <a:b> .\n")
+    with pytest.raises(SettingsError, match=r"columns '1,3,2' are those of a table, and .*g\.nt is none"):
+        load(tmp_path / "g.nt", columns="1,3,2")
+
+
+@pytest.mark.parametrize(
+    "header", ["from\tto\tweight", "relation\tid\tname", "city\t:TYPE\tcountry", "source\tobject\tx"]
+)
+def test_a_header_that_does_not_tell_the_order_is_refused(tmp_path: Path, header: str) -> None:
+    path = write(tmp_path / "g.tsv", FACTS, (0, 1, 2), header)
+    with pytest.raises(
+        DataError, match=r"its first line \(.*\) names columns, but not .*; say which is which with columns"
+    ):
+        load(path)
+    assert facts(load(path, columns="1,2,3")) == FACTS
+
+
+@pytest.mark.parametrize("first", [("France", "type", "country"), ("source", "type", "target group"), ("s", "r", "x")])
+def test_a_fact_is_no_header(tmp_path: Path, first: tuple[str, str, str]) -> None:
+    rows = [first, ("Spain", "type", "country"), *FACTS]
+    graph = load(write(tmp_path / "g.tsv", rows, (0, 1, 2)))
+    assert facts(graph) == rows
+    assert graph.notes == ()
+
+
+def test_a_part_without_header_is_read_like_the_first(tmp_path: Path) -> None:
+    write(tmp_path / "train.csv", FACTS, (0, 2, 1), "subject,object,relation")
+    write(tmp_path / "valid.csv", FACTS[:1], (0, 1, 2), "head,relation,tail")
+    valid = [("Spain", "borders", "France")]
+    write(tmp_path / "valid.csv", valid, (0, 2, 1))
+    write(tmp_path / "test.csv", [("Spain", "borders", "Paris")], (0, 1, 2), "head,relation,tail")
+    graph = load(tmp_path)
+    assert facts(graph, "train") == FACTS
+    assert facts(graph, "valid") == valid
+    assert facts(graph, "test") == [("Spain", "borders", "Paris")]
+    assert "valid: the columns of valid.csv were read as head, tail, relation" in graph.notes
+
+
+def friends(count: int) -> list[tuple[str, ...]]:
+    return [(f"person {i}", ("knows", "likes")[i % 2], f"person {i + 1}") for i in range(count)]
+
+
+@pytest.mark.parametrize(("order", "column", "positions"), [((0, 2, 1), 3, "1,3,2"), ((1, 0, 2), 1, "2,1,3")])
+def test_swapped_columns_without_a_header_are_refused(
+    tmp_path: Path, order: tuple[int, ...], column: int, positions: str
+) -> None:
+    path = write(tmp_path / "g.tsv", friends(200), order)
+    message = f"column 2, read as the relation, has 200 different values and column {column} only 2; .*'{positions}'"
+    with pytest.raises(DataError, match=message):
+        load(path)
+    assert facts(load(path, columns=positions)) == friends(200)
+    assert len(load(path, columns="1,2,3").train) == 200
+    assert facts(load(write(tmp_path / "g.tsv", friends(200), (0, 1, 2)))) == friends(200)
+
+
+def test_columns_that_may_be_swapped_are_noted(tmp_path: Path) -> None:
+    answers = [(f"person {i % 40}", f"question {i}", ("yes", "no")[i % 2]) for i in range(200)]
+    graph = load(write(tmp_path / "g.tsv", answers, (0, 1, 2)))
+    assert facts(graph) == answers
+    assert graph.notes == (
+        "train: in g.tsv column 2, read as the relation, has 200 different values and column 3 only 2; "
+        "if that is the relation, give columns '1,3,2'",
+    )
+    assert load(tmp_path / "g.tsv", columns="1,2,3").notes == ()
