@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
+from tacit.errors import DataError, SettingsError
+from tacit.graph.datasets import load
 from tacit.graph.graph import PARTS, Graph
 from tacit.graph.index import Index
 
@@ -21,8 +26,45 @@ def test_inverse_ids_are_interleaved() -> None:
 def test_parts_by_name() -> None:
     assert [len(GRAPH.part(part)) for part in PARTS] == [2, 1, 1]
     assert GRAPH.facts("valid", "test").tolist() == [[0, 2, 2], [2, 0, 0]]
-    with pytest.raises(ValueError, match="no part 'dev'; the parts are train, valid, test"):
-        GRAPH.part("dev")
+    for method in (GRAPH.part, GRAPH.facts, GRAPH.triples, GRAPH.index, GRAPH.evaluable):
+        with pytest.raises(SettingsError, match="no part 'dev'; the parts are train, valid, test"):
+            method("dev")
+    with pytest.raises(SettingsError, match="no part 'dev'"):
+        GRAPH.index("train", "dev")
+
+
+ROWS = [("a", "r", "b"), ("c", "r^-1", "a"), ("a", "r", "b"), ("x", "s^-1", "y"), ("y", "s", "x")]
+
+
+def test_facts_in_python_are_read_as_those_of_files(tmp_path: Path) -> None:
+    valid = [("b", "r^-1", "a"), ("c", "s", "b"), ("z", "r", "b")]
+    for part, rows in (("train", ROWS), ("valid", valid), ("test", valid)):
+        (tmp_path / f"{part}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    graph, read = Graph.of(ROWS, valid, map(list, valid)), load(tmp_path)
+    assert (graph.entities, graph.relations, graph.notes) == (read.entities, read.relations, read.notes)
+    assert [graph.part(part).tolist() for part in PARTS] == [read.part(part).tolist() for part in PARTS]
+    assert graph.train.tolist() == [[0, 0, 1], [0, 0, 2], [4, 2, 3]]
+    assert graph.relations.labels == ["r", "r^-1", "s", "s^-1"]
+    assert graph.notes[0] == "train: 2 duplicate facts dropped"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("a", "r"),
+        ("a", "r", "b", "c"),
+        "arb",
+        ("a", "", "b"),
+        ("a", " ", "b"),
+        ("a", "r", 3),
+        ("a", None, "b"),
+        7,
+        {"a": 1},
+    ],
+)
+def test_rows_that_are_no_facts_are_refused_and_numbered(row: Any) -> None:
+    with pytest.raises(DataError, match=r"valid fact 2 is .*; expected three strings that are not empty"):
+        Graph.of([("a", "r", "b")], [("a", "r", "b"), row])
 
 
 def test_the_index_is_built_once() -> None:

@@ -11,6 +11,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import DataError, SettingsError
 from tacit.graph.index import Index
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
@@ -33,6 +34,17 @@ def directed(relations: Iterable[str]) -> Vocabulary:
     ['borders', 'borders^-1']
     """
     return Vocabulary((name for r in relations for name in (r, r + INVERSE)), kind="relation")
+
+
+def _checked(row: Sequence[str], part: str, number: int) -> Sequence[str]:
+    """A row of three labels; anything else is an error that says which row it is."""
+    listed = isinstance(row, Sequence | np.ndarray) and not isinstance(row, str)
+    if not listed or len(row) != 3 or not all(isinstance(label, str) and label.strip(" ") for label in row):
+        shown = " ".join(repr(row).split())[:80]
+        raise DataError(
+            f"{part} fact {number} is {shown}; expected three strings that are not empty: head, relation, tail"
+        )
+    return row
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,21 +76,16 @@ class Graph:
         test: Iterable[Sequence[str]] = (),
         name: str = "graph",
     ) -> Graph:
-        """A graph from label triples; ids are given in the order of first occurrence."""
-        entities: dict[str, int] = {}
-        relations: dict[str, int] = {}
-        parts = []
-        for facts in (train, valid, test):
-            rows = [
-                (
-                    entities.setdefault(head, len(entities)),
-                    2 * relations.setdefault(relation, len(relations)),
-                    entities.setdefault(tail, len(entities)),
-                )
-                for head, relation, tail in facts
-            ]
-            parts.append(np.array(rows, dtype=np.int32).reshape(-1, 3))
-        return cls(Vocabulary(entities), directed(relations), parts[0], parts[1], parts[2], name)
+        """A graph from label triples, read as files are: duplicates go, and `(a, r^-1, b)` is `(b, r, a)`.
+
+        Ids are given in the order of first occurrence; `Graph.notes` says what was dropped.
+        """
+        from tacit.graph.build import Builder
+
+        builder = Builder()
+        for part, facts in zip(PARTS, (train, valid, test), strict=True):
+            builder.add(part, [label for number, row in enumerate(facts, 1) for label in _checked(row, part, number)])
+        return builder.graph(name)
 
     @property
     def num_entities(self) -> int:
@@ -136,7 +143,7 @@ class Graph:
     def part(self, name: str) -> Triples:
         """One part by name."""
         if name not in PARTS:
-            raise ValueError(f"no part '{name}'; the parts are {', '.join(PARTS)}")
+            raise SettingsError(f"no part '{name}'; the parts are {', '.join(PARTS)}")
         part: Triples = getattr(self, name)
         return part
 
@@ -163,6 +170,8 @@ class Graph:
 
     def index(self, *parts: str) -> Index:
         """The sorted index of some parts (all of them by default), both directions; built once."""
+        for name in parts:
+            self.part(name)  # which refuses a typo
         wanted = tuple(name for name in PARTS if name in (parts or PARTS))
         if wanted not in self._indexes:
             self._indexes[wanted] = Index(self.triples(*wanted), self.num_relations)
