@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from tacit.errors import DataError
-from tacit.graph.build import assemble, packed
+from tacit.graph.builder import assemble, packed
+from tacit.graph.delimited import table_fields
 from tacit.graph.files import atomic_folder, blocks, decoded
 from tacit.graph.graph import PARTS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
 from tacit.graph.pickles import load_pickle
-from tacit.graph.tables import table_fields
 from tacit.graph.vocabulary import Vocabulary
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from tacit.errors import SettingsError
-from tacit.graph.tables import COLUMNS
+from tacit.graph.delimited import COLUMNS
 
 Order = tuple[int, int, int]  # the positions of head, relation and tail
 USUAL: Order = (0, 1, 2)

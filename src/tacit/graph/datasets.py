@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tacit.errors import DataError, SettingsError
 from tacit.graph.betae import is_betae, read_betae
-from tacit.graph.build import Builder
+from tacit.graph.builder import Builder
 from tacit.graph.columns import USUAL
 from tacit.graph.files import extension
 from tacit.graph.graph import PARTS, Graph

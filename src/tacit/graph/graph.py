@@ -80,7 +80,7 @@ class Graph:
 
         Ids are given in the order of first occurrence; `Graph.notes` says what was dropped.
         """
-        from tacit.graph.build import Builder
+        from tacit.graph.builder import Builder
 
         builder = Builder()
         for part, facts in zip(PARTS, (train, valid, test), strict=True):

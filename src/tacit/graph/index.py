@@ -34,9 +34,9 @@ def within(keys: Ints, table: Ints) -> NDArray[np.bool_]:
     array([False,  True])
     """
     if not len(table):
-        return np.zeros(len(keys), dtype=bool)
-    found: NDArray[np.bool_] = table[np.minimum(np.searchsorted(table, keys), len(table) - 1)] == keys
-    return found
+        return np.zeros(keys.shape, dtype=bool)
+    hits: NDArray[np.bool_] = table[np.minimum(np.searchsorted(table, keys), len(table) - 1)] == keys
+    return hits
 
 
 class Index:
@@ -95,8 +95,8 @@ class Index:
             zeros = np.zeros(wanted.shape, dtype=np.int64)
             return zeros, zeros
         at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        found = self.keys[at] == wanted
-        return np.where(found, self.offsets[at], 0), np.where(found, self.offsets[at + 1], 0)
+        hits = self.keys[at] == wanted
+        return np.where(hits, self.offsets[at], 0), np.where(hits, self.offsets[at + 1], 0)
 
     def neighbours(self, heads: NDArray[np.integer], relations: NDArray[np.integer]) -> tuple[Ints, NDArray[np.int32]]:
         """The tails of many pairs at once: `(row, tail)` arrays, where `row` says which pair a tail belongs to."""
@@ -110,11 +110,6 @@ class Index:
         self, heads: NDArray[np.integer], relations: NDArray[np.integer], tails: NDArray[np.integer]
     ) -> NDArray[np.bool_]:
         """Whether each triple is in the index."""
-        if not len(self._packed):
-            return np.zeros(np.broadcast(heads, relations, tails).shape, dtype=bool)
         tails = np.asarray(tails, dtype=np.int64)
         keys = np.asarray(heads, dtype=np.int64) * self.num_relations + relations
-        wanted = keys * self._width + tails
-        at = np.minimum(np.searchsorted(self._packed, wanted), len(self._packed) - 1)
-        found: NDArray[np.bool_] = (self._packed[at] == wanted) & (tails < self._width)
-        return found
+        return within(keys * self._width + tails, self._packed) & (tails < self._width)

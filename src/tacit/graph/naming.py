@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tacit.errors import DataError
-from tacit.graph.build import counted
+from tacit.graph.builder import counted
+from tacit.graph.delimited import check_writable, table_fields
 from tacit.graph.graph import Graph
 from tacit.graph.prefixes import Prefixes
-from tacit.graph.tables import check_writable, table_fields
 
 PREFIXES, NAMES = "prefixes.tsv", "names.tsv"
 NAMING = (PREFIXES, NAMES)

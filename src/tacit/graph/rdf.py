@@ -13,7 +13,7 @@ from urllib.parse import quote
 from xml.parsers import expat
 
 from tacit.errors import DataError
-from tacit.graph.build import Builder, counted
+from tacit.graph.builder import Builder, counted
 from tacit.graph.files import BOM, opened
 from tacit.graph.prefixes import Prefixes
 

@@ -41,12 +41,10 @@ def redundancies(graph: Graph, enough: float = ENOUGH) -> list[Redundancy]:
         for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
             shared[divmod(key, graph.num_relations)] += count
         step += 1
-    found = []
-    for (one, other), count in shared.items():
-        overlap = count / max(int(sizes[one]), int(sizes[other]))
-        if one % 2 == 0 and overlap >= enough:
-            found.append(Redundancy(one, other, overlap))
-    return sorted(found, key=lambda r: (r.relation, r.other))
+    overlaps = {pair: count / int(sizes[list(pair)].max()) for pair, count in shared.items()}
+    return [
+        Redundancy(*pair, overlaps[pair]) for pair in sorted(overlaps) if pair[0] % 2 == 0 and overlaps[pair] >= enough
+    ]
 
 
 def _by_pair(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import SettingsError
-from tacit.graph.build import counted
+from tacit.graph.builder import counted
 from tacit.graph.graph import Graph
 from tacit.graph.redundancy import redundancies
 
@@ -45,9 +45,9 @@ def _groups(graph: Graph) -> NDArray[np.intp]:
     """The group of each fact: one for each pair of entities, whatever the direction, and kind of relation."""
     facts = graph.facts()
     kinds = np.arange(graph.num_relations)
-    for found in redundancies(graph):
-        one, other = sorted((kinds[found.relation & ~1], kinds[found.other & ~1]))
-        kinds[kinds == other] = one
+    for repeated in redundancies(graph):
+        kept, merged = sorted((kinds[repeated.relation & ~1], kinds[repeated.other & ~1]))
+        kinds[kinds == merged] = kept
     low, high = facts[:, [0, 2]].min(axis=1).astype(np.int64), facts[:, [0, 2]].max(axis=1)
     keys = (low * graph.num_entities + high) * graph.num_relations + kinds[facts[:, 1]]
     groups: NDArray[np.intp] = np.unique(keys, return_inverse=True)[1]

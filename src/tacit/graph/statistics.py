@@ -80,10 +80,10 @@ def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
     keys = np.bincount(index.relations, minlength=graph.num_relations)  # distinct heads of each directed relation
     both = _both_ways(graph)
     repeats: dict[int, list[str]] = {}
-    for found in redundancies(graph):
-        if found.relation != found.other & ~1:
-            repeats.setdefault(found.relation, []).append(graph.relations[found.other])
-            mirrored = found.other & ~1, found.relation ^ (found.other & 1)
+    for repeated in redundancies(graph):
+        if repeated.relation != repeated.other & ~1:
+            repeats.setdefault(repeated.relation, []).append(graph.relations[repeated.other])
+            mirrored = repeated.other & ~1, repeated.relation ^ (repeated.other & 1)
             repeats.setdefault(mirrored[0], []).append(graph.relations[mirrored[1]])
     order = sorted(range(0, graph.num_relations, 2), key=lambda r: (-total[r], r))
     return tuple(
@@ -105,8 +105,8 @@ def _both_ways(graph: Graph) -> np.ndarray[Any, np.dtype[np.float64]]:
     """For each relation id, the share of its facts between two entities that hold the other way round too."""
     facts = graph.facts()
     facts = facts[facts[:, 0] != facts[:, 2]]
-    found = graph.index().contains(facts[:, 2], facts[:, 1], facts[:, 0])
-    hits = np.bincount(facts[:, 1], weights=found, minlength=graph.num_relations)
+    mirrored = graph.index().contains(facts[:, 2], facts[:, 1], facts[:, 0])
+    hits = np.bincount(facts[:, 1], weights=mirrored, minlength=graph.num_relations)
     share: np.ndarray[Any, np.dtype[np.float64]] = hits / np.maximum(
         np.bincount(facts[:, 1], minlength=graph.num_relations), 1
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tacit.errors import DataError
-from tacit.graph.build import Builder
+from tacit.graph.builder import Builder
 from tacit.graph.columns import ENOUGH, FEWER, SHARED, USUAL, Order, column_order, header_order, is_half_a_header
+from tacit.graph.delimited import COLUMNS, check_writable, table_fields
 from tacit.graph.files import atomic_file, atomic_folder, extension
 from tacit.graph.graph import PARTS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
-from tacit.graph.tables import COLUMNS, check_writable, table_fields
 
 _SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2', or delete the line"
 

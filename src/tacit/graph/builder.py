@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.graph.graph import INVERSE, PARTS, Graph, Triples, directed, no_triples
+from tacit.graph.index import within
 from tacit.graph.vocabulary import Vocabulary
 
 
@@ -28,7 +29,7 @@ class Builder:
         self._entities: defaultdict[str, int] = defaultdict(count().__next__)
         self._relations: defaultdict[str, int] = defaultdict(count().__next__)
         self._chunks: dict[str, list[Triples]] = {part: [] for part in PARTS}
-        self.names: dict[str, list[tuple[int, str]]] = {}  # of the names given to `add`: readable ones, and their rank
+        self.names: dict[str, list[tuple[int, str]]] = {}  # readable ones of each term, ranked
         self.notes: list[str] = []
 
     def add(self, part: str, fields: list[str]) -> None:
@@ -53,23 +54,26 @@ class Builder:
         return counts[0], counts[1], counts[2]
 
     def both(self) -> int:
-        """How many names are of a relation and of an entity."""
+        """How many terms are of a relation and of an entity."""
         return len(self._relations.keys() & self._entities.keys())
 
     def terms(self) -> Iterator[str]:
-        """Every entity and relation so far, by the names given."""
+        """Every entity and relation so far, as given to `add`."""
         return chain(self._entities, self._relations)
 
     def graph(self, name: str, label: Callable[[str], str] | None = None) -> Graph:
-        """The graph of all facts added; `label` says what the names given are shown as, one label for each."""
+        """The graph of all facts added; `label` gives each term its label, where they are not the same."""
         parts = [np.concatenate(chunks) if chunks else no_triples() for chunks in self._chunks.values()]
         self._chunks.clear()
         entities, relations = (map(label, ids) if label else iter(ids) for ids in (self._entities, self._relations))
         forward = _without_inverses(list(relations), parts)
         graph = assemble(Vocabulary(entities), directed(forward), parts, name, self.notes)
-        known = (term for term in self.names if term in self._entities or term in self._relations)
-        ranked = {term: sorted(self.names[term], key=lambda pair: pair[0]) for term in known}
-        return graph.named({label(t) if label else t: [name for _, name in names] for t, names in ranked.items()})
+        names = {
+            label(term) if label else term: [name for _, name in sorted(ranked, key=lambda pair: pair[0])]
+            for term, ranked in self.names.items()
+            if term in self._entities or term in self._relations
+        }
+        return graph.named(names)
 
 
 def _without_inverses(relations: list[str], parts: Sequence[Triples]) -> list[str]:
@@ -105,7 +109,7 @@ def assemble(
             facts, keys = facts[once], keys[once]
         again = np.zeros(len(keys), dtype=bool)
         for others in earlier:
-            again |= _among(keys, others)
+            again |= within(keys, others)
         if again.any():
             before = "train" if part == "valid" else "train or valid"
             notes.append(f"{part}: {counted(int(again.sum()), 'fact')} dropped that {before} has too")
@@ -138,14 +142,6 @@ def _first_of_each(keys: NDArray[np.int64]) -> NDArray[np.intp]:
     ordered = keys[order]
     first: NDArray[np.intp] = order[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
     return first
-
-
-def _among(keys: NDArray[np.int64], ordered: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each key is one of some sorted ones."""
-    if not len(keys) or not len(ordered):
-        return np.zeros(len(keys), dtype=bool)
-    found: NDArray[np.bool_] = ordered[np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)] == keys
-    return found
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""Tables: columns of text, separated by tabs or commas."""
+"""Tables of text: columns separated by tabs or commas."""
 
 from __future__ import annotations
 
