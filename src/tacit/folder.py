@@ -21,6 +21,7 @@ import numpy as np
 from tacit.disk import TEMPORARY, atomic_write, exists, write_error
 from tacit.errors import RunError
 from tacit.graph.graph import PARTS, Graph
+from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -63,9 +64,9 @@ class RunFolder:
         _make_empty(run.path, force)
         run._write_text(ENTITIES, _lines(graph.entities))
         run._write_text(RELATIONS, _lines(graph.relations))
-        names: Mapping[str, Iterable[str]] = getattr(graph.entities, "names", {})
+        names = {**graph.relations.names, **graph.entities.names}
         if names:
-            lines = (f"{_escaped(label)}\t{_escaped(name)}\n" for label, several in names.items() for name in several)
+            lines = (f"{_escaped(label)}\t{_escaped(name)}\n" for label in names for name in names[label])
             run._write_text(NAMES, "".join(lines))
         facts = io.BytesIO()
         np.savez(facts, train=graph.train, valid=graph.valid, test=graph.test)
@@ -127,15 +128,15 @@ class RunFolder:
     @cached_property
     def _graph(self) -> Graph:
         settings = self.settings
-        relations = Vocabulary(self._labels(RELATIONS), kind="relation")
+        entities, relations = self._vocabulary(ENTITIES, "entity"), self._vocabulary(RELATIONS, "relation")
         try:
             with np.load(io.BytesIO((self.path / FACTS).read_bytes()), allow_pickle=False) as file:
                 facts = [file[part].astype(np.int32).reshape(-1, 3) for part in PARTS]
         except Exception as error:  # zipfile, zlib and numpy each have errors of their own
             raise RunError(f"{self.path / FACTS} is missing or damaged ({error}); train the run again") from None
         name = str(settings["graph"].get("name", "graph"))
-        prefixes = {str(prefix): str(iri) for prefix, iri in settings.get("prefixes", {}).items()}
-        graph = Graph(self._entities(), relations, facts[0], facts[1], facts[2], name, prefixes=prefixes)
+        prefixes = Prefixes({str(prefix): str(iri) for prefix, iri in settings.get("prefixes", {}).items()})
+        graph = Graph(entities, relations, facts[0], facts[1], facts[2], name, prefixes=prefixes)
         there, made = fingerprint(graph), self.fingerprint
         for kind in Fingerprint._fields:
             if getattr(there, kind) != getattr(made, kind):
@@ -145,17 +146,12 @@ class RunFolder:
             raise RunError(f"{self.path / FACTS} has ids without labels; train the run again")
         return graph
 
-    def _entities(self) -> Vocabulary:
-        labels = self._labels(ENTITIES)
-        if not self.has(NAMES):
-            return Vocabulary(labels, kind="entity")
-        names: dict[str, tuple[str, ...]] = {}
-        for line in self._read_text(NAMES).split("\n")[:-1]:
-            label, _, name = map(_unescaped, line.partition("\t"))
-            names[label] = (*names.get(label, ()), name)
-        named: Any = Vocabulary
-        vocabulary: Vocabulary = named(labels, kind="entity", names=names)
-        return vocabulary
+    def _vocabulary(self, name: str, kind: str) -> Vocabulary:
+        names: dict[str, list[str]] = {}
+        for line in self._read_text(NAMES).split("\n")[:-1] if self.has(NAMES) else ():
+            label, _, readable = map(_unescaped, line.partition("\t"))
+            names.setdefault(label, []).append(readable)
+        return Vocabulary(self._labels(name), kind, names)
 
     def check(self, graph: Graph) -> None:
         """Raise a `RunError` unless the run was made for the labels and the facts of this graph."""

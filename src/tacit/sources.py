@@ -14,6 +14,7 @@ from tacit.errors import RunError
 from tacit.folder import SETTINGS, RunFolder, fingerprint
 from tacit.graph import datasets
 from tacit.graph.graph import Graph
+from tacit.graph.naming import read_names
 from tacit.links.settings import TrainSettings
 
 WORLD = TrainSettings(device="cpu")
@@ -23,10 +24,12 @@ Source = str | Path
 def load(source: Source, **options: Any) -> Graph:
     """The graph of a run folder, a folder or file of facts, or a data set ("world"); what exists as a path is meant.
 
-    Options are those of `tacit.graph.datasets.load`: `literals` keeps the literals of RDF files as entities.
+    Options are those of `tacit.graph.datasets.load`: `literals` keeps the literals of RDF files as entities, `labels`
+    names a table of readable names, `language` those that come first, and `columns` the order of a table's columns.
     """
     if is_run(source):
-        return RunFolder.open(source).graph()
+        graph, labels = RunFolder.open(source).graph(), options.get("labels")
+        return read_names(graph, Path(labels)) if labels else graph
     return datasets.load(Path(source) if exists(source) else source, **options)
 
 

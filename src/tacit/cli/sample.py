@@ -39,7 +39,7 @@ def sample(
     force: bool = typer.Option(False, "--force", help="Replace queries of the split in the folder."),
 ) -> None:
     """Sample queries with easy and hard answers, and write them with the graph as a BetaE folder."""
-    from tacit.graph.build import counted
+    from tacit.graph.builder import counted
     from tacit.run import sample as sample_graph
 
     with bar() as progress:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli import options
-from tacit.cli.data import loaded
+from tacit.cli import data, options
 from tacit.links.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -22,7 +21,10 @@ def train(
     graph: Annotated[str, typer.Argument(help="A data set (world), a folder or a file of facts.")],
     out: Annotated[Path, typer.Option("--out", help="The run folder to make.")],
     given: dict[str, Any],
-    literals: Annotated[bool, typer.Option("--literals", help="Keep the literals of RDF files as entities.")] = False,
+    literals: bool = data.LITERALS,
+    labels: str | None = data.LABELS,
+    language: str = data.LANGUAGE,
+    columns: str | None = data.COLUMNS,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")] = False,
 ) -> None:
@@ -30,7 +32,7 @@ def train(
     from tacit.run import train as train_run
 
     TrainSettings.of(given)  # a wrong setting is found before facts are read
-    facts = loaded(graph, literals)
+    facts = data.loaded(graph, literals, labels, language, columns)
     typer.echo(str(facts), err=True)
     try:
         run = train_run(facts, out, resume=resume, force=force, **given)

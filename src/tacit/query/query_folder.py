@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tacit.errors import DataError, SettingsError
 from tacit.folder import fingerprint
 from tacit.graph.betae import is_betae, read_betae, read_vocabulary, write_betae
-from tacit.graph.build import counted, packed
+from tacit.graph.builder import counted, packed
 from tacit.graph.files import atomic_file
 from tacit.graph.graph import PARTS, Graph, Triples
 from tacit.graph.vocabulary import Vocabulary
