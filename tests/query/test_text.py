@@ -41,6 +41,7 @@ READ: dict[str, Formula] = {
     "borders⁻¹ (France, ?c)": atom("borders", C, "France"),
     "in('New York', \"it's\")": atom("in", "New York", "it's"),
     r'"say \"hi\""(?c, "tab\there")': atom('say "hi"', C, "tab\there"),
+    r"""'T\u016bhoe'(?c, "\U0001F600 \\u016b")""": atom("Tūhoe", C, r"😀 \u016b"),
     "+/location/country(/m/027rn, ?c)": atom("+/location/country", "/m/027rn", C),
     "concept:teamplays(concept:team:a-b_c, ?c)": atom("concept:teamplays", "concept:team:a-b_c", C),
     "android(or, ?c)": atom("android", "or", C),
@@ -87,6 +88,12 @@ def test_loose_variables_are_bound_at_the_narrowest_place(text: str, meant: str)
         ("?c : exists x . p(x, ?c)", 1, 13, "a variable such as ?x"),
         ("?c : borders('France, ?c)", 1, 14, "has no end"),
         ("?c : p(a, ?c))", 1, 14, "the end"),
+        (r"?c : p('a\qb', ?c)", 1, 10, r"'\q' is no escape"),
+        (r'?c : p("\u16b", ?c)', 1, 9, r"'\u' is no escape"),
+        (r'?c : "\\\x41"(a, ?c)', 1, 9, r"'\x' is no escape"),
+        (r'?c : p("\ud83d\ude00", ?c)', 1, 9, r"'\ud83d' is no escape"),
+        (r'?c : p("\U00110000", ?c)', 1, 9, r"'\U00110000' is no escape"),
+        ('?c : p("a\nb\\\n", ?c)', 2, 2, "'\\' is no escape"),
     ],
 )
 def test_a_mistake_is_located_and_explained(text: str, line: int, column: int, words: str) -> None:

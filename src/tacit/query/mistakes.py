@@ -7,6 +7,7 @@ from typing import Any
 from lark import UnexpectedCharacters, UnexpectedInput
 
 from tacit.errors import QueryError
+from tacit.query.text import place
 
 _EXAMPLE = "'?c : borders(France, ?c)'"
 _EXPECTED = {
@@ -29,36 +30,36 @@ _IMPLIED = {"STRING", "INVERSE"}  # goes without saying: a name may be quoted, a
 def explained(error: UnexpectedInput, text: str) -> QueryError:
     """The mistake behind a parser's complaint, with its line and column."""
     details: Any = error  # what it carries depends on its class
+    start: int = details.pos_in_stream
     if isinstance(error, UnexpectedCharacters):
-        start, expected, found = details.pos_in_stream, set(details.allowed or ()), text[details.pos_in_stream]
-    elif details.token.type == "$END":
-        start, expected, found = len(text), set(details.accepts or details.expected), ""
+        given, expected = text[start], set(details.allowed or ())
     else:
-        start, expected, found = details.pos_in_stream, set(details.accepts or details.expected), str(details.token)
-    line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
-    return QueryError(_message(found, expected, text[:start].rstrip()), line, column)
+        given, expected = str(details.token), set(details.accepts or details.expected)
+        if details.token.type == "$END":
+            start, given = len(text), ""
+    return QueryError(_message(given, expected, text[:start].rstrip()), *place(text, start))
 
 
-def _message(found: str, expected: set[str], before: str) -> str:
+def _message(given: str, expected: set[str], before: str) -> str:
     if not before:
         return f"a question starts with the variable it asks for, as in {_EXAMPLE}"
-    if found in ('"', "'"):
-        return f"the quoted name that starts with {found} has no end"
+    if given in ('"', "'"):
+        return f"the quoted name that starts with {given} has no end"
     if expected == {"COLON"}:
         return f"after the variable it asks for, a question goes on with ':', as in {_EXAMPLE}"
-    shown = "the question ends" if not found else f"unexpected {_short(found)}"
-    return f"{shown}, where {_listed(expected)} should follow{_hint(found, expected, before)}"
+    shown = "the question ends" if not given else f"unexpected {_short(given)}"
+    return f"{shown}, where {_listed(expected)} should follow{_hint(given, expected, before)}"
 
 
-def _hint(found: str, expected: set[str], before: str) -> str:
+def _hint(given: str, expected: set[str], before: str) -> str:
     inside = expected <= {"COMMA", "RPAR", "LPAR", "INVERSE"}
-    if inside and found and (found[0].isalnum() or found[0] not in ")(,?&|!") and before[-1:] not in ("'", '"'):
+    if inside and given and (given[0].isalnum() or given[0] not in ")(,?&|!") and before[-1:] not in ("'", '"'):
         return '; names with spaces or punctuation go in quotes, as in "New York"'
-    if expected == {"COMMA"} and found == ")":
+    if expected == {"COMMA"} and given == ")":
         return "; a relation takes two arguments, as in borders(France, ?c)"
-    if "RPAR" in expected and found == ",":
+    if "RPAR" in expected and given == ",":
         return "; a relation takes two arguments, as in borders(France, ?c)"
-    if {"LPAR", "INVERSE"} == expected and found in ("", ")", ","):
+    if {"LPAR", "INVERSE"} == expected and given in ("", ")", ","):
         return "; a relation takes its arguments in brackets, as in borders(France, ?c)"
     return ""
 
@@ -70,6 +71,6 @@ def _listed(expected: set[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def _short(found: str) -> str:
-    found = " ".join(found.split())
-    return f"'{found if len(found) <= 30 else found[:27] + '...'}'"
+def _short(given: str) -> str:
+    given = " ".join(given.split())
+    return f"'{given if len(given) <= 30 else given[:27] + '...'}'"

@@ -31,9 +31,9 @@ def bind(prepared: Prepared, graph: Graph) -> tuple[list[int], list[int]]:
 
 
 def _id(vocabulary: Vocabulary, name: str, text: str) -> int:
-    found = vocabulary.get(name)
-    if found is not None:
-        return found
+    known = vocabulary.get(name)
+    if known is not None:
+        return known
     same, near = alike(vocabulary, name)
     if len(same) == 1:
         return vocabulary.id(same[0])

@@ -37,6 +37,8 @@ def parse(text: str) -> Query:
         query: Query = _parser().parse(text)  # type: ignore[assignment]
     except UnexpectedInput as error:
         raise explained(error, text) from None
+    if "\\" in text:
+        _check_escapes(text)
     if sum(1 for _ in atoms(query.formula)) > MAX_ATOMS:
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
     return Query(query.target, bind_loose(query.formula, query.target), text)
@@ -48,27 +50,47 @@ def locate(text: str, kind: str, name: str) -> tuple[int, int] | None:
     >>> locate("?c : borders(France, ?c)", "entity", "France")
     (1, 14)
     """
-    for found in _NAME.finditer(text):
-        word = found.group()
-        role = "relation" if _APPLIED.match(text, found.end()) else "entity"
-        if role == kind and not word.startswith("?") and _plain(word) == name:
-            start = found.start()
-            return text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+    for word in _NAME.finditer(text):
+        role = "relation" if _APPLIED.match(text, word.end()) else "entity"
+        if role == kind and not word[0].startswith("?") and _plain(word[0]) == name:
+            return place(text, word.start())
     return None
+
+
+def place(text: str, at: int) -> tuple[int, int]:
+    """The line and column of a character of a text.
+
+    >>> place("one\\ntwo", 4)
+    (2, 1)
+    """
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
 _NAME = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\?\w+|[+/-]*\w(?:[\w.:/+'-]*\w)?""", re.DOTALL)
 _APPLIED = re.compile(r"\s*(?:\^-1|⁻¹)?\s*\(")
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
 
 
 def _plain(word: str) -> str:
     """A name as it is meant: without its quotes and escapes."""
-    if word[0] not in "\"'":
-        return word
-    inside = word[1:-1]
-    return _ESCAPE.sub(lambda e: _ESCAPED.get(e[1], e[1]), inside) if "\\" in inside else inside
+    return _ESCAPE.sub(lambda escape: _character(escape) or "", word[1:-1]) if word[0] in "\"'" else word
+
+
+def _character(escape: re.Match[str]) -> str | None:
+    """The character that an escape stands for, if it stands for one; half of a surrogate pair is none."""
+    if escape[3]:
+        return _ESCAPED.get(escape[3])
+    code = int(escape[1] or escape[2], 16)
+    return chr(code) if code < 0xD800 or 0xE000 <= code <= 0x10FFFF else None
+
+
+def _check_escapes(text: str) -> None:
+    for word in _NAME.finditer(text):
+        for escape in _ESCAPE.finditer(word[0]) if word[0][0] in "\"'" else ():
+            if _character(escape) is None:
+                words = rf"""'{escape[0].strip()}' is no escape (\\ \" \' \n \t \r \u016b and \U0001F600 are)"""
+                raise QueryError(words, *place(text, word.start() + escape.start()))
 
 
 def _check_size(text: str) -> None:
@@ -80,8 +102,7 @@ def _check_size(text: str) -> None:
     for at, character in enumerate(_QUOTED.sub(lambda q: " " * len(q[0]), text)):
         depth += (character == "(") - (character == ")")
         if depth > MAX_BRACKETS:
-            line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-            raise QueryError(f"brackets are nested deeper than {MAX_BRACKETS} levels", line, column)
+            raise QueryError(f"brackets are nested deeper than {MAX_BRACKETS} levels", *place(text, at))
 
 
 # A quote without an end reaches to the end: looking for one from every quote on would take the square of the length.
@@ -99,8 +120,8 @@ def _parser() -> Lark:
 class _Builder:
     """Makes formulas of the grammar's rules while it parses; each method is named after its rule."""
 
-    def query(self, found: list[Token | Formula]) -> Query:
-        target, formula = found
+    def query(self, parts: list[Token | Formula]) -> Query:
+        target, formula = parts
         return Query(_variable(target), formula)  # type: ignore[arg-type]
 
     def disjunction(self, parts: list[Formula]) -> Formula:
@@ -112,17 +133,17 @@ class _Builder:
     def negation(self, parts: list[Formula]) -> Formula:
         return Not(parts[0])
 
-    def exists(self, found: list[Token | Formula]) -> Formula:
-        formula: Formula = found.pop()  # type: ignore[assignment]
-        for variable in reversed(found):
+    def exists(self, parts: list[Token | Formula]) -> Formula:
+        formula: Formula = parts.pop()  # type: ignore[assignment]
+        for variable in reversed(parts):
             formula = Exists(_variable(variable), formula)  # type: ignore[arg-type]
         return formula
 
-    def atom(self, found: list[Token]) -> Formula:
-        subject, object_ = _term(found[-2]), _term(found[-1])
-        if len(found) == 4:  # the inverse mark stands between the name and the arguments
+    def atom(self, tokens: list[Token]) -> Formula:
+        subject, object_ = _term(tokens[-2]), _term(tokens[-1])
+        if len(tokens) == 4:  # the inverse mark stands between the name and the arguments
             subject, object_ = object_, subject
-        return Atom(_plain(found[0].value), subject, object_)
+        return Atom(_plain(tokens[0].value), subject, object_)
 
 
 def _variable(token: Token) -> Variable:
