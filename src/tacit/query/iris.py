@@ -1,33 +1,46 @@
-"""Which label of a graph an IRI or a literal stands for.
+"""Which label of a graph an IRI or a literal of a query stands for.
 
-In order: the graph's own short form of the IRI (where the graph came from RDF), the IRI as it is and in angle brackets,
-the prefixed form the query uses (`geo:Oslo`), and the local name with percent signs decoded, at last whatever its case,
-spaces, `_` and `-`. In the scheme `tacit:` everything after the colon is the label: after `PREFIX : <tacit:>`,
-`:France` and `<tacit:New%20York>` name entities of any graph.
+A prefixed name is the IRI that the query's own declarations make of it. In a graph that came from RDF an IRI stands for
+the label that the graph writes it as, and for no other; so does a literal. In a graph from tables, whose labels are no
+IRIs, it stands for the first of these that is a label: the IRI as it is or in angle brackets, the prefixed form that
+the query uses (`geo:Oslo`), and its last part with percent signs decoded, at last whatever its case, spaces, `_` and
+`-`. In the scheme `tacit:` everything after the colon is a name in any graph: after `PREFIX : <tacit:>`, `:France` and
+`<tacit:New%20York>` are names of entities.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urljoin
 
-from tacit.errors import UnknownName
+from tacit.errors import QueryError, UnknownName
 from tacit.graph.graph import Graph
+from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 from tacit.query.names import alike
+from tacit.query.text import place
 
 SCHEME = "tacit:"
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"  # which `a` is short for
+_PLAIN = "http://www.w3.org/2001/XMLSchema#string"  # the type of a literal that names none
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
 
 
-@dataclass(frozen=True)
 class Labels:
-    """Finds labels for RDF terms; without a graph it takes the plainest form."""
+    """Finds the labels of a query's terms, as its parser gives them; without a graph it takes the plainest form."""
 
-    text: str
-    prefixes: Mapping[str, str]
-    graph: Graph | None
+    def __init__(self, text: str, prologue: Any, graph: Graph | None) -> None:
+        self.text, self.graph = text, graph
+        self.own = Prefixes(graph.prefixes) if graph and graph.prefixes else None  # of a graph that came from RDF
+        self.base, self.prefixes = "", dict[str, str]()
+        for declared in prologue:
+            if declared.name == "Base":
+                self.base = self._iri(declared.iri)
+            else:
+                self.prefixes[declared.prefix or ""] = self._iri(declared.iri)
 
     def entity(self, term: Any) -> str:
         """The label of an entity, by its IRI or literal."""
@@ -38,46 +51,90 @@ class Labels:
         return self._label(term, self.graph.relations if self.graph else None)
 
     def _label(self, term: Any, vocabulary: Vocabulary | None) -> str:
-        names = list(dict.fromkeys(self._candidates(term)))
+        literal = self._literal(term)
+        iri = "" if literal else self._iri(term)
+        if self.own and vocabulary is not None:
+            label = literal or self.own.label(iri)
+            if label in vocabulary:
+                return label
+            if not iri.startswith(SCHEME):
+                raise self._unknown(term, vocabulary, iri or literal, self._nearest(label, iri, vocabulary))
+        names = [literal, _text(term)] if literal else list(self._names(iri))
         if vocabulary is None:
             return names[-1]
         for name in names:
-            if name in vocabulary:
-                return name
+            known = vocabulary.get(name)
+            if known is not None:
+                return vocabulary.labels[known]
         same, near = alike(vocabulary, names[-1])
         if len(same) == 1:
             return same[0]
-        error = UnknownName(vocabulary.kind, names[-1], same or near)
-        place = self._place(term)
-        raise error.located(*place) if place else error
+        raise self._unknown(term, vocabulary, names[-1], same or near)
 
-    def _candidates(self, term: Any) -> Iterator[str]:
-        """The labels a term may have, the plainest last."""
-        if not hasattr(term, "defrag"):  # a literal, as an RDF file writes it or as it reads
-            yield term.n3()
-            yield str(term)
-            return
-        iri = str(term)
+    def _iri(self, term: Any) -> str:
+        """The IRI that a prefixed or relative name is short for."""
+        if _name(term) != "pname":
+            whole = str(term if _ABSOLUTE.match(term) else urljoin(self.base, term))
+            return whole + "#" * (term.endswith("#") and not whole.endswith("#"))  # which joining takes away
+        prefix, local = term.prefix or "", term.localname or ""
+        if prefix not in self.prefixes:
+            words = f"the prefix '{prefix}:' is not declared; PREFIX {prefix}: <tacit:> declares it"
+            raise QueryError(words, *(self._place(f"{prefix}:{local}") or ()))
+        return self.prefixes[prefix] + re.sub(r"\\(.)", r"\1", local)
+
+    def _literal(self, term: Any) -> str:
+        """A literal as N-Triples writes it; nothing of an IRI."""
+        if _name(term) == "literal":
+            language, kind = term.lang, self._iri(term.datatype) if term.datatype else ""
+        elif not isinstance(term, dict) and hasattr(term, "datatype"):
+            language, kind = term.language, str(term.datatype or "")
+        else:
+            return ""
+        suffix = f"@{language.lower()}" if language else f"^^<{kind}>" if kind not in ("", _PLAIN) else ""
+        return f'"{_text(term).translate(_ESCAPES)}"{suffix}'
+
+    def _names(self, iri: str) -> Iterator[str]:
+        """What an IRI may be called in a graph from tables, the plainest last."""
         if iri.startswith(SCHEME):
             yield unquote(iri[len(SCHEME) :])
             return
-        yield from _prefixed(iri, self.graph.prefixes if self.graph else {})
         yield iri
         yield f"<{iri}>"
-        yield from _prefixed(iri, self.prefixes)
-        yield unquote(iri[max(iri.rfind("/"), iri.rfind("#"), iri.rfind(":")) + 1 :]) or iri
+        for prefix, namespace in sorted(self.prefixes.items(), key=lambda item: -len(item[1])):
+            if namespace and iri.startswith(namespace):
+                yield (f"{prefix}:" if prefix else "") + iri[len(namespace) :]
+        yield unquote(re.split(r"[/#:]", iri)[-1]) or iri
 
-    def _place(self, term: Any) -> tuple[int, int] | None:
-        """Line and column of the first use of a term, whichever way it is written."""
-        for form in (f"<{term}>", *_prefixed(str(term), self.prefixes, empty=":"), term.n3(), str(term)):
-            at = self.text.find(form)
-            if at >= 0:
-                return self.text.count("\n", 0, at) + 1, at - self.text.rfind("\n", 0, at)
-        return None
+    def _nearest(self, label: str, iri: str, vocabulary: Vocabulary) -> list[str]:
+        """What may be meant by an IRI that a graph from RDF does not have: its last part in the graph's namespaces."""
+        if not self.own or not iri:
+            return vocabulary.nearest(label)
+        last = re.split(r"[/#:]", iri)[-1]
+        same = [f"{prefix}:{last}" if prefix else last for prefix in self.own.namespaces]
+        near = [name for name in same if name in vocabulary] or vocabulary.nearest(label) or vocabulary.nearest(last)
+        return [self.own.iri(name) or name for name in near[:3]]
+
+    def _unknown(self, term: Any, vocabulary: Vocabulary, name: str, near: list[str]) -> UnknownName:
+        written = [f"<{term}>", str(term), *(["a"] if str(term) == _TYPE else [])]
+        if _name(term) == "pname":
+            written = [f"{term.prefix or ''}:{term.localname or ''}"]
+        elif _name(term) == "literal":
+            written = [f"{mark}{_text(term)}{mark}" for mark in "\"'"]
+        error = UnknownName(vocabulary.kind, name, near)
+        at = next(filter(None, map(self._place, written)), None)
+        return error.located(*at) if at else error
+
+    def _place(self, written: str) -> tuple[int, int] | None:
+        """Line and column of the first use of a term."""
+        use = re.search(rf"(?<![\w?$:.-]){re.escape(written)}(?![\w:-])", self.text)
+        return place(self.text, use.start()) if use else None
 
 
-def _prefixed(iri: str, prefixes: Mapping[str, str], empty: str = "") -> Iterator[str]:
-    """The short forms of an IRI, that of the longest namespace first; the empty prefix is written as `empty`."""
-    for prefix, namespace in sorted(prefixes.items(), key=lambda item: -len(item[1])):
-        if namespace and iri.startswith(namespace):
-            yield (f"{prefix}:" if prefix else empty) + iri[len(namespace) :]
+def _name(term: Any) -> str:
+    """The parser's word for a term that it leaves to be resolved; nothing for others."""
+    return str(getattr(term, "name", "")) if isinstance(term, dict) else ""
+
+
+def _text(literal: Any) -> str:
+    """What stands between the quotes of a literal, escapes resolved."""
+    return str(literal.string if isinstance(literal, dict) and hasattr(literal, "string") else literal)
