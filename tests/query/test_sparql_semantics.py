@@ -108,7 +108,7 @@ def bound(formula: Formula) -> frozenset[Variable]:
     return formula.free
 
 
-REFUSALS = ["?x is not bound", "MINUS inside EXISTS shares no variable", "the query has no answers", "more than"]
+REFUSALS = ["?x is not bound", "MINUS inside EXISTS", "FILTER speaks of", "the query has no answers", "more than"]
 
 
 def test_sparql_is_answered_as_oxigraph_answers_it_or_refused() -> None:
@@ -127,8 +127,8 @@ def test_sparql_is_answered_as_oxigraph_answers_it_or_refused() -> None:
         assert answers == expected(text), (text, query, graph.triples())
         tally["compared"] += 1
         tally["telling"] += 0 < len(answers) < graph.num_entities
-    assert tally["compared"] > 0.7 * TIMES
-    assert tally["telling"] > 0.3 * TIMES
+    assert tally["compared"] > 0.6 * TIMES
+    assert tally["telling"] > 0.4 * tally["compared"]
 
 
 def formulas(rng: Random, depth: int, scope: list[Variable]) -> Formula:
@@ -191,4 +191,4 @@ def test_text_is_answered_as_oxigraph_answers_its_translation_or_refused() -> No
         tally["compared"] += 1
         tally["telling"] += 0 < len(answers) < graph.num_entities
     assert tally["compared"] > 0.6 * TIMES
-    assert tally["telling"] > 0.3 * TIMES
+    assert tally["telling"] > 0.3 * tally["compared"]

@@ -123,8 +123,9 @@ def _parsed(text: str) -> tuple[Any, Any]:
 class _Reader:
     """Turns a parsed query into a formula.
 
-    Two things go down with a pattern: `outer`, the variables that an EXISTS around it has given values (None outside
-    of any), and `needed`, those that are spoken of elsewhere. All others are quantified as soon as a UNION ends.
+    Three sets of variables go down with a group: `outer`, those that an EXISTS around it has given values (None outside
+    of any); `around`, those that the patterns it is joined with may bind; and `needed`, those that are spoken of
+    elsewhere. All others are quantified as soon as a UNION ends.
     """
 
     def __init__(self, text: str, tree: Any, labels: Labels) -> None:
@@ -149,7 +150,7 @@ class _Reader:
         if limits and limits.offset and int(limits.offset):
             raise self.error(f"OFFSET is not supported {_SUPPORTED}", _keyword("OFFSET"))
         target = self.target()
-        cases = self.group(tree.where, None, frozenset({target}))
+        cases = self.group(tree.where, None, _NONE, frozenset({target}))
         if not cases:
             raise QueryError("the query has no answers whatever the facts: NOT EXISTS of an empty group never holds")
         if any(target not in domain for domain in cases):
@@ -161,21 +162,13 @@ class _Reader:
     def target(self) -> Variable:
         """The variable that is selected; `*` selects those that a solution may bind."""
         columns = [Variable(str(column.var)) for column in self.tree.projection or ()]
-        selected = sorted(set(columns) or self.visible(self.tree.where), key=str)
+        selected = sorted(set(columns) or _visible(self.tree.where), key=str)
         if len(selected) != 1:
             listed = ", ".join(map(str, selected)) or "none"
             raise self.error(f"SELECT asks for one variable, not for {listed}", _keyword("SELECT"))
         return selected[0]
 
-    def visible(self, group: Any) -> Domain:
-        """The variables that a solution of a group may bind: those of its triples, MINUS and FILTER aside."""
-        if group.name != "GroupGraphPatternSub":
-            raise self.refused(group)
-        own = [_mentioned(part) for part in group.part or () if part.name == "TriplesBlock"]
-        inside = [part.graph for part in group.part or () if part.name == "GroupOrUnionGraphPattern"]
-        return _NONE.union(*own, *(self.visible(branch) for branches in inside for branch in branches))
-
-    def group(self, node: Any, outer: Domain | None, needed: Domain) -> Cases:
+    def group(self, node: Any, outer: Domain | None, around: Domain, needed: Domain) -> Cases:
         """What stands between braces: the parts are joined in order, then the filters apply to the whole."""
         if node.name != "GroupGraphPatternSub":
             raise self.refused(node)
@@ -192,18 +185,27 @@ class _Reader:
                     block = block if at and parts[at - 1].name == "TriplesBlock" else at
                     cases = _joined(cases, self.triples(part, outer or _NONE, (id(node), block)))
                 case "GroupOrUnionGraphPattern":
-                    branches = [self.group(branch, outer, needed) for branch in part.graph]
+                    beside = around.union(*(_visible(other) for other in parts if other is not part))
+                    branches = [self.group(branch, outer, beside, needed) for branch in part.graph]
                     cases = _joined(cases, _united(branches, needed))
                 case "MinusGraphPattern":
-                    cases = self.minus(cases, self.group(part.graph, outer, needed), part, outer)
+                    cases = self.minus(cases, self.group(part.graph, outer, _NONE, needed), part, outer)
                 case _:
                     raise self.refused(part)
             self.check(cases)
         for part in filters:
+            self.check_scope(part, [(outer or _NONE) | domain for domain in cases], around)
             conditions = {domain: self.condition(part.expr, (outer or _NONE) | domain, part) for domain in cases}
             cases = {domain: _both(cases[domain], conditions[domain]) for domain in cases if conditions[domain]}
             self.check(cases)
         return cases
+
+    def check_scope(self, node: Any, scopes: list[Domain], around: Domain) -> None:
+        """Refuse a filter on what is bound only around its group: by definition it sees none of it, yet engines do."""
+        for variable in sorted(_mentioned(node) & around, key=str):
+            if any(variable not in scope for scope in scopes):
+                words = f"FILTER speaks of {variable}, which its group does not bind in every alternative"
+                raise self.error(f"{words}; move it out of the braces, or rename the variable", *self.written(node))
 
     def check(self, cases: Cases) -> None:
         """Refuse what grew too large: alternatives that bind different variables are written out one by one."""
@@ -239,7 +241,7 @@ class _Reader:
             return _not(self.condition(expression.expr, outer, node))
         if name not in ("Builtin_EXISTS", "Builtin_NOTEXISTS"):
             raise self.refused(node)
-        held = _some(self.group(expression.graph, outer, _NONE), _NONE)
+        held = _some(self.group(expression.graph, outer, _NONE, _NONE), _NONE)
         return held if name == "Builtin_EXISTS" else _not(held)
 
     def triples(self, node: Any, outer: Domain, block: tuple[int, int]) -> Cases:
@@ -319,6 +321,18 @@ def _name(node: Any) -> str:
 def _mentioned(tree: Any) -> Domain:
     """The variables anywhere in a tree."""
     return frozenset(Variable(str(node)) for node in _walked(tree) if type(node).__name__ == "Variable")
+
+
+def _visible(node: Any) -> Domain:
+    """The variables that a solution of a group, or of a part of one, may bind: what MINUS and FILTER hold aside."""
+    match node.name:
+        case "TriplesBlock":
+            return _mentioned(node)
+        case "GroupOrUnionGraphPattern":
+            return _NONE.union(*map(_visible, node.graph))
+        case "GroupGraphPatternSub":
+            return _NONE.union(*map(_visible, node.part or ()))
+    return _NONE
 
 
 def _joined(left: Cases, right: Cases) -> Cases:
