@@ -7,9 +7,7 @@ import json
 import os
 import sys
 from dataclasses import replace
-from inspect import signature
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -144,15 +142,11 @@ def test_prefixes_of_iris_are_kept(tmp_path: Path) -> None:
 
 
 def test_names_of_entities_are_kept(tmp_path: Path) -> None:
-    if "names" not in signature(Vocabulary).parameters:
-        pytest.skip("a vocabulary has labels alone")
     names = {"Q142": ("France", "République\tfrançaise"), "Q1\\n": ("a\nb",)}
-    named: Any = Vocabulary
-    entities = named(["Q142", "Q183", "Q1\\n"], kind="entity", names=names)
+    entities = Vocabulary(["Q142", "Q183", "Q1\\n"], kind="entity", names=names)
     graph = replace(Graph.of([("Q142", "borders", "Q183"), ("Q142", "borders", "Q1\\n")]), entities=entities)
     RunFolder.create(tmp_path / "run", graph, {})
-    kept: Any = RunFolder.open(tmp_path / "run").graph().entities
-    assert kept.names == names
+    assert RunFolder.open(tmp_path / "run").graph().entities.names == names
 
 
 def test_a_run_is_written_where_folders_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

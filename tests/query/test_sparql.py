@@ -172,7 +172,7 @@ def from_rdf(iris: list[str], declared: dict[str, str]) -> Graph:
     prefixes = Prefixes(declared, iris)
     labels = [prefixes.label(iri) for iri in iris]
     facts = Graph.of([(label, labels[0], labels[0]) for label in dict.fromkeys(labels)])
-    return Graph(facts.entities, facts.relations, facts.train, prefixes=prefixes.namespaces)
+    return Graph(facts.entities, facts.relations, facts.train, prefixes=prefixes)
 
 
 SWEDEN = from_rdf(["http://a.org/next", "http://b.org/geo#Sweden", "http://a.org/Oslo"], {"": "http://a.org/"})
@@ -223,7 +223,7 @@ def test_every_iri_of_a_graph_from_rdf_reads_as_itself(iris: list[str], declared
     graph = from_rdf([*iris, "http://a.org/last"], declared)
     for iri in iris:
         query, _ = parse_sparql(f"SELECT ?x {{ <{iri}> <{iris[0]}> ?x }}", graph)
-        assert query.formula.subject.name == Prefixes(graph.prefixes).label(iri)  # type: ignore[attr-defined]
+        assert query.formula.subject.name == graph.prefixes.label(iri)  # type: ignore[attr-defined]
 
 
 @given(st.text(min_size=1, max_size=8))
@@ -246,7 +246,7 @@ def test_every_label_can_be_named_in_the_scheme_of_tables(label: str) -> None:
 )
 def test_a_literal_is_the_label_that_rdf_gives_it(written: str, label: str) -> None:
     graph = Graph.of([("a:b", "a:c", label)])
-    graph = Graph(graph.entities, graph.relations, graph.train, prefixes={"a": "http://a.org/"})
+    graph = Graph(graph.entities, graph.relations, graph.train, prefixes=Prefixes({"a": "http://a.org/"}))
     text = f"PREFIX t: <http://t.org/> SELECT ?x {{ ?x <http://a.org/c> {written} }}"
     assert parse_sparql(text, graph)[0] == parse(f"?x : a:c(?x, {quoted(label)})")
 

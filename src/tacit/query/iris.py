@@ -34,7 +34,7 @@ class Labels:
 
     def __init__(self, text: str, prologue: Any, graph: Graph | None) -> None:
         self.text, self.graph = text, graph
-        self.own = Prefixes(graph.prefixes) if graph and graph.prefixes else None  # of a graph that came from RDF
+        self.own: Prefixes | None = graph.prefixes if graph and graph.prefixes else None  # of a graph from RDF
         self.base, self.prefixes = "", dict[str, str]()
         for declared in prologue:
             if declared.name == "Base":
@@ -90,7 +90,8 @@ class Labels:
             language, kind = term.language, str(term.datatype or "")
         else:
             return ""
-        suffix = f"@{language.lower()}" if language else f"^^<{kind}>" if kind not in ("", _PLAIN) else ""
+        typed = self.own.label(kind) if self.own else f"<{kind}>"
+        suffix = f"@{language.lower()}" if language else f"^^{typed}" if kind not in ("", _PLAIN) else ""
         return f'"{_text(term).translate(_ESCAPES)}"{suffix}'
 
     def _names(self, iri: str) -> Iterator[str]:
@@ -110,7 +111,7 @@ class Labels:
         if not self.own or not iri:
             return vocabulary.nearest(label)
         last = re.split(r"[/#:]", iri)[-1]
-        same = [f"{prefix}:{last}" if prefix else last for prefix in self.own.namespaces]
+        same = [f"{prefix}:{last}" if prefix else last for prefix in self.own]
         near = [name for name in same if name in vocabulary] or vocabulary.nearest(label) or vocabulary.nearest(last)
         return [self.own.iri(name) or name for name in near[:3]]
 
