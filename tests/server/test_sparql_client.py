@@ -12,7 +12,7 @@ from rdflib.plugins.stores.sparqlstore import SPARQLStore
 from served import Running, europe, open_europe, running
 from tacit.graph.graph import Graph
 from tacit.server.settings import ServerSettings
-from tacit.server.sparql import term
+from tacit.server.sparql_results import term
 
 QUERIES = {
     "PREFIX : <tacit:> SELECT ?c { :France :borders ?c }": "?c : borders(France, ?c)",

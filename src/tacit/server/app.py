@@ -19,16 +19,16 @@ from tacit.graph.graph import INVERSE, PARTS, Graph
 from tacit.graph.vocabulary import Vocabulary
 from tacit.query.formula import quoted
 from tacit.server import schemas
-from tacit.server.documents import DESCRIPTION, ERRORS, EXAMPLE, RESULTS_SCHEMA, SPARQL_BODY
+from tacit.server.error_replies import add_error_replies
 from tacit.server.examples import examples
-from tacit.server.gate import Gate
 from tacit.server.jobs import Job, Kind
 from tacit.server.metrics import Metrics
-from tacit.server.mishaps import handle_mishaps
+from tacit.server.middleware import Guard
+from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, RESULTS_SCHEMA, SPARQL_BODY
 from tacit.server.pool import Pool
-from tacit.server.protocol import sparql_text
 from tacit.server.replies import Reply, encoded
 from tacit.server.settings import ServerSettings
+from tacit.server.sparql_protocol import sparql_text
 from tacit.server.worker import Opener
 
 PAGE = files("tacit.server") / "static"
@@ -135,13 +135,13 @@ def create_app(graph: Graph, opener: Opener, settings: ServerSettings | None = N
         responses=ERRORS,
     )
     app.state.service = service
-    handle_mishaps(app)
+    add_error_replies(app)
     _questions(app, service)
     _lookups(app, service)
     _sparql(app, service)
     _page(app)
     # The gate is outermost but for CORS, whose answers to a browser's enquiries need no key.
-    app.add_middleware(Gate, settings=settings, metrics=service.metrics, routes=ROUTES)
+    app.add_middleware(Guard, settings=settings, metrics=service.metrics, routes=ROUTES)
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,
@@ -199,7 +199,7 @@ def _lookups(app: FastAPI, service: Service) -> None:
     @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}, tags=["service"])
     async def metrics() -> Response:
         """Counters and histograms, in Prometheus' text format."""
-        text = service.metrics.text(service.pool.line.length, len(service.pool.alive))
+        text = service.metrics.text(service.pool.queue.length, len(service.pool.alive))
         return Response(text, media_type="text/plain; version=0.0.4")
 
 

@@ -1,4 +1,4 @@
-"""The workers and the line in front of them; one that is slow or dies is replaced, and takes only its own along."""
+"""The workers and the queue in front of them; one that is slow or dies is replaced, and takes only its own along."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from time import monotonic
 from typing import Any
 
 from tacit.errors import RunError
-from tacit.server.batches import Line, Ticket
 from tacit.server.jobs import Job
 from tacit.server.metrics import Metrics
+from tacit.server.queue import Queue, Ticket
 from tacit.server.replies import Reply, failure
 from tacit.server.settings import Limits
 from tacit.server.worker import Opener, Worker
@@ -32,7 +32,7 @@ class Pool:
 
     async def start(self) -> None:
         """Start every worker and return when all are ready."""
-        self.line = Line(self.limits)
+        self.queue = Queue(self.limits)
         # One thread waits for each worker; one more per worker starts its successor.
         self._threads = ThreadPoolExecutor(2 * self.size, thread_name_prefix="tacit-worker")
         try:
@@ -59,11 +59,11 @@ class Pool:
 
     async def answer(self, job: Job) -> Reply:
         """The reply to a job."""
-        if self.line.length >= self.limits.queue:
-            return failure(429, f"{self.line.length} questions wait already, as many as may; ask again later")
+        if self.queue.length >= self.limits.queue:
+            return failure(429, f"{self.queue.length} questions wait already, as many as may; ask again later")
         try:
             async with asyncio.timeout(2 * self.limits.seconds):
-                return await self.line.put(job)
+                return await self.queue.put(job)
         except TimeoutError:
             return failure(503, "too many questions were waiting before this one; ask again later")
 
@@ -75,7 +75,7 @@ class Pool:
     async def _attend(self, number: int) -> None:
         """Give one worker its batches, one after the other."""
         while True:
-            batch = [ticket for ticket in await self.line.take() if not ticket.reply.done()]
+            batch = [ticket for ticket in await self.queue.take() if not ticket.reply.done()]
             if not batch:
                 continue
             await self._run(number, batch)
@@ -98,7 +98,7 @@ class Pool:
                 self._lost(batch)
             await self._replace(number)
         else:
-            self.line.timed(batch, monotonic() - start)
+            self.queue.timed(batch, monotonic() - start)
             self._deliver(batch, replies)
 
     @property
@@ -111,7 +111,7 @@ class Pool:
         for ticket in batch:
             ticket.deaths += 1
             if ticket.deaths < 2:
-                self.line.put_back(ticket)
+                self.queue.put_back(ticket)
             else:
                 self._deliver([ticket], [LOST])
 

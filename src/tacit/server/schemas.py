@@ -53,8 +53,8 @@ class ExplainRequest(AskRequest):
     paths: int = Field(1, ge=1, description="Reasons wanted for each answer, at most.")
 
 
-class Fact(BaseModel):
-    """One atom of a reason."""
+class WitnessAtom(BaseModel):
+    """One atom of a witness."""
 
     subject: str
     relation: str
@@ -64,12 +64,12 @@ class Fact(BaseModel):
     negated: bool = Field(description="Whether it stands under a negation.")
 
 
-class Reason(BaseModel):
+class Witness(BaseModel):
     """The entity of every variable, and the atoms that make an answer true."""
 
     score: float
     variables: dict[str, str]
-    atoms: list[Fact]
+    atoms: list[WitnessAtom]
 
 
 class AnswerRow(BaseModel):
@@ -80,7 +80,7 @@ class AnswerRow(BaseModel):
     score: float = Field(description="In [0, 1].")
     log_score: float | None
     known: bool = Field(description="Whether the graph alone implies it; otherwise it is predicted.")
-    witnesses: list[Reason] = Field(default=[], description="The reasons, best first; only where they were asked for.")
+    witnesses: list[Witness] = Field(default=[], description="The reasons, best first; only where they were asked for.")
 
 
 class AnswersReply(BaseModel):

@@ -24,7 +24,7 @@ def _context() -> Any:
     if sys.platform == "win32":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tacit.server.desk"])
+    context.set_forkserver_preload(["tacit.server.answering"])
     return context
 
 
@@ -85,19 +85,19 @@ def _work(connection: Connection, opener: Opener, limits: Limits, threads: int) 
     """Answer batches until the service goes away."""
     import torch
 
-    from tacit.server.desk import Desk
+    from tacit.server.answering import Answerer
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, which then ends its workers
     torch.set_num_threads(threads)
     try:
-        desk = Desk(opener(), limits)
+        answerer = Answerer(opener(), limits)
     except TacitError as error:
         connection.send(str(error))
         return
-    connection.send(desk.engine.about)
+    connection.send(answerer.engine.settings)
     while True:
         try:
             jobs = connection.recv()
-            connection.send(desk.replies(jobs))
+            connection.send(answerer.replies(jobs))
         except (EOFError, OSError):
             return

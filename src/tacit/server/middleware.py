@@ -28,7 +28,7 @@ HEADERS = (
 )
 
 
-class Gate:
+class Guard:
     """ASGI middleware: refuses what the settings do not allow, and counts the rest."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics, routes: frozenset[str]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.server.protocol import DIRECT, FORM
 from tacit.server.schemas import ErrorReply
+from tacit.server.sparql_protocol import DIRECT, FORM
 
 DESCRIPTION = (
     "Answers logical questions over a knowledge graph that is missing facts, and says why. "

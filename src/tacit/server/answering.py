@@ -23,7 +23,7 @@ log = logging.getLogger("tacit.server")
 KEPT_ENGINES = 8
 
 
-class Desk:
+class Answerer:
     """An engine and the limits within which it is asked."""
 
     def __init__(self, engine: Engine, limits: Limits) -> None:
@@ -78,7 +78,7 @@ class Desk:
         return Reply(200, encoded({"query": str(query), "plan": tree}))
 
     def _sparql(self, job: Job) -> Reply:
-        from tacit.server.sparql import RESULTS, answered
+        from tacit.server.sparql_results import RESULTS, answered
 
         data = answered(self._engine(job), job.question, job.top, self._check)
         return Reply(200, encoded(data), RESULTS)

@@ -1,4 +1,4 @@
-"""The line of waiting questions, in groups that can be answered together."""
+"""The queue of waiting questions, in groups that can be answered together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Ticket:
     deaths: int = 0  # of workers that held it
 
 
-class Line:
+class Queue:
     """Waiting jobs by key. A group goes when it is large enough or its first job has waited long enough."""
 
     def __init__(self, limits: Limits) -> None:
@@ -38,13 +38,13 @@ class Line:
         self._seconds: OrderedDict[object, float] = OrderedDict()  # per question, by key
 
     def put(self, job: Job) -> asyncio.Future[Reply]:
-        """Line a job up; its reply comes with the future."""
+        """Add a job; its reply comes with the future."""
         ticket = Ticket(job, asyncio.get_running_loop().create_future())
         self._add(job.key, ticket)
         return ticket.reply
 
     def put_back(self, ticket: Ticket) -> None:
-        """Line a job up again whose worker died, before all others and alone, since it may have been the cause."""
+        """Add a job again whose worker died, before all others and alone, since it may have been the cause."""
         key = ("alone", id(ticket))
         self._add(key, ticket)
         self._groups.move_to_end(key, last=False)

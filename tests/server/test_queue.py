@@ -1,4 +1,4 @@
-"""The line of waiting questions: who goes together, and who goes first."""
+"""The queue of waiting questions: who goes together, and who goes first."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tacit.server.batches import Line
 from tacit.server.jobs import Job, Kind
+from tacit.server.queue import Queue
 from tacit.server.settings import Limits
 
 
@@ -25,8 +25,8 @@ def run(act: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(act())  # type: ignore[arg-type]
 
 
-async def taken(line: Line) -> list[Job]:
-    return [ticket.job for ticket in await line.take()]
+async def taken(queue: Queue) -> list[Job]:
+    return [ticket.job for ticket in await queue.take()]
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,10 @@ def test_no_text_takes_long_to_sort(unit: str, length: int) -> None:
 
 def test_a_lone_question_waits_no_longer_than_the_patience() -> None:
     async def act() -> None:
-        line = Line(Limits(patience=0.05))
-        line.put(HOPS[0])
+        queue = Queue(Limits(patience=0.05))
+        queue.put(HOPS[0])
         start = time.monotonic()
-        assert await taken(line) == HOPS[:1]
+        assert await taken(queue) == HOPS[:1]
         assert 0.04 < time.monotonic() - start < 0.5
 
     run(act)
@@ -66,46 +66,46 @@ def test_a_lone_question_waits_no_longer_than_the_patience() -> None:
 
 def test_a_batch_is_as_large_as_its_time_allows() -> None:
     async def act() -> None:
-        line = Line(Limits(patience=0.0, batch=64))
+        queue = Queue(Limits(patience=0.0, batch=64))
         for each in HOPS:
-            line.put(each)
-        first = await line.take()
+            queue.put(each)
+        first = await queue.take()
         assert len(first) == 4  # nobody knows yet how long they take
-        line.timed(first, seconds=0.04)
-        assert [ticket.job for ticket in await line.take()] == HOPS[4:14]  # ten of 10 ms each
-        line.timed(first, seconds=0.0004)
-        assert len(await line.take()) == 64
-        assert line.length == 100 - 4 - 10 - 64
+        queue.timed(first, seconds=0.04)
+        assert [ticket.job for ticket in await queue.take()] == HOPS[4:14]  # ten of 10 ms each
+        queue.timed(first, seconds=0.0004)
+        assert len(await queue.take()) == 64
+        assert queue.length == 100 - 4 - 10 - 64
 
     run(act)
 
 
 def test_the_largest_group_goes_first_until_the_oldest_has_waited() -> None:
     async def act() -> None:
-        line = Line(Limits(patience=0.0))
-        line.put(PATHS[0])
+        queue = Queue(Limits(patience=0.0))
+        queue.put(PATHS[0])
         for each in HOPS[:3]:
-            line.put(each)
-        assert await taken(line) == HOPS[:3]
+            queue.put(each)
+        assert await taken(queue) == HOPS[:3]
         for each in HOPS[3:6]:
-            line.put(each)
+            queue.put(each)
         await asyncio.sleep(0.04)
-        assert await taken(line) == PATHS[:1]
+        assert await taken(queue) == PATHS[:1]
 
     run(act)
 
 
 def test_what_a_dead_worker_held_goes_first_and_alone() -> None:
     async def act() -> None:
-        line = Line(Limits(patience=0.0))
+        queue = Queue(Limits(patience=0.0))
         for each in HOPS[:2]:
-            line.put(each)
-        lost = await line.take()
-        line.put(PATHS[0])
+            queue.put(each)
+        lost = await queue.take()
+        queue.put(PATHS[0])
         await asyncio.sleep(0.04)
         for ticket in lost:
-            line.put_back(ticket)
-        assert [await taken(line) for _ in range(3)] == [HOPS[1:2], HOPS[:1], PATHS[:1]]
-        assert line.length == 0
+            queue.put_back(ticket)
+        assert [await taken(queue) for _ in range(3)] == [HOPS[1:2], HOPS[:1], PATHS[:1]]
+        assert queue.length == 0
 
     run(act)

@@ -16,7 +16,7 @@ from tacit.server.replies import Reply, failure, refusal
 log = logging.getLogger("tacit.server")
 
 
-def handle_mishaps(app: FastAPI) -> None:
+def add_error_replies(app: FastAPI) -> None:
     """Give an application its error replies."""
     app.add_exception_handler(TacitError, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
