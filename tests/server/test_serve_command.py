@@ -70,7 +70,7 @@ def test_a_port_in_use_is_said_so(run: Path) -> None:
         result = CliRunner().invoke(app, ["serve", str(run), "--port", str(port)])
     assert isinstance(result.exception, SettingsError)
     assert f"cannot listen at 127.0.0.1 port {port}" in str(result.exception)
-    assert "try another --port" in str(result.exception)
+    assert "try another port" in str(result.exception)
 
 
 def test_a_run_that_is_none_is_said_so(tmp_path: Path) -> None:

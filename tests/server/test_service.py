@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from served import Running, europe, limited, open_europe, running
+from tacit.errors import SettingsError
+from tacit.server.app import create_app
+from tacit.server.metrics import Metrics
 from tacit.server.settings import ServerSettings
 
 
@@ -130,9 +134,24 @@ def test_requests_are_counted(service: Running) -> None:
     service.client.get("/nowhere/<script>")
     text = service.client.get("/metrics").text
     assert 'tacit_requests_total{route="other",status="404"}' in text
-    assert re.search(r'tacit_request_seconds_bucket\{route="/ask",le="\+Inf"\} [1-9]', text)
-    assert "tacit_workers 2" in text
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    asked = samples["tacit_requests_total", "/ask", "200"]
+    assert asked >= 1
+    assert samples["tacit_request_seconds_count", "/ask"] >= asked
+    assert samples["tacit_workers",] == 2
+    assert samples["tacit_queue_length",] == 0
+    assert samples["tacit_worker_restarts_total",] == 0
     assert "script" not in text
+
+
+def test_two_services_count_apart() -> None:
+    first, second = Metrics(), Metrics()
+    first.restarts.inc()
+    assert [each.registry.get_sample_value("tacit_worker_restarts_total") for each in (first, second)] == [1, 0]
 
 
 def test_every_reply_forbids_what_the_page_does_not_need(service: Running) -> None:
@@ -155,7 +174,19 @@ def test_the_health_says_what_is_served(service: Running) -> None:
 def test_other_names_for_this_machine_are_refused(service: Running) -> None:
     response = service.client.get("/health", headers={"host": "rebound.example"})
     assert response.status_code == 403
-    assert "--trust-host" in response.json()["error"]["message"]
+    assert response.json()["error"]["message"].startswith("this service goes by 127.0.0.1, ::1, localhost alone")
+    assert response.headers["x-frame-options"] == "DENY"
+    for name in ("localhost:8000", "[::1]:8000", "LOCALHOST"):
+        assert service.client.get("/health", headers={"host": name}).status_code == 200
+
+
+def test_further_names_may_have_a_star_at_their_start_alone() -> None:
+    settings = ServerSettings(workers=1, trusted_hosts=("*.example.org",))
+    with running(europe(), open_europe, settings) as service:
+        assert service.client.get("/health", headers={"host": "tacit.example.org"}).status_code == 200
+        assert service.client.get("/health", headers={"host": "example.org"}).status_code == 403
+    with pytest.raises(SettingsError, match=r"may have a star only as in \*\.example\.org"):
+        create_app(europe(), open_europe, ServerSettings(trusted_hosts=("tacit.*",)))
 
 
 def test_a_key_is_needed_where_one_is_set() -> None:

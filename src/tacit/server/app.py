@@ -10,11 +10,13 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from tacit import __version__
-from tacit.errors import LimitError, TacitError
+from tacit.errors import LimitError, SettingsError, TacitError
 from tacit.graph.graph import INVERSE, PARTS, Graph
 from tacit.graph.vocabulary import Vocabulary
 from tacit.query.formula import quoted
@@ -23,7 +25,7 @@ from tacit.server.error_replies import add_error_replies
 from tacit.server.examples import examples
 from tacit.server.jobs import Job, Kind
 from tacit.server.metrics import Metrics
-from tacit.server.middleware import Guard
+from tacit.server.middleware import Guard, KnownHosts
 from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, RESULTS_SCHEMA, SPARQL_BODY
 from tacit.server.pool import Pool
 from tacit.server.replies import Reply, encoded
@@ -32,22 +34,6 @@ from tacit.server.sparql_protocol import sparql_text
 from tacit.server.worker import Opener
 
 PAGE = files("tacit.server") / "static"
-ROUTES = frozenset(
-    f"/{name}"
-    for name in (
-        "",
-        "ask",
-        "explain",
-        "plan",
-        "entities",
-        "relations",
-        "examples",
-        "sparql",
-        "health",
-        "metrics",
-        "openapi.json",
-    )
-)
 
 
 class Service:
@@ -58,6 +44,8 @@ class Service:
         self.metrics = Metrics()
         self.problem: TacitError | None = None  # what kept the workers from starting
         self.pool = Pool(opener, settings.workers, settings.limits, self.metrics)
+        self.metrics.queue.set_function(lambda: self.pool.queue.length)
+        self.metrics.workers.set_function(lambda: len(self.pool.alive))
 
     @cached_property
     def examples(self) -> list[dict[str, str]]:
@@ -71,7 +59,7 @@ class Service:
             most = getattr(self.limits, name)
             if value > most:
                 raise LimitError(f"{name} is {value}, this service allows at most {most}")
-        return sent(await self.pool.answer(Job(kind, asked.query, top, paths, asked.changes)))
+        return (await self.pool.answer(Job(kind, asked.query, top, paths, asked.changes))).response()
 
     def matches(self, vocabulary: Vocabulary, typed: str, limit: int) -> dict[str, Any]:
         """Labels that complete what was typed; an inverse is written with the relation's own name."""
@@ -99,12 +87,6 @@ class Service:
             "limits": {name: getattr(self.limits, name) for name in ("body", "atoms", "nesting", "k", "top", "paths")}
             | {"seconds": self.limits.seconds},
         }
-
-
-def sent(reply: Reply) -> Response:
-    """A worker's reply as a response."""
-    headers = {"retry-after": "1"} if reply.status in (429, 503) else None
-    return Response(reply.body, reply.status, headers, reply.media_type)
 
 
 def create_app(graph: Graph, opener: Opener, settings: ServerSettings | None = None) -> FastAPI:
@@ -140,8 +122,14 @@ def create_app(graph: Graph, opener: Opener, settings: ServerSettings | None = N
     _lookups(app, service)
     _sparql(app, service)
     _page(app)
-    # The gate is outermost but for CORS, whose answers to a browser's enquiries need no key.
-    app.add_middleware(Guard, settings=settings, metrics=service.metrics, routes=ROUTES)
+    if settings.hosts is not None:
+        for host in settings.hosts:
+            if "*" in host.removeprefix("*."):  # Starlette asserts this, later
+                raise SettingsError(f"the trusted host '{host}' may have a star only as in *.example.org")
+        app.add_middleware(KnownHosts, hosts=settings.hosts)
+    # The guard is outermost but for CORS, whose answers to a browser's enquiries need no key.
+    routes = {route.path for route in app.routes if isinstance(route, Route)}
+    app.add_middleware(Guard, settings=settings, metrics=service.metrics, routes=routes)
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,
@@ -179,35 +167,34 @@ def _lookups(app: FastAPI, service: Service) -> None:
     @app.get("/entities", response_model=schemas.MatchesReply, tags=["names"])
     async def entities(q: Typed = "", limit: Count = 10) -> Response:
         """Entities whose name, or a word of it, starts with what was typed."""
-        return sent(Reply(200, encoded(service.matches(service.graph.entities, q, limit))))
+        return Reply(200, encoded(service.matches(service.graph.entities, q, limit))).response()
 
     @app.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
     async def relations(q: Typed = "", limit: Count = 10) -> Response:
         """Relations whose name, or a word of it, starts with what was typed."""
-        return sent(Reply(200, encoded(service.matches(service.graph.relations, q, limit))))
+        return Reply(200, encoded(service.matches(service.graph.relations, q, limit))).response()
 
     @app.get("/examples", response_model=schemas.ExamplesReply, tags=["names"])
     def example_questions() -> Response:
         """Questions that the loaded graph has answers to, one for each of several shapes."""
-        return sent(Reply(200, encoded({"examples": service.examples})))
+        return Reply(200, encoded({"examples": service.examples})).response()
 
     @app.get("/health", response_model=schemas.HealthReply, tags=["service"])
     async def health() -> Response:
         """What the service is, and how it is doing."""
-        return sent(Reply(200, encoded(service.health())))
+        return Reply(200, encoded(service.health())).response()
 
     @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}, tags=["service"])
     async def metrics() -> Response:
         """Counters and histograms, in Prometheus' text format."""
-        text = service.metrics.text(service.pool.queue.length, len(service.pool.alive))
-        return Response(text, media_type="text/plain; version=0.0.4")
+        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 def _sparql(app: FastAPI, service: Service) -> None:
     described: dict[str, Any] = {"responses": {200: RESULTS_SCHEMA}, "response_class": Response, "tags": ["questions"]}
 
     async def answer(text: str) -> Response:
-        return sent(await service.pool.answer(Job(Kind.SPARQL, text, service.limits.top)))
+        return (await service.pool.answer(Job(Kind.SPARQL, text, service.limits.top))).response()
 
     @app.get("/sparql", **described)
     async def sparql_get(query: SparqlQuery) -> Response:

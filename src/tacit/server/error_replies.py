@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from tacit.errors import TacitError
-from tacit.server.replies import Reply, failure, refusal
+from tacit.server.replies import failure, refusal
 
 log = logging.getLogger("tacit.server")
 
@@ -24,42 +24,34 @@ def add_error_replies(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _fault)
 
 
-def _response(reply: Reply, headers: dict[str, str] | None = None) -> Response:
-    return Response(reply.body, reply.status, headers, reply.media_type)
-
-
 async def _refused(request: Request, error: Exception) -> Response:
-    return _response(refusal(error) if isinstance(error, TacitError) else failure(500, "a fault in Tacit"))
+    return (refusal(error) if isinstance(error, TacitError) else failure(500, "a fault in Tacit")).response()
 
 
 async def _malformed(request: Request, error: Exception) -> Response:
     problems: list[Any] = list(error.errors()) if isinstance(error, RequestValidationError) else []
     first: dict[str, Any] = problems[0] if problems else {"type": "", "loc": (), "msg": "it cannot be read"}
     if first["type"] == "json_invalid":
-        return _response(failure(400, f"the request is not JSON: {first.get('ctx', {}).get('error', 'it has no end')}"))
-    kind = request.headers.get("content-type", "")
-    if first["loc"] == ("body",) and "json" not in kind:
-        return _response(failure(422, "send the request as JSON, with the header 'Content-Type: application/json'"))
-    place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query") or len(first["loc"]) == 1)
-    place = "query" if first["loc"] in (("body", "query"), ("query", "query")) else place
-    where = "the request" if place in ("", "body") else f"'{place[:80]}'"
-    return _response(failure(422, f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"))
+        why = first.get("ctx", {}).get("error", "it has no end")
+        return failure(400, f"the request is not JSON: {why}").response()
+    if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
+        return failure(422, "send the request as JSON, with the header 'Content-Type: application/json'").response()
+    place = ".".join(str(part) for part in first["loc"][1:])  # what comes first is where it was sent: body or query
+    where = f"'{place[:80]}'" if place else "the request"
+    return failure(422, f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}").response()
 
 
 async def _http(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
+    status, path = getattr(error, "status_code", 500), request.url.path[:100]
     if status == 404:
-        return _response(failure(404, f"there is no {request.url.path[:100]} here; /openapi.json lists what there is"))
+        return failure(404, f"there is no {path} here; /openapi.json lists what there is").response()
     if status == 405:
         allowed = (getattr(error, "headers", None) or {}).get("Allow", "")
         hint = f"; use {allowed}" if allowed else ""
-        return _response(
-            failure(405, f"{request.url.path[:100]} does not answer {request.method}{hint}"),
-            {"allow": allowed} if allowed else None,
-        )
-    return _response(failure(status, str(getattr(error, "detail", "the request was refused"))))
+        return failure(405, f"{path} does not answer {request.method}{hint}").response(allow=allowed)
+    return failure(status, str(getattr(error, "detail", "the request was refused"))).response()
 
 
 async def _fault(request: Request, error: Exception) -> Response:
     log.error("a request failed: %s %s", request.method, request.url.path, exc_info=error)
-    return _response(failure(500, "the request could not be answered because of a fault in Tacit; the log has it"))
+    return failure(500, "the request could not be answered because of a fault in Tacit; the log has it").response()

@@ -1,11 +1,15 @@
-"""What every request passes before it reaches a route: host, key, size and patience; and what every reply carries."""
+"""What every request passes before it reaches a route, where Starlette has nothing: key, size, patience, headers."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+from collections.abc import Collection
 from time import perf_counter
 from typing import TYPE_CHECKING
+
+from starlette.datastructures import Headers
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from tacit.server.metrics import Metrics
 from tacit.server.replies import Reply, failure
@@ -28,10 +32,32 @@ HEADERS = (
 )
 
 
-class Guard:
-    """ASGI middleware: refuses what the settings do not allow, and counts the rest."""
+class KnownHosts:
+    """Starlette's check of the Host header, with a refusal that says what would work."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics, routes: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
+        self.app, self.hosts = app, [f"[{host}]" if ":" in host else host for host in hosts]
+        self.refusal = failure(
+            403, f"this service goes by {', '.join(sorted(hosts))} alone; its setting trusted_hosts adds names"
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on that calls the service by one of its names."""
+
+        async def known(scope: Scope, receive: Receive, _: Send) -> None:
+            await self.app(scope, receive, send)
+
+        async def refuse(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await self.refusal.response()(scope, receive, send)
+
+        await TrustedHostMiddleware(known, self.hosts, www_redirect=False)(scope, receive, refuse)
+
+
+class Guard:
+    """Asks for the key, reads a body within the limits, counts requests, and adds what every reply carries."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics, routes: Collection[str]) -> None:
         self.app, self.settings, self.metrics, self.routes = app, settings, metrics, routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,35 +77,25 @@ class Guard:
             await send(message)
 
         try:
-            body = self._refused(scope) or await self._body(scope, receive)
+            body = self._refused(Headers(scope=scope), path) or await self._body(scope, receive)
             if isinstance(body, Reply):
-                await respond(body, answer)
+                await body.response()(scope, receive, answer)
             else:
                 await self.app(scope, _again(body, receive), answer)
         finally:
             route = path if path in self.routes else "/static" if path.startswith("/static/") else "other"
             self.metrics.request(route, status, perf_counter() - start)
 
-    def _refused(self, scope: Scope) -> Reply | None:
-        headers = {name.lower(): value for name, value in scope["headers"]}
-        hosts = self.settings.hosts
-        name = _host(headers.get(b"host", b"").decode("latin-1"))
-        if hosts is not None and name not in hosts:
-            known = ", ".join(sorted(hosts))
-            return failure(403, f"this service is not known as '{name[:80]}' but as {known}; see --trust-host")
-        path = scope["path"]
+    def _refused(self, headers: Headers, path: str) -> Reply | None:
         if self.settings.api_key and path not in OPEN and not path.startswith("/static/"):
-            given = headers.get(b"x-api-key", b"")
-            bearer = headers.get(b"authorization", b"")
-            if not given and bearer[:7].lower() == b"bearer ":
-                given = bearer[7:].strip()
-            if not hmac.compare_digest(given, self.settings.api_key.encode()):
+            scheme, _, bearer = headers.get("authorization", "").partition(" ")
+            given = headers.get("x-api-key") or (bearer.strip() if scheme.lower() == "bearer" else "")
+            if not hmac.compare_digest(given.encode("latin-1"), self.settings.api_key.encode()):
                 return failure(401, "this service needs its key: send it as 'Authorization: Bearer KEY' or 'X-API-Key'")
-        declared = headers.get(b"content-length", b"0")
-        if declared.isdigit() and int(declared) > self.settings.limits.body:
-            return self._too_large()
-        return None
+        declared = headers.get("content-length", "0")
+        return self._too_large if declared.isdecimal() and int(declared) > self.settings.limits.body else None
 
+    @property
     def _too_large(self) -> Reply:
         return failure(
             413, f"the request is larger than {self.settings.limits.body:,} bytes, the most this service reads"
@@ -89,28 +105,20 @@ class Guard:
         """The whole body, before anything else is done with the request."""
         if scope["method"] in ("GET", "HEAD", "OPTIONS"):
             return b""
-        limits, parts, size = self.settings.limits, [], 0
+        limits, body = self.settings.limits, bytearray()
         try:
             async with asyncio.timeout(limits.receive):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return failure(400, "the request ended before its body did")
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > limits.body:
-                        return self._too_large()
+                    body += message.get("body", b"")
+                    if len(body) > limits.body:
+                        return self._too_large
                     if not message.get("more_body", False):
-                        return b"".join(parts)
+                        return bytes(body)
         except TimeoutError:
             return failure(408, f"the request did not arrive within {limits.receive:g} s")
-
-
-def _host(header: str) -> str:
-    """The name in a Host header, without the port."""
-    if header.startswith("["):
-        return header[1:].split("]")[0]
-    return header.split(":")[0].lower()
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
@@ -125,14 +133,3 @@ def _again(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive_again
-
-
-async def respond(reply: Reply, send: Send) -> None:
-    """Send a reply; one to a request that was not read in full ends the connection."""
-    headers = [(b"content-type", reply.media_type.encode()), (b"content-length", str(len(reply.body)).encode())]
-    if reply.status in (400, 408, 413):
-        headers.append((b"connection", b"close"))
-    if reply.status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})

@@ -82,7 +82,7 @@ class Pool:
 
     async def _run(self, number: int, batch: list[Ticket]) -> None:
         worker, start = self._workers[number], monotonic()
-        self.metrics.batch(len(batch))
+        self.metrics.batches.observe(len(batch))
         running = asyncio.create_task(self._thread(worker.run, [ticket.job for ticket in batch]))
         try:
             await asyncio.wait({running}, timeout=self.limits.seconds)
@@ -122,7 +122,7 @@ class Pool:
 
     async def _replace(self, number: int) -> None:
         """Put a fresh worker in a place; where none starts, try again until one does."""
-        self.metrics.restarts += 1
+        self.metrics.restarts.inc()
         await self._thread(self._workers[number].stop)
         wait = 0.5
         while True:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.errors import TacitError
 
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
 JSON = "application/json"
+CLOSE, LATER = {"connection": "close"}, {"retry-after": "1"}  # closed, since what was not read yet would follow
+HEADERS = {401: {"www-authenticate": "Bearer"}, 408: CLOSE, 413: CLOSE, 429: LATER, 503: LATER}
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,12 @@ class Reply:
     status: int
     body: bytes
     media_type: str = JSON
+
+    def response(self, **headers: str) -> Response:
+        """The reply as Starlette sends it, with the headers its status asks for."""
+        from starlette.responses import Response  # here, since workers make replies and send none
+
+        return Response(self.body, self.status, HEADERS.get(self.status, {}) | headers, self.media_type)
 
 
 def encoded(data: Any) -> bytes:

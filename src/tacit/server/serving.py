@@ -117,7 +117,7 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or error
-        raise SettingsError(f"cannot listen at {host} port {port} ({reason}); try another --port") from None
+        raise SettingsError(f"cannot listen at {host} port {port} ({reason}); try another port") from None
     return listener
 
 
