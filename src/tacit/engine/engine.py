@@ -26,6 +26,7 @@ from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index
 from tacit.links.scorer import Scorer
 from tacit.query.compile import compile_query
+from tacit.query.describe import describe
 from tacit.query.formula import Query
 from tacit.query.names import bind
 from tacit.query.plan import Complement, Plan, Prepared, Row
@@ -38,7 +39,7 @@ ZERO = -math.inf
 class Asked(NamedTuple):
     """A question ready to run: its plan, the ids that fill the plan's slots, and its LIMIT where SPARQL set one."""
 
-    text: str
+    query: Query
     prepared: Prepared
     entities: list[int]
     relations: list[int]
@@ -161,7 +162,7 @@ class Engine:
 
     @torch.no_grad()
     def ask_many(
-        self, queries: Iterable[str | Query], top: int = 10, *, explain: bool = False, paths: int = 1
+        self, queries: Iterable[str | Query | Asked], top: int = 10, *, explain: bool = False, paths: int = 1
     ) -> list[Answers]:
         """The answers to many questions; those of one structure run as one batch."""
         for name, number in (("top", top), ("paths", paths)):
@@ -182,13 +183,20 @@ class Engine:
                 results |= dict(zip(part, answered, strict=True))
         return [results[i] for i in range(len(asked))]
 
-    def prepare(self, query: str | Query) -> Asked:
-        """A question with its names looked up, ready to run."""
+    def describe(self, query: str | Query | Asked) -> str:
+        """How a question would be answered, as an indented tree with what each step costs."""
+        k = self.graph.num_entities if self.options.search == "exact" else self.options.k
+        return describe(self.prepare(query).prepared, k, self.graph.num_entities)
+
+    def prepare(self, query: str | Query | Asked) -> Asked:
+        """A question with its names looked up, ready to run; one that is ready stays as it is."""
+        if isinstance(query, Asked):
+            return query
         if not isinstance(query, str | Query):
             raise QueryError(f"a question is a text or a Query, not {type(query).__name__}")
         asked, limit = read(query, self.graph) if isinstance(query, str) else (query, None)
         prepared = compile_query(asked)
-        return Asked(str(asked), prepared, *bind(prepared, self.graph), limit)
+        return Asked(asked, prepared, *bind(prepared, self.graph), limit)
 
     def _answered(self, plan: Plan, asked: list[Asked], top: int, paths: int) -> list[Answers]:
         """The answers to questions of one plan; with `paths`, as many reasons for each answer."""
@@ -268,8 +276,28 @@ class Engine:
             self._part(prepared, part, negated ^ (proof.kind == "not"), proof.kind != "or" or part.score == best)
             for part in proof.parts
         )
-        variables = {prepared.variables[v]: name(e) for v, e in proof.values}
-        return WitnessPart(proof.kind, math.exp(proof.score), parts, atom, variables, carried)
+        return Answers(str(asked.query), answers, certified, self.settings)
+
+    def _certified(self, plan: Plan, slots: tuple[Tensor, Tensor], ids: Tensor, cut_off: bool) -> bool:
+        """Whether nothing the beam dropped could change these answers or their order, or add to them."""
+        assert isinstance(self.reasoner, MessageReasoner)
+        lower, upper = (bound[0].cpu() for bound in self.reasoner.bounds(plan, *slots))
+        for i in ids.tolist():
+            upper[i] = -math.inf  # from here on only compared with what comes after
+            if float(upper.max()) > float(lower[i]):
+                return False
+        return cut_off or float(upper.max()) == -math.inf
+
+    def _witness(self, prepared: Prepared, step: Step) -> Witness:
+        entities, relations = self.graph.entities, self.graph.relations
+        reasons = tuple(
+            Reason(
+                entities[a.subject], relations[a.relation], entities[a.object], math.exp(a.score), a.observed, a.negated
+            )
+            for a in step.atoms()
+        )
+        variables = {prepared.variables[v]: entities[e] for v, e in sorted(step.substitution().items())}
+        return Witness(math.exp(step.score), variables, reasons)
 
     def __repr__(self) -> str:
         return f"Engine({self.graph!r}, {self.settings.search}, k={self.settings.k}, {self.settings.logic})"
