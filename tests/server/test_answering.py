@@ -1,15 +1,25 @@
-"""What a worker does with a job: settings of a request on top of the service's own."""
+"""What a worker does with jobs: settings of a request on top of the service's own, LIMIT, plans."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import pytest
+
+from served import open_europe
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model
 from tacit.server.answering import Answerer
 from tacit.server.jobs import Job, Kind
 from tacit.server.settings import Limits
+
+BORDERS = "PREFIX : <tacit:> SELECT ?c {{ :France :borders ?c }} LIMIT {}"
+
+
+def data(*jobs: Job) -> list[Any]:
+    return [json.loads(reply.body) for reply in Answerer(open_europe(), Limits()).replies(jobs)]
 
 
 def test_continuous_search_works_whatever_the_calibration_of_the_service() -> None:
@@ -19,3 +29,26 @@ def test_continuous_search_works_whatever_the_calibration_of_the_service() -> No
     reply = Answerer(engine, Limits()).replies([Job(Kind.ASK, "?x : r(a, ?x)", changes=(("search", "continuous"),))])[0]
     assert reply.status == 200
     assert {row["entity"] for row in json.loads(reply.body)["answers"]} == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("kind", [Kind.ASK, Kind.EXPLAIN, Kind.SPARQL])
+def test_questions_answered_together_keep_their_own_limit(kind: Kind) -> None:
+    jobs = [Job(kind, BORDERS.format(limit), top=3) for limit in (2, 0, 1, 9)]
+    assert len({job.key for job in jobs}) == 1
+    rows = [reply["results"]["bindings"] if kind is Kind.SPARQL else reply["answers"] for reply in data(*jobs)]
+    assert [len(each) for each in rows] == [2, 0, 1, 3]
+    names = [[row.get("entity") or row["c"]["value"] for row in each] for each in rows]
+    assert names == [names[3][:limit] for limit in (2, 0, 1, 3)]
+
+
+def test_a_question_in_the_text_syntax_is_no_sparql() -> None:
+    (reply,) = data(Job(Kind.SPARQL, "?c : borders(France, ?c)"))
+    assert reply["error"]["message"].startswith("this is not a SPARQL query")
+
+
+def test_a_plan_counts_the_candidates_that_the_search_keeps() -> None:
+    question = "?c : borders(France, ?n) & borders(?n, ?c)"
+    searches = ("beam", "exact")
+    plans = [data(Job(Kind.PLAN, question, changes=(("search", s), ("k", 2))))[0]["plan"] for s in searches]
+    # One row finds the neighbours of France; then the beam projects 2 of them, exact search all 15 entities.
+    assert [plan.splitlines()[-1].split(":")[1].split()[0] for plan in plans] == ["3", "16"]

@@ -5,19 +5,16 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
-from tacit.engine.engine import Engine
-from tacit.errors import LimitError, TacitError
-from tacit.query.compile import compile_query
-from tacit.query.describe import describe
+from tacit.engine.engine import Asked, Engine
+from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import Query, atoms
-from tacit.query.names import bind
-from tacit.query.reading import read
+from tacit.query.sparql import is_sparql
 from tacit.server.jobs import Job, Kind
 from tacit.server.replies import Reply, encoded, failure, refusal
 from tacit.server.settings import Limits
+from tacit.server.sparql_results import RESULTS, results
 
 log = logging.getLogger("tacit.server")
 KEPT_ENGINES = 8
@@ -34,7 +31,7 @@ class Answerer:
     def replies(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to jobs of one key, each right or wrong on its own."""
         first = jobs[0]
-        if len(jobs) > 1 and first.kind in (Kind.ASK, Kind.EXPLAIN):
+        if len(jobs) > 1 and first.kind is not Kind.PLAN:
             try:
                 return self._together(jobs)
             except Exception:  # one of them is wrong: alone, each gets its own answer
@@ -55,39 +52,29 @@ class Answerer:
             )
 
     def _together(self, jobs: Sequence[Job]) -> list[Reply]:
-        first, asked = jobs[0], [self._read(job) for job in jobs]
-        queries = [query for query, _ in asked]
-        found = self._engine(first).ask_many(queries, first.top, explain=first.kind is Kind.EXPLAIN, paths=first.paths)
-        limited = [replace(answers, answers=answers[:limit]) for answers, (_, limit) in zip(found, asked, strict=True)]
-        return [Reply(200, encoded(answers.to_dict())) for answers in limited]
+        """The replies to questions that the engine answers as one batch."""
+        first, engine = jobs[0], self._engine(jobs[0])
+        asked = [self._prepared(job, engine) for job in jobs]
+        many = engine.ask_many(asked, first.top, explain=first.kind is Kind.EXPLAIN, paths=first.paths)
+        if first.kind is Kind.SPARQL:
+            rows = zip(asked, many, strict=True)
+            return [Reply(200, encoded(results(engine.graph, each.query, answers)), RESULTS) for each, answers in rows]
+        return [Reply(200, encoded(answers.to_dict())) for answers in many]
 
     def _one(self, job: Job) -> Reply:
-        if job.kind is Kind.PLAN:
-            return self._plan(job)
-        if job.kind is Kind.SPARQL:
-            return self._sparql(job)
-        return self._together([job])[0]
-
-    def _plan(self, job: Job) -> Reply:
+        if job.kind is not Kind.PLAN:
+            return self._together([job])[0]
         engine = self._engine(job)
-        query, _ = self._read(job)
-        prepared = compile_query(query)
-        bind(prepared, engine.graph)
-        k = engine.graph.num_entities if engine.settings.search == "exact" else engine.settings.k
-        tree = describe(prepared, k, engine.graph.num_entities)
-        return Reply(200, encoded({"query": str(query), "plan": tree}))
+        asked = self._prepared(job, engine)
+        return Reply(200, encoded({"query": str(asked.query), "plan": engine.describe(asked)}))
 
-    def _sparql(self, job: Job) -> Reply:
-        from tacit.server.sparql_results import RESULTS, answered
-
-        data = answered(self._engine(job), job.question, job.top, self._check)
-        return Reply(200, encoded(data), RESULTS)
-
-    def _read(self, job: Job) -> tuple[Query, int | None]:
-        """The question of a job, in the text syntax or in SPARQL, and its LIMIT where it has one."""
-        query, limit = read(job.question, self.engine.graph)
-        self._check(query)
-        return query, limit
+    def _prepared(self, job: Job, engine: Engine) -> Asked:
+        """The question of a job as the engine reads it, within the limits."""
+        if job.kind is Kind.SPARQL and not is_sparql(job.question):
+            raise QueryError("this is not a SPARQL query; it starts with SELECT, or with PREFIX")
+        asked = engine.prepare(job.question)
+        self._check(asked.query)
+        return asked
 
     def _check(self, query: Query) -> None:
         count = sum(1 for _ in atoms(query.formula))

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from tacit.engine.engine import Engine
+from tacit.engine.answers import Answers
 from tacit.graph.graph import Graph
 from tacit.query.formula import Query
 from tacit.query.iris import SCHEME
-from tacit.query.sparql import parse_sparql
 
 RESULTS = "application/sparql-results+json"
 DOUBLE = "http://www.w3.org/2001/XMLSchema#double"
 
 
-def answered(engine: Engine, text: str, most: int, check: Callable[[Query], None]) -> dict[str, Any]:
-    """The results of a SPARQL query: as many as its LIMIT allows, and `most` at most."""
-    query, limit = parse_sparql(text, engine.graph)
-    check(query)
+def results(graph: Graph, query: Query, answers: Answers) -> dict[str, Any]:
+    """Answers as the results of the query they answer."""
     target = query.target.name
     score = "score" if target != "score" else "score_"
-    wanted = most if limit is None else min(limit, most)
-    found = engine.ask(query, wanted) if wanted else ()
     rows = [
         {
-            target: term(answer.entity, engine.graph),
+            target: term(answer.entity, graph),
             score: {"type": "literal", "datatype": DOUBLE, "value": repr(answer.score)},
         }
-        for answer in found
+        for answer in answers
     ]
     return {"head": {"vars": [target, score]}, "results": {"bindings": rows}}
 
