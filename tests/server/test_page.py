@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from served import SCRIPT, WICKED, Running, europe, open_europe, open_wicked, running, wicked
+from tacit.query.formula import quoted
 from tacit.server.settings import ServerSettings
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
@@ -120,6 +121,30 @@ def test_names_with_spaces_are_completed_in_quotes(visit: Visit) -> None:
     page.keyboard.type("?x : borders(new yo")
     page.locator("#options [role=option]", has_text="New York").click()
     assert page.input_value("#question") == '?x : borders("New York"'
+
+
+NAMES = [
+    "France",
+    "New York",
+    "Not",
+    "exists",
+    "São_Tomé",
+    "it's",
+    "U.S.",
+    "a.b/c:d",
+    "+up",
+    "--x",
+    "-",
+    "x²",
+    "Ⅷ",
+    "日本",
+]
+NAMES += ["", "a\nb", 'say "hi"', "back\\slash", "?x", "١٢", "e\u0301"]
+
+
+def test_the_page_quotes_names_as_the_grammar_reads_them(visit: Visit) -> None:
+    quote = "async names => { const { quoted } = await import('/static/syntax.js'); return names.map(quoted); }"
+    assert visit.page.evaluate(quote, NAMES) == [quoted(name) for name in NAMES]
 
 
 def overlap(one: Any, other: Any) -> bool:

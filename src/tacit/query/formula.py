@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tacit.errors import QueryError
+from tacit.query import tokens
 
 MAX_DEPTH = 100
 MAX_ATOMS = 64
@@ -219,9 +220,8 @@ def _bracketed(part: Formula, around: type[Formula]) -> str:
     return str(part) if tight else f"({part})"
 
 
-_WORD = re.compile(r"\w+")
-_PLAIN = re.compile(r"[+/-]*\w(?:[\w.:/+'-]*\w)?")
-_WORDS = {"and", "or", "not", "exists"}
+_WORD = re.compile(f"{tokens.LETTER}+")
+_PLAIN = re.compile(tokens.NAME)
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t", "\r": r"\r"})
 
 
@@ -231,7 +231,7 @@ def quoted(name: str) -> str:
     >>> quoted("France"), quoted("New York"), quoted('say "hi"')
     ('France', '"New York"', '"say \\\\"hi\\\\""')
     """
-    if _PLAIN.fullmatch(name) and name.lower() not in _WORDS:
+    if _PLAIN.fullmatch(name) and name.lower() not in tokens.KEYWORDS:
         return name
     return f'"{name.translate(_ESCAPES)}"'
 

@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from tacit.errors import QueryError
+from tacit.query import tokens
 from tacit.query.formula import MAX_ATOMS, And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, atoms
 from tacit.query.quantify import bind_loose
 
@@ -57,19 +58,10 @@ def locate(text: str, kind: str, name: str) -> tuple[int, int] | None:
     return None
 
 
-def place(text: str, at: int) -> tuple[int, int]:
-    """The line and column of a character of a text.
-
-    >>> place("one\\ntwo", 4)
-    (2, 1)
-    """
-    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-
-
-_NAME = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\?\w+|[+/-]*\w(?:[\w.:/+'-]*\w)?""", re.DOTALL)
-_APPLIED = re.compile(r"\s*(?:\^-1|⁻¹)?\s*\(")
-_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
+_NAME = re.compile(f"{tokens.STRING}|{tokens.VARIABLE}|{tokens.NAME}", re.DOTALL)
+_APPLIED = re.compile(rf"\s*(?:{tokens.INVERSE})?\s*\(")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def _plain(word: str) -> str:
@@ -105,8 +97,7 @@ def _check_size(text: str) -> None:
             raise QueryError(f"brackets are nested deeper than {MAX_BRACKETS} levels", *place(text, at))
 
 
-# A quote without an end reaches to the end: looking for one from every quote on would take the square of the length.
-_QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?""", re.DOTALL)
+_QUOTED = re.compile(tokens.UNCLOSED, re.DOTALL)
 
 
 @lru_cache(maxsize=1)
@@ -114,6 +105,7 @@ def _parser() -> Lark:
     from lark import Lark
 
     grammar = files("tacit.query").joinpath("grammar.lark").read_text(encoding="utf-8")
+    grammar = re.sub("<([A-Z]+)>", lambda word: getattr(tokens, word[1]).replace("/", r"\/"), grammar)
     return Lark(grammar, start="query", parser="lalr", transformer=_Builder())
 
 

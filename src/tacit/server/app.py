@@ -19,6 +19,7 @@ from tacit import __version__
 from tacit.errors import LimitError, SettingsError, TacitError
 from tacit.graph.graph import INVERSE, PARTS, Graph
 from tacit.graph.vocabulary import Vocabulary
+from tacit.query import tokens
 from tacit.query.formula import quoted
 from tacit.server import schemas
 from tacit.server.error_replies import add_error_replies
@@ -34,6 +35,15 @@ from tacit.server.sparql_protocol import sparql_text
 from tacit.server.worker import Opener
 
 PAGE = files("tacit.server") / "static"
+SYNTAX = {  # for the page, which colours and completes what is typed
+    "letter": tokens.javascript(tokens.LETTER),
+    "inside": tokens.javascript(tokens.INSIDE),
+    "name": tokens.javascript(tokens.NAME),
+    "string": tokens.javascript(tokens.UNCLOSED),
+    "variable": tokens.javascript(tokens.VARIABLE),
+    "inverse": tokens.INVERSE,
+    "keywords": list(tokens.KEYWORDS),
+}
 
 
 class Service:
@@ -86,6 +96,7 @@ class Service:
             "settings": {name: self.pool.settings.get(name) for name in ("search", "k", "logic", "observed")},
             "limits": {name: getattr(self.limits, name) for name in ("body", "atoms", "nesting", "k", "top", "paths")}
             | {"seconds": self.limits.seconds},
+            "syntax": SYNTAX,
         }
 
 

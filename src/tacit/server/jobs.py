@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-LONGEST = 2_000  # characters of a question that is looked at closely
+from tacit.query.tokens import KEYWORDS, NAME, UNCLOSED, VARIABLE
 
 
 class Kind(StrEnum):
@@ -39,19 +39,16 @@ class Job:
         >>> one.key == two.key, one.key == Job(Kind.ASK, "?c : borders(?c, France)").key
         (True, False)
         """
-        # Names that are left open make the search quadratic: a long text goes alone, and names are bounded.
-        structure = self.question if len(self.question) > LONGEST else _NAME.sub(_blank, self.question)
-        return (self.kind, structure, self.top, self.paths, self.changes)
+        return (self.kind, _WORD.sub(_blank, self.question), self.top, self.paths, self.changes)
 
 
-_NAME = re.compile(
-    r""""(?:[^"\\]|\\.){0,200}"|'(?:[^'\\]|\\.){0,200}'|<[^<>\s]{0,200}>|\?\w+|[+/-]{0,2}\w[\w.:/+-]*|\s+""", re.DOTALL
-)
-_WORDS = frozenset(("and", "or", "not", "exists", "minus", "union", "filter", "select", "where"))
+# Each alternative takes what it starts, ended or not, so that no text takes the square of its length.
+_WORD = re.compile(rf"{UNCLOSED}|<[^<>\s]*>|{VARIABLE}|{NAME}|[+/-]+|\s+", re.DOTALL)
+_KEPT = frozenset((*KEYWORDS, "minus", "union", "filter", "select", "where"))
 
 
-def _blank(found: re.Match[str]) -> str:
-    word = found.group()
-    if word.isspace():
+def _blank(word: re.Match[str]) -> str:
+    text = word.group()
+    if text.isspace():
         return ""
-    return word if word.startswith("?") or word.lower() in _WORDS else "_"
+    return text if text.startswith("?") or text.lower() in _KEPT else "_"

@@ -134,6 +134,7 @@ class HealthReply(BaseModel):
     workers: dict[str, int]
     settings: dict[str, str | int | float | bool | None]
     limits: dict[str, int | float]
+    syntax: dict[str, str | list[str]] = Field(description="The words of the text syntax, as JavaScript's patterns.")
 
 
 class ErrorDetail(BaseModel):

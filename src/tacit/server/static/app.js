@@ -6,6 +6,7 @@ import { Controls, forRequest } from "./controls.js";
 import { Editor, coloured } from "./editor.js";
 import { byId, element } from "./element.js";
 import * as service from "./service.js";
+import { learn, quoted, variables } from "./syntax.js";
 
 const results = byId("results");
 const problem = byId("problem");
@@ -103,7 +104,7 @@ async function unfold(entity) {
   try {
     const { answers, certified } = await reasons;
     const found = answers.find((answer) => answer.entity === entity);
-    const target = state.query.match(/^\s*\?([\p{L}\p{N}_]+)/u)?.[1] ?? "";
+    const target = variables(state.query)[0]?.slice(1) ?? "";
     box.replaceWith(reason(found, target, row.clientWidth - (phone() ? 24 : 36), certified, exactly));
   } catch (error) {
     reasons = null;
@@ -149,9 +150,8 @@ function complain(error) {
 }
 
 function correct(name) {
-  const plain = /^[+/-]*[\p{L}\p{N}_](?:[\p{L}\p{N}_.:/+'-]*[\p{L}\p{N}_])?$/u.test(name);
   const { start, end } = editor.marked;
-  editor.replace(start, end, plain ? name : `"${name.replace(/[\\"]/g, "\\$&")}"`);
+  editor.replace(start, end, quoted(name));
   submit();
 }
 
@@ -175,6 +175,8 @@ async function start() {
   try {
     const about = await service.health();
     limits = about.limits;
+    learn(about.syntax);
+    editor.draw();
     const count = (name) => `${about.graph[name].toLocaleString("en")} ${name}`;
     byId("graph").replaceChildren(about.graph.name, element("span", {}, ` · ${count("entities")} · ${count("relations")} · ${count("facts")}`));
     controls.learn(about);

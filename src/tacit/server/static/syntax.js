@@ -1,50 +1,71 @@
-// Enough of the grammar to colour a question and to know what is being typed; the service has the last word.
-const TOKEN = /"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|\?[\p{L}\p{N}_]*|\^-1|⁻¹|[+/-]*[\p{L}\p{N}_](?:[\p{L}\p{N}_.:/+'-]*[\p{L}\p{N}_])?|\s+|./gsu;
-const WORDS = new Set(["and", "or", "not", "exists"]);
+// Enough of the grammar to colour a question and to know what is being typed; the service has the last word, and the patterns.
+let patterns = null; // until the service has told them
+let keywords = new Set();
 
-/** The tokens of a text, each with its kind: relation, entity, variable, word, sign or space. */
+/** Take the words of the text syntax as the service spells them. */
+export function learn(words) {
+  const open = words.variable.replace(/\+$/, "*"); // a variable whose name is still to be typed
+  patterns = {
+    token: new RegExp(`${words.string}|${open}|${words.inverse}|${words.name}|\\s+|.`, "gsu"),
+    variable: new RegExp(`^(?:${words.variable})$`, "su"),
+    inverse: new RegExp(`^(?:${words.inverse})$`, "u"),
+    name: new RegExp(`^(?:${words.name})$`, "u"),
+    partial: new RegExp(`["']?${words.letter}${words.inside}*$`, "u"),
+    rest: new RegExp(`^${words.inside}*["']?`, "u"),
+  };
+  keywords = new Set(words.keywords);
+}
+
+/** A name as a question writes it. */
+export const quoted = (name) => (patterns.name.test(name) && !keywords.has(name.toLowerCase()) ? name : JSON.stringify(name));
+
+/** The tokens of a text, each with its kind: relation, entity, variable, word, inverse, sign or space. */
 export function tokens(text) {
-  const found = [...text.matchAll(TOKEN)].map((match) => ({ text: match[0], start: match.index, kind: "sign" }));
-  found.forEach((token, at) => {
-    const first = token.text[0];
-    if (/^\s/.test(first)) token.kind = "space";
-    else if (first === "?") token.kind = "variable";
-    else if (WORDS.has(token.text.toLowerCase())) token.kind = "word";
-    else if (/["'+/\-\p{L}\p{N}_]/u.test(first) && token.text !== "-") {
-      const next = found.slice(at + 1).find((other) => other.kind !== "space" && !/^\s/.test(other.text));
-      token.kind = next && ["(", "^-1", "⁻¹"].includes(next.text) ? "relation" : "entity";
-    }
-  });
-  return found;
+  if (!patterns) return [{ text, start: 0, kind: "sign" }];
+  const list = [...text.matchAll(patterns.token)].map((match) => ({ text: match[0], start: match.index, kind: kindOf(match[0]) }));
+  let after = null; // the token that follows, spaces apart
+  for (const token of list.reverse()) {
+    if (token.kind === "name") token.kind = after && (after.text === "(" || after.kind === "inverse") ? "relation" : "entity";
+    if (token.kind !== "space") after = token;
+  }
+  return list.reverse();
+}
+
+function kindOf(text) {
+  if (/^\s/.test(text)) return "space";
+  if (text[0] === "?") return "variable";
+  if (patterns.inverse.test(text)) return "inverse";
+  if (keywords.has(text.toLowerCase())) return "word";
+  return patterns.name.test(text) || /^["']/.test(text) ? "name" : "sign";
 }
 
 /** The variables a text uses, in order. */
-export const variables = (text) => [...new Set(tokens(text).filter((t) => t.kind === "variable" && t.text.length > 1).map((t) => t.text))];
+export const variables = (text) => [...new Set(tokens(text).map((token) => token.text).filter((word) => patterns.variable.test(word)))];
 
 /** What is typed at a caret: which kind of name, the part typed so far, and the range a completion replaces. */
 export function context(text, caret) {
+  if (!patterns) return null;
   const before = text.slice(0, caret);
-  const colon = tokens(before).find((token) => token.text === ":");
+  const words = tokens(before).filter((token) => token.kind !== "space");
+  const colon = words.find((token) => token.text === ":");
   if (!colon) return null;
   const open = [];
-  for (const token of tokens(before)) {
-    if (token.text === "(") open.push(token.start);
+  words.forEach((token, at) => {
+    if (token.text === "(") open.push(at);
     else if (token.text === ")") open.pop();
-  }
-  const bracket = open.length ? open[open.length - 1] : -1;
-  const inAtom = bracket >= 0 && /(?:[\p{L}\p{N}_"']|\^-1|⁻¹)\s*$/u.test(before.slice(0, bracket)) && !/\b(?:and|or|not)\s*$/i.test(before.slice(0, bracket));
-  if (inAtom) {
-    const inside = tokens(before).filter((token) => token.start > bracket);
-    const comma = inside.filter((token) => token.text === ",").at(-1);
-    const start = skipSpace(text, (comma ? comma.start : bracket) + 1, caret);
+  });
+  const bracket = open.at(-1);
+  if (["relation", "inverse"].includes(words[bracket - 1]?.kind)) {
+    const commas = words.slice(bracket).filter((token) => token.text === ",");
+    const start = skipSpace(text, (commas.at(-1) ?? words[bracket]).start + 1, caret);
     const typed = before.slice(start);
-    if (/^(".*"|'.*')\s*$/s.test(typed) || (comma && inside.filter((t) => t.text === ",").length > 1)) return null;
+    if (/^(".*"|'.*')\s*$/s.test(typed) || commas.length > 1) return null;
     return { kind: typed.startsWith("?") ? "variables" : "entities", typed: typed.replace(/^["']/, ""), start, end: wordEnd(text, caret) };
   }
-  const word = /["']?[\p{L}\p{N}_][\p{L}\p{N}_.:/+'-]*$/u.exec(before);
+  const word = patterns.partial.exec(before);
   const start = word ? word.index : caret;
-  const left = before.slice(colon.start + 1, start).trimEnd();
-  const ready = left === "" || /(?:[&|!~∧∨¬(.]|\b(?:and|or|not))$/i.test(left);
+  const last = words.findLast((token) => token.start < start);
+  const ready = last === colon || /^(?:[&|!~∧∨¬(.]|and|or|not)$/i.test(last?.text ?? "");
   return ready ? { kind: "relations", typed: (word?.[0] ?? "").replace(/^["']/, ""), start, end: wordEnd(text, caret) } : null;
 }
 
@@ -53,6 +74,4 @@ function skipSpace(text, at, most) {
   return at;
 }
 
-function wordEnd(text, caret) {
-  return caret + /^[\p{L}\p{N}_.:/+-]*["']?/u.exec(text.slice(caret))[0].length;
-}
+const wordEnd = (text, caret) => caret + patterns.rest.exec(text.slice(caret))[0].length;
