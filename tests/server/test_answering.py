@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from served import open_europe
+from served_graphs import open_europe
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model

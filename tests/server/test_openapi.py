@@ -10,13 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from served import Running, europe, open_europe, running
+from served import Running, running
+from served_graphs import EUROPE
 from tacit.server.settings import ServerSettings
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Running]:
-    with running(europe(), open_europe, ServerSettings(workers=1)) as found:
+    with running(EUROPE, ServerSettings(workers=1)) as found:
         yield found
 
 

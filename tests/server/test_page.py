@@ -10,7 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from served import SCRIPT, WICKED, Running, europe, open_europe, open_wicked, running, wicked
+from served import Running, running
+from served_graphs import EUROPE, MARKUP, SCRIPT, WICKED
 from tacit.query.formula import quoted
 from tacit.server.settings import ServerSettings
 
@@ -22,7 +23,7 @@ QUERY = "?x : exists ?y . borders(France, ?y) & borders(?y, ?x)"
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Running]:
-    with running(europe(), open_europe, ServerSettings(workers=1)) as found:
+    with running(EUROPE, ServerSettings(workers=1)) as found:
         yield found
 
 
@@ -271,7 +272,7 @@ def test_it_fits_the_screen_and_both_themes(visit: Visit) -> None:
 
 
 def test_labels_that_are_markup_stay_text(browser: Any) -> None:
-    with running(wicked(), open_wicked, ServerSettings(workers=1)) as service:
+    with running(MARKUP, ServerSettings(workers=1)) as service:
         visit = Visit(browser, service.url)
         page = visit.page
         assert page.locator("#graph").text_content().startswith("<i>wicked</i>")  # type: ignore[union-attr]
@@ -293,7 +294,7 @@ def test_labels_that_are_markup_stay_text(browser: Any) -> None:
 
 
 def test_a_key_is_asked_for_where_one_is_needed(browser: Any) -> None:
-    with running(europe(), open_europe, ServerSettings(workers=1, api_key="sesame")) as service:
+    with running(EUROPE, ServerSettings(workers=1, api_key="sesame")) as service:
         visit = Visit(browser, service.url)
         visit.page.fill("#secret", "sesame")
         visit.page.keyboard.press("Enter")

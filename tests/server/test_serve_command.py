@@ -14,7 +14,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from served import europe
+from served_graphs import europe
 from source_tree import ROOT
 from tacit.cli import app
 from tacit.errors import RunError, SettingsError
@@ -28,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_it_says_where_it_is_answers_and_ends_with_ctrl_c(run: Path) -> None:
+def test_it_says_where_it_is_answers_reloads_and_ends_with_ctrl_c(run: Path) -> None:
     command = [sys.executable, "-m", "tacit", "serve", str(run), "--port", "0", "--workers", "1"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "TACIT_API_KEY": "sesame"}
     with subprocess.Popen(
@@ -42,6 +42,9 @@ def test_it_says_where_it_is_answers_and_ends_with_ctrl_c(run: Path) -> None:
             assert httpx.post(found[1] + "ask", json=body).status_code == 401
             answers = httpx.post(found[1] + "ask", json=body, headers={"x-api-key": "sesame"}).json()["answers"]
             assert [(answer["entity"], answer["known"]) for answer in answers] == [("Spain", True)]
+            process.send_signal(signal.SIGHUP)
+            assert process.stdout.readline() == line  # type: ignore[union-attr]
+            assert httpx.post(found[1] + "ask", json=body, headers={"x-api-key": "sesame"}).json()["answers"] == answers
         finally:
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=30)

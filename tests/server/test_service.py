@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from served import Running, europe, limited, open_europe, running
+from served import Running, limited, running
+from served_graphs import EUROPE, open_europe
 from tacit.errors import SettingsError
 from tacit.server.app import create_app
 from tacit.server.metrics import Metrics
@@ -19,7 +20,7 @@ from tacit.server.settings import ServerSettings
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Running]:
-    with running(europe(), open_europe, ServerSettings(workers=2)) as found:
+    with running(EUROPE, ServerSettings(workers=2)) as found:
         yield found
 
 
@@ -182,16 +183,16 @@ def test_other_names_for_this_machine_are_refused(service: Running) -> None:
 
 def test_further_names_may_have_a_star_at_their_start_alone() -> None:
     settings = ServerSettings(workers=1, trusted_hosts=("*.example.org",))
-    with running(europe(), open_europe, settings) as service:
+    with running(EUROPE, settings) as service:
         assert service.client.get("/health", headers={"host": "tacit.example.org"}).status_code == 200
         assert service.client.get("/health", headers={"host": "example.org"}).status_code == 403
     with pytest.raises(SettingsError, match=r"may have a star only as in \*\.example\.org"):
-        create_app(europe(), open_europe, ServerSettings(trusted_hosts=("tacit.*",)))
+        create_app(EUROPE, ServerSettings(trusted_hosts=("tacit.*",)))
 
 
 def test_a_key_is_needed_where_one_is_set() -> None:
     settings = ServerSettings(workers=1, api_key="open sesame", cors=("https://there.example",))
-    with running(europe(), open_europe, settings) as service:
+    with running(EUROPE, settings) as service:
         assert service.client.get("/health").status_code == 200
         assert service.client.get("/").status_code == 200
         refused = service.ask("?c : borders(Portugal, ?c)")
@@ -213,7 +214,7 @@ def test_without_a_list_no_other_page_may_ask(service: Running) -> None:
 
 
 def test_limits_are_those_that_were_set() -> None:
-    with running(europe(), open_europe, limited(body=300, k=7)) as service:
+    with running(EUROPE, limited(body=300, k=7)) as service:
         assert service.ask("?c : borders(Portugal, ?c)", k=7).status_code == 200
         assert service.ask("?c : borders(Portugal, ?c)", k=8).status_code == 422
         large = service.ask("?c : borders(Portugal, ?c)" + " " * 300)

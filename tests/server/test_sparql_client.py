@@ -9,7 +9,8 @@ import pytest
 from rdflib import URIRef
 from rdflib.plugins.stores.sparqlstore import SPARQLStore
 
-from served import Running, europe, open_europe, running
+from served import Running, running
+from served_graphs import EUROPE, open_europe
 from tacit.graph.graph import Graph
 from tacit.server.settings import ServerSettings
 from tacit.server.sparql_results import term
@@ -25,7 +26,7 @@ QUERIES = {
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Running]:
-    with running(europe(), open_europe, ServerSettings(workers=1)) as found:
+    with running(EUROPE, ServerSettings(workers=1)) as found:
         yield found
 
 

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from served import DEADLY, SLOW, Running, europe, limited, open_europe, running
+from served import Running, limited, running
+from served_graphs import DEADLY, EUROPE, SLOW, Made, europe
+from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.server import serving
 from tacit.server.settings import Limits, ServerSettings
@@ -22,7 +24,7 @@ from tacit.server.settings import Limits, ServerSettings
 @pytest.fixture(scope="module")
 def service() -> Iterator[Running]:
     settings = ServerSettings(workers=2, limits=Limits(seconds=1.5, receive=0.5, body=20_000))
-    with running(europe(), open_europe, settings) as found:
+    with running(EUROPE, settings) as found:
         yield found
 
 
@@ -54,13 +56,13 @@ def test_a_worker_that_dies_takes_only_its_own_questions_along(service: Running)
 def test_a_worker_killed_from_outside_costs_nobody_an_answer(service: Running) -> None:
     with ThreadPoolExecutor(4) as threads:
         answers = [threads.submit(service.entities, "?l : speaks(Spain, ?l)") for _ in range(20)]
-        os.kill(service.server._service.pool.alive[0], signal.SIGKILL)
+        os.kill(service.server.service.edition.pool.alive[0], signal.SIGKILL)
         assert [answer.result() for answer in answers] == [["Spanish"]] * 20
     assert service.healthy()
 
 
 def test_a_full_queue_is_said_at_once() -> None:
-    with running(europe(), open_europe, limited(queue=2, seconds=3.0)) as service:
+    with running(EUROPE, limited(queue=2, seconds=3.0)) as service:
         with ThreadPoolExecutor(8) as threads:
             slow = threads.submit(service.ask, f"?c : borders({SLOW}, ?c)")
             time.sleep(0.3)
@@ -134,21 +136,24 @@ def test_clients_that_take_their_time_hold_nobody_up(service: Running, monkeypat
     assert service.healthy()
 
 
-def fail_to_open() -> None:
-    """An opener that finds nothing to open."""
-    raise RunError("run 'nowhere' is missing; train it first")
+class Missing(Made):
+    """A graph whose workers find nothing to open."""
+
+    def engine(self) -> Engine:
+        """Not here."""
+        raise RunError("run 'nowhere' is missing; train it first")
 
 
 def test_what_keeps_a_worker_from_starting_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RunError, match="run 'nowhere' is missing; train it first"):
-        serving.serve(europe(), fail_to_open, ServerSettings(port=0, workers=1))  # type: ignore[arg-type]
+        serving.serve(Missing(europe), ServerSettings(port=0, workers=1))
     assert "Traceback" not in capfd.readouterr().err
 
 
 def test_no_thread_or_process_is_left_behind() -> None:
     before = set(threading.enumerate())
-    with running(europe(), open_europe, limited()) as service:
-        pids = service.server._service.pool.alive
+    with running(EUROPE, limited()) as service:
+        pids = service.server.service.edition.pool.alive
         assert service.healthy()
     assert len(pids) == 1
     assert not set(threading.enumerate()) - before

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cached_property
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, Response
@@ -17,8 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from tacit import __version__
 from tacit.errors import LimitError, SettingsError, TacitError
-from tacit.graph.graph import INVERSE, PARTS, Graph
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.graph import INVERSE
 from tacit.query import tokens
 from tacit.query.formula import quoted
 from tacit.server import schemas
@@ -30,10 +31,11 @@ from tacit.server.middleware import Guard, KnownHosts
 from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, RESULTS_SCHEMA, SPARQL_BODY
 from tacit.server.pool import Pool
 from tacit.server.replies import Reply, encoded
+from tacit.server.served_run import Served
 from tacit.server.settings import ServerSettings
 from tacit.server.sparql_protocol import sparql_text
-from tacit.server.worker import Opener
 
+log = logging.getLogger("tacit.server")
 PAGE = files("tacit.server") / "static"
 SYNTAX = {  # for the page, which colours and completes what is typed
     "letter": tokens.javascript(tokens.LETTER),
@@ -46,21 +48,71 @@ SYNTAX = {  # for the page, which colours and completes what is typed
 }
 
 
-class Service:
-    """A graph and the workers that answer questions about it."""
+class Edition:
+    """A graph and the workers that answer questions about it; a reload replaces both together."""
 
-    def __init__(self, graph: Graph, opener: Opener, settings: ServerSettings) -> None:
-        self.graph, self.settings, self.limits = graph, settings, settings.limits
-        self.metrics = Metrics()
-        self.problem: TacitError | None = None  # what kept the workers from starting
-        self.pool = Pool(opener, settings.workers, settings.limits, self.metrics)
-        self.metrics.queue.set_function(lambda: self.pool.queue.length)
-        self.metrics.workers.set_function(lambda: len(self.pool.alive))
+    def __init__(self, served: Served, settings: ServerSettings, metrics: Metrics) -> None:
+        self.served, self.graph = served, served.graph()
+        self.graph.entities.complete("a"), self.graph.relations.complete("a")  # builds their tables
+        self.pool = Pool(served, settings.workers, settings.limits, metrics)
 
     @cached_property
     def examples(self) -> list[dict[str, str]]:
         """Questions to start with."""
         return [vars(example) | {} for example in examples(self.graph)]
+
+    def matches(self, kind: Literal["entities", "relations"], typed: str, limit: int) -> dict[str, Any]:
+        """Labels that complete what was typed; an inverse is written with the relation's own name."""
+        labels: list[str] = getattr(self.graph, kind).complete(typed, 2 * limit)
+        wanted = [label for label in labels if kind == "entities" or not label.endswith(INVERSE)]
+        return {"matches": [{"label": label, "text": quoted(label)} for label in wanted[:limit]]}
+
+
+class Service:
+    """The edition that answers, and the one way to exchange it."""
+
+    def __init__(self, served: Served, settings: ServerSettings) -> None:
+        self.settings, self.limits = settings, settings.limits
+        self.metrics = Metrics()
+        self.problem: TacitError | None = None  # what kept the workers from starting
+        self.edition = Edition(served, settings, self.metrics)
+        self.metrics.queue.set_function(lambda: self.edition.pool.queue.length)
+        self.metrics.workers.set_function(lambda: len(self.edition.pool.alive))
+        self._reloading: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def running(self, app: FastAPI) -> AsyncIterator[None]:
+        """Workers start and stop with the application."""
+        try:
+            await self.edition.pool.start()
+        except TacitError as error:
+            self.problem = error
+            raise
+        try:
+            yield
+        finally:
+            if self._reloading is not None:
+                self._reloading.cancel()
+                await asyncio.wait((self._reloading,))
+            await self.edition.pool.stop()
+
+    def reload(self) -> asyncio.Task[None]:
+        """Open what is served as it stands now; one reload at a time."""
+        if self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.create_task(self._reload())
+        return self._reloading
+
+    async def _reload(self) -> None:
+        """Exchange the edition once another is ready; until then this one answers, and it goes on where none can be."""
+        old = self.edition
+        try:
+            new = await asyncio.to_thread(lambda: Edition(old.served.renewed(), self.settings, self.metrics))
+            await new.pool.start()
+        except TacitError as error:
+            log.error("nothing was reloaded, and what was served goes on: %s", error)
+            return
+        self.edition = new
+        await old.pool.finish()
 
     async def answer(self, kind: Kind, asked: schemas.PlanRequest) -> Response:
         """The response to a question, within the limits."""
@@ -69,60 +121,39 @@ class Service:
             most = getattr(self.limits, name)
             if value > most:
                 raise LimitError(f"{name} is {value}, this service allows at most {most}")
-        return (await self.pool.answer(Job(kind, asked.query, top, paths, asked.changes))).response()
-
-    def matches(self, vocabulary: Vocabulary, typed: str, limit: int) -> dict[str, Any]:
-        """Labels that complete what was typed; an inverse is written with the relation's own name."""
-        found = [label for label in vocabulary.complete(typed, 2 * limit) if not self._inverse(vocabulary, label)]
-        return {"matches": [{"label": label, "text": quoted(label)} for label in found[:limit]]}
-
-    def _inverse(self, vocabulary: Vocabulary, label: str) -> bool:
-        return vocabulary is self.graph.relations and label.endswith(INVERSE)
+        return (await self.edition.pool.answer(Job(kind, asked.query, top, paths, asked.changes))).response()
 
     def health(self) -> dict[str, Any]:
         """What the service is, and how it is doing."""
-        graph, alive = self.graph, len(self.pool.alive)
-        facts = sum(len(graph.part(name)) for name in PARTS)
+        graph, pool = self.edition.graph, self.edition.pool
+        alive = len(pool.alive)
         return {
-            "status": "ok" if alive else "starting",
+            "status": "ok" if alive else "failing" if pool.problem else "starting",
             "version": __version__,
             "graph": {
                 "name": graph.name,
                 "entities": graph.num_entities,
                 "relations": graph.num_relations // 2,
-                "facts": facts,
+                "facts": len(graph.facts()),
             },
-            "workers": {"alive": alive, "wanted": self.pool.size},
-            "settings": {name: self.pool.settings.get(name) for name in ("search", "k", "logic", "observed")},
+            "workers": {"alive": alive, "wanted": pool.size},
+            "settings": {name: pool.settings.get(name) for name in ("search", "k", "logic", "observed")},
             "limits": {name: getattr(self.limits, name) for name in ("body", "atoms", "nesting", "k", "top", "paths")}
             | {"seconds": self.limits.seconds},
             "syntax": SYNTAX,
         }
 
 
-def create_app(graph: Graph, opener: Opener, settings: ServerSettings | None = None) -> FastAPI:
+def create_app(served: Served, settings: ServerSettings | None = None) -> FastAPI:
     """The service as an ASGI application; its workers start and stop with it."""
     settings = settings or ServerSettings()
-    service = Service(graph, opener, settings)
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        try:
-            await service.pool.start()
-        except TacitError as error:
-            service.problem = error
-            raise
-        graph.entities.complete("a"), graph.relations.complete("a")  # builds their tables
-        try:
-            yield
-        finally:
-            await service.pool.stop()
+    service = Service(served, settings)
 
     app = FastAPI(
         title="Tacit",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=lifespan,
+        lifespan=service.running,
         docs_url=None,  # FastAPI's own pages load scripts from other hosts
         redoc_url=None,
         responses=ERRORS,
@@ -178,17 +209,17 @@ def _lookups(app: FastAPI, service: Service) -> None:
     @app.get("/entities", response_model=schemas.MatchesReply, tags=["names"])
     async def entities(q: Typed = "", limit: Count = 10) -> Response:
         """Entities whose name, or a word of it, starts with what was typed."""
-        return Reply(200, encoded(service.matches(service.graph.entities, q, limit))).response()
+        return Reply(200, encoded(service.edition.matches("entities", q, limit))).response()
 
     @app.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
     async def relations(q: Typed = "", limit: Count = 10) -> Response:
         """Relations whose name, or a word of it, starts with what was typed."""
-        return Reply(200, encoded(service.matches(service.graph.relations, q, limit))).response()
+        return Reply(200, encoded(service.edition.matches("relations", q, limit))).response()
 
     @app.get("/examples", response_model=schemas.ExamplesReply, tags=["names"])
     def example_questions() -> Response:
         """Questions that the loaded graph has answers to, one for each of several shapes."""
-        return Reply(200, encoded({"examples": service.examples})).response()
+        return Reply(200, encoded({"examples": service.edition.examples})).response()
 
     @app.get("/health", response_model=schemas.HealthReply, tags=["service"])
     async def health() -> Response:
@@ -205,7 +236,7 @@ def _sparql(app: FastAPI, service: Service) -> None:
     described: dict[str, Any] = {"responses": {200: RESULTS_SCHEMA}, "response_class": Response, "tags": ["questions"]}
 
     async def answer(text: str) -> Response:
-        return (await service.pool.answer(Job(Kind.SPARQL, text, service.limits.top))).response()
+        return (await service.edition.pool.answer(Job(Kind.SPARQL, text, service.limits.top))).response()
 
     @app.get("/sparql", **described)
     async def sparql_get(query: SparqlQuery) -> Response:

@@ -14,8 +14,9 @@ from tacit.server.jobs import Job
 from tacit.server.metrics import Metrics
 from tacit.server.queue import Queue, Ticket
 from tacit.server.replies import Reply, failure
+from tacit.server.served_run import Served
 from tacit.server.settings import Limits
-from tacit.server.worker import Opener, Worker
+from tacit.server.worker import Worker
 
 log = logging.getLogger("tacit.server")
 LOST = failure(503, "the workers that held this question stopped; ask again, or with a smaller k")
@@ -24,8 +25,10 @@ LOST = failure(503, "the workers that held this question stopped; ask again, or 
 class Pool:
     """Answers jobs with a fixed number of workers."""
 
-    def __init__(self, opener: Opener, workers: int, limits: Limits, metrics: Metrics) -> None:
-        self.opener, self.size, self.limits, self.metrics = opener, workers, limits, metrics
+    def __init__(self, served: Served, workers: int, limits: Limits, metrics: Metrics) -> None:
+        self.served, self.size, self.limits, self.metrics = served, workers, limits, metrics
+        self.problem = ""  # what keeps workers from being replaced
+        self._asked = 0  # questions that have no reply yet
         self.settings: dict[str, Any] = {}
         self._workers: dict[int, Worker] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -57,15 +60,28 @@ class Pool:
         self._workers = {}
         self._threads.shutdown(wait=True)
 
+    async def finish(self) -> None:
+        """Stop once every question has its reply."""
+        try:
+            while self._asked:
+                await asyncio.sleep(0.01)
+        finally:
+            await self.stop()
+
     async def answer(self, job: Job) -> Reply:
         """The reply to a job."""
         if self.queue.length >= self.limits.queue:
             return failure(429, f"{self.queue.length} questions wait already, as many as may; ask again later")
+        if self.problem and not self.alive:
+            return failure(503, self.problem)
+        self._asked += 1
         try:
             async with asyncio.timeout(2 * self.limits.seconds):
                 return await self.queue.put(job)
         except TimeoutError:
             return failure(503, "too many questions were waiting before this one; ask again later")
+        finally:
+            self._asked -= 1
 
     @property
     def alive(self) -> list[int]:
@@ -128,15 +144,21 @@ class Pool:
         while True:
             try:
                 self._workers[number] = await self._start()
+                self.problem = ""
                 return
             except RunError as error:
-                log.error("no worker could be started, trying again in %g s: %s", wait, error)
+                if self.problem != str(error):
+                    self.problem = str(error)
+                    log.error("a worker could not be replaced: %s", error)
+                if not self.alive:
+                    waiting = self.queue.clear()
+                    self._deliver(waiting, [failure(503, self.problem)] * len(waiting))
                 await asyncio.sleep(wait)
                 wait = min(30.0, 2 * wait)
 
     async def _start(self) -> Worker:
         share = max(1, (os.cpu_count() or 1) // self.size)  # of the cores
-        worker: Worker = await self._thread(Worker, self.opener, self.limits, share)
+        worker: Worker = await self._thread(Worker, self.served, self.limits, share)
         await self._thread(worker.wait_until_ready)
         return worker
 

@@ -82,6 +82,13 @@ class Queue:
         self.length -= len(batch)
         return batch
 
+    def clear(self) -> list[Ticket]:
+        """Everything that waits, taken out at once."""
+        tickets = [ticket for group in self._groups.values() for ticket in group]
+        self._groups.clear()
+        self.length = 0
+        return tickets
+
     def timed(self, batch: list[Ticket], seconds: float) -> None:
         """Remember how long a structure takes, so that the next batch of it is neither too large nor too small."""
         key = batch[0].job.key

@@ -128,7 +128,7 @@ class ExamplesReply(BaseModel):
 class HealthReply(BaseModel):
     """What the service is, and how it is doing."""
 
-    status: Literal["ok", "starting"]
+    status: Literal["ok", "starting", "failing"]
     version: str
     graph: dict[str, str | int]
     workers: dict[str, int]

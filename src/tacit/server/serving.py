@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +17,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.graph.graph import Graph
 from tacit.server.app import Service, create_app
+from tacit.server.served_run import Served
 from tacit.server.settings import ServerSettings
-from tacit.server.worker import Opener
 
 HEAD_SECONDS = 10.0  # for the head of a request to arrive
 
@@ -54,18 +56,17 @@ class PatientProtocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Serves a graph at a socket, and says its address once questions can be asked."""
+    """Serves at a socket, says its graph and address once questions can be asked, and reloads when told to."""
 
     def __init__(
         self,
-        graph: Graph,
-        opener: Opener,
+        served: Served,
         settings: ServerSettings,
         listener: socket.socket,
-        say: Callable[[str], Any],
+        say: Callable[[Graph, str], Any],
     ) -> None:
         config = uvicorn.Config(
-            create_app(graph, opener, settings),
+            create_app(served, settings),
             http=PatientProtocol,
             ws="none",
             log_level="critical",  # faults are logged once, by the application
@@ -76,26 +77,40 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=5,
         )
         super().__init__(config)
-        self._service: Service = config.app.state.service  # type: ignore[union-attr]
+        self.service: Service = config.app.state.service  # type: ignore[union-attr]
         self._listener, self._say = listener, say
 
     @property
     def problem(self) -> TacitError | None:
         """What kept the service from starting."""
-        return self._service.problem
+        return self.service.problem
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the workers, then listen."""
         await super().startup(sockets)
-        if self.started and not self.should_exit:
-            self._say(url(self._listener))
+        if not self.started or self.should_exit:
+            return
+        self._say(self.service.edition.graph, url(self._listener))
+        self.loop = asyncio.get_running_loop()
+        if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+            self.loop.add_signal_handler(signal.SIGHUP, self.reload)
+
+    def reload(self) -> None:
+        """Exchange what is served for what it is now, as a whole; say so when it is done."""
+        before = self.service.edition
+
+        def done(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and self.service.edition is not before:
+                self._say(self.service.edition.graph, url(self._listener))
+
+        self.service.reload().add_done_callback(done)
 
 
-def serve(graph: Graph, opener: Opener, settings: ServerSettings, say: Callable[[str], Any] = print) -> None:
-    """Serve until interrupted; `say` gets the address once questions can be asked."""
+def serve(served: Served, settings: ServerSettings, say: Callable[[Graph, str], Any] = print) -> None:
+    """Serve until interrupted; `say` gets the graph and the address once questions can be asked."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     with listen(settings.host, settings.port) as listener:
-        server = Server(graph, opener, settings, listener, say)
+        server = Server(served, settings, listener, say)
         try:
             server.run(sockets=[listener])
         except SystemExit:  # how uvicorn says that the application did not start

@@ -5,17 +5,16 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tacit.engine.engine import Engine
 from tacit.errors import RunError, TacitError
 from tacit.server.jobs import Job
 from tacit.server.replies import Reply
+from tacit.server.served_run import Served
 from tacit.server.settings import Limits
 
-Opener = Callable[[], Engine]
 STARTING = 300.0  # seconds to load a graph and its weights
 
 
@@ -24,17 +23,17 @@ def _context() -> Any:
     if sys.platform == "win32":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tacit.server.answering"])
+    context.set_forkserver_preload(["tacit.server.answering", "tacit.server.served_run"])
     return context
 
 
 class Worker:
     """A process that answers batches of jobs; every method blocks, so it is called from a thread."""
 
-    def __init__(self, opener: Opener, limits: Limits, threads: int = 1) -> None:
+    def __init__(self, served: Served, limits: Limits, threads: int = 1) -> None:
         context = _context()
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, opener, limits, threads), daemon=True)
+        self._process = context.Process(target=_work, args=(theirs, served, limits, threads), daemon=True)
         try:
             self._process.start()
         finally:
@@ -81,16 +80,18 @@ class Worker:
         self._connection.close()
 
 
-def _work(connection: Connection, opener: Opener, limits: Limits, threads: int) -> None:
+def _work(connection: Connection, served: Served, limits: Limits, threads: int) -> None:
     """Answer batches until the service goes away."""
     import torch
 
     from tacit.server.answering import Answerer
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, which then ends its workers
+    for name in ("SIGINT", "SIGHUP"):  # a terminal sends them to all; the service alone acts, and ends its workers
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     torch.set_num_threads(threads)
     try:
-        answerer = Answerer(opener(), limits)
+        answerer = Answerer(served.engine(), limits)
     except TacitError as error:
         connection.send(str(error))
         return

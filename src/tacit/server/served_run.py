@@ -1,0 +1,79 @@
+"""What the service answers questions about: a run folder, exactly as it was when the service opened it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tacit import workbench
+from tacit.engine.engine import Engine
+from tacit.errors import RunError
+from tacit.graph.graph import Graph
+from tacit.runs import ADAPTATION, CHECKPOINT, FILES, RESULTS, SETTINGS, TRACE, RunFolder
+
+CHANGED = "the run was changed on disk since the service opened it; restart the service, or let it reload (SIGHUP)"
+# What an engine is made of; the rest is written beside it while somebody trains, adapts or evaluates.
+OPENED = tuple(name for name in FILES if name not in (CHECKPOINT, ADAPTATION, TRACE, RESULTS))
+
+
+class Served(Protocol):
+    """What the service opens itself and what its workers open; all of it must be of one piece."""
+
+    def graph(self) -> Graph:
+        """The graph."""
+
+    def engine(self) -> Engine:
+        """The engine a worker asks."""
+
+    def renewed(self) -> Served:
+        """The same as it stands now."""
+
+
+@dataclass(frozen=True)
+class ServedRun:
+    """A run folder with the state of its files; what was changed since is refused.
+
+    Weights and facts of two trainings would answer side by side otherwise, as soon as one worker is replaced.
+    """
+
+    path: Path
+    device: str
+    state: tuple[object, ...]
+
+    @classmethod
+    def at(cls, path: str | Path, device: str = "auto") -> ServedRun:
+        """The run in a folder as it stands now."""
+        return cls(Path(path), device, _state(Path(path)))
+
+    def graph(self) -> Graph:
+        """The graph the run was made for."""
+        with self._unchanged():
+            return RunFolder.open(self.path).graph()
+
+    def engine(self) -> Engine:
+        """The engine of the run."""
+        with self._unchanged():
+            return workbench.open(self.path, device=self.device)
+
+    def renewed(self) -> ServedRun:
+        """The run in the same folder as it stands now."""
+        return ServedRun.at(self.path, self.device)
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """Refuse what was read, whether it could be or not, where the files are no longer the same."""
+        try:
+            yield
+        finally:
+            if _state(self.path) != self.state:
+                raise RunError(CHANGED) from None
+
+
+def _state(path: Path) -> tuple[object, ...]:
+    """The text of the settings, and size, time and number of every file an engine is made of."""
+    stats = {name: (path / name).stat() for name in OPENED if (path / name).is_file()}
+    settings = (path / SETTINGS).read_bytes() if SETTINGS in stats else b""
+    return settings, *((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats.items())

@@ -1,0 +1,86 @@
+"""Small graphs to serve, apart from what serves them: a worker loads no more than this."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from tacit.engine.engine import Engine
+from tacit.graph.graph import Graph
+from tacit.links.scorer import GraphScorer
+
+BORDERS = [
+    ("France", "Spain"),
+    ("Spain", "Portugal"),
+    ("France", "Italy"),
+    ("France", "Germany"),
+    ("Germany", "Poland"),
+]
+SPEAKS = [("Spain", "Spanish"), ("France", "French"), ("Italy", "Italian"), ("Germany", "German"), ("Poland", "Polish")]
+SLOW, DEADLY = "Slowland", "Crashland"
+WICKED = "<img src=x onerror=\"document.title='owned'\">"
+SCRIPT = "</script><script>document.title='owned'</script>"
+
+
+def europe() -> Graph:
+    """Five countries that border each other, their languages, and two that are trouble."""
+    facts = [(a, "borders", b) for pair in BORDERS for a, b in (pair, pair[::-1])]
+    facts += [(country, "speaks", language) for country, language in SPEAKS]
+    facts += [("New York", "borders", "Nowhere"), (SLOW, "borders", "Spain"), (DEADLY, "borders", "Spain")]
+    return Graph.of(facts, name="europe")
+
+
+def wicked() -> Graph:
+    """A graph whose labels are markup."""
+    return Graph.of(
+        [(WICKED, SCRIPT, "plain"), ("plain", SCRIPT, WICKED), ("plain", "<b>bold</b>", '"><svg onload=alert(1)>')],
+        name="<i>wicked</i>",
+    )
+
+
+class TroubledScorer(GraphScorer):
+    """The facts as a scorer, except that one entity takes for ever and another ends the process."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph.index(), graph.num_entities)
+        self.slow, self.deadly = graph.entities.get(SLOW), graph.entities.get(DEADLY)
+
+    def logits(self, heads: torch.Tensor, relations: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """`±scale`, once the trouble is over."""
+        if self.slow is not None and bool((heads == self.slow).all()):
+            time.sleep(60)
+        if self.deadly is not None and bool((heads == self.deadly).all()):
+            os._exit(1)
+        return super().logits(heads, relations, out)
+
+
+def engine_of(graph: Graph) -> Engine:
+    """An engine that predicts nothing: its answers can be worked out by hand."""
+    return Engine(graph, TroubledScorer(graph), calibration="sigmoid")
+
+
+def open_europe() -> Engine:
+    """What a worker opens."""
+    return engine_of(europe())
+
+
+@dataclass(frozen=True)
+class Made:
+    """A graph that is made where it is needed, and its engine."""
+
+    graph: Callable[[], Graph]
+
+    def engine(self) -> Engine:
+        """What a worker opens."""
+        return engine_of(self.graph())
+
+    def renewed(self) -> Made:
+        """The same, since it never changes."""
+        return self
+
+
+EUROPE, MARKUP = Made(europe), Made(wicked)
