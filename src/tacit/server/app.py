@@ -28,7 +28,7 @@ from tacit.server.examples import examples
 from tacit.server.jobs import Job, Kind
 from tacit.server.metrics import Metrics
 from tacit.server.middleware import Guard, KnownHosts
-from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, RESULTS_SCHEMA, SPARQL_BODY
+from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, SPARQL_BODY, SPARQL_REPLY
 from tacit.server.pool import Pool
 from tacit.server.replies import Reply, encoded
 from tacit.server.served_run import Served
@@ -59,7 +59,7 @@ class Edition:
     @cached_property
     def examples(self) -> list[dict[str, str]]:
         """Questions to start with."""
-        return [vars(example) | {} for example in examples(self.graph)]
+        return examples(self.graph)
 
     def matches(self, kind: Literal["entities", "relations"], typed: str, limit: int) -> dict[str, Any]:
         """Labels that complete what was typed; an inverse is written with the relation's own name."""
@@ -134,7 +134,7 @@ class Service:
                 "name": graph.name,
                 "entities": graph.num_entities,
                 "relations": graph.num_relations // 2,
-                "facts": len(graph.facts()),
+                "facts": len(graph.train) + len(graph.valid) + len(graph.test),
             },
             "workers": {"alive": alive, "wanted": pool.size},
             "settings": {name: pool.settings.get(name) for name in ("search", "k", "logic", "observed")},
@@ -233,7 +233,7 @@ def _lookups(app: FastAPI, service: Service) -> None:
 
 
 def _sparql(app: FastAPI, service: Service) -> None:
-    described: dict[str, Any] = {"responses": {200: RESULTS_SCHEMA}, "response_class": Response, "tags": ["questions"]}
+    described: dict[str, Any] = {"responses": {200: SPARQL_REPLY}, "response_class": Response, "tags": ["questions"]}
 
     async def answer(text: str) -> Response:
         return (await service.edition.pool.answer(Job(Kind.SPARQL, text, service.limits.top))).response()

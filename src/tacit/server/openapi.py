@@ -6,6 +6,7 @@ from typing import Any
 
 from tacit.server.schemas import ErrorReply
 from tacit.server.sparql_protocol import DIRECT, FORM
+from tacit.server.sparql_results import DOUBLE, RESULTS
 
 DESCRIPTION = (
     "Answers logical questions over a knowledge graph that is missing facts, and says why. "
@@ -30,41 +31,21 @@ SPARQL_BODY: dict[str, Any] = {
         "required": True,
         "content": {
             DIRECT: {"schema": {"type": "string"}, "example": EXAMPLE},
-            FORM: {
-                "schema": {
-                    "type": "object",
-                    "properties": {"query": {"type": "string", "examples": [EXAMPLE]}},
-                    "required": ["query"],
-                }
-            },
+            FORM: {"schema": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}},
         },
     }
 }
 
-RESULTS_SCHEMA: dict[str, Any] = {
+_BINDING = {
+    "c": {"type": "uri", "value": "tacit:Spain"},
+    "score": {"type": "literal", "datatype": DOUBLE, "value": "0.97"},
+}
+SPARQL_REPLY: dict[str, Any] = {
     "description": "SPARQL 1.1 query results in JSON; the variable `score` holds the score of each answer.",
     "content": {
-        "application/sparql-results+json": {
-            "schema": {
-                "type": "object",
-                "required": ["head", "results"],
-                "properties": {"head": {"type": "object"}, "results": {"type": "object"}},
-            },
-            "example": {
-                "head": {"vars": ["c", "score"]},
-                "results": {
-                    "bindings": [
-                        {
-                            "c": {"type": "uri", "value": "tacit:Spain"},
-                            "score": {
-                                "type": "literal",
-                                "datatype": "http://www.w3.org/2001/XMLSchema#double",
-                                "value": "0.97",
-                            },
-                        }
-                    ]
-                },
-            },
+        RESULTS: {
+            "schema": {"type": "object", "required": ["head", "results"]},
+            "example": {"head": {"vars": ["c", "score"]}, "results": {"bindings": [_BINDING]}},
         }
     },
 }
