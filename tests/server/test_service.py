@@ -68,7 +68,7 @@ def test_names_are_completed(service: Running) -> None:
     found = service.client.get("/entities", params={"q": "sp"}).json()["matches"]
     assert [match["label"] for match in found] == ["Spain", "Spanish"]
     york = service.client.get("/entities", params={"q": "yor"}).json()["matches"]
-    assert york == [{"label": "New York", "text": '"New York"'}]
+    assert york == [{"label": "New York", "name": "New York", "text": '"New York"'}]
     relations = service.client.get("/relations").json()["matches"]
     assert [match["label"] for match in relations] == ["borders", "speaks"]
 

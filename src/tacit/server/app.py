@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import cached_property
 from importlib.resources import files
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, Response
@@ -18,130 +13,19 @@ from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from tacit import __version__
-from tacit.errors import LimitError, SettingsError, TacitError
-from tacit.graph.graph import INVERSE
-from tacit.query import tokens
-from tacit.query.formula import quoted
+from tacit.errors import SettingsError
 from tacit.server import schemas
 from tacit.server.error_replies import add_error_replies
-from tacit.server.examples import examples
 from tacit.server.jobs import Job, Kind
-from tacit.server.metrics import Metrics
 from tacit.server.middleware import Guard, KnownHosts
 from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, SPARQL_BODY, SPARQL_REPLY
-from tacit.server.pool import Pool
 from tacit.server.replies import Reply, encoded
 from tacit.server.served_run import Served
+from tacit.server.service import Service
 from tacit.server.settings import ServerSettings
 from tacit.server.sparql_protocol import sparql_text
 
-log = logging.getLogger("tacit.server")
 PAGE = files("tacit.server") / "static"
-SYNTAX = {  # for the page, which colours and completes what is typed
-    "letter": tokens.javascript(tokens.LETTER),
-    "inside": tokens.javascript(tokens.INSIDE),
-    "name": tokens.javascript(tokens.NAME),
-    "string": tokens.javascript(tokens.UNCLOSED),
-    "variable": tokens.javascript(tokens.VARIABLE),
-    "inverse": tokens.INVERSE,
-    "keywords": list(tokens.KEYWORDS),
-}
-
-
-class Edition:
-    """A graph and the workers that answer questions about it; a reload replaces both together."""
-
-    def __init__(self, served: Served, settings: ServerSettings, metrics: Metrics) -> None:
-        self.served, self.graph = served, served.graph()
-        self.graph.entities.complete("a"), self.graph.relations.complete("a")  # builds their tables
-        self.pool = Pool(served, settings.workers, settings.limits, metrics)
-
-    @cached_property
-    def examples(self) -> list[dict[str, str]]:
-        """Questions to start with."""
-        return examples(self.graph)
-
-    def matches(self, kind: Literal["entities", "relations"], typed: str, limit: int) -> dict[str, Any]:
-        """Labels that complete what was typed; an inverse is written with the relation's own name."""
-        labels: list[str] = getattr(self.graph, kind).complete(typed, 2 * limit)
-        wanted = [label for label in labels if kind == "entities" or not label.endswith(INVERSE)]
-        return {"matches": [{"label": label, "text": quoted(label)} for label in wanted[:limit]]}
-
-
-class Service:
-    """The edition that answers, and the one way to exchange it."""
-
-    def __init__(self, served: Served, settings: ServerSettings) -> None:
-        self.settings, self.limits = settings, settings.limits
-        self.metrics = Metrics()
-        self.problem: TacitError | None = None  # what kept the workers from starting
-        self.edition = Edition(served, settings, self.metrics)
-        self.metrics.queue.set_function(lambda: self.edition.pool.queue.length)
-        self.metrics.workers.set_function(lambda: len(self.edition.pool.alive))
-        self._reloading: asyncio.Task[None] | None = None
-
-    @asynccontextmanager
-    async def running(self, app: FastAPI) -> AsyncIterator[None]:
-        """Workers start and stop with the application."""
-        try:
-            await self.edition.pool.start()
-        except TacitError as error:
-            self.problem = error
-            raise
-        try:
-            yield
-        finally:
-            if self._reloading is not None:
-                self._reloading.cancel()
-                await asyncio.wait((self._reloading,))
-            await self.edition.pool.stop()
-
-    def reload(self) -> asyncio.Task[None]:
-        """Open what is served as it stands now; one reload at a time."""
-        if self._reloading is None or self._reloading.done():
-            self._reloading = asyncio.create_task(self._reload())
-        return self._reloading
-
-    async def _reload(self) -> None:
-        """Exchange the edition once another is ready; until then this one answers, and it goes on where none can be."""
-        old = self.edition
-        try:
-            new = await asyncio.to_thread(lambda: Edition(old.served.renewed(), self.settings, self.metrics))
-            await new.pool.start()
-        except TacitError as error:
-            log.error("nothing was reloaded, and what was served goes on: %s", error)
-            return
-        self.edition = new
-        await old.pool.finish()
-
-    async def answer(self, kind: Kind, asked: schemas.PlanRequest) -> Response:
-        """The response to a question, within the limits."""
-        top, paths = getattr(asked, "top", 1), getattr(asked, "paths", 1)
-        for name, value in (("k", asked.k or 1), ("top", top), ("paths", paths)):
-            most = getattr(self.limits, name)
-            if value > most:
-                raise LimitError(f"{name} is {value}, this service allows at most {most}")
-        return (await self.edition.pool.answer(Job(kind, asked.query, top, paths, asked.changes))).response()
-
-    def health(self) -> dict[str, Any]:
-        """What the service is, and how it is doing."""
-        graph, pool = self.edition.graph, self.edition.pool
-        alive = len(pool.alive)
-        return {
-            "status": "ok" if alive else "failing" if pool.problem else "starting",
-            "version": __version__,
-            "graph": {
-                "name": graph.name,
-                "entities": graph.num_entities,
-                "relations": graph.num_relations // 2,
-                "facts": len(graph.train) + len(graph.valid) + len(graph.test),
-            },
-            "workers": {"alive": alive, "wanted": pool.size},
-            "settings": {name: pool.settings.get(name) for name in ("search", "k", "logic", "observed")},
-            "limits": {name: getattr(self.limits, name) for name in ("body", "atoms", "nesting", "k", "top", "paths")}
-            | {"seconds": self.limits.seconds},
-            "syntax": SYNTAX,
-        }
 
 
 def create_app(served: Served, settings: ServerSettings | None = None) -> FastAPI:

@@ -64,19 +64,34 @@ class WitnessAtom(BaseModel):
     negated: bool = Field(description="Whether it stands under a negation.")
 
 
+class WitnessPart(BaseModel):
+    """A part of a reason, as the formula has it."""
+
+    kind: Literal["atom", "and", "or", "not", "exists", "true"]
+    score: float
+    carried: bool = Field(True, description="Whether it is the part of an `or` that carries the answer.")
+    parts: list[WitnessPart] = []
+    atom: WitnessAtom | None = None
+    variables: dict[str, str] = Field({}, description="The entities chosen here; under a `not`, the nearest candidate.")
+
+
 class Witness(BaseModel):
     """The entity of every variable, and the atoms that make an answer true."""
 
     score: float
     variables: dict[str, str]
     atoms: list[WitnessAtom]
+    facts: int = Field(0, description="How many atoms there are.")
+    predicted: int = Field(0, description="How many of them are predicted.")
+    tree: WitnessPart | None = Field(None, description="The atoms as the formula joins them.")
 
 
 class AnswerRow(BaseModel):
     """One entity that answers a question."""
 
     rank: int
-    entity: str
+    entity: str = Field(description="Its label.")
+    name: str = Field("", description="What people call it; the label where it has no name.")
     score: float = Field(description="In [0, 1].")
     log_score: float | None
     known: bool = Field(description="Whether the graph alone implies it; otherwise it is predicted.")
@@ -88,6 +103,7 @@ class AnswersReply(BaseModel):
 
     query: str = Field(description="The question as it was understood.")
     certified: bool | None = Field(description="Whether the search provably missed nothing; null where nobody asked.")
+    explained: bool | None = Field(None, description="Whether the search gives reasons; null where nobody asked.")
     answers: list[AnswerRow]
 
 
@@ -102,6 +118,7 @@ class Match(BaseModel):
     """A label that completes what was typed."""
 
     label: str
+    name: str = Field(description="What people call it; the label where it has no name.")
     text: str = Field(description="The label as a question writes it: in quotes where it needs them.")
 
 

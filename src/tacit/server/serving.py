@@ -16,8 +16,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.graph.graph import Graph
-from tacit.server.app import Service, create_app
+from tacit.server.app import create_app
 from tacit.server.served_run import Served
+from tacit.server.service import Service
 from tacit.server.settings import ServerSettings
 
 HEAD_SECONDS = 10.0  # for the head of a request to arrive

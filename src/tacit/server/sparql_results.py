@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import quote
 
 from tacit.engine.answers import Answers
 from tacit.graph.graph import Graph
+from tacit.graph.prefixes import Prefixes
 from tacit.query.formula import Query
 from tacit.query.iris import SCHEME
 
@@ -18,9 +20,10 @@ def results(graph: Graph, query: Query, answers: Answers) -> dict[str, Any]:
     """Answers as the results of the query they answer."""
     target = query.target.name
     score = "score" if target != "score" else "score_"
+    prefixes = Prefixes(graph.prefixes)
     rows = [
         {
-            target: term(answer.entity, graph),
+            target: term(answer.entity, prefixes),
             score: {"type": "literal", "datatype": DOUBLE, "value": repr(answer.score)},
         }
         for answer in answers
@@ -28,16 +31,36 @@ def results(graph: Graph, query: Query, answers: Answers) -> dict[str, Any]:
     return {"head": {"vars": [target, score]}, "results": {"bindings": rows}}
 
 
-def term(label: str, graph: Graph) -> dict[str, str]:
-    """The RDF term of an entity: its own IRI where the graph came from RDF, else the label in the scheme `tacit:`.
+def term(label: str, prefixes: Prefixes) -> dict[str, str]:
+    """The RDF term of an entity: its own where the graph came from RDF, else the label in the scheme `tacit:`.
 
-    >>> term("New York", Graph.of([("New York", "in", "US")]))
+    >>> term("New York", Prefixes({}))
     {'type': 'uri', 'value': 'tacit:New%20York'}
+    >>> term("geo:Oslo", Prefixes({"geo": "http://example.org/geo/"}))
+    {'type': 'uri', 'value': 'http://example.org/geo/Oslo'}
     """
-    if graph.prefixes or label.startswith("<"):
-        prefix, colon, local = label.partition(":")
-        if colon and prefix in graph.prefixes:
-            return {"type": "uri", "value": graph.prefixes[prefix] + local}
-        if label.startswith("<") and label.endswith(">") and not set(label[1:-1]) & set('<>" {}|\\^`'):
-            return {"type": "uri", "value": label[1:-1]}
-    return {"type": "uri", "value": SCHEME + quote(label, safe="")}
+    if prefixes.namespaces and label.startswith("_:"):
+        return {"type": "bnode", "value": label[2:]}
+    if prefixes.namespaces and label.startswith('"'):
+        end = label.rindex('"')
+        literal = {"type": "literal", "value": _ESCAPE.sub(_character, label[1:end])}
+        if label[end + 1 :].startswith("@"):
+            literal["xml:lang"] = label[end + 2 :]
+        elif label[end + 1 :]:
+            literal["datatype"] = term(label[end + 3 :], prefixes)["value"]
+        return literal
+    iri = prefixes.iri(label)
+    if iri is None or not _IRI.fullmatch(iri):  # a name in angle brackets may be markup
+        iri = SCHEME + quote(label, safe="")
+    return {"type": "uri", "value": iri}
+
+
+_IRI = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*""")
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
+_CONTROLS = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _character(escape: re.Match[str]) -> str:
+    """The character an escape of N-Triples stands for."""
+    code = escape[1] or escape[2]
+    return chr(int(code, 16)) if code else _CONTROLS.get(escape[3], escape[3])
