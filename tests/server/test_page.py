@@ -182,6 +182,98 @@ def test_an_answer_opens_its_reason_as_a_graph(visit: Visit) -> None:
     page.locator("details.plan pre", has_text="from France over borders").wait_for()
 
 
+def atom(
+    subject: str, relation: str, object: str, score: float, observed: bool, negated: bool = False
+) -> dict[str, Any]:
+    named = {"subject": subject, "relation": relation, "object": object}
+    return {"kind": "atom", "score": score, "atom": named | {"score": score, "observed": observed, "negated": negated}}
+
+
+# ?x : (borders(France, ?x) | speaks(?x, French)) & !(exists ?y . borders(?x, ?y) & speaks(?y, Polish))
+TREE = {
+    "kind": "and",
+    "score": 0.72,
+    "parts": [
+        {
+            "kind": "or",
+            "score": 0.9,
+            "parts": [
+                atom("Iberia", "speaks", "French", 0.2, False) | {"carried": False},
+                atom("France", "borders", "Iberia", 0.9, True) | {"carried": True},
+            ],
+        },
+        {
+            "kind": "not",
+            "score": 0.8,
+            "parts": [
+                {
+                    "kind": "exists",
+                    "score": 0.2,
+                    "variables": {"y": "Portugal"},
+                    "parts": [
+                        atom("Iberia", "borders", "Portugal", 0.9, True, negated=True),
+                        atom("Portugal", "speaks", "Polish", 0.22, False, negated=True),
+                    ],
+                }
+            ],
+        },
+    ],
+}
+
+
+def test_a_reason_says_what_carried_it_and_what_came_nearest(visit: Visit) -> None:
+    page = visit.page
+    answer = {"rank": 1, "entity": "ex:Q29", "name": "Iberia", "score": 0.72, "log_score": -0.33, "known": False}
+    witness = {"score": 0.72, "variables": {"y": "Portugal"}, "atoms": [], "tree": TREE, "facts": 4, "predicted": 2}
+    reply = {"query": "?x", "certified": None, "answers": [answer]}
+    page.route("**/ask", lambda route: route.fulfill(json=reply))
+    explained = reply | {"answers": [answer | {"witnesses": [witness]}]}
+    page.route("**/explain", lambda route: route.fulfill(json=explained))
+    page.fill("#question", "?x : borders(France, ?x)")
+    page.keyboard.press("Enter")
+    assert visit.answers() == ["Iberia"]
+    assert page.get_attribute(".answer .name", "title") == "ex:Q29"
+    why = visit.open("Iberia")
+    assert visit.asked()["open"] == ["ex:Q29"]
+    texts = [
+        " ".join(line.split()) for line in why.locator(".facts").first.locator("li code, li > .head").all_inner_texts()
+    ]
+    assert texts == [
+        "borders(France, Iberia)",
+        "or",
+        "speaks(Iberia, French)",
+        "nothing found; nearest: ?y = Portugal",
+        "borders(Iberia, Portugal)",
+        "speaks(Portugal, Polish)",
+    ]
+    assert why.locator(".other > .score").all_inner_texts() == ["0.200"]
+    assert why.locator(".nearest > .score").all_inner_texts() == ["0.200"]
+    assert why.locator(".share").inner_text() == "2 of 4 atoms predicted"
+    style = "element => getComputedStyle(element).color"
+    plain, other = (
+        why.locator(f"{place} code").first.evaluate(style) for place in (".facts > li:first-child", ".other")
+    )
+    assert plain != other  # the lighter tone
+    drawn = [re.sub(r" [\d.]+$", "", edge) for edge in why.locator(".edge title").all_text_contents()]
+    assert drawn == ["borders(France, Iberia)", "borders(Iberia, Portugal)", "speaks(Portugal, Polish)"]
+    assert why.locator(".edge.negated path[marker-end]").count() == 2
+    assert "must not be found: this comes nearest" in why.locator(".key-lines").inner_text()
+    assert why.locator(".answer-node title").text_content() == "ex:Q29"
+    assert why.locator(".answer-node text").first.text_content() == "Iberia"
+
+
+def test_readable_names_are_offered_and_labels_are_typed(visit: Visit) -> None:
+    page = visit.page
+    match = {"label": "ex:Q29", "name": "Iberia", "text": "ex:Q29"}
+    page.route("**/entities?*", lambda route: route.fulfill(json={"matches": [match]}))
+    page.locator("#question").click()
+    page.keyboard.type("?x : borders(ibe")
+    wait_for_option(visit, "Iberia")
+    assert page.locator("#options li small").first.text_content() == "ex:Q29"
+    page.keyboard.press("Enter")
+    assert page.input_value("#question") == "?x : borders(ex:Q29"
+
+
 def test_edges_that_fork_keep_their_labels_apart(visit: Visit) -> None:
     page = visit.page
     page.fill("#question", "?x : exists ?y . borders(France, ?y) & borders(?y, ?x) & !borders(France, ?x)")

@@ -1,10 +1,11 @@
 // The page: a question goes to the service, its answers come back, and the address keeps up.
 import * as address from "./address.js";
-import { answerRow, nothing, reason, summary, waiting } from "./answers.js";
+import { answerRow, nothing, summary, waiting } from "./answers.js";
 import { Completion } from "./completion.js";
 import { Controls, forRequest } from "./controls.js";
 import { Editor, coloured } from "./editor.js";
 import { byId, element } from "./element.js";
+import { reason } from "./reason.js";
 import * as service from "./service.js";
 import { learn, quoted, variables } from "./syntax.js";
 
@@ -103,9 +104,9 @@ async function unfold(entity) {
   reasons ??= service.explain(body());
   try {
     const { answers, certified } = await reasons;
-    const found = answers.find((answer) => answer.entity === entity);
+    const answer = answers.find((each) => each.entity === entity);
     const target = variables(state.query)[0]?.slice(1) ?? "";
-    box.replaceWith(reason(found, target, row.clientWidth - (phone() ? 24 : 36), certified, exactly));
+    box.replaceWith(reason(answer, target, row.clientWidth - (phone() ? 24 : 36), certified, exactly));
   } catch (error) {
     reasons = null;
     box.textContent = error.message;

@@ -23,8 +23,8 @@ export class Completion {
     const at = this.caretContext();
     if (!at) return this.close();
     // What is listed already and still fits can be taken at once, before the service has answered.
-    const fits = (label) => at.typed && ` ${label}`.toLowerCase().includes(` ${at.typed.toLowerCase()}`);
-    if (this.options.length) this.open(at, this.options.filter(({ kind, label }) => kind === at.kind && fits(label)));
+    const fits = ({ label, name = label }) => at.typed && ` ${label} ${name}`.toLowerCase().includes(` ${at.typed.toLowerCase()}`);
+    if (this.options.length) this.open(at, this.options.filter((option) => option.kind === at.kind && fits(option)));
     this.pending = new AbortController();
     const { signal } = this.pending;
     try {
@@ -65,13 +65,13 @@ export class Completion {
   }
 
   row(option, index, typed) {
-    const at = plain(option.label).indexOf(plain(typed));
-    const parts = at < 0 || !typed ? [option.label]
-      : [option.label.slice(0, at), element("b", {}, option.label.slice(at, at + typed.length)), option.label.slice(at + typed.length)];
+    const { label, name = label, kind } = option;
+    const at = plain(name).indexOf(plain(typed));
+    const parts = at < 0 || !typed ? [name] : [name.slice(0, at), element("b", {}, name.slice(at, at + typed.length)), name.slice(at + typed.length)];
     return element("li", {
       id: `option-${index}`, role: "option", "aria-selected": "false",
       onmousedown: (event) => { event.preventDefault(); this.take(index); },
-    }, element("span", {}, ...parts), element("small", {}, KINDS[option.kind]));
+    }, element("span", {}, ...parts), element("small", {}, name === label ? KINDS[kind] : label));
   }
 
   show() {

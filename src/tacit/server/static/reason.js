@@ -1,5 +1,7 @@
-// A reason as a small graph: entities are nodes, atoms are edges; the answer stands at the right, or at the bottom.
+// Why an answer came: its reason as a small graph, with the answer at the right or at the bottom, and as text.
 import { element, shape } from "./element.js";
+
+export const shown = (score) => (score > 0 && score < 0.0005 ? "<0.001" : score.toFixed(3));
 
 const HEIGHT = 34;
 const NARROW = 560;
@@ -75,7 +77,8 @@ function edge(atom, layout, bend) {
   const kind = atom.negated ? "negated" : atom.observed ? "observed" : "predicted";
   const half = (entity) => ({ x: widthOf(layout.labels.get(entity)) / 2 + 3, y: HEIGHT / 2 + 3 });
   const [from, to] = [layout.nodes.get(atom.subject), layout.nodes.get(atom.object)];
-  const name = `${atom.negated ? "not " : ""}${clipped(atom.relation, 22)}`;
+  const not = atom.negated && !atom.denied ? "not " : "";
+  const name = `${not}${clipped(atom.relation, 22)}`;
   let path;
   let middle;
   if (atom.subject === atom.object) {
@@ -94,14 +97,14 @@ function edge(atom, layout, bend) {
   return shape(
     "g",
     { class: `edge ${kind}${atom.observed ? "" : " predicted"}` },
-    shape("title", {}, `${atom.negated ? "not " : ""}${atom.relation}(${atom.subject}, ${atom.object}) ${atom.score.toFixed(3)}`),
+    shape("title", {}, `${not}${atom.relation}(${atom.subject}, ${atom.object}) ${atom.score.toFixed(3)}`),
     shape("path", { d: path, "marker-end": `url(#tip-${kind})` }),
     shape("text", { class: "label", x: middle.x, y: middle.y - 8, "text-anchor": "middle" }, name),
     shape("text", { class: "value", x: middle.x, y: middle.y + 17, "text-anchor": "middle" }, atom.score.toFixed(3)),
   );
 }
 
-function node(entity, layout, role, variable) {
+function node(entity, layout, role, variable, title = entity) {
   const { x, y } = layout.nodes.get(entity);
   const label = layout.labels.get(entity);
   const width = widthOf(label);
@@ -109,7 +112,7 @@ function node(entity, layout, role, variable) {
   return shape(
     "g",
     { class: `node ${role}` },
-    shape("title", {}, entity),
+    shape("title", {}, title),
     shape("rect", { x: x - width / 2, y: y - HEIGHT / 2, width, height: HEIGHT, rx: 10 }),
     shape("text", { x, y: y + 5, "text-anchor": "middle" }, label),
     variable ? shape("text", { class: "as", x, y: y + (below ? HEIGHT / 2 + 15 : -HEIGHT / 2 - 6), "text-anchor": "middle" }, `?${variable}`) : null,
@@ -120,15 +123,15 @@ const tip = (kind) =>
   shape("marker", { id: `tip-${kind}`, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto" },
     shape("path", { d: "M0 0L8 4L0 8z", class: `tip-${kind}` }));
 
-/** The drawing of one reason. */
-export function drawing(answer, target, witness, width) {
-  const layout = places(answer, witness.atoms, Math.max(280, width));
+/** The drawing of some atoms around an answer. */
+function drawing(answer, label, target, atoms, variables, width) {
+  const layout = places(answer, atoms, Math.max(280, width));
   layout.answer = answer;
-  if (witness.atoms.some((atom) => atom.subject === atom.object)) layout.size.height += 30; // room for a loop at the bottom
+  if (atoms.some((atom) => atom.subject === atom.object)) layout.size.height += 30; // room for a loop at the bottom
   layout.taken = [...layout.nodes].map(([entity, { x, y }]) => ({ x, y, half: { x: widthOf(layout.labels.get(entity)) / 2, y: HEIGHT / 2 } }));
-  const named = new Map(Object.entries(witness.variables).map(([variable, entity]) => [entity, variable]));
+  const named = new Map(Object.entries(variables).map(([variable, entity]) => [entity, variable]));
   const seen = new Map();
-  const edges = witness.atoms.map((atom) => {
+  const edges = atoms.map((atom) => {
     const pair = [atom.subject, atom.object].sort().join("\n");
     const count = seen.get(pair) ?? 0;
     seen.set(pair, count + 1);
@@ -136,7 +139,7 @@ export function drawing(answer, target, witness, width) {
     return edge(atom, layout, turn * (count ? (count % 2 ? 1 : -1) * 26 * Math.ceil(count / 2) : 0));
   });
   const nodes = [...layout.nodes.keys()].map((entity) =>
-    entity === answer ? node(entity, layout, "answer-node", target) : node(entity, layout, named.has(entity) ? "bound" : "given", named.get(entity)));
+    entity === answer ? node(entity, layout, "answer-node", target, label) : node(entity, layout, named.has(entity) ? "bound" : "given", named.get(entity)));
   const { size } = layout;
   return shape(
     "svg",
@@ -148,13 +151,83 @@ export function drawing(answer, target, witness, width) {
 }
 
 /** What the lines mean, as far as they occur. */
-export function legend(atoms) {
+function legend(atoms) {
   const negated = atoms.filter((atom) => atom.negated);
+  const denial = negated.some((atom) => atom.denied) ? "must not be found: this comes nearest" : "must not hold: a low score is a good one";
   const kinds = [
     ["known fact", "edge observed", atoms.some((a) => a.observed && !a.negated)],
     ["predicted", "edge predicted", atoms.some((a) => !a.observed && !a.negated)],
-    ["must not hold: a low score is a good one", `edge negated ${negated.every((a) => a.observed) ? "" : "predicted"}`, negated.length],
+    [denial, `edge negated ${negated.every((a) => a.observed) ? "" : "predicted"}`, negated.length],
   ];
   return element("p", { class: "key-lines" }, ...kinds.filter(([, , used]) => used).map(([name, classes]) =>
     element("span", {}, shape("svg", { width: 26, height: 8, "aria-hidden": "true" }, shape("g", { class: classes }, shape("path", { d: "M0 4H26" }))), name)));
+}
+
+/** The entities chosen in a part, by variable. */
+const chosen = (part) => Object.assign({}, part.variables, ...(part.parts ?? []).map(chosen));
+
+/** Whether a part is a `not exists`: what it holds is then the candidate that comes nearest to what is denied. */
+const denies = (part) => part.kind === "not" && (part.parts[0].kind === "exists" || Object.keys(chosen(part.parts[0])).length > 0);
+
+/** The atoms that carry an answer: of an `or`, those of the part that did. */
+function carrying(part, denied = false) {
+  if (part.atom) return [{ ...part.atom, denied }];
+  return (part.parts ?? []).filter((each) => each.carried !== false).flatMap((each) => carrying(each, denied || denies(part)));
+}
+
+function fact(atom, denied) {
+  return element(
+    "li",
+    {},
+    element("code", {}, atom.negated !== denied ? element("span", { class: "not" }, "not ") : null, `${atom.relation}(${atom.subject}, ${atom.object})`),
+    element("span", { class: `mark ${atom.observed ? "known" : "predicted"}` }, atom.observed ? "known" : "predicted"),
+    element("span", { class: "score" }, shown(atom.score)),
+  );
+}
+
+const group = (kind, title, score, lines) =>
+  element("li", { class: kind }, element("span", { class: "head" }, title), element("span", { class: "score" }, shown(score)), element("ul", { class: "facts" }, ...lines));
+
+/** A part of a reason as lines; under a `not exists`, `denied`, the atoms are those of the nearest candidate. */
+function lines(part, denied = false) {
+  const parts = part.parts ?? [];
+  if (part.atom) return [fact(part.atom, denied)];
+  if (part.kind === "or") {
+    const [carried, others] = [true, false].map((wanted) => parts.filter((each) => (each.carried !== false) === wanted));
+    return [...carried.flatMap((each) => lines(each, denied)), ...others.map((each) => group("other", "or", each.score, lines(each, denied)))];
+  }
+  if (denies(part)) {
+    const nearest = Object.entries(chosen(parts[0])).map(([name, entity]) => `?${name} = ${entity}`).join(", ");
+    return [group("nearest", `nothing found; nearest: ${nearest}`, parts[0].score, lines(parts[0], !denied))];
+  }
+  return parts.flatMap((each) => lines(each, denied));
+}
+
+/** Whether the search may have missed better answers, and the way to find them. */
+function verdict(certified, exactly) {
+  if (certified === null) return null;
+  if (certified) return element("p", { class: "verdict" }, "The search provably missed nothing: these are the exact best answers.");
+  return element("p", { class: "verdict" }, "The beam dropped candidates that may lead to better answers.",
+    element("button", { type: "button", class: "quiet", onclick: exactly }, "Search exactly"));
+}
+
+/** The reason for an answer: its graph, and its atoms as text. */
+export function reason(answer, target, width, certified, exactly) {
+  const witness = answer.witnesses?.[0];
+  const tree = witness?.tree ?? { kind: "and", parts: (witness?.atoms ?? []).map((atom) => ({ kind: "atom", atom })) };
+  const atoms = carrying(tree);
+  if (!atoms.length) {
+    return element("div", { class: "why" }, element("p", {}, "This search gives no reasons; beam and exact search do."));
+  }
+  const { facts = atoms.length, predicted = atoms.filter((atom) => !atom.observed).length } = witness;
+  const name = answer.name || answer.entity;
+  return element(
+    "div",
+    { class: "why" },
+    element("figure", { "aria-label": `Why ${name}` }, drawing(name, answer.entity, target, atoms, witness.variables, width)),
+    legend(atoms),
+    element("ul", { class: "facts" }, ...lines(tree)),
+    facts > 1 ? element("p", { class: "share" }, `${predicted} of ${facts} atoms predicted`) : null,
+    verdict(certified, exactly),
+  );
 }
