@@ -52,7 +52,7 @@ def kill_a_worker(service: Running) -> None:
 
 
 def reload(service: Running) -> None:
-    service.server.loop.call_soon_threadsafe(service.server.reload)
+    service.server.loop.call_soon_threadsafe(service.server.service.reload)
 
 
 def test_a_worker_that_dies_is_not_replaced_by_one_of_another_run(

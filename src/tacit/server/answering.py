@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tacit.engine.engine import Asked, Engine
 from tacit.errors import LimitError, QueryError, TacitError
-from tacit.query.formula import Query, atoms
+from tacit.query.formula import atoms
 from tacit.query.sparql import is_sparql
 from tacit.server.jobs import Job, Kind
 from tacit.server.replies import Reply, encoded, failure, refusal
@@ -36,20 +36,18 @@ class Answerer:
                 return self._together(jobs)
             except Exception:  # one of them is wrong: alone, each gets its own answer
                 log.debug("a batch failed; its questions are asked one by one", exc_info=True)
-        return [self._guarded(self._one, job) for job in jobs]
+        return [self._alone(job) for job in jobs]
 
-    def _guarded(self, act: Callable[[Job], Reply], job: Job) -> Reply:
+    def _alone(self, job: Job) -> Reply:
         try:
-            return act(job)
+            return self._plan(job) if job.kind is Kind.PLAN else self._together([job])[0]
         except TacitError as error:
             return refusal(error)
         except (MemoryError, RecursionError):
             return failure(422, "the question needs more memory than there is; ask with a smaller k or in parts")
         except Exception:
             log.exception("a question failed: %.500s", job.question)
-            return failure(
-                500, "the question could not be answered because of a fault in Tacit; the log has the details"
-            )
+            return failure(500, "the question could not be answered because of a fault in Tacit; the log has it")
 
     def _together(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to questions that the engine answers as one batch."""
@@ -61,9 +59,7 @@ class Answerer:
             return [Reply(200, encoded(results(engine.graph, each.query, answers)), RESULTS) for each, answers in rows]
         return [Reply(200, encoded(answers.to_dict())) for answers in many]
 
-    def _one(self, job: Job) -> Reply:
-        if job.kind is not Kind.PLAN:
-            return self._together([job])[0]
+    def _plan(self, job: Job) -> Reply:
         engine = self._engine(job)
         asked = self._prepared(job, engine)
         return Reply(200, encoded({"query": str(asked.query), "plan": engine.describe(asked)}))
@@ -73,18 +69,12 @@ class Answerer:
         if job.kind is Kind.SPARQL and not is_sparql(job.question):
             raise QueryError("this is not a SPARQL query; it starts with SELECT, or with PREFIX")
         asked = engine.prepare(job.question)
-        self._check(asked.query)
-        return asked
-
-    def _check(self, query: Query) -> None:
-        count = sum(1 for _ in atoms(query.formula))
+        count, depth = sum(1 for _ in atoms(asked.query.formula)), asked.query.formula.depth
         if count > self.limits.atoms:
             raise LimitError(f"the question has {count} atoms, this service answers at most {self.limits.atoms}")
-        if query.formula.depth > self.limits.nesting:
-            raise LimitError(
-                f"the question is nested {query.formula.depth} levels deep, this service answers at most "
-                f"{self.limits.nesting}"
-            )
+        if depth > self.limits.nesting:
+            raise LimitError(f"the question is {depth} levels deep, this service answers at most {self.limits.nesting}")
+        return asked
 
     def _possible(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Settings that go together: continuous search needs a pointwise calibration, which a request cannot choose."""
@@ -94,8 +84,8 @@ class Answerer:
 
     def _engine(self, job: Job) -> Engine:
         """The engine with the settings of a job; the last few are kept, since their facts take time to load."""
-        found = self._engines.pop(job.changes, None) or self.engine.using(**self._possible(dict(job.changes)))
-        self._engines[job.changes] = found
+        engine = self._engines.pop(job.changes, None) or self.engine.using(**self._possible(dict(job.changes)))
+        self._engines[job.changes] = engine
         if len(self._engines) > KEPT_ENGINES:
             self._engines.popitem(last=False)
-        return found
+        return engine

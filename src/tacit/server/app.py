@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Query, Request
+from fastapi import Depends, FastAPI, Query
 from fastapi.responses import FileResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.middleware.cors import CORSMiddleware
@@ -32,7 +32,6 @@ def create_app(served: Served, settings: ServerSettings | None = None) -> FastAP
     """The service as an ASGI application; its workers start and stop with it."""
     settings = settings or ServerSettings()
     service = Service(served, settings)
-
     app = FastAPI(
         title="Tacit",
         version=__version__,
@@ -135,7 +134,7 @@ def _sparql(app: FastAPI, service: Service) -> None:
 
 def _page(app: FastAPI) -> None:
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
-    async def page(request: Request) -> FileResponse:
+    async def page() -> FileResponse:
         return FileResponse(str(PAGE / "index.html"), media_type="text/html; charset=utf-8")
 
     app.mount("/static", StaticFiles(directory=str(PAGE)), name="static")

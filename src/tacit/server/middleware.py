@@ -78,10 +78,13 @@ class Guard:
 
         try:
             body = self._refused(Headers(scope=scope), path) or await self._body(scope, receive)
-            if isinstance(body, Reply):
-                await body.response()(scope, receive, answer)
-            else:
-                await self.app(scope, _again(body, receive), answer)
+            app = body.response() if isinstance(body, Reply) else self.app
+            unread = [{"type": "http.request", "body": body, "more_body": False}]
+
+            async def again() -> Message:
+                return unread.pop() if unread else await receive()
+
+            await app(scope, again, answer)
         finally:
             route = path if path in self.routes else "/static" if path.startswith("/static/") else "other"
             self.metrics.request(route, status, perf_counter() - start)
@@ -119,17 +122,3 @@ class Guard:
                         return bytes(body)
         except TimeoutError:
             return failure(408, f"the request did not arrive within {limits.receive:g} s")
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that hands a body out that was read before."""
-    sent = False
-
-    async def receive_again() -> Message:
-        nonlocal sent
-        if sent:
-            return await receive()
-        sent = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive_again

@@ -86,15 +86,14 @@ class Pool:
     @property
     def alive(self) -> list[int]:
         """The process ids of workers that run."""
-        return [worker.pid for worker in self._workers.values() if worker.alive and worker.pid is not None]
+        return [worker.process.pid for worker in self._workers.values() if worker.process.is_alive()]
 
     async def _attend(self, number: int) -> None:
         """Give one worker its batches, one after the other."""
         while True:
             batch = [ticket for ticket in await self.queue.take() if not ticket.reply.done()]
-            if not batch:
-                continue
-            await self._run(number, batch)
+            if batch:
+                await self._run(number, batch)
 
     async def _run(self, number: int, batch: list[Ticket]) -> None:
         worker, start = self._workers[number], monotonic()
@@ -105,11 +104,13 @@ class Pool:
             late = not running.done()
             if late:
                 log.warning("a question ran longer than %g s: %.200s", self.limits.seconds, batch[0].job.question)
-                worker.kill()  # which ends the thread that waits for it, too
+                worker.process.kill()  # which ends the thread that waits for it, too
             replies = await running
         except (EOFError, OSError):
             if late:
-                self._deliver(batch, [self._too_slow] * len(batch))
+                advice = "ask with a smaller k, another search, or in parts"
+                reply = failure(422, f"the question took longer than {self.limits.seconds:g} s; {advice}")
+                self._deliver(batch, [reply] * len(batch))
             else:
                 self._lost(batch)
             await self._replace(number)
@@ -117,19 +118,14 @@ class Pool:
             self.queue.timed(batch, monotonic() - start)
             self._deliver(batch, replies)
 
-    @property
-    def _too_slow(self) -> Reply:
-        advice = "ask with a smaller k, another search, or in parts"
-        return failure(422, f"the question took longer than {self.limits.seconds:g} s; {advice}")
-
     def _lost(self, batch: list[Ticket]) -> None:
         """Ask once more what a dead worker left unanswered; what two workers died of is given up."""
         for ticket in batch:
-            ticket.deaths += 1
-            if ticket.deaths < 2:
-                self.queue.put_back(ticket)
-            else:
+            if ticket.lost:
                 self._deliver([ticket], [LOST])
+            else:
+                ticket.lost = True
+                self.queue.put_back(ticket)
 
     def _deliver(self, batch: list[Ticket], replies: list[Reply]) -> None:
         for ticket, reply in zip(batch, replies, strict=True):

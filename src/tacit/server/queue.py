@@ -24,7 +24,7 @@ class Ticket:
     job: Job
     reply: asyncio.Future[Reply]
     arrived: float = field(default_factory=monotonic)
-    deaths: int = 0  # of workers that held it
+    lost: bool = False  # by a worker that died
 
 
 class Queue:

@@ -32,11 +32,8 @@ class Reply:
 
 
 def encoded(data: Any) -> bytes:
-    """Plain data as compact JSON; numbers that are none become null, since JSON has no word for them."""
-    try:
-        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        text = json.dumps(_finite(data), ensure_ascii=False, separators=(",", ":"))
+    """Plain data as compact JSON; a number that is none is a fault, since JSON has no word for it."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode("utf-8", "replace")
 
 
@@ -63,11 +60,3 @@ def refusal(error: TacitError) -> Reply:
         column=column,
         suggestions=getattr(error, "suggestions", ()),
     )
-
-
-def _finite(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: _finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    return None if isinstance(data, float) and (data != data or abs(data) == float("inf")) else data

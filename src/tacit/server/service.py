@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Any, Literal
@@ -71,6 +71,7 @@ class Service:
         self.edition = Edition(served, settings, self.metrics)
         self.metrics.queue.set_function(lambda: self.edition.pool.queue.length)
         self.metrics.workers.set_function(lambda: len(self.edition.pool.alive))
+        self.announce: Callable[[], Any] = lambda: None
         self._reloading: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -89,11 +90,10 @@ class Service:
                 await asyncio.wait((self._reloading,))
             await self.edition.pool.stop()
 
-    def reload(self) -> asyncio.Task[None]:
-        """Open what is served as it stands now; one reload at a time."""
+    def reload(self) -> None:
+        """Open what is served as it stands now, one reload at a time, and announce it."""
         if self._reloading is None or self._reloading.done():
             self._reloading = asyncio.create_task(self._reload())
-        return self._reloading
 
     async def _reload(self) -> None:
         """Exchange the edition once another is ready; until then this one answers, and it goes on where none can be."""
@@ -105,6 +105,7 @@ class Service:
             log.error("nothing was reloaded, and what was served goes on: %s", error)
             return
         self.edition = new
+        self.announce()
         await old.pool.finish()
 
     async def answer(self, kind: Kind, asked: schemas.PlanRequest) -> Response:

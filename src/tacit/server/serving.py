@@ -14,7 +14,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tacit.errors import RunError, SettingsError, TacitError
+from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.server.app import create_app
 from tacit.server.served_run import Served
@@ -79,32 +79,16 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self.service: Service = config.app.state.service  # type: ignore[union-attr]
-        self._listener, self._say = listener, say
-
-    @property
-    def problem(self) -> TacitError | None:
-        """What kept the service from starting."""
-        return self.service.problem
+        self.service.announce = lambda: say(self.service.edition.graph, url(listener))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the workers, then listen."""
         await super().startup(sockets)
-        if not self.started or self.should_exit:
-            return
-        self._say(self.service.edition.graph, url(self._listener))
         self.loop = asyncio.get_running_loop()
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
-            self.loop.add_signal_handler(signal.SIGHUP, self.reload)
-
-    def reload(self) -> None:
-        """Exchange what is served for what it is now, as a whole; say so when it is done."""
-        before = self.service.edition
-
-        def done(task: asyncio.Task[None]) -> None:
-            if not task.cancelled() and self.service.edition is not before:
-                self._say(self.service.edition.graph, url(self._listener))
-
-        self.service.reload().add_done_callback(done)
+            self.loop.add_signal_handler(signal.SIGHUP, self.service.reload)
+        if self.started and not self.should_exit:
+            self.service.announce()
 
 
 def serve(served: Served, settings: ServerSettings, say: Callable[[Graph, str], Any] = print) -> None:
@@ -115,7 +99,7 @@ def serve(served: Served, settings: ServerSettings, say: Callable[[Graph, str], 
         try:
             server.run(sockets=[listener])
         except SystemExit:  # how uvicorn says that the application did not start
-            raise server.problem or RunError("the service did not start") from None
+            raise server.service.problem or RunError("the service did not start") from None
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -33,9 +33,9 @@ class Worker:
     def __init__(self, served: Served, limits: Limits, threads: int = 1) -> None:
         context = _context()
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, served, limits, threads), daemon=True)
+        self.process = context.Process(target=_work, args=(theirs, served, limits, threads), daemon=True)
         try:
-            self._process.start()
+            self.process.start()
         finally:
             theirs.close()
         self.settings: dict[str, Any] = {}
@@ -58,25 +58,10 @@ class Worker:
         replies: list[Reply] = self._connection.recv()
         return replies
 
-    @property
-    def pid(self) -> int | None:
-        """The process id."""
-        pid: int | None = self._process.pid
-        return pid
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process runs."""
-        return bool(self._process.is_alive())
-
-    def kill(self) -> None:
-        """End the process, whatever it is doing."""
-        self._process.kill()
-
     def stop(self) -> None:
         """End the process and let go of what belonged to it."""
-        self._process.kill()
-        self._process.join()
+        self.process.kill()
+        self.process.join()
         self._connection.close()
 
 
