@@ -23,7 +23,7 @@ def data(*jobs: Job) -> list[Any]:
 
 
 def test_continuous_search_works_whatever_the_calibration_of_the_service() -> None:
-    graph = Graph.of([("a", "r", "b"), ("b", "r", "c")])
+    graph = Graph.of([("a", "r", "b"), ("b", "r", "c"), ("c", "r", "c")])
     engine = Engine(graph, make_model("complex", graph.num_entities, graph.num_relations, 4), steps=2)
     assert not engine.atoms.calibration.pointwise
     reply = Answerer(engine, Limits()).replies([Job(Kind.ASK, "?x : r(a, ?x)", changes=(("search", "continuous"),))])[0]

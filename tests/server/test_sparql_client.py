@@ -45,11 +45,11 @@ def rows(store: SPARQLStore, query: str) -> list[tuple[str, float]]:
 @pytest.mark.parametrize("query", QUERIES)
 def test_the_client_gets_what_the_engine_answers(service: Running, query: str, method: str) -> None:
     store = SPARQLStore(service.url + "sparql", method=method)
-    found = rows(store, query)
-    expected = open_europe().ask(QUERIES[query], top=len(found))
-    assert [entity for entity, _ in found] == expected.entities
-    assert [score for _, score in found] == pytest.approx([answer.score for answer in expected])
-    assert len(found) == (3 if "LIMIT" in query else 15)
+    answers = rows(store, query)
+    expected = open_europe().ask(QUERIES[query], top=3 if "LIMIT" in query else 100)
+    assert len(expected) >= 3
+    assert [entity for entity, _ in answers] == expected.entities
+    assert [score for _, score in answers] == pytest.approx([answer.score for answer in expected])
 
 
 def test_entities_come_back_as_terms_that_can_be_asked_with(service: Running) -> None:
