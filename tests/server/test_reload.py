@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+import tacit
 from served import Running, running
-from tacit import workbench
 from tacit.errors import RunError
+from tacit.folder import ADAPTER, MODEL, RESULTS, SETTINGS, TRACE, RunFolder
 from tacit.graph.graph import Graph
-from tacit.runs import ADAPTER, MODEL, RESULTS, SETTINGS, TRACE, RunFolder
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import ServerSettings
 
@@ -24,7 +24,7 @@ NEW = Graph.of([("France", "borders", "Italy"), ("Spain", "speaks", "Italian"), 
 
 
 def train(graph: Graph, folder: Path) -> None:
-    workbench.train(graph, folder, progress=False, force=True, rank=2, epochs=1, batch=2, device="cpu")
+    tacit.train(graph, folder, progress=False, force=True, rank=2, epochs=1, batch=2, device="cpu")
 
 
 @pytest.fixture

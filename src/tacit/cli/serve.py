@@ -26,8 +26,6 @@ def serve(
     device: options.Device = "auto",
 ) -> None:
     """Serve a page to ask questions on, and the same over HTTP and SPARQL."""
-    from pathlib import Path
-
     from tacit.errors import SettingsError
 
     settings = ServerSettings.of(given | {"limits": Limits.of(limits)})
@@ -36,13 +34,12 @@ def serve(
         from tacit.server.serving import serve as serve_run
     except ModuleNotFoundError as error:
         raise SettingsError(f"the service needs {error.name}; install it with: pip install 'tacit[server]'") from None
-    from tacit import workbench
     from tacit.graph.graph import Graph
+    from tacit.sources import find_run
 
-    named = source == "world" and not Path("world").exists()
-    run = ServedRun.at(workbench.world_run() if named else source, device)
-    if host not in LOOPBACK and api_key is None:
-        typer.echo(f"note: everyone who can reach {host} may ask; --api-key limits it", err=True)
+    run = ServedRun.at(find_run(source).path, device)
+    if settings.host not in LOOPBACK and settings.api_key is None:
+        typer.echo(f"note: everyone who can reach {settings.host} may ask; --api-key limits it", err=True)
 
     def say(graph: Graph, address: str) -> None:
         typer.echo(f"{graph.name}: {graph.num_entities:,} entities, ready at {address}  (Ctrl-C ends it)")

@@ -185,7 +185,7 @@ class Engine:
 
     def describe(self, query: str | Query | Asked) -> str:
         """How a question would be answered, as an indented tree with what each step costs."""
-        k = self.graph.num_entities if self.options.search == "exact" else self.options.k
+        k = self.graph.num_entities if self.settings.search == "exact" else self.settings.k
         return describe(self.prepare(query).prepared, k, self.graph.num_entities)
 
     def prepare(self, query: str | Query | Asked) -> Asked:
@@ -223,7 +223,7 @@ class Engine:
                     certified = _certified(lower, upper, ids, first, len(ids) == most)
             answers = [self._answer(question.prepared, j, scores, set(known[i]), explanation, paths) for j in ids]
             explained = explanation is not None if paths else None
-            results.append(Answers(question.text, tuple(answers), certified, self.about, explained))
+            results.append(Answers(str(question.query), tuple(answers), certified, self.about, explained))
         return results
 
     def _known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
@@ -276,28 +276,8 @@ class Engine:
             self._part(prepared, part, negated ^ (proof.kind == "not"), proof.kind != "or" or part.score == best)
             for part in proof.parts
         )
-        return Answers(str(asked.query), answers, certified, self.settings)
-
-    def _certified(self, plan: Plan, slots: tuple[Tensor, Tensor], ids: Tensor, cut_off: bool) -> bool:
-        """Whether nothing the beam dropped could change these answers or their order, or add to them."""
-        assert isinstance(self.reasoner, MessageReasoner)
-        lower, upper = (bound[0].cpu() for bound in self.reasoner.bounds(plan, *slots))
-        for i in ids.tolist():
-            upper[i] = -math.inf  # from here on only compared with what comes after
-            if float(upper.max()) > float(lower[i]):
-                return False
-        return cut_off or float(upper.max()) == -math.inf
-
-    def _witness(self, prepared: Prepared, step: Step) -> Witness:
-        entities, relations = self.graph.entities, self.graph.relations
-        reasons = tuple(
-            Reason(
-                entities[a.subject], relations[a.relation], entities[a.object], math.exp(a.score), a.observed, a.negated
-            )
-            for a in step.atoms()
-        )
-        variables = {prepared.variables[v]: entities[e] for v, e in sorted(step.substitution().items())}
-        return Witness(math.exp(step.score), variables, reasons)
+        variables = {prepared.variables[v]: name(e) for v, e in proof.values}
+        return WitnessPart(proof.kind, math.exp(proof.score), parts, atom, variables, carried)
 
     def __repr__(self) -> str:
         return f"Engine({self.graph!r}, {self.settings.search}, k={self.settings.k}, {self.settings.logic})"

@@ -61,9 +61,10 @@ class Vocabulary(Sequence[str]):
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} {self.kind} labels)"
 
-    def name(self, position: int) -> str:
-        """What people call the label of an id."""
-        return self.labels[position]
+    def name(self, id: int) -> str:
+        """The first readable name of an id, or else its label."""
+        label = self.labels[id]
+        return self.names[label][0] if label in self.names else label
 
     def get(self, label: str) -> int | None:
         """The id of a label, or of the only one that has this name, or None."""

@@ -58,10 +58,19 @@ def locate(text: str, kind: str, name: str) -> tuple[int, int] | None:
     return None
 
 
+def place(text: str, at: int) -> tuple[int, int]:
+    """The line and column of a character of a text.
+
+    >>> place("one\\ntwo", 4)
+    (2, 1)
+    """
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+
+
 _NAME = re.compile(f"{tokens.STRING}|{tokens.VARIABLE}|{tokens.NAME}", re.DOTALL)
 _APPLIED = re.compile(rf"\s*(?:{tokens.INVERSE})?\s*\(")
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
 
 
 def _plain(word: str) -> str:

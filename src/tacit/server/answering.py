@@ -77,9 +77,9 @@ class Answerer:
         return asked
 
     def _possible(self, changes: dict[str, Any]) -> dict[str, Any]:
-        """Settings that go together: continuous search needs a pointwise calibration, which a request cannot choose."""
+        """Settings that go together: continuous search takes plain sigmoids where the engine's scores are none."""
         if changes.get("search") == "continuous" and not self.engine.atoms.calibration.pointwise:
-            return changes | {"calibration": "sigmoid"}
+            return changes | {"calibration": "sigmoid", "adapted": False}
         return changes
 
     def _engine(self, job: Job) -> Engine:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tacit import workbench
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
+from tacit.folder import ADAPTATION, CHECKPOINT, FILES, RESULTS, SETTINGS, TRACE, RunFolder
 from tacit.graph.graph import Graph
-from tacit.runs import ADAPTATION, CHECKPOINT, FILES, RESULTS, SETTINGS, TRACE, RunFolder
+from tacit.run import open_engine
 
 CHANGED = "the run was changed on disk since the service opened it; restart the service, or let it reload (SIGHUP)"
 # What an engine is made of; the rest is written beside it while somebody trains, adapts or evaluates.
@@ -56,7 +56,7 @@ class ServedRun:
     def engine(self) -> Engine:
         """The engine of the run."""
         with self._unchanged():
-            return workbench.open(self.path, device=self.device)
+            return open_engine(self.path, device=self.device)
 
     def renewed(self) -> ServedRun:
         """The run in the same folder as it stands now."""

@@ -20,10 +20,9 @@ def results(graph: Graph, query: Query, answers: Answers) -> dict[str, Any]:
     """Answers as the results of the query they answer."""
     target = query.target.name
     score = "score" if target != "score" else "score_"
-    prefixes = Prefixes(graph.prefixes)
     rows = [
         {
-            target: term(answer.entity, prefixes),
+            target: term(answer.entity, graph.prefixes),
             score: {"type": "literal", "datatype": DOUBLE, "value": repr(answer.score)},
         }
         for answer in answers
@@ -39,9 +38,9 @@ def term(label: str, prefixes: Prefixes) -> dict[str, str]:
     >>> term("geo:Oslo", Prefixes({"geo": "http://example.org/geo/"}))
     {'type': 'uri', 'value': 'http://example.org/geo/Oslo'}
     """
-    if prefixes.namespaces and label.startswith("_:"):
+    if prefixes and label.startswith("_:"):
         return {"type": "bnode", "value": label[2:]}
-    if prefixes.namespaces and label.startswith('"'):
+    if prefixes and label.startswith('"'):
         end = label.rindex('"')
         literal = {"type": "literal", "value": _ESCAPE.sub(_character, label[1:end])}
         if label[end + 1 :].startswith("@"):

@@ -80,7 +80,7 @@ def _work(connection: Connection, served: Served, limits: Limits, threads: int) 
     except TacitError as error:
         connection.send(str(error))
         return
-    connection.send(answerer.engine.settings)
+    connection.send(answerer.engine.about)
     while True:
         try:
             jobs = connection.recv()
