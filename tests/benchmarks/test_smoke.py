@@ -18,6 +18,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "engine": (),
     "engine --throughput": ("--throughput",),  # what a GPU runs
     "parsing": (),
+    "possible": (),
     "ranking": (),
     "reproduce nell995": ("nell995", "--rows", "cqd-co,cqd-a,tacit-train-x12"),
     "reproduce fb15k237": ("fb15k237", "--rows", "cqd-a-1percent,link-prediction"),

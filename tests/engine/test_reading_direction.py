@@ -1,4 +1,8 @@
-"""An atom is read towards the answer: against the definition, with scores that differ between the two directions."""
+"""An atom is read towards the answer: against the definition, with scores that differ between the two directions.
+
+Where a variable has to be tried value by value (in a cycle, or where a negation ties three variables together), it
+counts as given, and which one that is depends on the question alone; the definition here is that of all others.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from tacit.engine.reasoner import MessageReasoner
 from tacit.graph.index import Index
 from tacit.query.compile import compile_query
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, atoms
+from tacit.query.plan import Condition
 from writings import cycles, rewritten
 
 SIZE = 5
@@ -133,7 +138,7 @@ LOGIC = st.sampled_from(sorted(LOGICS))
 def test_every_atom_is_read_from_its_farther_end(query: Query, seed: int, how: str, logic: str) -> None:
     scorer, index = TwoWayScorer(seed), counted(seed)
     towards = Towards(query, probabilities(scorer, how, index), logic)
-    assume(towards.is_tree)
+    assume(towards.is_tree and not compile_query(query, safe=False).plan.has(Condition))
     found = searched(query, scorer, how, index, logic, None).exp().numpy()
     np.testing.assert_allclose(found, towards.answers(), atol=2e-5)
 

@@ -97,7 +97,8 @@ class SoftmaxCount(Calibration):
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The log-softmax of each row, plus the log of its count, clipped below 0."""
         counts = self.facts.counts(heads, relations).clamp(min=1).to(logits.dtype)
-        shift = counts.log() - torch.logsumexp(logits, dim=1)
+        total = torch.logsumexp(logits, dim=1)
+        shift = counts.log() - total.masked_fill(torch.isneginf(total), 0.0)  # where nothing is possible
         if torch.is_grad_enabled() and logits.requires_grad:
             return (logits + shift[:, None]).clamp(max=_NEARLY_ONE)
         return logits.add_(shift[:, None]).clamp_(max=_NEARLY_ONE)

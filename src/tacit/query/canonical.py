@@ -17,7 +17,7 @@ _BUDGET = 20_000  # vertices coloured while choices are compared; past that, par
 
 _KINDS: dict[type, str] = {Or: "2 or", And: "3 and", Not: "4 not"}  # plain parts first, negated ones last
 
-Names = tuple[Sequence[str], Sequence[str]]  # of entities and of relations, by slot
+Names = tuple[Sequence[int], Sequence[int]]  # of entities and of relations by slot, as places in their own order
 
 
 def canonical(formula: Formula, target: Variable, names: Names) -> Formula:
@@ -94,7 +94,7 @@ class _Graph:
         bound, inside = _block(formula)
         if isinstance(inside, Atom) and not bound:
             relation = self.relations[int(inside.relation)]
-            ends = [self.entities[int(e.name)] if isinstance(e, Entity) else "" for e in inside.terms]
+            ends = [self.entities[int(e.name)] if isinstance(e, Entity) else -1 for e in inside.terms]
             kinds = "".join("e" if isinstance(e, Entity) else "v" for e in inside.terms)
             here = self.vertex(f"0 atom {kinds}", (relation, *ends))
             for role, end in zip(("subject", "object"), inside.terms, strict=True):

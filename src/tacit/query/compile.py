@@ -69,7 +69,7 @@ def compile_query(query: Query, safe: bool = True) -> Prepared:
     """
     check_safe(query, negation=safe)
     shape, entities, relations, variables = skeleton(query)
-    shape, *order = skeleton(Query(shape.target, canonical(shape.formula, shape.target, (entities, relations))))
+    shape, *order = _ordered(shape, _places(entities), _places(relations))
     names = zip((entities, relations, variables), order, strict=True)
     entities, relations, variables = (tuple(old[int(slot)] for slot in slots) for old, slots in names)
     return _prepared(shape, entities, relations, variables, query.text)
@@ -79,6 +79,20 @@ def compile_template(query: Query) -> Prepared:
     """The plan of a query whose slots are numbered from left to right as written, one per occurrence."""
     check_safe(query, negation=False)
     return _prepared(*skeleton(query), query.text)
+
+
+@lru_cache(maxsize=4096)
+def _ordered(
+    shape: Query, entities: tuple[int, ...], relations: tuple[int, ...]
+) -> tuple[Query, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """A structure in its canonical order, and the slots and variables of before in the order of those it has."""
+    return skeleton(Query(shape.target, canonical(shape.formula, shape.target, (entities, relations))))
+
+
+def _places(names: tuple[str, ...]) -> tuple[int, ...]:
+    """Where each name stands among them: all that their order depends on, and the same for most questions of a kind."""
+    order = {name: place for place, name in enumerate(sorted(set(names)))}
+    return tuple(order[name] for name in names)
 
 
 def _prepared(

@@ -1,0 +1,99 @@
+"""What ruling out impossible atoms does: to MRR by shape, and to the best answers that people see.
+
+    python benchmarks/possible.py world
+    python benchmarks/possible.py NELL995 --device cuda --rank 1000 --epochs 40 --reg 0.05 --batch 1000
+
+A link predictor is trained once and asked three ways: with loops of every relation allowed, without loops of relations
+that never loop in the training facts (the default), and `typed`, where a relation only starts and ends where the
+training facts show it to. The best new answer to each held-out (entity, relation) is *a loop* where it is the entity
+itself, and *sensible* where some fact of the graph, held-out ones included, has it at that end of the relation.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from scaffold import Benchmark, Measured, data_folder
+from tacit.engine.engine import Engine
+from tacit.engine.ranking import slots
+from tacit.evaluate.protocol import evaluate, one_hop_queries
+from tacit.graph.graph import Graph
+from tacit.links.settings import TrainSettings
+from tacit.links.training import train
+from tacit.query.queries import QuerySet, read_queries
+from tacit.query.sampling import sample
+from tacit.query.shapes import SHAPES, parse_shapes
+from tacit.sources import load
+
+WAYS: dict[str, dict[str, Any]] = {"all": {"loops": True}, "no loops": {}, "typed": {"typed": True}}
+
+
+def queries_of(given: argparse.Namespace, graph: Graph, folder: Any) -> dict[str, QuerySet]:
+    """The queries of the split in the folder of the graph, else sampled ones of every shape."""
+    if folder is not None and (folder / f"{given.split}-queries.pkl").is_file():
+        read = read_queries(folder, given.split)
+        return {name: queries for name, queries in read.items() if not name.endswith("-DM")}
+    shapes = {name: SHAPES[name] for name in parse_shapes("all")}
+    drawn = {n: sample(graph, shape, given.split, given.limit, seed=given.seed).queries for n, shape in shapes.items()}
+    return {name: queries for name, queries in drawn.items() if len(queries)}
+
+
+def best_answers(engine: Engine, graph: Graph, split: str) -> dict[str, float]:
+    """The shares of loops and of sensible answers among the best new answers to held-out (entity, relation) pairs."""
+    queries = one_hop_queries(graph, split)
+    seen = torch.zeros(graph.num_relations, graph.num_entities, dtype=torch.bool)
+    every = graph.triples().astype(np.int64)
+    seen[torch.from_numpy(every[:, 1]), torch.from_numpy(every[:, 2])] = True
+    loops = sensible = 0
+    for start in range(0, len(queries), 512):
+        part = queries[start : start + 512]
+        scores = engine.reasoner.scores(part.shape.plan, *slots(part)).cpu()
+        scores[torch.from_numpy(part.easy.rows), torch.from_numpy(part.easy.ids).long()] = -torch.inf
+        best = scores.argmax(dim=1)
+        heads, relations = (torch.from_numpy(ids[:, 0].astype(np.int64)) for ids in (part.entities, part.relations))
+        loops += int((best == heads).sum())
+        sensible += int((seen[relations, best] & (best != heads)).sum())
+    return {"loops, share": loops / len(queries), "sensible, share": sensible / len(queries)}
+
+
+def measure(given: argparse.Namespace) -> Measured:
+    """The figures of each way."""
+    folder = None if given.graph == "world" else data_folder(given, given.graph)
+    graph = load(folder or given.graph)
+    settings = TrainSettings(
+        rank=given.rank, epochs=given.epochs, reg=given.reg, batch=given.batch, device=given.device,
+        precision="bf16" if given.device == "cuda" else "float32", seed=given.seed,
+    )  # fmt: skip
+    model = train(graph, settings)
+    queries = queries_of(given, graph, folder)
+    figures = {}
+    for name, way in WAYS.items():
+        engine = Engine(graph, model, observed="train", k=given.k, **way)
+        results = evaluate(engine.reasoner, queries, limit=given.limit)
+        mrr = {f"{shape}, mrr": value for shape, value in results.mrr.items() if shape in ("1p", "2p", "2i", "2in")}
+        averages = {f"{a}, mrr": v for a in ("avg_p", "avg_n") if (v := results.average(a)) is not None}
+        figures[name] = averages | mrr | best_answers(engine, graph, given.split)
+    return Measured(figures, {"train": settings.to_dict(), "observed": "train"}, kind=str(given.graph).lower())
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table and write the figures as JSON."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.add_argument("graph", nargs="?", default="world", help="world, or a folder of --data")
+    benchmark.add_argument("--split", default="test")
+    benchmark.add_argument("--reg", type=float, default=0.02)
+    benchmark.add_argument("--batch", type=int, default=500)
+    benchmark.add_argument("--k", type=int, default=256)
+    benchmark.size("--rank", 100, tiny=4)
+    benchmark.size("--epochs", 30, tiny=1)
+    benchmark.size("--limit", 500, tiny=3, help="queries of each shape")
+    benchmark.run(measure, argv)
+
+
+if __name__ == "__main__":
+    main()
