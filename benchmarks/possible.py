@@ -4,9 +4,9 @@
     python benchmarks/possible.py NELL995 --device cuda --rank 1000 --epochs 40 --reg 0.05 --batch 1000
 
 A link predictor is trained once and asked three ways: with loops of every relation allowed, without loops of relations
-that never loop in the training facts (the default), and `typed`, where a relation only starts and ends where the
-training facts show it to. The best new answer to each held-out (entity, relation) is *a loop* where it is the entity
-itself, and *sensible* where some fact of the graph, held-out ones included, has it at that end of the relation.
+that never loop in the training facts (the default), and `typed`, where a relation only starts and ends at kinds of
+entities that the training facts show. The best new answer to each held-out (entity, relation) is *a loop* where it is
+the entity itself, and *sensible* where some fact of the graph, held-out ones included, has it at that end.
 """
 
 from __future__ import annotations

@@ -12,11 +12,13 @@ IMPOSSIBLE = float("-inf")
 
 
 class Possible:
-    """Rules atoms out: loops of relations that never loop in the training facts and, where `typed`, tails and heads at
-    which a relation was never seen to end or to start.
+    """Rules atoms out: loops of relations that never loop in the training facts; where `typed`, ends of another kind.
 
     A link predictor scores every pair, and what is most similar to an entity is the entity itself: without the first
-    rule, the best predicted neighbour of most countries is the country.
+    rule, the best predicted neighbour of most countries is the country. By the second, an entity cannot stand at an end
+    of a relation if it plays a role (the end of some relation) that none of those seen at that end plays: a language
+    has speakers, no country has, so a language borders nothing. To have been seen at that end is not asked for: the
+    capital that a country is missing is one that no training fact calls a capital.
     """
 
     def __init__(self, graph: Graph, device: torch.device | str = "cpu", *, loops: bool = False, typed: bool = False):
@@ -27,9 +29,10 @@ class Possible:
         self._loopless = torch.from_numpy(~looping).to(device)  # [R]
         self._ends: Tensor | None = None
         if typed:
-            ends = torch.zeros(graph.num_relations, graph.num_entities, dtype=torch.bool)
-            ends[torch.from_numpy(triples[:, 1]), torch.from_numpy(triples[:, 2])] = True
-            self._ends = ends.to(device)  # [R, N]: where each directed relation was seen to end
+            roles = torch.zeros(graph.num_relations, graph.num_entities)
+            roles[torch.from_numpy(triples[:, 1]), torch.from_numpy(triples[:, 2])] = 1.0
+            apart = (roles @ roles.T == 0).float()  # [R, R]: roles that nobody plays both of
+            self._ends = (apart @ roles == 0).to(device)  # [R, N]: where each directed relation may end
 
     def rule_out(self, logits: Tensor, heads: Tensor, relations: Tensor, columns: slice) -> Tensor:
         """Logits of rows `relation(head, ·)` for the entities in `columns`, minus infinity for what is impossible."""

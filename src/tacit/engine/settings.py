@@ -62,7 +62,7 @@ class EngineSettings(Settings):
     )
     observed_score: float = setting(1.0 - 2.0**-10, "The score of a fact that counts as known.", above=0.5, most=1)
     loops: bool = setting(False, "Let relations loop that never do in the training facts.")
-    typed: bool = setting(False, "Predict only where the training facts show a relation to start and to end.")
+    typed: bool = setting(False, "Predict relations only between the kinds of entities that training facts show.")
     precision: str = setting("float32", "Precision of products on a GPU.", choices=("float32", "tf32", "bf16"))
     memory: float | None = setting(None, "GB that a step may use.", above=0)
     steps: int = setting(1000, "Steps of continuous search.", least=1)
