@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
 from scaffold import Benchmark, Measured, Work, data_folder, in_turns
+from tacit.adapt.adapter_training import AdapterTraining
 from tacit.adapt.settings import LOSSES, AdaptSettings
-from tacit.adapt.training import Adaptation
 from tacit.graph.datasets import load
 from tacit.links.models import ComplEx
 from tacit.query.sampling import sample
@@ -51,8 +52,11 @@ def measure(given: argparse.Namespace) -> Measured:
     torch.set_float32_matmul_precision("high" if cuda else "highest")
     works = {"products": products(model, rows, rows if cuda else 512)}
     for loss in LOSSES:
-        settings = AdaptSettings(loss=loss, batch=given.batch, precision="tf32" if cuda else "float32")
-        works[loss] = Adaptation(graph, model, queries, settings).step
+        settings = AdaptSettings(
+            loss=loss, calibration="sigmoid", observed=(), held_out=False, batch=given.batch,
+            precision="tf32" if cuda else "float32",
+        )  # fmt: skip
+        works[loss] = partial(AdapterTraining(graph, model, queries, settings).step, 0)
     best = {name: 1e3 * min(times) for name, times in in_turns(works, given.rounds, given.device).items()}
     figures = {name: {"ms": taken, "times products": taken / best["products"]} for name, taken in best.items()}
     return Measured(figures, {"graph": graph.name, "rows": rows})

@@ -22,10 +22,9 @@ from typing import Any
 import torch
 
 from scaffold import Benchmark, data_folder, provenance, wait
+from tacit.adapt.adaptation import adapt
 from tacit.adapt.settings import AdaptSettings
-from tacit.adapt.sources import training_queries, validation_queries
-from tacit.adapt.training import adapt
-from tacit.adapt.variants import fit_variant
+from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate, one_hop_queries
 from tacit.evaluate.results import AVERAGES
@@ -38,6 +37,8 @@ from tacit.query.queries import QuerySet, read_queries
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES, parse_shapes
 
+# How rows adapt where they say nothing else.
+SIGMOID = {"calibration": "sigmoid", "observed": "none", "held_out": False, "loss": "log"}
 ROWS = Path(__file__).with_name("rows")
 # What makes a row one to try the pipeline with, whatever its own settings.
 SHRUNK: dict[str, dict[str, Any]] = {
@@ -96,7 +97,7 @@ class Table:
     def _adapted(self, row: Row, model: FactorModel) -> tuple[FactorModel, Any, dict[str, Any]]:
         if "adapt" not in row:
             return model, None, {}
-        settings = AdaptSettings(device=self.given.device, **row["adapt"])
+        settings = AdaptSettings.of({"device": self.given.device, **SIGMOID, **row["adapt"]})
         count = int(row.get("lessons", 10_000))
         # Those of the data set, and sampled ones of shapes it has none of.
         lessons = self._once(
@@ -108,9 +109,8 @@ class Table:
         return getattr(result, "scorer", model), result.calibration, {**told, "adapt_trace": result.trace}
 
     def _fitted(self, row: Row, model: FactorModel, lessons: Any, settings: AdaptSettings, valid: Any) -> Any:
-        if "variant" in row:
-            return fit_variant(row["variant"], self.graph, model, lessons, settings, valid=valid)
-        return adapt(self.graph, model, lessons, settings, valid=valid)
+        variant = row["variant"].lower() if "variant" in row else None
+        return adapt(self.graph, model, lessons, settings, valid=valid, variant=variant)
 
     def _queries(self, wanted: Mapping[str, Any]) -> dict[str, QuerySet]:
         """Queries of the folder, sampled ones where `count` says how many, or the facts of a split where `one_hop`."""

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from scaffold import Benchmark, Measured, data_folder, in_turns
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
-from tacit.links.products import float32_products
+from tacit.links.precision import float32_products
 from tacit.links.settings import TrainSettings
 from tacit.links.training import Training
 
@@ -91,7 +91,7 @@ def tacit_step(graph: Graph, settings: TrainSettings) -> Step:
 
     def step(batch: torch.Tensor) -> object:
         with float32_products(training.precision):
-            return training.step(batch, generator)
+            return training.update(batch, generator)
 
     return step
 

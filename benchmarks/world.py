@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from scaffold import Benchmark, provenance
+from tacit.adapt.adaptation import adapt
 from tacit.adapt.settings import AdaptSettings
-from tacit.adapt.sources import training_queries, validation_queries
-from tacit.adapt.training import adapt
+from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
 from tacit.folder import RunFolder
@@ -29,11 +29,12 @@ from tacit.query.shapes import SHAPES
 from tacit.sources import world_run
 
 OPTIONS: dict[str, Any] = {"calibration": "sigmoid", "strength": 1.0, "observed": "none", "k": 64}
+SIGMOID: dict[str, Any] = {"calibration": "sigmoid", "observed": "none", "held_out": False}
 ROWS: dict[str, dict[str, Any] | None] = {
     "unadapted": None,
-    "1vsall": {"loss": "1vsall"},
-    "log": {"loss": "log"},
-    "held-out": {"loss": "log", "held_out": True},
+    "1vsall": SIGMOID | {"loss": "1vsall"},
+    "log": SIGMOID | {"loss": "log"},
+    "held-out": SIGMOID | {"loss": "log", "held_out": True},
 }
 
 

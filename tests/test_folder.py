@@ -248,3 +248,13 @@ def test_toml_of_every_kind() -> None:
 
     values = {"flag": True, "size": 1e-3, "label": 'tab\t"quote" \x7f', "list": [1, 2], "none": None}
     assert tomllib.loads(to_toml({"t": values}))["t"] == {k: v for k, v in values.items() if v is not None}
+
+
+def test_a_fingerprint_tells_labels_from_facts() -> None:
+    graph = Graph.of([("a", "r", "b"), ("b", "r", "c")], [("a", "r", "c")])
+    moved = Graph.of([("a", "r", "b"), ("b", "r", "c"), ("a", "r", "c")])  # the same facts, split in another way
+    renamed = Graph.of([("a", "r", "b"), ("b", "r", "d")], [("a", "r", "d")])
+    assert fingerprint(graph).labels == fingerprint(moved).labels
+    assert fingerprint(graph).facts != fingerprint(moved).facts
+    assert fingerprint(graph).labels != fingerprint(renamed).labels
+    assert fingerprint(graph).facts == fingerprint(renamed).facts

@@ -18,6 +18,7 @@ LAYERS = (
     "disk",
     "graph",
     "folder",
+    "fitting",
     "links",
     "query",
     "engine",

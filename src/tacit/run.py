@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tacit.engine.answers import Answers
     from tacit.engine.engine import Engine
     from tacit.evaluate.evaluation import Evaluation, Progress
+    from tacit.fitting.progress import Event
     from tacit.links.scorer import Scorer
     from tacit.query.formula import Query
     from tacit.query.queries import QuerySet
@@ -81,19 +82,22 @@ class Run:
         queries: Source | Mapping[str, QuerySet] | None = None,
         *,
         count: int = 5000,
+        variant: str | None = None,
         resume: bool = False,
-        progress: Callable[[dict[str, Any]], None] | None = None,
+        progress: Callable[[Event], None] | bool = False,
         **settings: Any,
     ) -> dict[str, Any]:
-        """Train an adapter, keep it in the run and answer with it from now on; returns what there is to report.
+        """Train an adapter for the way the run is asked, and keep it where it is better than what the run has.
 
         It learns from `queries` (a query folder, or query sets by shape), or else from `count` sampled ones of each
-        shape. `resume` goes on where the same call was stopped; `progress` hears of every validation. Settings are
-        those of `AdaptSettings`: shapes, condition, loss, calibration, steps, device and so on.
+        shape. Validation compares it with the run's own adapter and with none; what is returned says so under `verdict`
+        and `kept`. A `variant` of the paper's ablation (`f`, `af`, `r`, `c`) becomes a run of its own within the run.
+        `resume` goes on where the same call was stopped; `progress` hears of every `Event`, or True shows them.
+        Settings are those of `AdaptSettings`: recipe, shapes, condition, loss, calibration, steps, device and so on.
         """
+        from tacit.adapt.adaptation import adapt
         from tacit.adapt.settings import AdaptSettings
-        from tacit.adapt.sources import training_queries, validation_queries
-        from tacit.adapt.training import adapt
+        from tacit.adapt.training_queries import training_queries, validation_queries
         from tacit.links.loading import load_model
 
         chosen = AdaptSettings.of(settings)
@@ -105,20 +109,21 @@ class Run:
             learned = training_queries(self.graph, chosen, source, count)
             valid = validation_queries(self.graph, chosen, source)
         result = adapt(
-            self.graph, scorer, learned, chosen, valid=valid, run=self.folder, report=progress, resume=resume
-        )
-        self.adapted = True  # its own settings are the defaults from now on
-        self._given = {name: value for name, value in self._given.items() if name not in chosen.engine}
-        self.engine = _engine(self.folder, self.engine.scorer, True, self._given)
+            self.graph, scorer, learned, chosen, valid=valid, run=self.folder, progress=progress, resume=resume,
+            variant=variant,
+        )  # fmt: skip
+        if result.summary["kept"] and variant is None:
+            self.adapted = True  # its own settings are the defaults from now on
+            self._given = {name: value for name, value in self._given.items() if name not in chosen.engine}
+            self.engine = _engine(self.folder, self.engine.scorer, True, self._given)
         return result.summary
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter, and answer without it from now on."""
-        if not self.folder.has(ADAPTER):
+        from tacit.links.loading import drop_adapter
+
+        if not drop_adapter(self.folder):
             raise RunError(f"run '{self.folder.path}' has no adapter to drop")
-        self.folder.remove(ADAPTER)
-        self.folder.write_settings("adapt", None)
-        self.folder.write_results({name: value for name, value in self.results.items() if name != "adapt"})
         self.engine = _engine(self.folder, self.engine.scorer, False, self._given)
 
     def evaluate(
@@ -219,17 +224,18 @@ def train(
     *,
     resume: bool = False,
     force: bool = False,
-    progress: bool = True,
+    progress: Callable[[Event], None] | bool = True,
     **settings: Any,
 ) -> Run:
     """Train a link predictor on a graph, keep it in the folder `out`, and open it.
 
-    `resume` goes on with the run in the folder where there is one, with its own settings but for those given; `force`
-    replaces it. `progress` shows a bar on a terminal. Settings are those of `TrainSettings`: model, rank, epochs,
-    batch, lr, reg, device, seed and so on. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
+    `resume` goes on with the run in the folder where there is one, with its own settings but for those given; one that
+    is complete goes on where there are more `epochs` to do. `force` replaces it. `progress` hears of every `Event`, or
+    True shows them: as a bar on a terminal, as lines elsewhere. Settings are those of `TrainSettings`: model, rank,
+    epochs, batch, lr, reg, device, seed and so on. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
     """
     from tacit.links import training
-    from tacit.links.loading import is_complete, pick_device
+    from tacit.links.loading import pick_device
 
     if resume and force:
         raise SettingsError("resume and force contradict each other; give one of them")
@@ -242,8 +248,6 @@ def train(
         before = TrainSettings.of(folder.settings["train"])
         chosen = before.changed(**settings)
         chosen.check_continues(before)
-        if not is_complete(folder):
-            folder.write_settings("train", chosen.to_dict())
     else:
         folder = RunFolder.create(out, loaded, chosen.to_dict(), force)
     training.train(loaded, chosen, folder, progress, resume=resume)

@@ -13,6 +13,7 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.engine.calibration import MinMax, Sigmoid, calibration
 from tacit.engine.engine import Engine
 from tacit.engine.facts import Facts
+from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 from tacit.links.models import MODELS, ComplEx
@@ -159,12 +160,30 @@ def test_minmax_does_undo_an_adapter() -> None:
         ({"lr": float("nan")}, "lr is nan; it must be a finite number"),
         ({"memory": -1.0}, "memory is -1.0; it must be above 0"),
         ({"observed": "tset"}, "no part 'tset' to observe"),
-        ({"held_out": True, "observed": "train+valid"}, "held-out queries ask for validation facts"),
+        ({"observed": "train+valid"}, "which hands over the validation facts"),
+        ({"recipe": "mine"}, "recipe is 'mine'; it must be one of asked, paper"),
+        ({"recipe": "paper", "loss": "log"}, "loss is log, which is not the paper's"),
+        ({"recipe": "paper", "held_out": True}, "held_out is True, which is not the paper's"),
     ],
 )
 def test_settings_out_of_range_are_refused(values: dict[str, object], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         AdaptSettings(**values)  # type: ignore[arg-type]
+
+
+def test_recipes_by_hand() -> None:
+    decided = ("loss", "calibration", "observed", "held_out", "condition", "logic", "shapes")
+    asked, paper = (AdaptSettings(recipe=name) for name in ("asked", "paper"))
+    four = ("2i", "3i", "2in", "3in")
+    assert [getattr(paper, name) for name in decided] == ["1vsall", "sigmoid", (), False, "p", "product", four]
+    train = ("train",)
+    assert [getattr(asked, name) for name in decided] == ["log", "softmax-count", train, None, "p", "product", four]
+    assert asked.engine == {name: getattr(EngineSettings(), name) for name in asked.engine}  # the way it is asked
+    for has_valid, observed in ((True, train), (False, ())):
+        settled = asked.settled(has_valid)
+        assert (settled.held_out, settled.observed, settled.masks) == (has_valid, observed, has_valid)
+    assert AdaptSettings(calibration="sigmoid").loss == "log"
+    assert AdaptSettings.of(paper.to_dict()) == paper
 
 
 def test_settings_survive_a_file() -> None:

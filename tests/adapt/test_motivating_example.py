@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tables import TableScorer
+from tacit.adapt.adaptation import adapt
 from tacit.adapt.settings import AdaptSettings
-from tacit.adapt.training import adapt
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.query.formula import And, Atom, Entity, Query, Variable
@@ -73,7 +73,9 @@ def test_adaptation_recovers_the_answer_that_one_relation_drowned(loss: str) -> 
     assert before.entities == ["Sam Shepard", "John Williams"]
     assert before[0].score == pytest.approx(0.769 * 0.999, abs=1e-3)  # the film might as well not be there
 
-    settings = AdaptSettings(shapes=("2i",), loss=loss, steps=600, batch=24, patience=100, device="cpu")
+    settings = AdaptSettings(
+        shapes=("2i",), calibration="sigmoid", loss=loss, steps=600, batch=24, patience=100, device="cpu"
+    )
     result = adapt(GRAPH, scorer, {"2i": other_questions()}, settings)
     after = Engine(GRAPH, scorer, adapter=result.calibration, **options).ask(QUESTION, top=2)
     assert after.entities[0] == "Klaus Badelt"

@@ -11,9 +11,9 @@ import torch
 
 from tables import FactorScorer, TableScorer
 from tacit.adapt.adapter import Adapter
-from tacit.adapt.batches import Batch
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.losses import QueryLoss
+from tacit.adapt.query_batches import Batch
+from tacit.adapt.query_loss import QueryLoss
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import calibration
 from tacit.engine.facts import Facts

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tacit.adapt.adaptation import adapt
 from tacit.adapt.settings import AdaptSettings
-from tacit.adapt.sources import training_queries
-from tacit.adapt.variants import VARIANTS, FineTuning, fit_variant
+from tacit.adapt.training_queries import training_queries
+from tacit.adapt.variants import VARIANTS, VariantTraining
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
@@ -19,7 +20,9 @@ GRAPH = Graph.of(
     [(f"p{i}", f"r{j}", f"p{(i * (j + 2) + 1) % 20}") for i in range(20) for j in range(3)]
     + [(f"p{i}", "next", f"p{(i + 1) % 20}") for i in range(20)]
 )
-SETTINGS = AdaptSettings(steps=12, batch=24, lr=0.05, validate_every=12, device="cpu")
+SETTINGS = AdaptSettings(
+    calibration="sigmoid", observed="none", steps=12, batch=24, lr=0.05, validate_every=12, device="cpu"
+)
 QUERIES = training_queries(GRAPH, SETTINGS, count=60)
 
 
@@ -34,10 +37,10 @@ def pretrained(name: str = "complex") -> FactorModel:
 def test_variants_learn_on_a_copy(variant: str, name: str) -> None:
     model = pretrained(name)
     before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
-    tuning = FineTuning(variant, GRAPH, model, QUERIES, SETTINGS, valid={})
+    tuning = VariantTraining(variant, GRAPH, model, QUERIES, SETTINGS, valid={})
     tuning.write()
     heads, relations = torch.arange(8), torch.arange(8)
-    start = tuning.scorer.logits(heads, relations).detach()
+    start = tuning.fitted.logits(heads, relations).detach()
     torch.testing.assert_close(start, model.logits(heads, relations), atol=0.05, rtol=0.05)
     batches = [tuning.batches[key].draw(60) for key in tuning.batches]
 
@@ -51,14 +54,14 @@ def test_variants_learn_on_a_copy(variant: str, name: str) -> None:
     for _ in range(12):
         tuning.step()
     assert loss() < 0.985 * first
-    assert not torch.allclose(tuning.scorer.logits(heads, relations), start, atol=1e-3)
+    assert not torch.allclose(tuning.fitted.logits(heads, relations), start, atol=1e-3)
     assert all(torch.equal(before[key], tensor) for key, tensor in model.state_dict().items())
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_variant_answers_questions(variant: str) -> None:
     model = pretrained()
-    result = fit_variant(variant, GRAPH, model, QUERIES, SETTINGS)
+    result = adapt(GRAPH, model, QUERIES, SETTINGS, variant=variant)
     assert isinstance(result.scorer, BilinearScorer)
     assert not any(parameter.requires_grad for parameter in result.scorer.parameters())
     engine = Engine(GRAPH, result.scorer, adapter=result.calibration, calibration="sigmoid", observed="none")
@@ -68,7 +71,7 @@ def test_a_variant_answers_questions(variant: str) -> None:
 
 def test_gradients_reach_the_maps_through_the_tables() -> None:
     """The gradient of a map, handed on by the table it makes, is that of the whole computation at once."""
-    tuning = FineTuning("C", GRAPH, pretrained(), QUERIES, SETTINGS, valid={})
+    tuning = VariantTraining("c", GRAPH, pretrained(), QUERIES, SETTINGS, valid={})
     batch = tuning.batches["2in"].draw(10)
     weight = tuning.maps["entities"]
 
@@ -78,7 +81,7 @@ def test_gradients_reach_the_maps_through_the_tables() -> None:
 
     made = tuning.write()
     loss().backward()
-    grads = [tuning.scorer.get_submodule(key).storage.grad[: len(table)] for key, table in made.items()]  # type: ignore[union-attr,index,operator]
+    grads = [tuning.fitted.get_submodule(key).storage.grad[: len(table)] for key, table in made.items()]  # type: ignore[union-attr,index,operator]
     torch.autograd.backward(list(made.values()), grads)
     for at in [(0, 0), (3, 5), (7, 2)]:
         ends = []
@@ -91,10 +94,10 @@ def test_gradients_reach_the_maps_through_the_tables() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(SettingsError, match="no variant 'X'; there are F, AF, R, C"):
-        fit_variant("X", GRAPH, pretrained(), QUERIES, SETTINGS)
+    with pytest.raises(SettingsError, match="no variant 'x'; there are f, af, r, c"):
+        adapt(GRAPH, pretrained(), QUERIES, SETTINGS, variant="x")
     with pytest.raises(SettingsError, match="which TransE is not"):
-        fit_variant("R", GRAPH, pretrained("transe"), QUERIES, SETTINGS)
+        adapt(GRAPH, pretrained("transe"), QUERIES, SETTINGS, variant="r")
     walking = training_queries(GRAPH, AdaptSettings(shapes=("2p",)), count=5)
     with pytest.raises(SettingsError, match=r"variants learn from intersections of atoms .*, not 2p"):
-        fit_variant("F", GRAPH, pretrained(), walking, SETTINGS)
+        adapt(GRAPH, pretrained(), walking, SETTINGS, variant="f")

@@ -18,6 +18,7 @@ import torch
 torch.set_num_threads(1)
 from tacit.graph.graph import Graph
 from tacit.links.settings import TrainSettings
+from tacit.links.loading import is_complete
 from tacit.links.training import train
 from tacit.folder import CHECKPOINT, RunFolder
 
@@ -41,6 +42,7 @@ for _ in range(kills):
         seen.add(run.metadata(CHECKPOINT)["position"])
 found = train(graph, settings, run, resume=True).state_dict()
 assert all(torch.equal(found[name], expected[name]) for name in expected), "other weights"
+assert is_complete(run)
 print(len(seen), "checkpoints seen")
 """
 

@@ -95,7 +95,7 @@ def test_code_in_a_checkpoint_is_never_executed(tmp_path: Path, monkeypatch: pyt
         read_kbc("evil.pt")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "trained_model.pkl").write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(SettingsError, match="--trust-pickle"):
+    with pytest.raises(SettingsError, match="trust_pickle"):
         read_import("run")
     assert not Path("executed").exists()
 
@@ -126,7 +126,7 @@ def test_a_kbc_checkpoint_becomes_a_run_of_its_graph_only(tmp_path: Path) -> Non
     with pytest.raises(RunError, match="3 entities and 4 relation ids, but graph has 2 entities and 2"):
         import_run(imported, Graph.of([("a", "p", "b")]), tmp_path / "other", "kbc.pt")
     assert not (tmp_path / "other").exists()
-    with pytest.raises(DataError, match="--graph"):
+    with pytest.raises(DataError, match="give it as graph"):
         imported.graph("kbc.pt")
 
 

@@ -1,10 +1,7 @@
-"""Training: what it learns, and how it stops, goes on and fails."""
+"""Training: what it learns, and how it fails."""
 
 from __future__ import annotations
 
-import errno
-import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,50 +10,21 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tacit.errors import LimitError, RunError, SettingsError, TrainingError
-from tacit.folder import CHECKPOINT, MODEL, RunFolder
+from ring_runs import GRAPH, SIZE, SMALL, new_run
+from tacit.errors import LimitError, SettingsError, TrainingError
+from tacit.fitting.loop import Fitting
+from tacit.fitting.progress import Event
+from tacit.folder import MODEL
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
-from tacit.links.loading import load_model, make_model, pick_device
+from tacit.links.loading import make_model, pick_device
 from tacit.links.memory import table_bytes
 from tacit.links.models import MODELS
-from tacit.links.products import float32_products, threads_for
+from tacit.links.precision import float32_products, threads_for
 from tacit.links.settings import TrainSettings
 from tacit.links.step import Step
 from tacit.links.training import Training, train
 from tacit.links.validation import Validation
-
-SIZE = 24
-
-
-def ring() -> Graph:
-    """A ring in which the step of two can be inferred from steps of one."""
-    one = [(f"n{i}", "next", f"n{(i + 1) % SIZE}") for i in range(SIZE)]
-    two = [(f"n{i}", "after", f"n{(i + 2) % SIZE}") for i in range(SIZE)]
-    return Graph.of(one + two[6:], two[:3], two[3:6], "ring")
-
-
-GRAPH = ring()
-SMALL = TrainSettings(rank=4, epochs=6, batch=10, validate_every=2, device="cpu")
-
-
-def new_run(path: Path, settings: TrainSettings = SMALL, graph: Graph = GRAPH) -> RunFolder:
-    return RunFolder.create(path, graph, settings.to_dict())
-
-
-def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """Send this process a Ctrl-C in the middle of a step."""
-    seen = 0
-    original = Step.__call__
-
-    def call(self: Step, triples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        nonlocal seen
-        seen += 1
-        if seen == step:
-            os.kill(os.getpid(), signal.SIGINT)
-        return original(self, triples, generator)
-
-    monkeypatch.setattr(Step, "__call__", call)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -106,7 +74,7 @@ def test_a_step_is_the_plain_step(name: str, extra: dict[str, object]) -> None:
         optimizer.zero_grad()
         total.backward()
         optimizer.step()
-        found = training.step(batch, torch.Generator())
+        found = training.update(batch, torch.Generator())
         torch.testing.assert_close(found, loss.detach())
     for name_, expected in plain.state_dict().items():
         torch.testing.assert_close(training.model.state_dict()[name_], expected)
@@ -132,77 +100,10 @@ def test_a_sampled_step_is_sparse_adagrad(name: str) -> None:
         optimizer.zero_grad()
         (loss + 0.1 * penalty).backward()
         optimizer.step()
-        found = training.step(batch, torch.Generator().manual_seed(seed))
+        found = training.update(batch, torch.Generator().manual_seed(seed))
         torch.testing.assert_close(found, loss.detach())
     for key, expected in plain.state_dict().items():
         torch.testing.assert_close(training.model.state_dict()[key], expected)
-
-
-@pytest.mark.parametrize("extra", [{}, {"negatives": 5}, {"optimizer": "adam"}, {"model": "rotate"}])
-@pytest.mark.parametrize("step", [1, 9, 20, 27])
-def test_resuming_ends_at_the_very_same_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, extra: dict[str, object]
-) -> None:
-    settings = replace(SMALL, **extra)  # type: ignore[arg-type]
-    expected = train(GRAPH, settings, new_run(tmp_path / "whole", settings)).state_dict()
-    run = new_run(tmp_path / "cut", settings)
-    with monkeypatch.context() as patch:
-        interrupt_at(patch, step)
-        with pytest.raises(KeyboardInterrupt, match="saved; go on with --resume"):
-            train(GRAPH, settings, run)
-    assert run.has(CHECKPOINT)
-    found = train(GRAPH, settings, run, resume=True).state_dict()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert not run.has(CHECKPOINT)
-    assert run.results()["train"]["valid_mrr"] == RunFolder.open(tmp_path / "whole").results()["train"]["valid_mrr"]
-    traced = [event["epoch"] for event in run.events() if event["event"] == "epoch"]
-    assert traced == [1, 2, 3, 4, 5, 6]
-
-
-def test_a_stopped_run_can_be_opened_and_a_finished_one_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = new_run(tmp_path / "run")
-    with monkeypatch.context() as patch:
-        interrupt_at(patch, 20)
-        with pytest.raises(KeyboardInterrupt):
-            train(GRAPH, SMALL, run)
-    assert load_model(run).num_entities == SIZE
-    train(GRAPH, SMALL, run, resume=True)
-    written = (run.path / MODEL).stat().st_mtime_ns
-    train(GRAPH, SMALL, run, resume=True)
-    assert (run.path / MODEL).stat().st_mtime_ns == written
-
-
-def test_checkpoints_on_the_way_change_nothing(tmp_path: Path) -> None:
-    often = replace(SMALL, checkpoint_seconds=0, epochs=2)
-    found = train(GRAPH, often, new_run(tmp_path / "run", often)).state_dict()
-    expected = train(GRAPH, replace(SMALL, epochs=2)).state_dict()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-
-
-def test_a_full_disk_stops_training_and_keeps_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = new_run(tmp_path / "run")
-    with monkeypatch.context() as patch:
-        interrupt_at(patch, 9)
-        with pytest.raises(KeyboardInterrupt):
-            train(GRAPH, SMALL, run)
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", full)
-        with pytest.raises(LimitError, match=r"disk is full.*then resume"):
-            train(GRAPH, SMALL, run, resume=True)
-    found = train(GRAPH, SMALL, run, resume=True).state_dict()
-    assert torch.equal(found["entities.weight"], train(GRAPH, SMALL).state_dict()["entities.weight"])
-
-
-def test_the_signal_handlers_are_put_back() -> None:
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    train(GRAPH, replace(SMALL, epochs=1))
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
 def test_seeds_decide(tmp_path: Path) -> None:
@@ -225,6 +126,16 @@ def test_the_best_weights_are_kept_and_patience_ends_training(tmp_path: Path, mo
     assert torch.equal(model.entities.weight, weights[1])
     results = run.results()["train"]
     assert (results["valid_mrr"], results["best_epoch"], results["epochs"]) == (0.5, 2, 4)
+
+
+def test_progress_is_told_to_a_callback() -> None:
+    events: list[Event] = []
+    train(GRAPH, SMALL, progress=events.append)
+    rounds = [event for event in events if event.what in ("round", "validation")]
+    assert [event.where for event in rounds] == [f"epoch {number} of 6" for number in range(1, 7)]
+    assert [event.metric is not None for event in rounds] == [False, True] * 3  # every second epoch
+    assert rounds[-1].done == rounds[-1].total == 6 * 9  # 84 facts in batches of 10
+    assert rounds[0].loss > rounds[-1].loss
 
 
 def test_a_graph_without_validation_facts(tmp_path: Path) -> None:
@@ -265,13 +176,13 @@ def test_validation_takes_a_sample_of_many_facts() -> None:
 def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
     wild = replace(SMALL, lr=1e30, reg=0.0)
     run = new_run(tmp_path / "run", wild)
-    with pytest.raises(TrainingError, match=r"not a number in epoch \d+.*lower --lr"):
+    with pytest.raises(TrainingError, match=r"not a number in epoch \d+.*lower lr"):
         train(GRAPH, wild, run)
     assert not run.has(MODEL)
     broken = Training(GRAPH, SMALL)
     broken.model.entities.storage.data[0, 0] = float("inf")
     with pytest.raises(TrainingError, match="a weight is not a number"):
-        broken.finish()
+        Fitting(broken, broken.schedule(), lambda event: None).finish()
 
 
 def test_memory_of_tables_by_hand() -> None:
@@ -283,7 +194,7 @@ def test_memory_of_tables_by_hand() -> None:
 
 
 def test_what_does_not_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(LimitError, match=r"needs at least .* GB on cpu .* lower --rank"):
+    with pytest.raises(LimitError, match=r"needs at least .* GB on cpu .* lower rank"):
         train(GRAPH, replace(SMALL, rank=10**10))
     with pytest.raises(LimitError, match="memory is 1e-09 GB"):
         train(GRAPH, replace(SMALL, memory=1e-9))
@@ -292,7 +203,7 @@ def test_what_does_not_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr(Step, "__call__", exhausted)
-    with pytest.raises(LimitError, match="out of memory at rank 4 and batch 10; lower --rank or --batch"):
+    with pytest.raises(LimitError, match="out of memory at rank 4 and batch 10; lower rank or batch"):
         train(GRAPH, SMALL)
 
 
@@ -300,46 +211,10 @@ def test_a_small_budget_trains_the_same_model() -> None:
     wide = Graph.of([(f"e{i}", "r", f"e{(i * 7) % 300}") for i in range(300)])
     settings = replace(SMALL, epochs=2, batch=50)
     blocks = Training(wide, replace(settings, memory=4 * 50 * 128 / 1e9))
-    assert blocks.step.full is not None
-    assert blocks.step.full.block == 128
+    assert blocks.update.full is not None
+    assert blocks.update.full.block == 128
     expected, found = train(wide, settings), train(wide, blocks.settings)
     torch.testing.assert_close(found.entities.weight, expected.entities.weight, rtol=1e-3, atol=1e-4)
-
-
-def test_checkpoints_that_are_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = new_run(tmp_path / "run")
-    with monkeypatch.context() as patch:
-        interrupt_at(patch, 9)
-        with pytest.raises(KeyboardInterrupt):
-            train(GRAPH, SMALL, run)
-    whole = (run.path / CHECKPOINT).read_bytes()
-    (run.path / CHECKPOINT).write_bytes(whole[:-100])
-    with pytest.raises(RunError, match="truncated"):
-        train(GRAPH, SMALL, run, resume=True)
-    run.write_tensors(CHECKPOINT, {"x": torch.zeros(1)})
-    with pytest.raises(RunError, match="no training checkpoint"):
-        train(GRAPH, SMALL, run, resume=True)
-    (run.path / CHECKPOINT).write_bytes(whole)
-    with pytest.raises(RunError, match="other settings"):
-        train(GRAPH, replace(SMALL, lr=0.2), run, resume=True)
-    with pytest.raises(RunError, match="another vocabulary"):
-        train(Graph.of([("a", "r", "b")]), SMALL, run, resume=True)
-    train(GRAPH, SMALL, run, resume=True)
-
-
-def test_more_epochs_than_planned_are_the_longer_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = new_run(tmp_path / "run")
-    with monkeypatch.context() as patch:
-        interrupt_at(patch, 9)
-        with pytest.raises(KeyboardInterrupt):
-            train(GRAPH, SMALL, run)
-    longer = replace(SMALL, epochs=8)
-    longer.check_continues(SMALL)
-    found = train(GRAPH, longer, run, resume=True).state_dict()
-    expected = train(GRAPH, longer).state_dict()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    with pytest.raises(SettingsError, match=r"lr is 0\.2, and the run has 0\.1"):
-        replace(SMALL, lr=0.2).check_continues(SMALL)
 
 
 def test_devices_by_name() -> None:

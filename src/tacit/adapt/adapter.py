@@ -29,7 +29,15 @@ class Adapter(nn.Module):
     and slope 1 at zero.
     """
 
-    def __init__(self, scorer: Scorer, condition: str = "p", layers: int = 1, hidden: int = 32, seed: int = 0) -> None:
+    def __init__(
+        self,
+        scorer: Scorer,
+        condition: str = "p",
+        layers: int = 1,
+        hidden: int = 32,
+        seed: int = 0,
+        by_id: bool = False,
+    ) -> None:
         super().__init__()
         if condition not in CONDITIONS:
             raise SettingsError(f"no condition '{condition}'; an adapter sees one of {', '.join(CONDITIONS)}")
@@ -37,9 +45,13 @@ class Adapter(nn.Module):
             raise SettingsError(f"layers is {layers}; an adapter has 1 or 2")
         self.condition, self.layers, self.hidden = condition, layers, hidden
         self.num_entities, self.num_relations = scorer.num_entities, scorer.num_relations
-        self._features = {letter: features(scorer, letter) for letter in condition if condition != "none"}
+        self.by_id = by_id  # no vectors, but numbers of its own for every relation
+        letters = "" if condition == "none" else condition
+        self._features = {
+            letter: Features(scorer.num_relations) if by_id else features(scorer, letter) for letter in letters
+        }
         outputs = 2 if layers == 1 else hidden
-        self.first = nn.ParameterDict({key: torch.zeros(one.width, outputs) for key, one in self._features.items()})
+        self.first = nn.ParameterDict({key: torch.zeros(seen.width, outputs) for key, seen in self._features.items()})
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.second = nn.Parameter(torch.zeros(hidden, 2)) if layers == 2 else None
         if layers == 2:  # a zero layer before a zero layer would never learn
@@ -86,14 +98,23 @@ class Adapter(nn.Module):
         """
         if self._table is not None:
             return self._table
-        ids = torch.arange(self.num_relations, device=self.bias.device)
-        inner = self.bias.expand(len(ids), -1)
-        if self.condition == "p":
-            inner = inner + self._inner("p", ids)
-        scale, shift = _affine(self._outer(inner))
+        scale, shift = _affine(self._outputs())
         if not self.training:
             self._table = scale.detach(), shift.detach()
         return scale, shift
+
+    @torch.no_grad()
+    def without_vectors(self, scorer: Scorer) -> Adapter:
+        """The same, of an adapter that sees no entity, with two numbers of its own for every relation."""
+        plain = Adapter(scorer, by_id=True)
+        cast(Tensor, plain.first["p"]).copy_(self._outputs())
+        return plain.requires_grad_(False).eval()
+
+    def _outputs(self) -> Tensor:
+        """The two outputs of ψ for every relation, `[R, 2]`."""
+        ids = torch.arange(self.num_relations, device=self.bias.device)
+        inner = self.bias.expand(len(ids), -1)
+        return self._outer(inner + self._inner("p", ids) if self.condition == "p" else inner)
 
     def train(self, mode: bool = True) -> Adapter:
         """Go into training or out of it; either forgets the table."""
@@ -137,9 +158,9 @@ def features(scorer: Scorer, letter: str) -> Features:
     # as much, whatever the rank: as if they were two numbers of their own.
     with torch.no_grad():
         ids = torch.arange(0, number, max(1, number // 4096), device=scorer.device)
-        some = vectors(ids)
-        length = float(some.abs().sum(1).mean())
-    return Features(some.shape[1], vectors, 1.0 / length if length > 0 else 1.0)
+        sample = vectors(ids)
+        length = float(sample.abs().sum(1).mean())
+    return Features(sample.shape[1], vectors, 1.0 / length if length > 0 else 1.0)
 
 
 def _affine(outputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,14 +18,15 @@ from tacit.links.scorer import Scorer
 def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> None:
     """Write an adapter as `adapter.safetensors`, with the settings it was trained with."""
     about = {"settings": json.dumps(settings.to_dict()), "parameters": str(adapter.num_parameters)}
-    run.write_tensors(ADAPTER, adapter.state_dict(), about)
+    run.write_tensors(ADAPTER, adapter.state_dict(), about | ({"by_id": "yes"} if adapter.by_id else {}))
 
 
 def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings]:
     """The adapter of a run, frozen, and the settings it was trained with."""
     try:
-        settings = AdaptSettings.of(json.loads(run.metadata(ADAPTER)["settings"]))
-        adapter = Adapter(scorer, settings.condition, settings.layers, settings.hidden)
+        about = run.metadata(ADAPTER)
+        settings = AdaptSettings.of(json.loads(about["settings"]))
+        adapter = Adapter(scorer, settings.condition, settings.layers, settings.hidden, by_id="by_id" in about)
         adapter.load_state_dict(run.tensors(ADAPTER))
     except (KeyError, ValueError, TypeError, RuntimeError, SettingsError) as error:
         reason = " ".join(str(error).split())

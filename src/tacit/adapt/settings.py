@@ -12,6 +12,11 @@ from tacit.settings import Settings, setting
 
 CONDITIONS = ("none", "p", "sp", "spo")
 LOSSES = ("1vsall", "bce", "log")
+# What a recipe decides where nothing else is said. As asked: for the scores that the run is asked with.
+RECIPES: dict[str, dict[str, Any]] = {
+    "asked": {"loss": "log", "calibration": "softmax-count", "observed": ("train",)},
+    "paper": {"loss": "1vsall", "calibration": "sigmoid", "observed": (), "held_out": False},
+}
 ENGINE = ("logic", "negation", "strength", "calibration")  # what an adapter is trained for
 
 
@@ -25,6 +30,10 @@ def _shapes(given: str | Iterable[str]) -> tuple[str, ...]:
 class AdaptSettings(Settings):
     """How to train an adapter.
 
+    The recipe `asked` trains it for the way a run is asked: softmax-count, training facts observed, held-out queries
+    where there are validation facts. The `paper`'s is sigmoid scores, nothing observed, training queries and the loss
+    of eq. 6.
+
     `held_out` takes queries that need a validation fact instead of training queries, as Platt scaling asks: scores of
     facts a predictor was trained on say little about those of others. `masked` leaves the other right answers of a
     query out of its loss, by default for held-out queries only, since eq. 6 does not.
@@ -32,26 +41,33 @@ class AdaptSettings(Settings):
 
     noun = "adaptation"
 
+    recipe: str = setting("asked", "For the way the run is asked, or as in the paper.", choices=tuple(RECIPES))
     shapes: tuple[str, ...] = setting("2i,3i,2in,3in", "Shapes to learn from, with commas.", read=_shapes)
     condition: str = setting("p", "What the adapter sees of an atom.", choices=CONDITIONS)
     layers: int = setting(1, "1 (linear) or 2 (with ReLU).", choices=(1, 2))
     hidden: int = setting(32, "Width of the layer between, with 2 layers.", least=1)
-    loss: str = setting("log", "What is made small; 1vsall is as published.", choices=LOSSES)
+    loss: str = setting(None, "What is made small: log, or 1vsall in the paper's recipe.", choices=LOSSES)
     negatives: int = setting(1, "Wrong answers drawn per query, for bce.", least=1)
     lr: float = setting(0.1, "Learning rate of Adagrad.", above=0)
     steps: int = setting(1000, "Steps, at most.", least=1, resumes=True)
     batch: int = setting(512, "Queries a step, shapes in equal parts.", least=1)
     share: float = setting(1.0, "The share of the queries to learn from.", above=0, most=1)
-    held_out: bool = setting(False, "Learn from validation queries, which need facts not trained on.")
+    held_out: bool | None = setting(
+        None, "Learn from validation queries, which need facts not trained on; by default where there are such facts."
+    )
     masked: bool | None = setting(
         None, "Leave other right answers out of the loss; by default for held-out queries only."
     )
-    calibration: str = setting("sigmoid", "What the adapter works in.", choices=CALIBRATIONS)
+    calibration: str = setting(
+        None, "What the adapter works in: softmax-count, or sigmoid in the paper's recipe.", choices=CALIBRATIONS
+    )
     logic: str = setting("product", "The t-norm that combines scores.", choices=LOGICS)
     negation: str = setting("standard", "What a negation makes of a score.", choices=NEGATIONS)
     strength: float = setting(1.0, "How strongly negation excludes.", above=0)
     observed: tuple[str, ...] = setting(
-        "none", "Parts whose facts count as known: all, none, or names joined by +.", read=observed_parts
+        None,
+        "Parts whose facts count as known: all, none, or names joined by +; train, or none in the paper's recipe.",
+        read=observed_parts,
     )
     k: int = setting(64, "Candidates of a variable, for shapes that have any.", least=1)
     validate_every: int = setting(50, "Steps between validations.", least=1)
@@ -62,12 +78,21 @@ class AdaptSettings(Settings):
     seed: int = setting(0, "Seed of the samples and their order.", least=0)
     device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
 
+    def __post_init__(self) -> None:
+        for name, value in RECIPES.get(self.recipe, {}).items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        super().__post_init__()
+
     def check(self) -> None:
         """Raise a `SettingsError` where settings contradict each other."""
-        if self.held_out and "valid" in self.observed:
+        for name, value in RECIPES["paper"].items() if self.recipe == "paper" else ():
+            if getattr(self, name) != value:
+                raise SettingsError(f"{name} is {getattr(self, name)}, which is not the paper's; leave out one", name)
+        if "valid" in self.observed:
             raise SettingsError(
-                f"held-out queries ask for validation facts, and observed '{'+'.join(self.observed)}' hands them over; "
-                "observe train or none",
+                f"observed is {'+'.join(self.observed)}, which hands over the validation facts that an adapter learns "
+                "from or is validated with; observe train or none",
                 "observed",
             )
         if self.calibration == "minmax":
@@ -78,7 +103,15 @@ class AdaptSettings(Settings):
     @property
     def masks(self) -> bool:
         """Whether other right answers are left out of the loss."""
-        return self.held_out if self.masked is None else self.masked
+        return bool(self.held_out) if self.masked is None else self.masked
+
+    def settled(self, has_valid: bool) -> AdaptSettings:
+        """The same with `held_out` decided. Without validation facts nothing is observed: all there is to learn from
+        would be known.
+        """
+        if self.held_out is not None:
+            return self
+        return self.changed(held_out=has_valid, observed=self.observed if has_valid else ())
 
     @property
     def engine(self) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tacit.engine.ranking import hard_ranks
 from tacit.engine.reasoner import Reasoner
@@ -16,22 +18,39 @@ from tacit.query.queries import QuerySet
 def set_apart(
     queries: Mapping[str, QuerySet], most: int, random: np.random.Generator
 ) -> tuple[dict[str, QuerySet], dict[str, QuerySet]]:
-    """Queries to learn from and others to validate with: a tenth of each set, at most `most`."""
+    """Queries to learn from and others to validate with: a tenth of each set, at most `most`.
+
+    A question that a file lists twice, with its branches swapped, does not come to both sides.
+    """
     kept, apart = {}, {}
-    for name, one in queries.items():
-        order = random.permutation(len(one))
-        size = min(most, len(one) // 10)
-        apart[name], kept[name] = one.subset(np.sort(order[:size])), one.subset(np.sort(order[size:]))
+    for name, query_set in queries.items():
+        order = random.permutation(len(query_set))
+        chosen, rest = np.split(order, [min(most, len(query_set) // 10)])
+        question = _question(query_set)
+        rest = rest[~np.isin(question[rest], question[chosen])]
+        apart[name], kept[name] = query_set.subset(np.sort(chosen)), query_set.subset(np.sort(rest))
     return kept, apart
 
 
-def some(queries: Mapping[str, QuerySet], most: int, random: np.random.Generator) -> dict[str, QuerySet]:
+def _question(queries: QuerySet) -> NDArray[np.int64]:
+    """A number for each query, the same where the same ids in other places have the same answers."""
+    columns: list[NDArray[Any]] = [np.sort(queries.entities, 1), np.sort(queries.relations, 1)]
+    columns += [
+        np.bincount(answers.rows, weights, len(queries))[:, None]
+        for answers in (queries.easy, queries.hard)
+        for weights in (np.ones(len(answers.ids)), answers.ids)
+    ]
+    numbers: NDArray[np.int64] = np.unique(np.hstack(columns), axis=0, return_inverse=True)[1].reshape(-1)
+    return numbers
+
+
+def with_hard_answers(queries: Mapping[str, QuerySet], most: int, random: np.random.Generator) -> dict[str, QuerySet]:
     """At most `most` queries of each set, only those with hard answers."""
     chosen = {}
-    for name, one in queries.items():
-        useful = random.permutation(np.flatnonzero(one.hard.counts))[:most]
+    for name, query_set in queries.items():
+        useful = random.permutation(np.flatnonzero(query_set.hard.counts))[:most]
         if len(useful):
-            chosen[name] = one.subset(np.sort(useful))
+            chosen[name] = query_set.subset(np.sort(useful))
     return chosen
 
 

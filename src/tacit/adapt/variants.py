@@ -1,80 +1,43 @@
 """The paper's ablation: ways to fit complex queries that change the link predictor itself, on a copy of it.
 
-- `F` (CQD_F) fine-tunes all parameters of the link predictor;
-- `AF` (CQD^A_F) fine-tunes all of them together with an adapter;
-- `R` (CQD_R) replaces every vector `e` by a learned linear map `We`, one `W` for entities and one for relations;
-- `C` (CQD_C) concatenates the two: `[e; We]`.
+- `f` (CQD_F) fine-tunes all parameters of the link predictor;
+- `af` (CQD^A_F) fine-tunes all of them together with an adapter;
+- `r` (CQD_R) replaces every vector `e` by a learned linear map `We`, one `W` for entities and one for relations;
+- `c` (CQD_C) concatenates the two: `[e; We]`.
 
-Maps start near the identity (R), or near nothing (C), so that all variants start from the pretrained scores.
+Maps start near the identity (r), or near nothing (c), so that all variants start from the pretrained scores.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.adapter_training import AdapterTraining, make_reasoner
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.intersections import literals
+from tacit.adapt.loading import save_adapter
 from tacit.adapt.settings import AdaptSettings
-from tacit.adapt.training import Adaptation, Report, make_reasoner
+from tacit.adapt.streamed_loss import literals
 from tacit.engine.atoms import Atoms
-from tacit.engine.calibration import Calibration
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
 from tacit.errors import SettingsError
+from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
+from tacit.links.embeddings import Embeddings
 from tacit.links.factors import BilinearModel, FactorModel
-from tacit.links.interruption import stop_on_signals
+from tacit.links.loading import save_model
 from tacit.links.scorer import Scorer
-from tacit.links.tables import Table
 from tacit.query.queries import QuerySet
 
-VARIANTS = ("F", "AF", "R", "C")
+VARIANTS = ("f", "af", "r", "c")
 
 
-@dataclass(frozen=True, eq=False)
-class VariantResult:
-    """A link predictor fitted to complex queries, its calibration, and what happened on the way."""
-
-    scorer: FactorModel
-    calibration: Calibration
-    trace: list[dict[str, Any]]
-    summary: dict[str, Any]
-
-
-def fit_variant(
-    variant: str,
-    graph: Graph,
-    model: FactorModel,
-    queries: Mapping[str, QuerySet],
-    settings: AdaptSettings | None = None,
-    *,
-    valid: Mapping[str, QuerySet] | None = None,
-    report: Report | None = None,
-) -> VariantResult:
-    """Fit a variant of the method by the loss of an adapter; the model given stays as it is."""
-    if variant not in VARIANTS:
-        raise SettingsError(f"no variant '{variant}'; there are {', '.join(VARIANTS)}")
-    if variant in ("R", "C") and not isinstance(model, BilinearModel):
-        raise SettingsError(f"variant {variant} maps vectors of a bilinear model, which {type(model).__name__} is not")
-    walking = [name for name, one in queries.items() if literals(one.shape.plan) is None]
-    if walking:
-        raise SettingsError(f"variants learn from intersections of atoms (2i, 3i, 2in, 3in), not {', '.join(walking)}")
-    tuning = FineTuning(variant, graph, model, queries, settings or AdaptSettings(), valid)
-    with stop_on_signals() as stop:
-        tuning.loop(stop, report)
-    tuning.restore()
-    tuning.write()
-    scorer = tuning.scorer.requires_grad_(False).eval()
-    return VariantResult(scorer, tuning.calibration, tuning.trace, tuning.summary())
-
-
-class FineTuning(Adaptation):
+class VariantTraining(AdapterTraining):
     """The training of a variant: of a copy of the link predictor, or of maps that make another from it."""
 
     frozen = False
@@ -83,57 +46,59 @@ class FineTuning(Adaptation):
         self,
         variant: str,
         graph: Graph,
-        model: FactorModel,
+        model: Scorer,
         queries: Mapping[str, QuerySet],
         settings: AdaptSettings,
         valid: Mapping[str, QuerySet] | None = None,
     ) -> None:
-        self.variant, self.model = variant, model
-        self.tables = {key: one.weight.detach() for key, one in model.named_children() if isinstance(one, Table)}
+        self.variant, self.model = variant, _checked(variant, model, queries, settings)
+        model = self.model
+        self.tables = {key: table.weight.detach() for key, table in _tables(model).items()}
         self.maps = nn.ParameterDict()
-        if variant in ("R", "C"):
+        if variant in ("r", "c"):
             self.maps = _maps(self.tables, variant, settings.seed)
-            rank = model.rank * (2 if variant == "C" else 1)
-            self.scorer = type(model)(model.num_entities, model.num_relations, rank).to(model.device)
+            rank = model.rank * (2 if variant == "c" else 1)
+            self.fitted = type(model)(model.num_entities, model.num_relations, rank).to(model.device)
         else:
-            self.scorer = copy.deepcopy(model)
-        self.scorer.requires_grad_(True)
+            self.fitted = copy.deepcopy(model)
+        self.fitted.requires_grad_(True)
         super().__init__(graph, model, queries, settings, valid)
+        self.scorer = self.fitted
 
     def prepare(self, graph: Graph, scorer: Scorer) -> tuple[MessageReasoner, nn.Module]:
         """A search with gradients all the way to the vectors, and what is trained."""
         # An adapter sees the pretrained vectors; those being trained would move under it.
-        frozen = make_reasoner(graph, scorer, self.settings)
+        frozen, adapter = super().prepare(graph, scorer)
         self.facts, self.precision = frozen.atoms.facts, frozen.atoms.precision
-        self.calibration = frozen.atoms.calibration
-        trained = nn.ModuleList([self.maps if len(self.maps) else self.scorer])
-        if isinstance(self.calibration, Adapted):
-            if self.variant == "AF":
-                trained.append(self.calibration.adapter)
-            else:
-                self.calibration = self.calibration.calibration
+        trained = nn.ModuleList([self.maps if len(self.maps) else self.fitted])
+        if self.variant == "af":
+            trained.append(adapter)
+        else:
+            self.calibration = make_reasoner(graph, scorer, self.settings, self.settings.engine).atoms.calibration
         return self._search(TrainedAtoms, frozen.logic), trained
 
-    def accumulate(self) -> None:
+    def accumulate(self) -> Tensor:
         """Gather the gradient of a batch; with maps, gather it at the tables they make and hand it on to them."""
         made = self.write()
-        super().accumulate()
+        loss = super().accumulate()
         if made:
-            grads = [_table(self.scorer, key).storage.grad for key in made]
+            grads = [_tables(self.fitted)[key].storage.grad for key in made]
             wanted = [
-                None if grad is None else grad[: len(one)] for grad, one in zip(grads, made.values(), strict=True)
+                None if grad is None else grad[: len(table)] for grad, table in zip(grads, made.values(), strict=True)
             ]
             torch.autograd.backward(list(made.values()), wanted)
-            self.scorer.zero_grad(set_to_none=True)
+            self.fitted.zero_grad(set_to_none=True)
+        return loss
 
     def validation_reasoner(self) -> MessageReasoner:
         """A search over the link predictor as it is at this moment."""
         self.write()
         return self._search(Atoms, self.reasoner.logic)
 
-    def _search(self, kind: type[Atoms], logic: Logic) -> MessageReasoner:
-        atoms = kind(self.scorer, self.calibration, self.facts, precision=self.precision)
-        return MessageReasoner(atoms, logic, self.settings.k, self.settings.memory)
+    def settle(self) -> None:
+        """Write the tables of the weights as they are, for good."""
+        self.write()
+        self.fitted.requires_grad_(False).eval()
 
     def write(self) -> dict[str, Tensor]:
         """Write the tables that the maps make into the link predictor; they are returned with their gradients."""
@@ -141,13 +106,31 @@ class FineTuning(Adaptation):
         for key, weight in self.maps.items():
             old, parts = self.tables[key], self.tables[key].shape[1] // self.model.rank
             mapped = old @ weight
-            if self.variant == "C":  # part by part: real numbers beside real ones, imaginary beside imaginary
+            if self.variant == "c":  # part by part: real numbers beside real ones, imaginary beside imaginary
                 pairs = zip(old.chunk(parts, -1), mapped.chunk(parts, -1), strict=True)
                 mapped = torch.cat([torch.cat(pair, -1) for pair in pairs], -1)
             with torch.no_grad():
-                _table(self.scorer, key).weight.copy_(mapped)
+                _tables(self.fitted)[key].weight.copy_(mapped)
             made[key] = mapped
         return made
+
+    def _search(self, kind: type[Atoms], logic: Logic) -> MessageReasoner:
+        atoms = kind(self.fitted, self.calibration, self.facts, precision=self.precision)
+        return MessageReasoner(atoms, logic, self.settings.k, self.settings.memory)
+
+
+def save_variant(run: RunFolder, graph: Graph, training: VariantTraining) -> RunFolder:
+    """Keep a variant as a run of its own within the folder of the run; it opens as the variant was trained."""
+    settings, fitted = training.settings, training.fitted
+    values = {**run.settings["train"], "rank": fitted.rank}
+    out = RunFolder.create(run.path / f"variant-{training.variant}", graph, values, force=True)
+    save_model(out, fitted)
+    if isinstance(training.calibration, Adapted):  # its adapter saw vectors that are not those of the variant
+        settings = settings.changed(condition="p", layers=1)
+        save_adapter(out, training.calibration.adapter.without_vectors(fitted), settings)
+    else:  # an adapter that changes nothing says how scores are calibrated
+        save_adapter(out, Adapter(fitted, settings.condition, settings.layers, settings.hidden), settings)
+    return out
 
 
 class TrainedAtoms(Atoms):
@@ -159,9 +142,25 @@ class TrainedAtoms(Atoms):
         return self._lifted(scores, heads, relations)
 
 
-def _table(model: FactorModel, key: str) -> Table:
-    table: Table = getattr(model, key)
-    return table
+def _checked(variant: str, model: Scorer, queries: Mapping[str, QuerySet], settings: AdaptSettings) -> FactorModel:
+    """The link predictor, where the variant can be made of it and learn from the queries."""
+    if variant not in VARIANTS:
+        raise SettingsError(f"no variant '{variant}'; there are {', '.join(VARIANTS)}", "variant")
+    kind = BilinearModel if variant in ("r", "c") else FactorModel
+    if not isinstance(model, kind):
+        raise SettingsError(
+            f"variant {variant} needs the vectors of a {kind.__name__}, which {type(model).__name__} is not"
+        )
+    if variant == "af" and settings.condition not in ("none", "p"):
+        raise SettingsError(f"condition is {settings.condition}; variant af takes none or p", "condition")
+    walking = [name for name, query_set in queries.items() if literals(query_set.shape.plan) is None]
+    if walking:
+        raise SettingsError(f"variants learn from intersections of atoms (2i, 3i, 2in, 3in), not {', '.join(walking)}")
+    return model
+
+
+def _tables(model: FactorModel) -> dict[str, Embeddings]:
+    return {key: table for key, table in model.named_children() if isinstance(table, Embeddings)}
 
 
 def _maps(tables: Mapping[str, Tensor], variant: str, seed: int) -> nn.ParameterDict:
@@ -170,5 +169,5 @@ def _maps(tables: Mapping[str, Tensor], variant: str, seed: int) -> nn.Parameter
     for key, table in tables.items():
         width = table.shape[1]
         noise = torch.randn(width, width, generator=generator) * 1e-3
-        maps[key] = (noise + torch.eye(width) if variant == "R" else noise).to(table.device)
+        maps[key] = (noise + torch.eye(width) if variant == "r" else noise).to(table.device)
     return nn.ParameterDict(maps)

@@ -38,8 +38,7 @@ def train(
         run = train_run(facts, out, resume=resume, force=force, **given)
     except KeyboardInterrupt as interrupt:
         again = shlex.join(["tacit", "train", graph, "--out", str(out), "--resume"])
-        said = str(interrupt).removesuffix("; go on with --resume") or "interrupted"
-        typer.echo(f"{said}; go on with: {again}", err=True)
+        typer.echo(f"{str(interrupt) or 'interrupted'}; go on with: {again}", err=True)
         sys.exit(130)
     _report(out, run.results["train"])
     typer.echo(f"ask it with: {shlex.join(['tacit', 'ask', str(out), _question(facts)])}", err=True)

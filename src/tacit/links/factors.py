@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tacit.links.products import product
-from tacit.links.tables import MULTIPLE, Table
+from tacit.links.embeddings import MULTIPLE, Embeddings
+from tacit.links.precision import product
 
 # On a CPU a product with many thousand columns takes twice the time of its slices one after the other.
 _COLUMNS = 2048
@@ -23,8 +23,8 @@ class FactorModel(nn.Module, ABC):
     def __init__(self, num_entities: int, num_relations: int, rank: int) -> None:
         super().__init__()
         self.num_entities, self.num_relations, self.rank = num_entities, num_relations, rank
-        self.entities = Table(num_entities, self.entity_width(rank), MULTIPLE)
-        self.relations = Table(num_relations, self.relation_width(rank))
+        self.entities = Embeddings(num_entities, self.entity_width(rank), MULTIPLE)
+        self.relations = Embeddings(num_relations, self.relation_width(rank))
 
     @classmethod
     def entity_width(cls, rank: int) -> int:
@@ -37,12 +37,12 @@ class FactorModel(nn.Module, ABC):
         return rank
 
     @property
-    def head_table(self) -> Table:
+    def head_table(self) -> Embeddings:
         """The rows of entities as heads."""
         return self.entities
 
     @property
-    def tail_table(self) -> Table:
+    def tail_table(self) -> Embeddings:
         """The rows of entities as tails."""
         return self.entities
 
@@ -78,7 +78,7 @@ class FactorModel(nn.Module, ABC):
     def reset(self, scale: float, generator: torch.Generator | None = None) -> None:
         """Draw all parameters anew."""
         for table in self.children():
-            if isinstance(table, Table):
+            if isinstance(table, Embeddings):
                 table.reset(scale, generator)
 
     def rows(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -38,8 +38,9 @@ def read_kbc(path: str | Path, reciprocal: Reciprocal = "interleaved") -> ComplE
     """
     path = Path(path)
     tables = dict(_tensors(_plain_load(path)))
-    found = [next((t for key, t in tables.items() if key.endswith(name)), None) for name in (_ENTITIES, _RELATIONS)]
-    entities, relations = found
+    entities, relations = (
+        next((t for key, t in tables.items() if key.endswith(name)), None) for name in (_ENTITIES, _RELATIONS)
+    )
     if entities is None or relations is None:
         raise DataError(
             f"has no {_ENTITIES} and {_RELATIONS}; it holds {', '.join(list(tables)[:5]) or 'no tensors'}", path
@@ -82,13 +83,13 @@ class Imported:
     def graph(self, name: str) -> Graph:
         """The graph the source was trained on, where it says so."""
         if self.entities is None or self.relations is None or self.train is None:
-            raise DataError(f"'{name}' does not hold its graph; give it with --graph")
+            raise DataError(f"'{name}' does not hold its graph; give it as graph")
         return Graph(self.entities, directed(self.relations), self.train, name=name)
 
     def _checked(self, graph: Graph) -> FactorModel:
         """The model as it is, ids being all there is to go by."""
         has, needs = (
-            f"{one.num_entities:,} entities and {one.num_relations:,} relation ids" for one in (self.model, graph)
+            f"{side.num_entities:,} entities and {side.num_relations:,} relation ids" for side in (self.model, graph)
         )
         if has != needs:
             raise RunError(f"the checkpoint has {has}, but {graph.name} has {needs}; give the graph it was trained on")
@@ -129,14 +130,14 @@ def model_name(model: FactorModel) -> str:
 
 def _ids(wanted: Vocabulary, there: Vocabulary) -> list[int]:
     """Where the labels of a graph are in a model; a model may know more."""
-    found = [there.get(label) for label in wanted]
-    missing = [label for label, i in zip(wanted, found, strict=True) if i is None]
+    ids = [there.get(label) for label in wanted]
+    missing = [label for label, i in zip(wanted, ids, strict=True) if i is None]
     if missing:
         raise RunError(
             f"the model lacks {len(missing):,} of the graph's {len(wanted):,} {wanted.kind} labels, such as "
             f"'{missing[0]}'; give the graph it was trained on"
         )
-    return [i for i in found if i is not None]
+    return [i for i in ids if i is not None]
 
 
 def _filled(model: _M, entities: Tensor, relations: Tensor) -> _M:
@@ -153,8 +154,8 @@ def _plain_load(path: Path) -> Any:
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path) from None
     except Exception as error:  # a damaged or foreign file can raise nearly anything
-        found = re.search(r"Unsupported (?:global|class)[^.\n]*", str(error))  # torch goes on about its own options
-        reason = f" ({' '.join(found[0].split())[:120]})" if found else ""
+        cause = re.search(r"Unsupported (?:global|class)[^.\n]*", str(error))  # torch goes on about its own options
+        reason = f" ({' '.join(cause[0].split())[:120]})" if cause else ""
         raise DataError(f"is no checkpoint of plain tensors; nothing in it was executed{reason}", path) from None
 
 

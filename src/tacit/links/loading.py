@@ -5,9 +5,11 @@ from __future__ import annotations
 import torch
 
 from tacit.errors import RunError, SettingsError
-from tacit.folder import ADAPTER, CHECKPOINT, MODEL, RunFolder
+from tacit.fitting.checkpoint import about
+from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, MODEL, RunFolder
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, RotatE, TransE
+from tacit.links.settings import TrainSettings
 
 
 def make_model(name: str, num_entities: int, num_relations: int, rank: int, norm: int = 1) -> FactorModel:
@@ -23,28 +25,49 @@ def make_model(name: str, num_entities: int, num_relations: int, rank: int, norm
 def save_model(run: RunFolder, model: FactorModel) -> None:
     """Write a model as `model.safetensors`, with what is needed to make it again.
 
-    An adapter is of use with the weights it was trained on alone, and goes with them.
+    An adapter, or one being trained, is of use with the weights it was made for alone, and goes with them.
     """
     name = next(name for name, kind in MODELS.items() if kind is type(model))
-    about = {"model": name, "rank": str(model.rank), "norm": str(getattr(model, "norm", 1))}
+    made_of = {"model": name, "rank": str(model.rank), "norm": str(getattr(model, "norm", 1))}
+    drop_adapter(run)
+    run.write_tensors(MODEL, model.state_dict(), made_of)
+
+
+def drop_adapter(run: RunFolder) -> bool:
+    """Take the adapter out of a run, with its settings and results; whether there was one."""
+    had = run.has(ADAPTER)
     run.remove(ADAPTER)
-    run.write_tensors(MODEL, model.state_dict(), about)
+    run.remove(ADAPTATION)
+    if "adapt" in run.settings:
+        run.write_settings("adapt", None)
+    results = run.results()
+    if results.pop("adapt", None) is not None:
+        run.write_results(results)
+    return had
 
 
-def is_complete(run: RunFolder) -> bool:
-    """Whether the training of a run has finished."""
-    return run.has(MODEL) and not run.has(CHECKPOINT)
+def is_complete(run: RunFolder, settings: TrainSettings | None = None) -> bool:
+    """Whether the training of a run has finished, and with these `settings` would not go on."""
+    if not run.has(MODEL):
+        return False
+    if not run.has(CHECKPOINT):
+        planned = run.settings["train"].get("epochs")
+        if settings is not None and planned and settings.epochs > planned:
+            raise RunError(f"run '{run.path}' has no {CHECKPOINT} to go on from; train anew, or for {planned} epochs")
+        return True
+    position, complete = about(run, CHECKPOINT)
+    return complete and (settings is None or position.done >= settings.epochs or position.stale >= settings.patience)
 
 
 def load_model(run: RunFolder, device: str = "cpu") -> FactorModel:
     """The trained model of a run, frozen."""
     if not run.has(MODEL):
-        how = "its training has not finished; go on with --resume" if run.has(CHECKPOINT) else "train it first"
+        how = "its training has not finished; go on with resume" if run.has(CHECKPOINT) else "train it first"
         raise RunError(f"run '{run.path}' has no {MODEL}: {how}")
-    about, described = run.metadata(MODEL), run.settings["graph"]
+    made_of, described = run.metadata(MODEL), run.settings["graph"]
     try:
-        rank, norm = int(about["rank"]), int(about["norm"])
-        model = make_model(about["model"], int(described["entities"]), int(described["relations"]), rank, norm)
+        rank, norm = int(made_of["rank"]), int(made_of["norm"])
+        model = make_model(made_of["model"], int(described["entities"]), int(described["relations"]), rank, norm)
         model.load_state_dict(run.tensors(MODEL))
     except (KeyError, ValueError, RuntimeError, SettingsError) as error:
         reason = " ".join(str(error).split())

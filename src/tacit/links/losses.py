@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tacit.links.factors import BilinearModel, FactorModel
-from tacit.links.products import product
+from tacit.links.precision import product
 
 
 class OneVsAll:

@@ -10,12 +10,12 @@ from pathlib import Path
 import torch
 
 from tacit.errors import LimitError
+from tacit.links.embeddings import MULTIPLE
 from tacit.links.models import MODELS
 from tacit.links.settings import TrainSettings
-from tacit.links.tables import MULTIPLE
 
 GB = 1e9
-ADVICE = "lower --rank or --batch, set --memory, or use --negatives"
+ADVICE = "lower rank or batch, set memory, or use negatives"
 
 
 def table_bytes(settings: TrainSettings, num_entities: int, num_relations: int, keeps_best: bool) -> int:
@@ -38,9 +38,7 @@ def score_budget(settings: TrainSettings, tables: int, device: torch.device) -> 
         )
     wanted = settings.memory * GB if settings.memory is not None else (free - tables) / 2
     if wanted < least:
-        raise LimitError(
-            f"memory is {settings.memory} GB and a batch needs {least / GB:.3f}; raise it or lower --batch"
-        )
+        raise LimitError(f"memory is {settings.memory} GB and a batch needs {least / GB:.3f}; raise it or lower batch")
     return wanted
 
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from tacit.errors import SettingsError
+from tacit.links.embeddings import MULTIPLE, Embeddings
 from tacit.links.factors import BilinearModel, FactorModel
-from tacit.links.tables import MULTIPLE, Table
 
 BLOCK_BYTES = 64 * 2**20  # temporaries of a streamed distance
 
@@ -64,10 +64,10 @@ class CP(DistMult):
 
     def __init__(self, num_entities: int, num_relations: int, rank: int) -> None:
         super().__init__(num_entities, num_relations, rank)
-        self.tails = Table(num_entities, rank, MULTIPLE)
+        self.tails = Embeddings(num_entities, rank, MULTIPLE)
 
     @property
-    def tail_table(self) -> Table:
+    def tail_table(self) -> Embeddings:
         """The rows of entities as tails."""
         return self.tails
 

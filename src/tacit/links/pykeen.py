@@ -56,7 +56,7 @@ def read_model(folder: Path, trust_pickle: bool) -> FactorModel:
     if not trust_pickle:
         raise SettingsError(
             f"{path} is a pickle, which can run any code when it is opened; if you trust where it comes from, "
-            "say so with --trust-pickle (trust_pickle=True in Python)"
+            "say so with trust_pickle"
         )
     if find_spec("pykeen") is None:
         raise SettingsError(

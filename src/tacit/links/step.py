@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.optim import Adagrad, Adam, Optimizer
 
+from tacit.links.embeddings import Embeddings
 from tacit.links.factors import BilinearModel, FactorModel
 from tacit.links.losses import OneVsAll, relation_loss, sampled_softmax
 from tacit.links.regularisers import REGULARISERS
 from tacit.links.settings import TrainSettings
-from tacit.links.tables import Table
 
 
 class Step:
@@ -87,7 +87,7 @@ class Step:
             self._update_rows(table, ids, torch.cat([_gradient(row) for owner, _, row in touched if owner is table]))
         return loss.detach()
 
-    def _update_rows(self, table: Table, ids: Tensor, gradients: Tensor) -> None:
+    def _update_rows(self, table: Embeddings, ids: Tensor, gradients: Tensor) -> None:
         """Adagrad on some rows of a table; an id may occur many times."""
         group = self.optimizer.param_groups[0]
         distinct, place = torch.unique(ids, return_inverse=True)

@@ -39,14 +39,14 @@ class Validation:
                 first, last = np.searchsorted(self.rows, (start, start + self.batch))
                 known_rows, known = self.index.neighbours(heads, relations)
                 scores = model.logits(_ids(heads, model), _ids(relations, model))
-                found = ranks(
+                places = ranks(
                     scores,
                     _ids(self.rows[first:last] - start, model),
                     _ids(self.tails[first:last], model),
                     _ids(known_rows, model),
                     _ids(known, model),
                 )
-                total += float(found.double().reciprocal().sum())
+                total += float(places.double().reciprocal().sum())
         return total / max(1, len(self))
 
 

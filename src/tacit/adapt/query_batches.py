@@ -45,7 +45,7 @@ class Batch:
         if masked:
             easy, hard = self.queries.easy, self.queries.hard
             rows, ids = np.concatenate([easy.rows, hard.rows]), np.concatenate([easy.ids, hard.ids])
-        return Known(*(torch.from_numpy(np.asarray(one, dtype=np.int64)).to(device) for one in (rows, ids)))
+        return Known(*(torch.from_numpy(np.asarray(column, dtype=np.int64)).to(device) for column in (rows, ids)))
 
     def negatives(self, num_entities: int, random: np.random.Generator) -> Ints:
         """One entity per query that is none of its answers; drawn again until that is so."""
@@ -75,6 +75,6 @@ class Batches:
         """The next queries, each with one of its hard answers."""
         while len(self.order) < size:
             self.order = np.concatenate([self.order, self._random.permutation(len(self))])
-        some, self.order = self.queries.subset(self.order[:size]), self.order[size:]
-        at = some.hard.offsets[:-1] + (self._random.random(size) * some.hard.counts).astype(np.int64)
-        return Batch(some, some.hard.ids[at].astype(np.int64))
+        drawn, self.order = self.queries.subset(self.order[:size]), self.order[size:]
+        at = drawn.hard.offsets[:-1] + (self._random.random(size) * drawn.hard.counts).astype(np.int64)
+        return Batch(drawn, drawn.hard.ids[at].astype(np.int64))

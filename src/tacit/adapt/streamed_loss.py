@@ -40,30 +40,30 @@ class Literal:
 def literals(plan: Plan) -> tuple[Literal, ...] | None:
     """The literals of a plan that is nothing but their intersection, positive ones first."""
     parts = plan.root.parts if isinstance(plan.root, Intersect) else (plan.root,)
-    found = []
+    listed = []
     for part in parts:
         match part:
             case Row(entity, Relation(relation, flip)):
-                found.append(Literal(entity, relation, flip, False))
+                listed.append(Literal(entity, relation, flip, False))
             case Complement(Row(entity, Relation(relation, flip))):
-                found.append(Literal(entity, relation, flip, True))
+                listed.append(Literal(entity, relation, flip, True))
             case _:
                 return None
-    return tuple(sorted(found, key=lambda one: one.negated))
+    return tuple(sorted(listed, key=lambda literal: literal.negated))
 
 
-def streamed(plan: Plan, atoms: Atoms, logic: Logic, log_scores: bool, memory: int) -> Intersections | None:
+def streamed(plan: Plan, atoms: Atoms, logic: Logic, log_scores: bool, memory: int) -> StreamedTotals | None:
     """The way to stream the sums of a plan, or None where its structure, adapter or logic does not allow it."""
-    found, adapted = literals(plan), atoms.calibration
-    if found is None or not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
+    parts, adapted = literals(plan), atoms.calibration
+    if parts is None or not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
         return None
     if adapted.calibration.name == "minmax" or logic.norm != "product" or logic.negation_name != "standard":
         return None
-    return Intersections(atoms, adapted, logic, found, log_scores, memory)
+    return StreamedTotals(atoms, adapted, logic, parts, log_scores, memory)
 
 
 @dataclass(eq=False)
-class Intersections:
+class StreamedTotals:
     """Queries that intersect the same kinds of literals, ready to be summed up."""
 
     atoms: Atoms
@@ -88,8 +88,8 @@ class Intersections:
 
     def log_total(self, entities: Tensor, relations: Tensor, excluded: Known) -> Tensor:
         """`log Σ φ(S)` over all entities but the excluded ones, `[Q]`; gradients reach the adapter."""
-        heads = torch.cat([entities[:, one.entity] for one in self.literals])  # [A · Q]
-        ids = torch.cat([relations[:, one.relation] ^ int(one.flip) for one in self.literals])
+        heads = torch.cat([entities[:, literal.entity] for literal in self.literals])  # [A · Q]
+        ids = torch.cat([relations[:, literal.relation] ^ int(literal.flip) for literal in self.literals])
         scale, shift = self.adapted.adapter(heads, ids)  # [A · Q, 1] each
         totals: Tensor = _Totals.apply(scale, shift, self, heads, ids, excluded)  # type: ignore[no-untyped-call]
         return totals.clamp(min=torch.finfo(totals.dtype).tiny).log()
@@ -113,7 +113,7 @@ class _Totals(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, scale: Tensor, shift: Tensor, of: Intersections, heads: Tensor, ids: Tensor, excluded: Known
+        ctx: Any, scale: Tensor, shift: Tensor, of: StreamedTotals, heads: Tensor, ids: Tensor, excluded: Known
     ) -> Tensor:
         sums = of.sums(scale, shift, heads, ids, excluded)
         ctx.save_for_backward(sums.by_scale, sums.by_shift)
@@ -128,7 +128,7 @@ class _Totals(torch.autograd.Function):
 class _Sums:
     """The sums of some queries, growing block by block: `totals[Q]`, `by_scale` and `by_shift` `[A, Q]`."""
 
-    def __init__(self, of: Intersections, scale: Tensor, shift: Tensor) -> None:
+    def __init__(self, of: StreamedTotals, scale: Tensor, shift: Tensor) -> None:
         self.of, self.scale, self.shift = of, scale, shift
         self.totals = scale.new_zeros(len(scale) // len(of.literals))
         self.by_scale, self.by_shift = scale.new_zeros(2, len(of.literals), len(self.totals))
@@ -172,8 +172,8 @@ class _Sums:
         product = scores[0]
         if self.of.literals[0].negated or len(scores) == 1:
             product = room.copy_(self._value(0, scores))
-        for i, (one, score) in enumerate(zip(self.of.literals[1:], scores[1:], strict=True), start=1):
-            if one.negated and self.of.logic.strength == 1.0:
+        for i, (literal, score) in enumerate(zip(self.of.literals[1:], scores[1:], strict=True), start=1):
+            if literal.negated and self.of.logic.strength == 1.0:
                 product = torch.addcmul(product, product, score, value=-1.0, out=room)
             else:
                 product = torch.mul(product, self._value(i, scores), out=room)

@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tacit.adapt.batches import Batch
-from tacit.adapt.intersections import Intersections, literals, streamed
+from tacit.adapt.query_batches import Batch
+from tacit.adapt.streamed_loss import StreamedTotals, literals, streamed
 from tacit.engine.atoms import Known
 from tacit.engine.logic import log1mexp
 from tacit.engine.reasoner import MessageReasoner
@@ -45,7 +45,7 @@ class QueryLoss:
     frozen: bool = True  # raw scores are constants
 
     @cached_property
-    def streamed(self) -> Intersections | None:
+    def streamed(self) -> StreamedTotals | None:
         """How to sum over all entities without holding their scores, where that can be done."""
         if self.name == "bce" or not self.frozen:
             return None

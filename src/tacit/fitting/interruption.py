@@ -9,6 +9,10 @@ from contextlib import contextmanager
 from types import FrameType
 
 
+class Stopped(KeyboardInterrupt):
+    """A training ended between two steps because somebody asked for it."""
+
+
 class Stop:
     """Whether somebody asked to stop."""
 

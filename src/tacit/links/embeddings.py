@@ -12,7 +12,7 @@ from torch.nn import functional as F
 MULTIPLE = 128
 
 
-class Table(nn.Module):
+class Embeddings(nn.Module):
     """Rows of numbers, `[N, D]`, stored with zero rows up to a multiple.
 
     `storage` is the parameter, padding included; `weight` is its first N rows, and what a state dict holds.
@@ -60,13 +60,13 @@ class Table(nn.Module):
         error_msgs: list[str],
     ) -> None:
         key = prefix + "weight"
-        found = state_dict.get(key)
-        if found is None:
+        weight = state_dict.get(key)
+        if weight is None:
             missing_keys.append(key)
-        elif found.shape != (self.rows, self.width):
-            error_msgs.append(f"{key} is {tuple(found.shape)} where ({self.rows}, {self.width}) is expected")
+        elif weight.shape != (self.rows, self.width):
+            error_msgs.append(f"{key} is {tuple(weight.shape)} where ({self.rows}, {self.width}) is expected")
         else:
             with torch.no_grad():
-                self.weight.copy_(found)
+                self.weight.copy_(weight)
         if strict:
             unexpected_keys += [other for other in state_dict if other.startswith(prefix) and other != key]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tacit.adapt.settings import AdaptSettings
+from tacit.errors import DataError
 from tacit.graph.graph import Graph
 from tacit.query.queries import QuerySet
 from tacit.query.query_folder import queries_for
@@ -17,23 +18,25 @@ def training_queries(
     graph: Graph, settings: AdaptSettings, folder: Path | None = None, count: int = 5000
 ) -> dict[str, QuerySet]:
     """The queries to learn from, with their answers; shapes that the folder does not have are sampled."""
-    split = "valid" if settings.held_out else "train"
-    found = queries_for(graph, folder, split, settings.shapes, absent_ok=True) if folder else {}
-    missing = [name for name in settings.shapes if name not in found]
-    found |= _sampled(graph, split, missing, count, settings.seed)
-    return {name: found[name] for name in settings.shapes if name in found}
+    split = "valid" if settings.settled(len(graph.valid) > 0).held_out else "train"
+    if folder and split == "valid" and not (folder / "valid-queries.pkl").is_file():
+        raise DataError("no valid-queries.pkl to learn from; for training queries, held_out must be false", folder)
+    queries = queries_for(graph, folder, split, settings.shapes, absent_ok=True) if folder else {}
+    missing = [name for name in settings.shapes if name not in queries]
+    queries |= _sampled(graph, split, missing, count, settings.seed)
+    return {name: queries[name] for name in settings.shapes if name in queries}
 
 
 def validation_queries(graph: Graph, settings: AdaptSettings, folder: Path | None = None) -> dict[str, QuerySet] | None:
     """Queries to validate with; None where they must come from those that are learned from."""
-    if settings.held_out or not len(graph.valid):
+    if settings.settled(len(graph.valid) > 0).held_out or not len(graph.valid):
         return None
     has_file = folder is not None and (folder / "valid-queries.pkl").is_file()
-    found = queries_for(graph, folder, "valid", settings.shapes, absent_ok=True) if folder and has_file else {}
-    missing = [name for name in settings.shapes if name not in found]
-    return found | _sampled(graph, "valid", missing, settings.validate_queries, settings.seed + 1)
+    queries = queries_for(graph, folder, "valid", settings.shapes, absent_ok=True) if folder and has_file else {}
+    missing = [name for name in settings.shapes if name not in queries]
+    return queries | _sampled(graph, "valid", missing, settings.validate_queries, settings.seed + 1)
 
 
 def _sampled(graph: Graph, split: str, shapes: Iterable[str], count: int, seed: int) -> dict[str, QuerySet]:
     drawn = {name: sample(graph, SHAPES[name], split, count, seed=seed).queries for name in shapes}
-    return {name: one for name, one in drawn.items() if len(one)}
+    return {name: queries for name, queries in drawn.items() if len(queries)}

@@ -1,0 +1,135 @@
+"""Adapting a run: an adapter is trained, compared with what the run has, and kept where it is better."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.adapter_training import AdapterTraining
+from tacit.adapt.comparison import compare
+from tacit.adapt.loading import save_adapter
+from tacit.adapt.settings import AdaptSettings
+from tacit.adapt.variants import VariantTraining, save_variant
+from tacit.engine.calibration import Calibration
+from tacit.fitting.loop import Fitting
+from tacit.fitting.progress import Progress, shown
+from tacit.folder import ADAPTATION, RunFolder, fingerprint
+from tacit.graph.graph import Graph
+from tacit.links.scorer import Scorer
+from tacit.query.queries import QuerySet
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptResult:
+    """What was learned, and what happened on the way: one entry of `trace` per validation.
+
+    `scorer` is the link predictor given, or that of a variant; `calibration` turns its numbers into scores.
+    """
+
+    scorer: Scorer
+    calibration: Calibration
+    adapter: Adapter | None
+    settings: AdaptSettings
+    trace: list[dict[str, Any]]
+    summary: dict[str, Any]
+
+
+def adapt(
+    graph: Graph,
+    scorer: Scorer,
+    queries: Mapping[str, QuerySet],
+    settings: AdaptSettings | None = None,
+    *,
+    valid: Mapping[str, QuerySet] | None = None,
+    run: RunFolder | None = None,
+    progress: Progress | bool = False,
+    resume: bool = False,
+    variant: str | None = None,
+) -> AdaptResult:
+    """Train an adapter for a frozen link predictor on queries with known answers; the best on `valid` is kept.
+
+    Without `valid`, a tenth of the queries is set apart for that. With a `run`, validations are traced, checkpoints are
+    written, from which `resume` goes on, and once training is over the adapter is compared with the one the run has
+    and with none, on validation, as the run is asked: with training facts observed. It is saved where it is better than
+    both, and otherwise the run stays as it is.
+
+    A `variant` (`f`, `af`, `r` or `c`) changes the link predictor itself, on a copy of it that becomes a run of its own
+    within the run's folder.
+    """
+    settings = (settings or AdaptSettings()).settled(len(graph.valid) > 0)
+    if run is not None:
+        run.check(graph)
+    if variant is None:
+        training = AdapterTraining(graph, scorer, queries, settings, valid)
+    else:
+        training = VariantTraining(variant, graph, scorer, queries, settings, valid)
+    stamp = {
+        "settings": json.dumps(settings.lasting(), sort_keys=True),
+        "facts": fingerprint(graph).facts,
+        "queries": training.checksum(),
+        "variants": variant or "none",
+    }
+    with shown(progress) as tell:
+        fitting = Fitting(training, training.schedule(), tell, run, ADAPTATION, stamp)
+        if resume:
+            fitting.resume()
+        fitting.go()
+        fitting.finish()
+        result = _result(training, fitting)
+        if run is not None:
+            _keep(run, graph, result, training)
+            run.remove(ADAPTATION)
+    return result
+
+
+def _result(training: AdapterTraining, fitting: Fitting) -> AdaptResult:
+    at, device = fitting.at, training.reasoner.device
+    summary = {
+        "steps": at.step,
+        "best_step": at.best_step if training.valid else at.step,
+        "valid_mrr": at.best,
+        "unadapted_mrr": at.history[0]["valid_mrr"],
+        "seconds": round(fitting.seconds, 3),
+        "parameters": sum(parameter.numel() for parameter in training.module.parameters()),
+        "queries": {name: len(drawn) for name, drawn in training.batches.items()},
+        "device": str(device),
+        "peak_gb": round(torch.cuda.max_memory_allocated(device) / 1e9, 3) if device.type == "cuda" else None,
+        "seed": training.settings.seed,
+    }
+    training.settle()
+    adapter = getattr(training.calibration, "adapter", None)
+    return AdaptResult(training.scorer, training.calibration, adapter, training.settings, at.history, summary)
+
+
+def _keep(run: RunFolder, graph: Graph, result: AdaptResult, training: AdapterTraining) -> None:
+    """Put what was learned into the run, where it is better than what is there."""
+    adapter, settings, summary = result.adapter, result.settings, result.summary
+    if isinstance(training, VariantTraining):
+        summary |= {"kept": True, "verdict": f"kept in {save_variant(run, graph, training).path}"}
+        run.write_results({**run.results(), f"variant-{training.variant}": summary})
+    elif adapter is not None:
+        summary |= _verdict(run, graph, adapter, training, summary)
+        if summary["kept"]:
+            save_adapter(run, adapter, settings)
+            run.write_settings("adapt", settings.to_dict())
+            run.write_results({**run.results(), "adapt": summary})
+
+
+def _verdict(
+    run: RunFolder, graph: Graph, adapter: Adapter, training: AdapterTraining, summary: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Whether to keep an adapter, and why."""
+    if not training.valid:
+        return {"kept": True, "verdict": "kept: there was nothing to validate with"}
+    if not summary["best_step"]:
+        return {"kept": False, "verdict": f"not kept: no step improved validation MRR {summary['valid_mrr']:.4f}"}
+    settings = training.settings
+    comparison = compare(graph, training.scorer, run, adapter, settings, training.valid, training.observable)
+    # Whoever asks for the paper's recipe wants to see what it does.
+    kept = comparison.won or settings.recipe == "paper"
+    return {"kept": kept, "compared": comparison.means, "verdict": f"{'kept' if kept else 'not kept'}: {comparison}"}

@@ -1,0 +1,180 @@
+"""The training of an adapter on complex queries, with the link predictor frozen."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.calibrated import Adapted
+from tacit.adapt.query_batches import Batches
+from tacit.adapt.query_loss import QueryLoss
+from tacit.adapt.settings import AdaptSettings
+from tacit.adapt.validation import mean_reciprocal_ranks, set_apart, with_hard_answers
+from tacit.engine.atoms import Atoms
+from tacit.engine.calibration import Calibration, calibration
+from tacit.engine.facts import Facts
+from tacit.engine.logic import Logic
+from tacit.engine.reasoner import MessageReasoner
+from tacit.errors import TrainingError
+from tacit.fitting.checkpoint import Weights
+from tacit.fitting.loop import Schedule
+from tacit.graph.graph import Graph
+from tacit.links.scorer import Scorer
+from tacit.query.queries import QuerySet
+
+CHECKPOINT_SECONDS = 30.0
+
+
+class AdapterTraining:
+    """A step is a batch of queries, shapes in equal parts; a validation the ranks of the answers of others."""
+
+    frozen = True  # whether raw scores are constants
+    faster = "fewer steps, a smaller batch or fewer shapes would be faster"
+
+    def __init__(
+        self,
+        graph: Graph,
+        scorer: Scorer,
+        queries: Mapping[str, QuerySet],
+        settings: AdaptSettings,
+        valid: Mapping[str, QuerySet] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.remedy = f"lower lr (it is {settings.lr})"
+        self.random = random = np.random.default_rng(settings.seed)
+        self.scorer = scorer
+        self.reasoner, self.module = self.prepare(graph, scorer)
+        queries = {name: query_set.share(settings.share, settings.seed) for name, query_set in queries.items()}
+        # What may be observed where rivals are compared: queries of training facts would all be known.
+        self.observable = settings.observed if valid is None and not settings.held_out else ("train",)
+        if valid is None:
+            queries, valid = set_apart(queries, settings.validate_queries, random)
+        self.valid = with_hard_answers(valid, settings.validate_queries, random)
+        batches = {name: Batches(query_set, graph.num_entities, random) for name, query_set in queries.items()}
+        self.batches = {name: drawn for name, drawn in batches.items() if len(drawn)}
+        if not self.batches:
+            raise TrainingError(f"no query of {', '.join(queries) or 'any shape'} has an answer to learn from")
+        self.losses = {name: self._loss(drawn.queries) for name, drawn in self.batches.items()}
+        self.optimizer = torch.optim.Adagrad(self.module.parameters(), lr=settings.lr)
+
+    def prepare(self, graph: Graph, scorer: Scorer) -> tuple[MessageReasoner, nn.Module]:
+        """The search whose scores are learned from, and what is trained."""
+        settings = self.settings
+        adapter = Adapter(scorer, settings.condition, settings.layers, settings.hidden, settings.seed)
+        reasoner = make_reasoner(graph, scorer, settings, settings.engine, adapter)
+        self.calibration: Calibration = reasoner.atoms.calibration
+        return reasoner, adapter
+
+    def _loss(self, queries: QuerySet) -> QueryLoss:
+        settings, plan = self.settings, queries.shape.plan
+        return QueryLoss(
+            self.reasoner, plan, settings.loss, settings.masks, settings.negatives, self.random, self.frozen
+        )
+
+    def schedule(self) -> Schedule:
+        """Steps, validated every few of them and before the first."""
+        settings = self.settings
+        return Schedule(
+            name="adapt",
+            unit="step",
+            units=settings.steps,
+            steps_per_unit=1,
+            round=settings.validate_every,
+            validate_every=settings.validate_every,
+            patience=settings.patience,
+            examples="queries",
+            validate_first=True,
+            checkpoint_seconds=CHECKPOINT_SECONDS,
+        )
+
+    def step(self, number: int = 0) -> tuple[Tensor, int]:
+        """Learn from the next queries."""
+        self.module.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.accumulate()
+        self.optimizer.step()
+        return loss, self.settings.batch
+
+    def accumulate(self) -> Tensor:
+        """Gather the gradient of a batch, part by part; its loss is returned."""
+        total = torch.zeros((), dtype=torch.float64, device=self.reasoner.device)
+        for name, size in equal_parts(self.settings.batch, list(self.batches)).items():
+            loss_of = self.losses[name]
+            for part in self.batches[name].draw(size).parts(loss_of.batch):
+                loss = loss_of(part)
+                (loss / self.settings.batch).backward()
+                total += loss.detach()
+        return total
+
+    def validate(self) -> dict[str, float]:
+        """The mean reciprocal rank of each shape."""
+        self.module.eval()
+        return mean_reciprocal_ranks(self.validation_reasoner(), self.valid)
+
+    def validation_reasoner(self) -> MessageReasoner:
+        """The search that is validated."""
+        return self.reasoner
+
+    def settle(self) -> None:
+        """Make the link predictor that of the weights as they are: it is, since it never changes."""
+
+    def state(self) -> dict[str, Tensor]:
+        """The order of the queries to come, and the source of draws."""
+        source = json.dumps(self.random.bit_generator.state).encode()
+        orders = {name: torch.from_numpy(drawn.order.copy()) for name, drawn in self.batches.items()}
+        return {**orders, "random": torch.frombuffer(bytearray(source), dtype=torch.uint8)}
+
+    def restore(self, state: Weights) -> None:
+        """Go back to an order and a source of draws."""
+        for name, drawn in self.batches.items():
+            drawn.order = state[name].numpy()
+        self.random.bit_generator.state = json.loads(state["random"].numpy().tobytes())
+
+    def checksum(self) -> str:
+        """What tells these queries from others."""
+        return json.dumps({name: _checksum(drawn.queries) for name, drawn in self.batches.items()})
+
+
+def make_reasoner(
+    graph: Graph,
+    scorer: Scorer,
+    settings: AdaptSettings,
+    engine: Mapping[str, Any],
+    adapter: Adapter | None = None,
+) -> MessageReasoner:
+    """A search by some engine settings, to train an adapter with."""
+    parts = settings.observed
+    facts = Facts(graph.index(*parts), scorer.device) if parts else None
+    counted = facts or Facts(graph.index("train"), scorer.device)
+    precision = settings.precision
+    if precision == "auto":
+        precision = "tf32" if scorer.device.type == "cuda" else "float32"
+    scores = calibration(engine["calibration"], counted)
+    atoms = Atoms(scorer, scores if adapter is None else Adapted(scores, adapter), facts, precision=precision)
+    logic = Logic(engine["logic"], engine["negation"], engine["strength"])
+    return MessageReasoner(atoms, logic, settings.k, settings.memory)
+
+
+def equal_parts(batch: int, names: list[str]) -> dict[str, int]:
+    """A batch shared out among shapes, the first ones taking what is left over.
+
+    >>> equal_parts(10, ["2i", "3i", "2in"])
+    {'2i': 4, '3i': 3, '2in': 3}
+    """
+    share, rest = divmod(batch, len(names))
+    sizes = {name: share + (i < rest) for i, name in enumerate(names)}
+    return {name: size for name, size in sizes.items() if size}
+
+
+def _checksum(queries: QuerySet) -> int:
+    checksum = 0
+    for ids in (queries.entities, queries.relations, queries.hard.offsets, queries.hard.ids, queries.easy.ids):
+        checksum = zlib.crc32(np.ascontiguousarray(ids, dtype=np.int64).tobytes(), checksum)
+    return checksum

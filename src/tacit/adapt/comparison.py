@@ -1,0 +1,88 @@
+"""Whether an adapter is worth keeping: it, the one the run has, and none at all answer the same queries."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.calibrated import Adapted
+from tacit.adapt.loading import load_adapter
+from tacit.adapt.settings import ENGINE, AdaptSettings
+from tacit.adapt.validation import mean_reciprocal_ranks
+from tacit.engine.calibration import calibration
+from tacit.engine.engine import Engine
+from tacit.engine.facts import Facts
+from tacit.engine.settings import EngineSettings
+from tacit.folder import ADAPTER, RunFolder
+from tacit.graph.graph import Graph
+from tacit.links.scorer import Scorer
+from tacit.query.queries import QuerySet
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The MRR of each shape with the `new` adapter, with the `present` one of the run if any, and with `none`.
+
+    >>> Comparison({"none": {"2i": 0.5, "2in": 0.25}, "new": {"2i": 0.25, "2in": 0.75}}).won  # 2i has become worse
+    False
+    """
+
+    figures: Mapping[str, Mapping[str, float]]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The mean over the shapes."""
+        return {name: statistics.fmean(mrr.values()) for name, mrr in self.figures.items()}
+
+    @property
+    def won(self) -> bool:
+        """Whether the new adapter is better than the others in the mean, and nowhere bought by questions without
+        negation.
+        """
+        return all(self._beats(rival) for name, rival in self.figures.items() if name != "new")
+
+    def _beats(self, rival: Mapping[str, float]) -> bool:
+        new = self.figures["new"]
+        plain = [shape for shape in new if "n" not in shape]
+        return sum(new.values()) > sum(rival.values()) and sum(new[s] for s in plain) >= sum(rival[s] for s in plain)
+
+    def __str__(self) -> str:
+        words = {"new": "with it", "present": "with the adapter of the run", "none": "without"}
+        means = self.means
+        return "validation MRR " + ", ".join(
+            f"{means[name]:.4f} {text}" for name, text in words.items() if name in means
+        )
+
+
+def compare(
+    graph: Graph,
+    scorer: Scorer,
+    run: RunFolder,
+    adapter: Adapter,
+    settings: AdaptSettings,
+    queries: Mapping[str, QuerySet],
+    observed: tuple[str, ...],
+) -> Comparison:
+    """Answer queries with an adapter trained by `settings`, with that of the run, and with none.
+
+    Each is asked by the engine settings it goes with; `observed` is the same for all, however they were trained.
+    """
+    plain = EngineSettings()
+    asked: dict[str, tuple[Mapping[str, Any], Adapter | None]] = {
+        "none": ({name: getattr(plain, name) for name in ENGINE}, None)
+    }
+    if run.has(ADAPTER):
+        present, trained_for = load_adapter(run, scorer)
+        asked["present"] = trained_for.engine, present
+    asked["new"] = settings.engine, adapter
+    search = {"observed": observed, "k": settings.k, "memory": settings.memory}
+    counted = Facts(graph.index(*(observed or ("train",))), scorer.device)
+    figures = {}
+    for name, (how, rival) in asked.items():
+        adapted = None if rival is None else Adapted(calibration(how["calibration"], counted), rival)
+        engine = Engine(graph, scorer, EngineSettings.of({**how, **search}), adapter=adapted)
+        figures[name] = mean_reciprocal_ranks(engine.reasoner, queries)
+    return Comparison(figures)

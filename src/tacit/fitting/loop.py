@@ -1,0 +1,311 @@
+"""The training loop: steps, validations, best weights, patience, checkpoints, and what is told on the way.
+
+What is trained says what a step is, how it is validated, and what state it has beside weights and optimizer.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from tacit.errors import RunError, TrainingError
+from tacit.fitting.checkpoint import Checkpoint, Position, Weights, optimizer_tensors, restore_optimizer
+from tacit.fitting.interruption import Stopped, stop_on_signals
+from tacit.fitting.progress import Event, Progress, duration
+from tacit.folder import RunFolder, versions
+
+LONG = 60.0  # seconds of training worth a warning
+_GLIMPSE = 3.0  # seconds of steps to judge the rest by
+_TICK = 0.1  # seconds between two steps that are told
+
+
+class Task(Protocol):
+    """What is trained."""
+
+    remedy: str  # where numbers explode
+    faster: str  # where it takes long
+
+    @property
+    def module(self) -> nn.Module:
+        """What has the weights."""
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """What moves them."""
+
+    def step(self, number: int) -> tuple[Tensor, int]:
+        """Take one step: the loss, summed over its examples and still on the device, and how many they were."""
+
+    def validate(self) -> dict[str, float]:
+        """The figures whose mean decides which weights are best; none where there is nothing to validate with."""
+
+    def state(self) -> dict[str, Tensor]:
+        """What the next steps depend on beside weights, optimizer and number."""
+
+    def restore(self, state: Weights) -> None:
+        """Go back to such a state."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long to train, in a `unit` of some steps, and how often to look."""
+
+    name: str  # of the lines in the trace
+    unit: str
+    units: int  # at most
+    steps_per_unit: int
+    round: int  # units between two looks at the loss
+    validate_every: int  # units
+    patience: int  # validations
+    examples: str  # what a step learns from
+    validate_first: bool = False  # before any step
+    checkpoint_seconds: float = 60.0
+
+    @property
+    def steps(self) -> int:
+        """All steps, at most."""
+        return self.units * self.steps_per_unit
+
+    def ends_round(self, step: int) -> bool:
+        """Whether it is time to look at the loss."""
+        return step % (self.round * self.steps_per_unit) == 0 or step == self.steps
+
+    def validates(self, step: int) -> bool:
+        """Whether it is time to validate."""
+        return step % (self.validate_every * self.steps_per_unit) == 0
+
+
+class Fitting:
+    """A training under way: how far it has come, and the best weights so far."""
+
+    def __init__(
+        self,
+        task: Task,
+        schedule: Schedule,
+        progress: Progress,
+        run: RunFolder | None = None,
+        file: str = "",
+        stamp: Mapping[str, str] | None = None,
+    ) -> None:
+        self.task, self.schedule, self.progress = task, schedule, progress
+        self.run, self.file, self.stamp = run, file, stamp or {}
+        self.at, self.complete = Position(), False
+        self.best: Weights | None = None
+        self._planned: tuple[Position, Weights | None] | None = None  # before a validation that only the end asks for
+        self._loss = torch.zeros((), dtype=torch.float64, device=next(task.module.parameters()).device)
+        self._started = self._saved = self._told = time.monotonic()
+        self._pace = Pace()
+
+    @property
+    def over(self) -> bool:
+        """Whether all steps are done, or validation has not improved for long."""
+        return self.at.step >= self.schedule.steps or self.at.stale >= self.schedule.patience
+
+    def go(self) -> None:
+        """Train until it is over."""
+        if self.complete:  # the file that holds its best weights is about to be replaced
+            self.save()
+        at, schedule = self.at, self.schedule
+        self._trace({"event": "start", "of": schedule.name, "step": at.step, "versions": versions()})
+        with stop_on_signals() as stop:
+            if schedule.validate_first and not at.history:
+                self._end_round()
+            while not self.over:
+                loss, examples = self.task.step(at.step)
+                self._loss += loss
+                at.step, at.examples = at.step + 1, at.examples + examples
+                self._tell_step(examples)
+                if schedule.ends_round(at.step):
+                    self._end_round()
+                if stop.wanted and not self.over:
+                    self._stop()
+                if time.monotonic() - self._saved >= schedule.checkpoint_seconds and not self.over:
+                    self.save()
+
+    def finish(self, keep: Callable[[], None] | None = None) -> None:
+        """Go back to the best weights; where they are to `keep`, do so, with what going on would need beside them."""
+        module, at = self.task.module, self.at
+        position, best = self._planned or (at, self.best)
+        groups: dict[str, Weights] = {}
+        if keep is not None and self.best is not None:
+            groups["model"] = _copied(module) if at.best_step != at.step else {}
+            groups["best"] = best if best is not None and best is not self.best else {}
+        if self.best is not None:
+            module.load_state_dict(self.best)
+        self._check_weights()
+        module.requires_grad_(False).eval()
+        if keep is not None and self.run is not None:
+            keep()
+            position.seconds = self.seconds
+            groups |= {"optimizer": optimizer_tensors(self.task.optimizer), "state": self.task.state()}
+            Checkpoint(position, groups, complete=True).write(self.run, self.file, self.stamp)
+
+    def save(self) -> None:
+        """Write a checkpoint to go on from, where there is a run to write it to."""
+        if self.run is None:
+            return
+        self.at.loss, self.at.seconds = self._checked_loss(), self.seconds
+        self._check_weights()
+        task = self.task
+        groups = {"optimizer": optimizer_tensors(task.optimizer), "state": task.state(), "best": self.best or {}}
+        Checkpoint(self.at, {**groups, "model": task.module.state_dict()}).write(self.run, self.file, self.stamp)
+        self._saved = time.monotonic()
+
+    def resume(self) -> None:
+        """Go back to the last checkpoint of the run, if there is one."""
+        if self.run is None or not self.run.has(self.file):
+            return
+        checkpoint = Checkpoint.read(self.run, self.file, self.stamp)
+        groups = checkpoint.groups
+        try:
+            self.task.module.load_state_dict(groups["model"])
+            restore_optimizer(self.task.optimizer, groups["optimizer"])
+            self.task.restore(groups["state"])
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            path = self.run.path / self.file
+            raise RunError(f"{path} does not fit the run ({reason}); delete it and start again") from None
+        self.at, self.complete = checkpoint.position, checkpoint.complete
+        self.best = {name: tensor.to(self._loss.device) for name, tensor in groups["best"].items()} or None
+        self._loss.fill_(self.at.loss)
+        self._started = time.monotonic() - self.at.seconds
+
+    @property
+    def seconds(self) -> float:
+        """How long the training has taken so far, the time before it was resumed included."""
+        return time.monotonic() - self._started
+
+    def _end_round(self) -> None:
+        """Look at the loss, validate where it is time, and tell both."""
+        at, schedule = self.at, self.schedule
+        loss = self._checked_loss() / at.examples if at.examples else None
+        self._loss.zero_()
+        at.loss, at.examples, at.done = 0.0, 0, at.step // schedule.steps_per_unit
+        planned = schedule.validates(at.step)
+        if not planned and at.step == schedule.steps:
+            self._planned = replace(at, history=list(at.history)), self.best
+        with self._pace.paused():
+            figures = self.task.validate() if planned or at.step == schedule.steps else {}
+        metric = statistics.fmean(figures.values()) if figures else None
+        if metric is not None:
+            at.stale += 1
+            if at.best is None or metric > at.best:
+                at.best, at.best_step, at.stale, self.best = metric, at.step, 0, _copied(self.task.module)
+        line = {schedule.unit: at.done, "loss": loss, "valid_mrr": metric, "mrr": figures}
+        line |= {f"{schedule.examples}_per_s": self._pace.rate, "seconds": round(self.seconds, 3)}
+        at.history.append(line)
+        self._trace({"event": schedule.name, **line})
+        self._tell("round" if metric is None else "validation", loss=loss, metric=metric)
+
+    def _tell_step(self, examples: int) -> None:
+        """Tell that there is progress, now and then; once, where it will take long, how long."""
+        self._pace.count(examples)
+        now = time.monotonic()
+        if now - self._told >= _TICK:
+            self._told = now
+            self._tell("step")
+        left = self._pace.estimate(self.schedule.steps - self.at.step)
+        if left >= LONG:
+            schedule = self.schedule
+            much = f"{schedule.units - self.at.step // schedule.steps_per_unit} {schedule.unit}s"
+            self._tell("note", note=f"this will take about {duration(left)} for {much}; {self.task.faster}")
+
+    def _tell(self, what: str, **figures: Any) -> None:
+        at, schedule = self.at, self.schedule
+        self.progress(
+            Event(
+                what,
+                at.step,
+                schedule.steps,
+                self._where,
+                rate=self._pace.rate,
+                examples=schedule.examples,
+                seconds=self.seconds,
+                **figures,
+            )
+        )
+
+    @property
+    def _where(self) -> str:
+        schedule = self.schedule
+        done = self.at.step // schedule.steps_per_unit
+        under_way = done + (schedule.steps_per_unit > 1 and self.at.step % schedule.steps_per_unit > 0)
+        return f"{schedule.unit} {under_way} of {schedule.units}"
+
+    def _stop(self) -> NoReturn:
+        self.save()
+        self._trace({"event": "stop", "step": self.at.step})
+        place = "in" if self.schedule.steps_per_unit > 1 else "at"
+        raise Stopped(f"stopped {place} {self._where}" + (" and saved" if self.run is not None else ""))
+
+    def _checked_loss(self) -> float:
+        loss = float(self._loss)
+        if not math.isfinite(loss):
+            self._fail("the loss")
+        return loss
+
+    def _check_weights(self) -> None:
+        """Refuse to save what the last step may have broken: its loss was taken before its update."""
+        if not all(math.isfinite(float(parameter.detach().sum())) for parameter in self.task.module.parameters()):
+            self._fail("a weight")
+
+    def _fail(self, what: str) -> NoReturn:
+        whole = " the last checkpoint is whole;" if self.run is not None and self.run.has(self.file) else ""
+        raise TrainingError(f"{what} is not a number in {self._where};{whole} {self.task.remedy}")
+
+    def _trace(self, event: dict[str, Any]) -> None:
+        if self.run is not None:
+            self.run.trace({**event, "seconds": round(self.seconds, 3)})
+
+
+class Pace:
+    """How fast steps go. The first of them, which warms up, does not count."""
+
+    def __init__(self) -> None:
+        self.steps = self.examples = 0
+        self.began: float | None = None
+        self.estimated = False
+
+    def count(self, examples: int) -> None:
+        """Count a step."""
+        if self.began is None:
+            self.began = time.monotonic()
+        else:
+            self.steps, self.examples = self.steps + 1, self.examples + examples
+
+    @property
+    def rate(self) -> float | None:
+        """Examples a second."""
+        return None if self.began is None or not self.steps else self.examples / self._elapsed
+
+    def estimate(self, steps: int) -> float:
+        """The seconds that so many more steps will take, told once, as soon as it can be known; otherwise 0."""
+        if self.estimated or not self.steps or self._elapsed < _GLIMPSE:
+            return 0.0
+        self.estimated = True
+        return self._elapsed / self.steps * steps
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out what is no step."""
+        before = time.monotonic()
+        yield
+        if self.began is not None:
+            self.began += time.monotonic() - before
+
+    @property
+    def _elapsed(self) -> float:
+        return max(1e-9, time.monotonic() - (self.began or 0.0))
+
+
+def _copied(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}

@@ -1,0 +1,122 @@
+"""What a training tells while it runs, and how that is shown: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TextIO
+
+LINE_SECONDS = 10.0  # between plain lines
+
+
+@dataclass(frozen=True)
+class Event:
+    """How a training is doing.
+
+    `what` happened is a `step` (told a few times a second), a `round` that ended, a `validation`, or a `note` for the
+    reader; `done` of `total` steps are finished.
+    """
+
+    what: str
+    done: int
+    total: int
+    where: str = ""  # in words: "epoch 3 of 30"
+    loss: float | None = None  # the mean of the last round
+    metric: float | None = None  # of the last validation: the mean reciprocal rank
+    rate: float | None = None  # examples a second
+    examples: str = "examples"  # what is learned from
+    seconds: float = 0.0
+    note: str = ""
+
+    def __str__(self) -> str:
+        if self.note:
+            return self.note
+        loss = "" if self.loss is None else f", loss {self.loss:.4f}"
+        metric = "" if self.metric is None else f", validation MRR {self.metric:.4f}"
+        rate = "" if self.rate is None else f", {self.rate:,.0f} {self.examples}/s"
+        left = self.left
+        return f"{self.where}{loss}{metric}{rate}" + (f", {duration(left)} left" if left else "")
+
+    @property
+    def left(self) -> float | None:
+        """The seconds that the rest should take at the speed so far."""
+        return self.seconds / self.done * (self.total - self.done) if self.done and self.total > self.done else None
+
+
+Progress = Callable[[Event], None]
+
+
+@contextmanager
+def shown(progress: Progress | bool) -> Iterator[Progress]:
+    """What to tell events to: the callback given, or, for True, a bar or plain lines on standard error."""
+    if callable(progress):
+        yield progress
+    elif not progress:
+        yield lambda event: None
+    elif sys.stderr.isatty():
+        with bar() as tell:
+            yield tell
+    else:
+        yield lines(sys.stderr)
+
+
+def lines(stream: TextIO) -> Progress:
+    """Events as plain lines: validations and notes, and a sign of life every few seconds."""
+    last = time.monotonic()
+
+    def tell(event: Event) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if event.what in ("validation", "note") or now - last >= LINE_SECONDS:
+            last = now
+            print(event, file=stream, flush=True)
+
+    return tell
+
+
+@contextmanager
+def bar(stream: TextIO | None = None, width: int | None = None) -> Iterator[Progress]:
+    """Events as a bar with figures and the time left; it vanishes at the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(file=stream, stderr=stream is None, force_terminal=True if stream else None, width=width)
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[figures]}"))
+    with Bar(*columns, TimeRemainingColumn(), console=console, transient=True) as shown_bar:
+        task = shown_bar.add_task("", total=None, figures="")
+        kept: dict[str, float] = {}  # not every event has every figure
+
+        def tell(event: Event) -> None:
+            if event.note:
+                console.print(event.note, highlight=False)
+                return
+            figures = {
+                "loss {:.4f}": event.loss,
+                "valid MRR {:.4f}": event.metric,
+                f"{{:,.0f}} {event.examples}/s": event.rate,
+            }
+            kept.update({text: value for text, value in figures.items() if value is not None})
+            shown_bar.update(
+                task,
+                description=event.where,
+                completed=event.done,
+                total=event.total,
+                figures="  ".join(text.format(value) for text, value in kept.items()),
+            )
+
+        yield tell
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> [duration(seconds) for seconds in (8.2, 200, 9000)]
+    ['8 seconds', '3 minutes', '2.5 hours']
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"

@@ -1,0 +1,156 @@
+"""An adapter is kept where it wins on validation, against the one the run has and against none."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.adapt import comparison
+from tacit.adapt.adaptation import AdaptResult, adapt
+from tacit.adapt.settings import AdaptSettings
+from tacit.adapt.training_queries import training_queries, validation_queries
+from tacit.adapt.validation import set_apart
+from tacit.engine.engine import Engine
+from tacit.evaluate.protocol import evaluate
+from tacit.fitting.progress import Event
+from tacit.folder import ADAPTER, RunFolder
+from tacit.links.loading import drop_adapter, load_model
+from tacit.query.queries import Answers, QuerySet
+from tacit.query.shapes import SHAPES
+from tacit.run import open_engine
+
+SIGMOID = AdaptSettings(
+    calibration="sigmoid", observed=(), held_out=False, steps=10, batch=32, validate_every=10, k=40, device="cpu"
+)
+
+
+def adapted(run: RunFolder, settings: AdaptSettings = SIGMOID) -> AdaptResult:
+    graph, model = run.graph(), load_model(run)
+    queries = training_queries(graph, settings, count=60)
+    return adapt(graph, model, queries, settings, valid=validation_queries(graph, settings), run=run)
+
+
+def figures(monkeypatch: pytest.MonkeyPatch, *mrr: Mapping[str, float]) -> None:
+    """What the rivals of a comparison are measured to be, in their order: none, present (if any), new."""
+    left = list(mrr)
+    monkeypatch.setattr(comparison, "mean_reciprocal_ranks", lambda reasoner, queries: dict(left.pop(0)))
+
+
+def test_what_wins_is_kept_until_something_better_comes(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures(monkeypatch, {"2i": 0.5, "2in": 0.3}, {"2i": 0.45, "2in": 0.2})
+    result = adapted(run)
+    assert not run.has(ADAPTER)
+    assert "adapt" not in run.settings
+    assert "adapt" not in run.results()
+    assert result.summary["compared"] == {"none": 0.4, "new": 0.325}
+    assert result.summary["verdict"] == "not kept: validation MRR 0.3250 with it, 0.4000 without"
+
+    figures(monkeypatch, {"2i": 0.5, "2in": 0.3}, {"2i": 0.6, "2in": 0.3})
+    assert adapted(run).summary["kept"]
+    first, about = (run.path / ADAPTER).read_bytes(), run.results()["adapt"]
+    assert run.settings["adapt"]["calibration"] == "sigmoid"
+
+    # better than none, and worse than what the run has
+    figures(monkeypatch, {"2i": 0.5, "2in": 0.3}, {"2i": 0.6, "2in": 0.3}, {"2i": 0.55, "2in": 0.3})
+    verdict = "not kept: validation MRR 0.4250 with it, 0.4500 with the adapter of the run, 0.4000 without"
+    assert adapted(run, replace(SIGMOID, lr=0.5)).summary["verdict"] == verdict
+    assert (run.path / ADAPTER).read_bytes() == first
+    assert run.results()["adapt"] == about
+
+    figures(monkeypatch, {"2i": 0.5, "2in": 0.3}, {"2i": 0.6, "2in": 0.3}, {"2i": 0.6, "2in": 0.4})
+    assert adapted(run, replace(SIGMOID, lr=0.5)).summary["kept"]
+    assert (run.path / ADAPTER).read_bytes() != first
+
+
+def test_negation_is_not_bought_with_everything_else(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures(monkeypatch, {"2i": 0.6, "2in": 0.1}, {"2i": 0.5, "2in": 0.6})
+    assert not adapted(run).summary["kept"]
+
+
+def test_rivals_are_measured_as_engines_answer(run: RunFolder) -> None:
+    """What a comparison says is what an evaluation of the engines says."""
+    graph, model = run.graph(), load_model(run)
+    first = adapted(run, replace(SIGMOID, recipe="paper", loss="1vsall"))
+    assert first.summary["kept"]  # whoever asks for the paper's recipe gets it
+    valid = validation_queries(graph, SIGMOID)
+    second = adapted(run, replace(SIGMOID, lr=0.5, strength=2.0))
+    assert valid is not None
+
+    def mrr(engine: Engine) -> float:
+        return float(np.mean(list(evaluate(engine.reasoner, valid).mrr.values())))
+
+    asked = Engine(graph, model, observed="train", k=40)  # as a run is asked, though learned with nothing observed
+    sigmoid = asked.using(calibration="sigmoid")
+    present = Engine(graph, model, sigmoid.settings, adapter=first.calibration)
+    new = Engine(graph, model, sigmoid.settings, adapter=second.calibration, strength=2.0)
+    expected = {"none": mrr(asked), "present": mrr(present), "new": mrr(new)}
+    assert second.summary["compared"] == pytest.approx(expected)
+
+
+def test_an_adapter_can_be_dropped(run: RunFolder) -> None:
+    before = {file.name: file.read_bytes() for file in run.path.iterdir() if file.name != "trace.jsonl"}
+    adapted(run, replace(SIGMOID, recipe="paper", loss="1vsall"))
+    assert open_engine(run.path, device="cpu").adapter is not None
+    assert drop_adapter(run)
+    assert open_engine(run.path, device="cpu").adapter is None
+    assert {file.name: file.read_bytes() for file in run.path.iterdir() if file.name != "trace.jsonl"} == before
+    assert not drop_adapter(run)
+
+
+def test_nothing_is_validated_that_is_learned_from(run: RunFolder) -> None:
+    pairs = [(e, r, f, s) for e in range(6) for f in range(6) for r in range(3) for s in range(3)]
+    slots = np.array(pairs + [(f, s, e, r) for e, r, f, s in pairs], dtype=np.int32)  # each with its branches swapped
+    hard = Answers.of([{(3 * e + r) * (3 * f + s)} for e, r, f, s in slots.tolist()])
+    queries = QuerySet(SHAPES["2i"], slots[:, [0, 2]], slots[:, [1, 3]], Answers.none(len(slots)), hard)
+    learned, apart = set_apart({"2i": queries}, 30, np.random.default_rng(0))
+
+    def questions(chosen: QuerySet) -> set[frozenset[tuple[int, int]]]:
+        entities, relations = chosen.entities.tolist(), chosen.relations.tolist()
+        return {frozenset(zip(e, r, strict=True)) for e, r in zip(entities, relations, strict=True)}
+
+    assert len(apart["2i"]) == 30
+    assert not questions(learned["2i"]) & questions(apart["2i"])
+    assert len(learned["2i"]) >= len(queries) - 4 * 30  # each question is listed four times
+
+
+def test_variants_become_runs_of_their_own(run: RunFolder) -> None:
+    graph, model = run.graph(), load_model(run)
+    before = {file.name: file.read_bytes() for file in run.path.iterdir() if file.name.endswith("safetensors")}
+    queries = training_queries(graph, SIGMOID, count=40)
+
+    def scores(engine: Engine) -> list[float]:
+        return [answer.score for answer in engine.ask("?x : lives(p1, ?x)")]
+
+    for variant in ("f", "af", "c"):
+        result = adapt(graph, model, queries, SIGMOID, run=run, valid={}, variant=variant)
+        opened = open_engine(run.path / f"variant-{variant}", device="cpu", observed="none")
+        direct = Engine(graph, result.scorer, opened.settings, adapter=result.calibration)
+        assert scores(opened) == pytest.approx(scores(direct), abs=1e-6)
+        assert scores(opened) != scores(Engine(graph, model, opened.settings))
+        assert run.results()[f"variant-{variant}"]["steps"] == 10
+    after = {file.name: file.read_bytes() for file in run.path.iterdir() if file.name.endswith("safetensors")}
+    assert after == before
+
+
+@pytest.mark.parametrize("variant", ["af", "r"])
+def test_a_variant_that_is_stopped_goes_on_to_the_same_weights(run: RunFolder, variant: str) -> None:
+    graph, model = run.graph(), load_model(run)
+    queries = training_queries(graph, SIGMOID, count=40)
+    settings = replace(SIGMOID, validate_every=4)
+
+    def stop(event: Event) -> None:
+        if event.what == "validation" and event.done == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    whole = adapt(graph, model, queries, settings, variant=variant).scorer
+    with pytest.raises(KeyboardInterrupt):
+        adapt(graph, model, queries, settings, run=run, variant=variant, progress=stop)
+    again = adapt(graph, model, queries, settings, run=run, variant=variant, resume=True).scorer
+    heads, relations = torch.arange(6), torch.arange(6)
+    assert torch.equal(whole.logits(heads, relations), again.logits(heads, relations))

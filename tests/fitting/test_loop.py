@@ -1,0 +1,167 @@
+"""The loop, on a task of one number that can be followed by hand."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tacit.errors import RunError, TrainingError
+from tacit.fitting import loop
+from tacit.fitting.interruption import Stopped
+from tacit.fitting.loop import Fitting, Schedule
+from tacit.fitting.progress import Event
+from tacit.folder import RunFolder
+from tacit.graph.graph import Graph
+
+FILE = "adaptation.safetensors"
+SCHEDULE = Schedule("walk", "lap", 3, 4, 1, 1, 9, "yards")  # 3 laps of 4 steps
+
+
+class Walk:
+    """One number that goes up by 1 and down by what was drawn; `figures` are what validations will say."""
+
+    remedy, faster = "walk slower", "running would be faster"
+
+    def __init__(self, figures: list[float]) -> None:
+        self.module = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(self.module.weight)
+        self.optimizer = torch.optim.SGD(self.module.parameters(), lr=1.0, momentum=0.5)
+        self.figures, self.drawn, self.seen = figures, 0, list[float]()
+
+    def step(self, number: int) -> tuple[Tensor, int]:
+        self.drawn = (self.drawn * 5 + 3) % 8
+        self.module.weight.grad = torch.full((1, 1), self.drawn - 1.0)
+        self.optimizer.step()
+        return torch.tensor(2.0 * number), 2
+
+    def validate(self) -> dict[str, float]:
+        self.seen.append(self.value)
+        return {"value": self.figures.pop(0)} if self.figures else {}
+
+    def state(self) -> dict[str, Tensor]:
+        return {"drawn": torch.tensor(self.drawn)}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        self.drawn = int(state["drawn"])
+
+    @property
+    def value(self) -> float:
+        return float(self.module.weight.detach())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path / "run", Graph.of([("a", "r", "b")]), {})
+
+
+def told(task: Walk, schedule: Schedule = SCHEDULE, run: RunFolder | None = None) -> tuple[Fitting, list[Event]]:
+    events: list[Event] = []
+    return Fitting(task, schedule, events.append, run, FILE, {"shoes": "brown"}), events
+
+
+def test_rounds_tell_the_mean_loss_and_the_best_weights_come_back() -> None:
+    task = Walk([0.1, 0.3, 0.2])
+    fitting, events = told(task)
+    fitting.go()
+    fitting.finish()
+    validations = [event for event in events if event.what == "validation"]
+    # steps 0 to 3 lose 0 + 2 + 4 + 6 over 8 examples, steps 4 to 7 8 + 10 + 12 + 14, and so on
+    assert [event.loss for event in validations] == [1.5, 5.5, 9.5]
+    assert [(event.done, event.total, event.where) for event in validations] == [
+        (4, 12, "lap 1 of 3"),
+        (8, 12, "lap 2 of 3"),
+        (12, 12, "lap 3 of 3"),
+    ]
+    assert (fitting.at.best, fitting.at.best_step) == (0.3, 8)
+    assert task.value == task.seen[1] != task.seen[2]
+    assert not task.module.weight.requires_grad
+
+
+def test_patience_counts_validations_that_are_no_better() -> None:
+    fitting, _ = told(Walk([0.5, 0.5, 0.1, 0.9]), replace(SCHEDULE, units=9, patience=2))
+    fitting.go()
+    assert (fitting.at.step, fitting.at.stale, fitting.at.best_step) == (12, 2, 4)
+
+
+def test_validation_before_the_first_step_and_without_figures() -> None:
+    fitting, events = told(Walk([]), replace(SCHEDULE, validate_first=True))
+    fitting.go()
+    assert [event.loss for event in events if event.what == "round"] == [None, 1.5, 5.5, 9.5]
+    assert fitting.best is None
+
+
+@pytest.mark.parametrize("step", [1, 4, 6, 11])
+def test_a_walk_that_is_stopped_and_resumed_is_the_same_walk(run: RunFolder, step: int) -> None:
+    whole = Walk([0.1, 0.3, 0.2])
+    fitting, _ = told(whole)
+    fitting.go()
+    fitting.finish()
+    cut = Walk([0.1, 0.3, 0.2])
+    fitting, _ = told(cut, run=run)
+    original = cut.step
+
+    def interrupted(number: int) -> tuple[Tensor, int]:
+        if number == step - 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(number)
+
+    cut.step = interrupted  # type: ignore[method-assign]
+    with pytest.raises(Stopped, match=rf"stopped in lap {-(-step // 4)} of 3 and saved"):
+        fitting.go()
+    again = Walk(cut.figures)
+    fitting, _ = told(again, run=run)
+    fitting.resume()
+    fitting.go()
+    fitting.finish()
+    assert again.value == whole.value
+    assert [line["loss"] for line in fitting.at.history] == [1.5, 5.5, 9.5]
+
+
+def test_a_checkpoint_of_something_else_is_refused(run: RunFolder) -> None:
+    fitting, _ = told(Walk([]), run=run)
+    fitting.save()
+    other, _ = told(Walk([]), run=run)
+    other.stamp = {"shoes": "red"}
+    with pytest.raises(RunError, match="was made with other shoes; give those, or start again without resume"):
+        other.resume()
+
+
+def test_numbers_that_explode_are_not_saved(run: RunFolder) -> None:
+    fitting, _ = told(Walk([]), run=run)
+    fitting.save()
+    whole = (run.path / FILE).read_bytes()
+    fitting.task.step = lambda number: (torch.tensor(float("nan")), 1)  # type: ignore[method-assign]
+    with pytest.raises(TrainingError, match="not a number in lap 1 of 3; the last checkpoint is whole; walk slower"):
+        fitting.go()
+    assert (run.path / FILE).read_bytes() == whole
+
+
+def test_what_takes_long_is_said_once_with_what_would_be_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now)
+
+    def notes(seconds: float, laps: int) -> list[str]:
+        nonlocal now
+        task = Walk([])
+        fitting, events = told(task, replace(SCHEDULE, units=laps))
+        original = task.step
+
+        def step(number: int) -> tuple[Tensor, int]:
+            nonlocal now
+            now += seconds if number else 50.0  # the first one warms up
+            return original(number)
+
+        task.step = step  # type: ignore[method-assign]
+        fitting.go()
+        return [event.note for event in events if event.what == "note"]
+
+    assert notes(1.0, 10) == []  # 36 seconds are left when it can be known
+    # after 3 seconds 2 of 160 steps are done, beside the first, at 1.5 seconds each
+    assert notes(1.5, 40) == ["this will take about 4 minutes for 40 laps; running would be faster"]

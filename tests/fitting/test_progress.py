@@ -1,0 +1,56 @@
+"""What a training tells: figures in a bar on a terminal, plain lines elsewhere, events to a callback."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from tacit.fitting.progress import LINE_SECONDS, Event, bar, lines, shown
+
+STEP = Event("step", 50, 300, "epoch 2 of 3", rate=1234.4, examples="facts", seconds=5.0)
+ROUND = Event("round", 100, 300, "epoch 2 of 3", loss=1.25, rate=2000.0, examples="facts", seconds=10.0)
+VALIDATION = Event("validation", 300, 300, "epoch 3 of 3", loss=1.0, metric=0.5, seconds=30.0)
+NOTE = Event("note", 10, 300, note="this will take about 2 hours")
+
+
+def test_a_terminal_shows_a_bar_with_all_figures() -> None:
+    screen = io.StringIO()
+    with bar(screen, width=160) as tell:
+        for event in (STEP, NOTE, ROUND, VALIDATION):
+            tell(event)
+    text = screen.getvalue()
+    for part in ("epoch 3 of 3", "loss 1.0000", "valid MRR 0.5000", "facts/s", NOTE.note):
+        assert part in text
+
+
+def test_elsewhere_lines_tell_of_validations_notes_and_now_and_then_a_sign_of_life(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    stream = io.StringIO()
+    tell = lines(stream)
+    for event in (STEP, NOTE, ROUND):
+        tell(event)
+    now += LINE_SECONDS
+    for event in (STEP, STEP, VALIDATION):
+        tell(event)
+    assert stream.getvalue().splitlines() == [
+        "this will take about 2 hours",
+        "epoch 2 of 3, 1,234 facts/s, 25 seconds left",  # 5 seconds for 50 of 300 steps
+        "epoch 3 of 3, loss 1.0000, validation MRR 0.5000",
+    ]
+
+
+def test_who_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[Event] = []
+    with shown(told.append) as tell:
+        tell(VALIDATION)
+    assert told == [VALIDATION]
+    with shown(False) as tell:
+        tell(VALIDATION)
+    assert capsys.readouterr().err == ""
+    with shown(True) as tell:
+        tell(VALIDATION)
+    assert capsys.readouterr().err == f"{VALIDATION}\n"

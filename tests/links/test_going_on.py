@@ -1,0 +1,189 @@
+"""Training that is stopped goes on to the same weights; one that is complete can be made longer."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from ring_runs import GRAPH, SIZE, SMALL, interrupt_at, new_run, stopped_run
+from tacit.errors import LimitError, RunError, SettingsError
+from tacit.folder import ADAPTER, CHECKPOINT, MODEL, RunFolder
+from tacit.graph.graph import Graph
+from tacit.links.loading import is_complete, load_model
+from tacit.links.training import train
+from tacit.links.validation import Validation
+
+
+@pytest.mark.parametrize("extra", [{}, {"negatives": 5}, {"optimizer": "adam"}, {"model": "rotate"}])
+@pytest.mark.parametrize("step", [1, 9, 20, 27])
+def test_resuming_ends_at_the_very_same_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, extra: dict[str, object]
+) -> None:
+    settings = replace(SMALL, **extra)  # type: ignore[arg-type]
+    expected = train(GRAPH, settings, new_run(tmp_path / "whole", settings)).state_dict()
+    run = new_run(tmp_path / "cut", settings)
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, step)
+        with pytest.raises(KeyboardInterrupt, match=r"stopped in epoch \d of 6 and saved"):
+            train(GRAPH, settings, run)
+    assert run.has(CHECKPOINT)
+    found = train(GRAPH, settings, run, resume=True).state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert is_complete(run)
+    assert run.results()["train"]["valid_mrr"] == RunFolder.open(tmp_path / "whole").results()["train"]["valid_mrr"]
+    traced = [event["epoch"] for event in run.events() if event["event"] == "epoch"]
+    assert traced == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_stopped_run_can_be_opened_and_a_finished_one_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = stopped_run(tmp_path / "run", monkeypatch, 20)
+    assert load_model(run).num_entities == SIZE
+    train(GRAPH, SMALL, run, resume=True)
+    written = (run.path / MODEL).stat().st_mtime_ns
+    train(GRAPH, SMALL, run, resume=True)
+    assert (run.path / MODEL).stat().st_mtime_ns == written
+
+
+def test_checkpoints_on_the_way_change_nothing(tmp_path: Path) -> None:
+    often = replace(SMALL, checkpoint_seconds=0, epochs=2)
+    found = train(GRAPH, often, new_run(tmp_path / "run", often)).state_dict()
+    expected = train(GRAPH, replace(SMALL, epochs=2)).state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_full_disk_stops_training_and_keeps_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = stopped_run(tmp_path / "run", monkeypatch, 9)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(LimitError, match="disk is full"):
+            train(GRAPH, SMALL, run, resume=True)
+    found = train(GRAPH, SMALL, run, resume=True).state_dict()
+    assert torch.equal(found["entities.weight"], train(GRAPH, SMALL).state_dict()["entities.weight"])
+
+
+def test_the_signal_handlers_are_put_back() -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    train(GRAPH, replace(SMALL, epochs=1))
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_checkpoints_that_are_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = stopped_run(tmp_path / "run", monkeypatch, 9)
+    whole = (run.path / CHECKPOINT).read_bytes()
+    (run.path / CHECKPOINT).write_bytes(whole[:-100])
+    with pytest.raises(RunError, match="truncated"):
+        train(GRAPH, SMALL, run, resume=True)
+    run.write_tensors(CHECKPOINT, {"x": torch.zeros(1)})
+    with pytest.raises(RunError, match="no checkpoint of this version"):
+        train(GRAPH, SMALL, run, resume=True)
+    (run.path / CHECKPOINT).write_bytes(whole)
+    with pytest.raises(RunError, match="other settings; give those, or start again without resume"):
+        train(GRAPH, replace(SMALL, lr=0.2), run, resume=True)
+    for split in ("train", "valid", "test"):
+        facts = {name: getattr(GRAPH, name)[: -1 if name == split else None] for name in ("train", "valid", "test")}
+        with pytest.raises(RunError, match="trained on other facts than"):
+            train(replace(GRAPH, **facts), SMALL, run, resume=True)
+    with pytest.raises(RunError, match="another vocabulary"):
+        train(Graph.of([("a", "r", "b")]), SMALL, run, resume=True)
+    train(GRAPH, SMALL, run, resume=True)
+
+
+def test_more_epochs_than_planned_are_the_longer_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = stopped_run(tmp_path / "run", monkeypatch, 9)
+    longer = replace(SMALL, epochs=8)
+    longer.check_continues(SMALL)
+    found = train(GRAPH, longer, run, resume=True).state_dict()
+    expected = train(GRAPH, longer).state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    with pytest.raises(SettingsError, match=r"lr is 0\.2, and the run has 0\.1"):
+        replace(SMALL, lr=0.2).check_continues(SMALL)
+
+
+@pytest.mark.parametrize("extra", [{}, {"negatives": 5}, {"optimizer": "adam"}, {"validate_every": 50}])
+@pytest.mark.parametrize("first", [4, 5])  # 5: the first part ends with a validation that the whole does not have
+def test_a_complete_run_trained_further_is_the_longer_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, extra: dict[str, object]
+) -> None:
+    whole = replace(SMALL, epochs=10, patience=100, **extra)  # type: ignore[arg-type]
+    expected = train(GRAPH, whole, new_run(tmp_path / "whole", whole)).state_dict()
+    part = replace(whole, epochs=first)
+    run = new_run(tmp_path / "run", part)
+    train(GRAPH, part, run)
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 7)
+        with pytest.raises(KeyboardInterrupt):
+            train(GRAPH, whole, run, resume=True)
+    assert not is_complete(run)
+    weights = train(GRAPH, whole, run, resume=True).state_dict()
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
+    assert run.settings["train"]["epochs"] == 10
+    kept = ("epochs", "valid_mrr", "best_epoch")
+    told = [RunFolder.open(tmp_path / name).results()["train"] for name in ("whole", "run")]
+    assert [told[0][key] for key in kept] == [told[1][key] for key in kept]
+    assert [event["epoch"] for event in run.events() if event["event"] == "epoch"] == list(range(1, 11))
+
+
+def test_training_further_survives_a_crash_between_the_files_of_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = replace(SMALL, validate_every=1, patience=100)
+    whole = replace(part, epochs=9)
+    expected = train(GRAPH, whole).state_dict()
+    run = new_run(tmp_path / "run", part)
+    train(GRAPH, part, run)
+
+    def crash(*_: object) -> None:
+        raise RuntimeError("lights out")
+
+    with monkeypatch.context() as patch:  # the model is written, its checkpoint is not
+        patch.setattr(RunFolder, "write_results", crash)
+        with pytest.raises(RuntimeError, match="lights out"):
+            train(GRAPH, whole, run, resume=True)
+    weights = train(GRAPH, whole, run, resume=True).state_dict()
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
+
+
+def test_what_a_complete_run_keeps_to_go_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = iter([0.2, 0.5, 0.4])
+    monkeypatch.setattr(Validation, "mrr", lambda self, model: next(figures))
+    run = new_run(tmp_path / "run")  # the best is that of the second of three validations
+    train(GRAPH, SMALL, run)
+    groups = {key.split(".")[0] for key in run.tensors(CHECKPOINT)}
+    assert groups == {"model", "optimizer"}  # the best weights are in the model's own file
+    none = new_run(tmp_path / "none", graph=Graph(GRAPH.entities, GRAPH.relations, GRAPH.train))
+    train(Graph(GRAPH.entities, GRAPH.relations, GRAPH.train), SMALL, none)
+    assert {key.split(".")[0] for key in none.tensors(CHECKPOINT)} == {"optimizer"}  # so are the last ones
+    none.remove(CHECKPOINT)
+    assert is_complete(none, SMALL)
+    with pytest.raises(RunError, match=r"no checkpoint.safetensors to go on from; train anew, or for 6 epochs"):
+        is_complete(none, replace(SMALL, epochs=7))
+
+
+def test_training_further_drops_the_adapter_of_the_weights_before(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    train(GRAPH, SMALL, run)
+    run.write_tensors(ADAPTER, {"bias": torch.zeros(2)})
+    run.write_settings("adapt", {"steps": 1})
+    run.write_results({**run.results(), "adapt": {"steps": 1}})
+    train(GRAPH, replace(SMALL, epochs=8), run, resume=True)
+    assert not run.has(ADAPTER)
+    assert "adapt" not in run.settings
+    assert "adapt" not in run.results()
+
+
+def test_a_finished_run_is_not_gone_on_with_on_other_facts(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    train(GRAPH, SMALL, run)
+    with pytest.raises(RunError, match="trained on other facts than"):
+        train(replace(GRAPH, train=GRAPH.train[1:]), SMALL, run, resume=True)
