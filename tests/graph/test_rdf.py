@@ -153,8 +153,9 @@ def test_facts_about_facts_and_formulas_are_skipped_and_counted(tmp_path: Path) 
 def test_triples_nested_without_end_are_refused(tmp_path: Path) -> None:
     for depth in (1_200, 40_000):
         text = "<a:a> <a:r> " + "<<( <a:a> <a:r>\n" * depth + "<a:b>" + " )>>" * depth + " ."
-        with pytest.raises(DataError, match="nests more than 1,000 triples"):
-            read(tmp_path, "g.ttl", text)
+        for name in ("g.ttl", "g.nt"):
+            with pytest.raises(DataError, match="nests more than 1,000 triples"):
+                read(tmp_path, name, text if name == "g.ttl" else text.replace("\n", " "))
     lines = "<a:a> <a:r> <a:b> .\n" + "<a:a> <a:r> <<( <a:a> <a:r> <a:b> )>> .\n" * 3_000
     assert len(read(tmp_path, "g.nt", lines).train) == 1
 
@@ -179,6 +180,12 @@ def test_the_same_statements_in_other_formats_are_one_graph(tmp_path: Path) -> N
     assert expanded(read(tmp_path, "g.ttl", TURTLE, literals=True)) == wanted
     for name, format in (("g.nt", "nt"), ("g.n3", "n3"), ("g.rdf", "xml"), ("g.jsonld", "json-ld")):
         assert expanded(read(tmp_path, name, parsed.serialize(format=format), literals=True)) == wanted
+
+
+def test_a_bad_line_far_into_an_n_triples_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.graph.files.BLOCK", 64)
+    with pytest.raises(DataError, match=r"g\.nt, line 901: cannot be parsed"):
+        read(tmp_path, "g.nt", "<a:a> <a:r> <a:b> .\n" * 900 + "<a:a> <a:r> .\n" + "<a:a> <a:r> <a:b> .\n" * 90)
 
 
 def test_blank_nodes_are_numbered_alike_in_every_run(tmp_path: Path) -> None:

@@ -46,8 +46,9 @@ class Prefixes(Mapping[str, str]):
         self._names: dict[str, str] = {}
         for name, namespace in (declared or {}).items():
             self._bind(name, namespace)
-        used = Counter(namespace for iri in iris if (namespace := _namespace(iri)) != iri)
-        for namespace, _ in used.most_common(_DERIVED):
+        used = Counter(iri[: _cut(iri)] for iri in iris if iri[-1:] not in ("/", "#"))
+        hosted = [namespace for namespace, _ in used.most_common() if not namespace.endswith("://")]
+        for namespace in hosted[:_DERIVED]:
             self._bind(_WELL_KNOWN.get(namespace) or _derived(namespace), namespace)
         # Most namespaces end where the last part of an IRI begins; the others must be tried one by one.
         odd = [n for n in self._names if n[-1:] not in ("/", "#")]
@@ -79,7 +80,7 @@ class Prefixes(Mapping[str, str]):
 
     def label(self, iri: str) -> str:
         """The short label of an IRI."""
-        cut = max(iri.rfind("/"), iri.rfind("#")) + 1
+        cut = _cut(iri)
         name, local = self._names.get(iri[:cut]), iri[cut:]
         for namespace in self._odd:
             if iri.startswith(namespace) and _LOCAL.fullmatch(iri, len(namespace)):
@@ -104,10 +105,9 @@ class Prefixes(Mapping[str, str]):
         return iri if self.label(iri) == label else None
 
 
-def _namespace(iri: str) -> str:
-    """An IRI up to its last part: `http://a.org/b#` of `http://a.org/b#c`."""
-    cut = max(iri.rfind("/"), iri.rfind("#")) + 1
-    return iri[:cut] if cut > iri.find("://") + 3 else ""
+def _cut(iri: str) -> int:
+    """Where the last part of an IRI begins: `c` of `http://a.org/b#c`."""
+    return max(iri.rfind("/"), iri.rfind("#")) + 1
 
 
 def _derived(namespace: str) -> str:

@@ -14,7 +14,7 @@ from xml.parsers import expat
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, counted
-from tacit.graph.files import BOM, opened
+from tacit.graph.files import BOM, blocks, opened
 from tacit.graph.prefixes import Prefixes
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _BATCH = 1000
 _LABELLED = ("N_TRIPLES", "N_QUADS")  # formats in which every blank node has a label
+_GROUPED = ("TRIG", "N_QUADS", "JSON_LD", "N3")  # formats in which statements may belong to a named graph or a formula
 _NAMING = (
     "<http://www.w3.org/2000/01/rdf-schema#label>",
     "<http://www.w3.org/2004/02/skos/core#prefLabel>",
@@ -53,7 +54,10 @@ def read_rdf(
     empty = True
     while lines := list(map(str, islice(statements, _BATCH))):
         text = " ".join(lines)
-        fields = text.split(" ")
+        if '"' in text and not literals and kind not in _GROUPED:
+            lines = [line for line in lines if '"' not in line or reader.keeps(line)]
+            text = " ".join(lines)
+        fields = text.split(" ") if lines else []
         if len(fields) != 3 * len(lines) or '"' in text or "_:" in text:  # not IRIs alone
             fields = [term for line in lines for term in reader.fact(line)]
         empty = empty and not fields
@@ -79,6 +83,13 @@ class _Reader:
         self._kind, self._stem, self._literals, self._language, self._names = kind, stem, literals, language, names
         self._nodes: dict[str, str] = {}
         self.noticed: Counter[str] = Counter()
+
+    def keeps(self, statement: str) -> bool:
+        """Whether a statement with a literal is of use where literals are not; told at once, as they may be many."""
+        if "<<" in statement or statement.split(" ", 2)[1] in _NAMING:
+            return True
+        self.noticed["literals"] += 1
+        return False
 
     def fact(self, statement: str) -> tuple[str, ...]:
         """Head, relation and tail of a statement as N-Quads writes it, or nothing."""
@@ -121,6 +132,16 @@ def _statements(path: Path, kind: str, prefixes: dict[str, str], by_line: bool =
         from pyoxigraph import RdfFormat, parse
     except ImportError:
         raise DataError("needs pyoxigraph to be read; install it with: pip install 'tacit[rdf]'", path) from None
+    if kind in _LABELLED:  # a statement a line: blocks of lines spare the parser from asking for each kilobyte
+        for line, block in blocks(path):
+            if block.count(b"<<(") > _DEEPEST:
+                for text in block.split(b"\n"):
+                    _check_depth(text.count(b"<<("), path)
+            try:
+                yield from parse(block, getattr(RdfFormat, kind))
+            except SyntaxError as error:
+                raise _fault(error, path, line - 1 + (error.lineno or 1)) from None
+        return
     if kind == "RDF_XML":
         _refuse_entities(path)
     with opened(path) as file:
@@ -136,12 +157,20 @@ def _statements(path: Path, kind: str, prefixes: dict[str, str], by_line: bool =
             if not by_line and error.lineno is None:  # asked line by line, it stops where the fault is
                 for _ in _statements(path, kind, {}, by_line=True):
                     pass
-            why = re.sub(r"^Parser error at line \d+ (?:between )?", "", error.msg)
-            if "remote contexts" in why:
-                why = "its context is another file; write that into this one"
-            line = error.lineno or (source.lines if by_line else None)
-            raise DataError(f"cannot be parsed: {' '.join(why.split())[:200]}", path, line) from None
+            raise _fault(error, path, error.lineno or (source.lines if by_line else None)) from None
         prefixes.update({**parser.prefixes, **prefixes})
+
+
+def _fault(error: SyntaxError, path: Path, line: int | None) -> DataError:
+    why = re.sub(r"^Parser error at line \d+ (?:between )?", "", error.msg)
+    if "remote contexts" in why:
+        why = "its context is another file; write that into this one"
+    return DataError(f"cannot be parsed: {' '.join(why.split())[:200]}", path, line)
+
+
+def _check_depth(depth: int, path: Path) -> None:
+    if depth > _DEEPEST:
+        raise DataError(f"nests more than {_DEEPEST:,} triples in one another", path)
 
 
 class _Source:
@@ -161,7 +190,10 @@ class _Source:
         if self._xml:
             self._check_xml(data)
         elif self._depth or b"<<(" in data:
-            self._check_depth(data)
+            for inside in data.split(b")>>"):
+                depth, self._depth = self._depth + inside.count(b"<<("), 0
+                _check_depth(depth, self._path)
+            self._depth = depth
         return data.removeprefix(BOM) if start else data
 
     def _check_xml(self, data: bytes) -> None:
@@ -171,14 +203,6 @@ class _Source:
             self._xml.Parse(data, not data)
         except expat.ExpatError as error:
             raise DataError(f"cannot be parsed: {expat.ErrorString(error.code)}", self._path, error.lineno) from None
-
-    def _check_depth(self, data: bytes) -> None:
-        for inside in data.split(b")>>"):
-            depth = self._depth + inside.count(b"<<(")
-            if depth > _DEEPEST:
-                raise DataError(f"nests more than {_DEEPEST:,} triples in one another", self._path)
-            self._depth = 0
-        self._depth = depth
 
 
 def _refuse_entities(path: Path) -> None:
