@@ -7,7 +7,7 @@ import time
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import QueryError, TacitError, UnknownName
@@ -219,6 +219,7 @@ IRIS = st.from_regex(r"\A(http://a\.org/|urn:|tacit:|ex:|http://b\.org/g#)[A-Za-
 @given(
     st.lists(IRIS, min_size=1, max_size=5, unique=True), st.sampled_from([{}, {"": "http://a.org/"}, {"ex": "urn:"}])
 )
+@settings(max_examples=60, deadline=None)
 def test_every_iri_of_a_graph_from_rdf_reads_as_itself(iris: list[str], declared: dict[str, str]) -> None:
     graph = from_rdf([*iris, "http://a.org/last"], declared)
     for iri in iris:
@@ -227,6 +228,7 @@ def test_every_iri_of_a_graph_from_rdf_reads_as_itself(iris: list[str], declared
 
 
 @given(st.text(min_size=1, max_size=8))
+@settings(max_examples=60, deadline=None)
 def test_every_label_can_be_named_in_the_scheme_of_tables(label: str) -> None:
     graph = Graph.of([(label, "next", "other")])
     text = f"SELECT ?x {{ <tacit:{quote(label, safe='')}> <tacit:next> ?x }}"

@@ -68,7 +68,7 @@ class Labels:
                 return vocabulary.labels[known]
         same, near = alike(vocabulary, names[-1])
         if len(same) == 1:
-            return same[0]
+            return vocabulary.labels[vocabulary.id(same[0])]
         raise self._unknown(term, vocabulary, names[-1], same or near)
 
     def _iri(self, term: Any) -> str:
@@ -108,7 +108,7 @@ class Labels:
 
     def _nearest(self, label: str, iri: str, vocabulary: Vocabulary) -> list[str]:
         """What may be meant by an IRI that a graph from RDF does not have: its last part in the graph's namespaces."""
-        if not self.own or not iri:
+        if not self.own or not self.graph or not iri:
             return vocabulary.nearest(label)
         last = re.split(r"[/#:]", iri)[-1]
         same = [f"{prefix}:{last}" if prefix else last for prefix in self.own]
