@@ -46,7 +46,7 @@ class Prefixes(Mapping[str, str]):
         self._names: dict[str, str] = {}
         for name, namespace in (declared or {}).items():
             self._bind(name, namespace)
-        used = Counter(iri[: _cut(iri)] for iri in iris if iri[-1:] not in ("/", "#"))
+        used = Counter(iri[: max(iri.rfind("/"), iri.rfind("#")) + 1] for iri in iris if iri[-1:] not in ("/", "#"))
         hosted = [namespace for namespace, _ in used.most_common() if not namespace.endswith("://")]
         for namespace in hosted[:_DERIVED]:
             self._bind(_WELL_KNOWN.get(namespace) or _derived(namespace), namespace)
@@ -80,7 +80,7 @@ class Prefixes(Mapping[str, str]):
 
     def label(self, iri: str) -> str:
         """The short label of an IRI."""
-        cut = _cut(iri)
+        cut = max(iri.rfind("/"), iri.rfind("#")) + 1  # where the last part begins
         name, local = self._names.get(iri[:cut]), iri[cut:]
         for namespace in self._odd:
             if iri.startswith(namespace) and _LOCAL.fullmatch(iri, len(namespace)):
@@ -103,11 +103,6 @@ class Prefixes(Mapping[str, str]):
         else:
             return None
         return iri if self.label(iri) == label else None
-
-
-def _cut(iri: str) -> int:
-    """Where the last part of an IRI begins: `c` of `http://a.org/b#c`."""
-    return max(iri.rfind("/"), iri.rfind("#")) + 1
 
 
 def _derived(namespace: str) -> str:

@@ -33,7 +33,7 @@ class Vocabulary(Sequence[str]):
     ) -> None:
         self.labels = list(labels)
         self.kind = kind
-        self._ids = {label: i for i, label in enumerate(self.labels)}
+        self._ids = dict(zip(self.labels, range(len(self.labels)), strict=True))
         if len(self._ids) != len(self.labels):
             twice = next(label for i, label in enumerate(self.labels) if self._ids[label] != i)
             raise ValueError(f"{kind} label '{twice}' occurs twice")
