@@ -18,7 +18,7 @@ from typing import Any
 from scaffold import Benchmark, Measured, seconds
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
-from tacit.query.queries import Answers, QuerySet, read_queries
+from tacit.query.queries import AnswerSets, QuerySet, read_queries
 from tacit.query.shapes import Shape
 from tacit.query.symbolic import GRAPHS, easy_and_hard
 
@@ -62,14 +62,14 @@ class Split:
         for parts in GRAPHS[split]:
             self.graph.index(*parts)
 
-    def answers(self, queries: QuerySet, shape: Shape | None = None) -> tuple[Answers, Answers]:
+    def answers(self, queries: QuerySet, shape: Shape | None = None) -> tuple[AnswerSets, AnswerSets]:
         """The easy and the hard answers, by the shape of the queries or another reading of them."""
         plan = (shape or queries.shape).plan
         return easy_and_hard(plan, queries.entities, queries.relations, self.graph, self.split)
 
     def compare(self, queries: QuerySet) -> dict[str, float]:
         """How many queries have other answers than the stored ones, and the time beside that of dicts of sets."""
-        readings: list[tuple[Answers, Answers]] = []
+        readings: list[tuple[AnswerSets, AnswerSets]] = []
         taken = seconds(lambda: readings.append(self.answers(queries)))
         if queries.encoding == "dm":
             readings.append(self.answers(queries, Shape.of_structure(queries.shape.encoded("dm"))))
@@ -83,7 +83,7 @@ class Split:
     def ratio(self, queries: QuerySet) -> float:
         """The time of dicts of sets over Tacit's, on some of the queries and both graphs."""
         few = queries.share(self.few / len(queries)) if len(queries) > self.few else queries
-        tuples, theirs, ours = few.tuples(), list[list[set[int]]](), list[tuple[Answers, Answers]]()
+        tuples, theirs, ours = few.tuples(), list[list[set[int]]](), list[tuple[AnswerSets, AnswerSets]]()
         slow = seconds(lambda: theirs.extend([facts.answers(query) for query in tuples] for facts in self.dicts))
         fast = seconds(lambda: ours.append(self.answers(few)))
         easy, every = theirs

@@ -38,7 +38,7 @@ NUMBERS = [
         ({"k": True}, "k is True; it must be a whole number"),
         ({"observed_score": 0.5}, r"observed_score is 0\.5; it must be above 0\.5"),
         ({"observed_score": 1.5}, r"observed_score is 1\.5; it must be at most 1"),
-        ({"observed": "tomorrow"}, "no part 'tomorrow' to observe"),
+        ({"observed": "tomorrow"}, "no split 'tomorrow' to observe"),
     ],
 )
 def test_an_engine_setting_that_makes_no_sense_fails_at_once(values: dict[str, Any], message: str) -> None:

@@ -49,7 +49,7 @@ def test_opens_with_the_same_graph_and_settings(run: RunFolder) -> None:
     assert graph.relations == GRAPH.relations
     assert graph.name == "five"
     for part in ("train", "valid", "test"):
-        assert np.array_equal(graph.part(part), GRAPH.part(part))
+        assert np.array_equal(graph.split(part), GRAPH.split(part))
     assert opened.settings["train"] == {"rank": 3, "lr": 0.1, "model": 'a "b"'}
     opened.write_settings("adapter", {"steps": 5, "shapes": ["2i", "3i"], "held_out": True})
     assert run.settings["adapter"] == {"steps": 5, "shapes": ["2i", "3i"], "held_out": True}

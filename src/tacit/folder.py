@@ -20,7 +20,7 @@ import numpy as np
 
 from tacit.disk import TEMPORARY, atomic_write, exists, write_error
 from tacit.errors import RunError
-from tacit.graph.graph import PARTS, Graph
+from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 
@@ -42,7 +42,7 @@ class Fingerprint(NamedTuple):
     """Short hashes of what weights and checkpoints depend on."""
 
     labels: str  # in the order of their ids
-    facts: str  # of all parts, in their order
+    facts: str  # of all splits, in their order
 
 
 class RunFolder:
@@ -122,7 +122,7 @@ class RunFolder:
         return Fingerprint(str(made["labels"]), str(made["facts"]))
 
     def graph(self) -> Graph:
-        """The graph the run was made for, facts of all parts included; read once."""
+        """The graph the run was made for, facts of all splits included; read once."""
         return self._graph
 
     @cached_property
@@ -131,7 +131,7 @@ class RunFolder:
         entities, relations = self._vocabulary(ENTITIES, "entity"), self._vocabulary(RELATIONS, "relation")
         try:
             with np.load(io.BytesIO((self.path / FACTS).read_bytes()), allow_pickle=False) as file:
-                facts = [file[part].astype(np.int32).reshape(-1, 3) for part in PARTS]
+                facts = [file[split].astype(np.int32).reshape(-1, 3) for split in SPLITS]
         except Exception as error:  # zipfile, zlib and numpy each have errors of their own
             raise RunError(f"{self.path / FACTS} is missing or damaged ({error}); train the run again") from None
         name = str(settings["graph"].get("name", "graph"))
@@ -275,8 +275,8 @@ def fingerprint(graph: Graph) -> Fingerprint:
     labels, facts = sha256(), sha256()
     for vocabulary in (graph.entities, graph.relations):
         labels.update(_lines(vocabulary).encode("utf-8", "surrogatepass") + b"\0")
-    for part in PARTS:
-        facts.update(np.ascontiguousarray(graph.part(part), dtype=np.int32).tobytes() + b"\0")
+    for split in SPLITS:
+        facts.update(np.ascontiguousarray(graph.split(split), dtype=np.int32).tobytes() + b"\0")
     return Fingerprint(labels.hexdigest()[:32], facts.hexdigest()[:32])
 
 

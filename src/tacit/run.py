@@ -146,7 +146,7 @@ class Run:
         """Rank the hard answers of queries by BetaE's protocol, and keep the results in the run.
 
         `queries` are a query folder or query sets by name; by default the facts of the split, as 1p queries. The engine
-        is never handed facts of the split: it observes the training facts, or those that `observed` names of the parts
+        is never handed facts of the split: it observes the training facts, or those that `observed` names of the splits
         before the split. `adapted=False` leaves the adapter out. The `mean` is taken per `question`, as BetaE does, or
         per `fact`, where every hard answer counts once. `limit` takes that many queries of each shape,
         `per_relation` also groups 1p queries, `reliability` also measures whether scores read as probabilities, and
@@ -309,7 +309,7 @@ def plan(question: str, graph: Source | Graph | None = None, k: int = EngineSett
 def _engine(folder: RunFolder, scorer: Scorer, adapted: bool, settings: Mapping[str, Any]) -> Engine:
     """The engine of a run over its scorer, with the adapter where it has one and it is wanted."""
     from tacit.engine.engine import Engine
-    from tacit.engine.facts import Facts
+    from tacit.engine.known_facts import KnownFacts
 
     graph, chosen = folder.graph(), EngineSettings.of(settings)
     if not adapted or not folder.has(ADAPTER):
@@ -319,7 +319,7 @@ def _engine(folder: RunFolder, scorer: Scorer, adapted: bool, settings: Mapping[
     from tacit.engine.calibration import calibration
 
     adapter, trained = load_adapter(folder, scorer)
-    counted = Facts(graph.index(*(chosen.observed or ("train",))), scorer.device)
+    counted = KnownFacts(graph.index(*(chosen.observed or ("train",))), scorer.device)
     calibrated = Adapted(calibration(trained.calibration, counted), adapter)
     return Engine(graph, scorer, EngineSettings.of({**trained.engine, **settings}), adapter=calibrated)
 

@@ -12,7 +12,7 @@ from tacit.adapt.calibrated import Adapted
 from tacit.adapt.settings import AdaptSettings
 from tacit.engine.calibration import MinMax, Sigmoid, calibration
 from tacit.engine.engine import Engine
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
@@ -47,7 +47,7 @@ def test_an_untrained_adapter_changes_no_bit_of_any_score(
 ) -> None:
     scorer = model()
     adapted = Adapted(
-        calibration(scores, Facts(GRAPH.index())), Adapter(scorer, condition, layers).requires_grad_(False).eval()
+        calibration(scores, KnownFacts(GRAPH.index())), Adapter(scorer, condition, layers).requires_grad_(False).eval()
     )
     options = {"calibration": scores, "search": search, "k": 3}
     plain, adaptive = Engine(GRAPH, scorer, **options), Engine(GRAPH, scorer, adapter=adapted, **options)
@@ -67,7 +67,7 @@ def test_an_untrained_adapter_changes_no_bit_of_any_score(
 @pytest.mark.parametrize("scores", ["sigmoid", "softmax-count"])
 def test_an_adapter_keeps_the_order_of_a_row(condition: str, layers: int, scores: str) -> None:
     scorer = model()
-    adapted = Adapted(calibration(scores, Facts(GRAPH.index())), moved(Adapter(scorer, condition, layers), 2.0))
+    adapted = Adapted(calibration(scores, KnownFacts(GRAPH.index())), moved(Adapter(scorer, condition, layers), 2.0))
     assert adapted.monotone
     heads = torch.arange(GRAPH.num_entities).repeat(GRAPH.num_relations)
     relations = torch.arange(GRAPH.num_relations).repeat_interleave(GRAPH.num_entities)
@@ -159,7 +159,7 @@ def test_minmax_does_undo_an_adapter() -> None:
         ({"steps": 0}, "steps is 0; it must be at least 1"),
         ({"lr": float("nan")}, "lr is nan; it must be a finite number"),
         ({"memory": -1.0}, "memory is -1.0; it must be above 0"),
-        ({"observed": "tset"}, "no part 'tset' to observe"),
+        ({"observed": "tset"}, "no split 'tset' to observe"),
         ({"observed": "train+valid"}, "which hands over the validation facts"),
         ({"recipe": "mine"}, "recipe is 'mine'; it must be one of asked, paper"),
         ({"recipe": "paper", "loss": "log"}, "loss is log, which is not the paper's"),

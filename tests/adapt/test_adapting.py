@@ -17,7 +17,7 @@ from tacit.adapt.loading import load_adapted, load_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.cli import app
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.errors import DataError, RunError, TrainingError
 from tacit.fitting.progress import Event
 from tacit.folder import ADAPTATION, ADAPTER, MODEL, RunFolder
@@ -50,7 +50,7 @@ def test_an_adapter_comes_back_from_its_run(run: RunFolder, condition: str) -> N
     graph, model = run.graph(), load_model(run)
     settings = replace(PLAIN, condition=condition, steps=3, layers=2, hidden=4, logic="product", strength=2.0)
     result = adapt(graph, model, training_queries(graph, settings, count=30), settings, run=run, valid={})
-    facts = Facts(graph.index("train"))
+    facts = KnownFacts(graph.index("train"))
     found = load_adapted(run, load_model(run), facts)
     assert found is not None
     again, engine = found
@@ -70,7 +70,7 @@ def test_an_adapter_that_helps_nothing_is_not_kept(run: RunFolder) -> None:
 
 
 def test_a_run_without_an_adapter_has_none(run: RunFolder) -> None:
-    assert load_adapted(run, load_model(run), Facts(run.graph().index("train"))) is None
+    assert load_adapted(run, load_model(run), KnownFacts(run.graph().index("train"))) is None
 
 
 def test_an_adapter_goes_with_the_weights_it_was_trained_on(run: RunFolder) -> None:

@@ -21,7 +21,7 @@ from tacit.evaluate.protocol import evaluate
 from tacit.fitting.progress import Event
 from tacit.folder import ADAPTER, RunFolder
 from tacit.links.loading import drop_adapter, load_model
-from tacit.query.queries import Answers, QuerySet
+from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.shapes import SHAPES
 from tacit.run import open_engine
 
@@ -106,8 +106,8 @@ def test_an_adapter_can_be_dropped(run: RunFolder) -> None:
 def test_nothing_is_validated_that_is_learned_from(run: RunFolder) -> None:
     pairs = [(e, r, f, s) for e in range(6) for f in range(6) for r in range(3) for s in range(3)]
     slots = np.array(pairs + [(f, s, e, r) for e, r, f, s in pairs], dtype=np.int32)  # each with its branches swapped
-    hard = Answers.of([{(3 * e + r) * (3 * f + s)} for e, r, f, s in slots.tolist()])
-    queries = QuerySet(SHAPES["2i"], slots[:, [0, 2]], slots[:, [1, 3]], Answers.none(len(slots)), hard)
+    hard = AnswerSets.of([{(3 * e + r) * (3 * f + s)} for e, r, f, s in slots.tolist()])
+    queries = QuerySet(SHAPES["2i"], slots[:, [0, 2]], slots[:, [1, 3]], AnswerSets.none(len(slots)), hard)
     learned, apart = set_apart({"2i": queries}, 30, np.random.default_rng(0))
 
     def questions(chosen: QuerySet) -> set[frozenset[tuple[int, int]]]:

@@ -16,7 +16,7 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.query.formula import And, Atom, Entity, Query, Variable
-from tacit.query.queries import Answers, QuerySet
+from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.shapes import SHAPES
 
 PEOPLE = ("Klaus Badelt", "Sam Shepard", "Hans Zimmer", "John Williams", "Danny Elfman")
@@ -60,8 +60,8 @@ def other_questions() -> QuerySet:
         SHAPES["2i"],
         np.array([[entity(country), entity(film)] for country, film, _ in LEARNED], dtype=np.int32),
         np.array([[relation("country"), relation("producerOf")]] * len(LEARNED), dtype=np.int32),
-        Answers.none(len(LEARNED)),
-        Answers.of([{entity(person)} for _, _, person in LEARNED]),
+        AnswerSets.none(len(LEARNED)),
+        AnswerSets.of([{entity(person)} for _, _, person in LEARNED]),
     )
 
 

@@ -16,13 +16,13 @@ from tacit.adapt.query_batches import Batch
 from tacit.adapt.query_loss import QueryLoss
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import calibration
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
 from tacit.graph.index import Index
 from tacit.links.models import ComplEx
 from tacit.links.scorer import Scorer
-from tacit.query.queries import Answers, QuerySet
+from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.shapes import SHAPES
 
 N, R = 7, 4  # entities, relations (inverses apart)
@@ -42,8 +42,8 @@ def some_queries(shape: str, number: int = 5) -> QuerySet:
         SHAPES[shape],
         random.integers(0, N, (number, plan.num_entities)).astype(np.int32),
         random.integers(0, 2 * R, (number, plan.num_relations)).astype(np.int32),
-        Answers.of([one[:2].tolist() for one in sets]),
-        Answers.of([one[2:].tolist() for one in sets]),
+        AnswerSets.of([one[:2].tolist() for one in sets]),
+        AnswerSets.of([one[2:].tolist() for one in sets]),
     )
 
 
@@ -65,9 +65,9 @@ def make_loss(
     scores: str = "sigmoid",
     norm: str = "product",
     strength: float = 1.0,
-    facts: Facts | None = None,
+    facts: KnownFacts | None = None,
 ) -> QueryLoss:
-    adapted = Adapted(calibration(scores, Facts(FACTS)), adapter)
+    adapted = Adapted(calibration(scores, KnownFacts(FACTS)), adapter)
     reasoner = MessageReasoner(Atoms(on, adapted, facts), Logic(norm, "standard", strength), k=N)
     return QueryLoss(reasoner, SHAPES[shape].plan, name, masked, 2, np.random.default_rng(0))
 
@@ -150,7 +150,7 @@ def test_streaming_changes_nothing(shape: str, name: str, scores: str, strength:
     on, found = scorer(FactorScorer), []
     for streamed in (True, False):
         adapter = moved_adapter(on)
-        facts = Facts(FACTS) if known else None
+        facts = KnownFacts(FACTS) if known else None
         loss = make_loss(
             shape, name, on=on, adapter=adapter, masked=True, scores=scores, strength=strength, facts=facts
         )
@@ -196,7 +196,7 @@ def test_negatives_are_no_answers() -> None:
 @pytest.mark.parametrize("shape", ["2p", "inp", "3p"])
 def test_what_autograd_keeps_of_a_batch_stays_within_memory(shape: str) -> None:
     model = ComplEx(2000, 2 * R, 4).requires_grad_(False)
-    adapted = Adapted(calibration("sigmoid", Facts(FACTS)), Adapter(model, "p"))
+    adapted = Adapted(calibration("sigmoid", KnownFacts(FACTS)), Adapter(model, "p"))
     reasoner = MessageReasoner(Atoms(model, adapted), Logic(), k=50, memory=0.02)
     loss = QueryLoss(reasoner, SHAPES[shape].plan, "log", False, 1, np.random.default_rng(0))
     queries = some_queries(shape, loss.batch)

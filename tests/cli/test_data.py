@@ -28,7 +28,7 @@ def test_describe_prints_parts_relations_degrees_and_hubs() -> None:
     shown = run("describe", "world")
     graph = load("world")
     assert f"world: {graph.num_entities:,} entities, 10 relations, {len(graph.facts()):,} facts" in shown
-    for title in ("Facts by part", "Relations", "Facts per entity", "Largest hubs"):
+    for title in ("Facts by split", "Relations", "Facts per entity", "Largest hubs"):
         assert title in shown
     (borders,) = (line for line in shown.splitlines() if line.split()[:1] == ["borders"])
     assert borders.split()[-1] == "symmetric"
@@ -70,8 +70,8 @@ def test_world_is_written_whole(tmp_path: Path) -> None:
     assert f"wrote {len(graph.facts()):,} facts" in run("world", "--out", str(tmp_path / "w.tsv"))
     assert len(load(tmp_path / "w.tsv").train) == len(graph.facts())
     run("world", "--out", str(tmp_path / "w"))
-    assert [len(load(tmp_path / "w").part(p)) for p in ("train", "valid", "test")] == [
-        len(graph.part(p)) for p in ("train", "valid", "test")
+    assert [len(load(tmp_path / "w").split(p)) for p in ("train", "valid", "test")] == [
+        len(graph.split(p)) for p in ("train", "valid", "test")
     ]
 
 
@@ -98,7 +98,7 @@ def test_split_writes_parts_that_can_be_loaded(tmp_path: Path) -> None:
     folder = str(tmp_path / "parts")
     said = run("split", "world", "--out", folder, "--valid", "0.05", "--test", "0.2")
     parts, whole = load(folder), load("world")
-    sizes = [len(parts.part(name)) for name in ("train", "valid", "test")]
+    sizes = [len(parts.split(name)) for name in ("train", "valid", "test")]
     assert said == "wrote {:,} train, {:,} valid, {:,} test facts to {}\n".format(*sizes, folder)
     assert [round(size / len(whole.facts()), 2) for size in sizes] == [0.75, 0.05, 0.2]
     assert sum(sizes) == len(whole.facts())

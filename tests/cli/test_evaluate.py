@@ -14,7 +14,7 @@ from tacit.folder import RunFolder
 from tacit.graph.betae import write_betae
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model, save_model
-from tacit.query.queries import Answers, QuerySet, write_queries
+from tacit.query.queries import AnswerSets, QuerySet, write_queries
 from tacit.query.shapes import SHAPES
 
 # A ring of eight: everyone's next, and a second relation two steps on; test holds one fact of each.
@@ -48,14 +48,18 @@ def call(*arguments: object) -> str:
 def queries(tmp_path: Path) -> Path:
     """One 2p query with the hard answer e1 (e6 -next-> e7 -skip-> e1), and two 1p queries."""
     two = QuerySet(
-        SHAPES["2p"], np.array([[6]], np.int32), np.array([[0, 2]], np.int32), Answers.of([set()]), Answers.of([{1}])
+        SHAPES["2p"],
+        np.array([[6]], np.int32),
+        np.array([[0, 2]], np.int32),
+        AnswerSets.of([set()]),
+        AnswerSets.of([{1}]),
     )
     one = QuerySet(
         SHAPES["1p"],
         np.array([[0], [7]], np.int32),
         np.array([[0], [0]], np.int32),
-        Answers.of([{1}, set()]),
-        Answers.of([set(), {0}]),
+        AnswerSets.of([{1}, set()]),
+        AnswerSets.of([set(), {0}]),
     )
     write_betae(GRAPH, tmp_path / "queries")
     write_queries(tmp_path / "queries", "test", {"1p": one, "2p": two})

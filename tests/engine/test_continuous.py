@@ -18,7 +18,7 @@ from tacit.evaluate.reliability import reliability
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model
-from tacit.query.queries import Answers, QuerySet
+from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.shapes import SHAPES
 
 GRAPH = Graph.of([("a", "r", "b"), ("b", "s", "c"), ("a", "s", "c")], test=[("b", "r", "c")])
@@ -67,5 +67,5 @@ def test_an_adapter_on_the_relation_moves_the_scores() -> None:
 
 def test_its_reliability_can_be_measured() -> None:
     slots = np.array([[0]]), np.array([[0, 2]])
-    two_hops = QuerySet(SHAPES["2p"], *slots, easy=Answers.of([{0}]), hard=Answers.of([{2}]))
+    two_hops = QuerySet(SHAPES["2p"], *slots, easy=AnswerSets.of([{0}]), hard=AnswerSets.of([{2}]))
     assert len(reliability(engine(model()).reasoner, two_hops)) == 2  # three entities, less the easy answer

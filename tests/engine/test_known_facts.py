@@ -13,7 +13,7 @@ from tacit.adapt.calibrated import Adapted
 from tacit.cli import app
 from tacit.engine.calibration import calibration
 from tacit.engine.engine import Engine
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
@@ -28,7 +28,7 @@ def scorer(best: float = 0.9) -> FactorScorer:
 
 
 def test_an_adapted_engine_counts_the_facts_it_observes_and_no_others() -> None:
-    everything = Facts(GRAPH.index())
+    everything = KnownFacts(GRAPH.index())
     adapted = Adapted(calibration("softmax-count", everything), Adapter(scorer()).eval())
     whole = Engine(GRAPH, scorer(), calibration="softmax-count", adapter=adapted)
     for observed in ("train", "train+valid", "none"):

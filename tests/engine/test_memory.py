@@ -52,7 +52,7 @@ def measure() -> dict[str, float]:
 
     from tacit.engine.atoms import Atoms
     from tacit.engine.calibration import calibration
-    from tacit.engine.facts import Facts
+    from tacit.engine.known_facts import KnownFacts
     from tacit.engine.logic import Logic
     from tacit.engine.reasoner import MessageReasoner
     from tacit.graph.index import Index
@@ -62,7 +62,9 @@ def measure() -> dict[str, float]:
     from tacit.query.text import parse
 
     random = np.random.default_rng(0)
-    facts = Facts(Index(np.unique(random.integers(0, [ENTITIES, RELATIONS, ENTITIES], (50_000, 3)), axis=0), RELATIONS))
+    facts = KnownFacts(
+        Index(np.unique(random.integers(0, [ENTITIES, RELATIONS, ENTITIES], (50_000, 3)), axis=0), RELATIONS)
+    )
     model = ComplEx(ENTITIES, RELATIONS, 4).requires_grad_(False)
     model.reset(0.8, torch.Generator().manual_seed(0))
     found = {}

@@ -12,7 +12,7 @@ from torch import Tensor
 from tacit.engine import projection
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import CALIBRATIONS, calibration
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import NORMS, Logic
 from tacit.engine.projection import Hop
 from tacit.graph.index import Index
@@ -27,9 +27,9 @@ def model(scale: float) -> ComplEx:
     return made
 
 
-def facts() -> Facts:
+def facts() -> KnownFacts:
     random = np.random.default_rng(0)
-    return Facts(Index(np.unique(random.integers(0, [N, R, N], (400, 3)), axis=0), R))
+    return KnownFacts(Index(np.unique(random.integers(0, [N, R, N], (400, 3)), axis=0), R))
 
 
 def by_definition(atoms: Atoms, source: Tensor, relations: Tensor, norm: str) -> Tensor:

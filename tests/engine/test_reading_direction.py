@@ -19,7 +19,7 @@ from formulas import ENTITIES, RELATIONS, queries
 from tables import TableScorer
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import CALIBRATIONS, calibration
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
 from tacit.graph.index import Index
@@ -125,7 +125,7 @@ def searched(query: Query, scorer: TwoWayScorer, how: str, index: Index, logic: 
     prepared = compile_query(query, safe=False)
     entities = torch.tensor([[ENTITIES.index(name) for name in prepared.entities]]).long()
     relations = torch.tensor([[2 * RELATIONS.index(name) for name in prepared.relations]]).long()
-    reasoner = MessageReasoner(Atoms(scorer, calibration(how, Facts(index))), Logic(logic), k)
+    reasoner = MessageReasoner(Atoms(scorer, calibration(how, KnownFacts(index))), Logic(logic), k)
     return reasoner.scores(prepared.plan, entities, relations)[0]
 
 

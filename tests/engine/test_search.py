@@ -13,7 +13,7 @@ from formulas import ENTITIES, RELATIONS, queries
 from tables import FactorScorer, TableScorer
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Sigmoid
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner, SymbolicReasoner
 from tacit.graph.index import Index
@@ -61,7 +61,7 @@ def test_search_has_the_value_of_the_formula(
     scorer = (FactorScorer if blocked else TableScorer)([scores[name] for name in RELATIONS])
     if observed:
         index, scores = observed_facts(scores, seed)
-        facts = Facts(index)
+        facts = KnownFacts(index)
     expected = BruteForce(scores, norm, negation).answers(query)
     prepared = compile_query(query, safe=False)
     for k in (None, scorer.num_entities, scorer.num_entities + 3):

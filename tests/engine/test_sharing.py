@@ -16,7 +16,7 @@ from tacit.adapt.calibrated import Adapted
 from tacit.engine.answers import Answers
 from tacit.engine.calibration import calibration
 from tacit.engine.engine import Engine
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
 
@@ -40,7 +40,7 @@ def engine(search: str, how: str) -> Engine:
     model = ComplEx(GRAPH.num_entities, GRAPH.num_relations, 16).requires_grad_(False).eval()
     model.reset(0.7, torch.Generator().manual_seed(0))
     adapter = Adapter(model).requires_grad_(False).eval()
-    adapted = Adapted(calibration(how, Facts(GRAPH.index())), adapter)
+    adapted = Adapted(calibration(how, KnownFacts(GRAPH.index())), adapter)
     return Engine(GRAPH, model, adapter=adapted, calibration=how, search=search, k=16)
 
 

@@ -23,7 +23,7 @@ from tacit.graph.graph import Graph
 from tacit.links.loading import make_model
 from tacit.links.scorer import GraphScorer
 from tacit.query.plan import Plan
-from tacit.query.queries import Answers, QuerySet
+from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.shapes import NEGATIVE, POSITIVE, SHAPES
 
 
@@ -51,7 +51,7 @@ def query_set(name: str, easy: list[set[int]], hard: list[set[int]], relations: 
     entities[:, 0] = np.arange(size)
     ids = np.zeros((size, shape.num_relations), dtype=np.int32)
     ids[:, -1] = relations or 0
-    return QuerySet(shape, entities, ids, Answers.of(easy), Answers.of(hard))
+    return QuerySet(shape, entities, ids, AnswerSets.of(easy), AnswerSets.of(hard))
 
 
 ROWS = [

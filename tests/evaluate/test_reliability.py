@@ -11,7 +11,7 @@ from tacit.engine.reasoner import Reasoner
 from tacit.errors import SettingsError
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.query.plan import Plan
-from tacit.query.queries import Answers, QuerySet
+from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.shapes import SHAPES
 
 
@@ -28,7 +28,7 @@ class Fixed(Reasoner):
 
 def one_hop(easy: list[set[int]], hard: list[set[int]]) -> QuerySet:
     heads = np.arange(len(hard), dtype=np.int32)[:, None]
-    return QuerySet(SHAPES["1p"], heads, np.zeros_like(heads), Answers.of(easy), Answers.of(hard))
+    return QuerySet(SHAPES["1p"], heads, np.zeros_like(heads), AnswerSets.of(easy), AnswerSets.of(hard))
 
 
 def test_by_hand() -> None:

@@ -106,7 +106,7 @@ def test_written_folders_read_back_exactly(folder: Path, tmp_path: Path) -> None
     again = load(tmp_path / "again")
     assert again.entities == graph.entities
     assert again.relations == graph.relations
-    assert all(np.array_equal(again.part(part), graph.part(part)) for part in ("train", "valid", "test"))
+    assert all(np.array_equal(again.split(part), graph.split(part)) for part in ("train", "valid", "test"))
     assert pickle.loads((tmp_path / "again" / "rel2id.pkl").read_bytes()) == {v: k for k, v in RELATIONS.items()}
 
 

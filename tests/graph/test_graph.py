@@ -10,7 +10,7 @@ import pytest
 
 from tacit.errors import DataError, SettingsError
 from tacit.graph.datasets import load
-from tacit.graph.graph import PARTS, Graph
+from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.index import Index
 
 GRAPH = Graph.of([("a", "r", "b"), ("b", "s", "c")], [("a", "s", "c")], [("c", "r", "a")], name="abc")
@@ -23,13 +23,13 @@ def test_inverse_ids_are_interleaved() -> None:
     assert GRAPH.index().tails(2, 3).tolist() == [0, 1]
 
 
-def test_parts_by_name() -> None:
-    assert [len(GRAPH.part(part)) for part in PARTS] == [2, 1, 1]
+def test_splits_by_name() -> None:
+    assert [len(GRAPH.split(split)) for split in SPLITS] == [2, 1, 1]
     assert GRAPH.facts("valid", "test").tolist() == [[0, 2, 2], [2, 0, 0]]
-    for method in (GRAPH.part, GRAPH.facts, GRAPH.triples, GRAPH.index, GRAPH.evaluable):
-        with pytest.raises(SettingsError, match="no part 'dev'; the parts are train, valid, test"):
+    for method in (GRAPH.split, GRAPH.facts, GRAPH.triples, GRAPH.index, GRAPH.evaluable):
+        with pytest.raises(SettingsError, match="no split 'dev'; the splits are train, valid, test"):
             method("dev")
-    with pytest.raises(SettingsError, match="no part 'dev'"):
+    with pytest.raises(SettingsError, match="no split 'dev'"):
         GRAPH.index("train", "dev")
 
 
@@ -42,7 +42,7 @@ def test_facts_in_python_are_read_as_those_of_files(tmp_path: Path) -> None:
         (tmp_path / f"{part}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
     graph, read = Graph.of(ROWS, valid, map(list, valid)), load(tmp_path)
     assert (graph.entities, graph.relations, graph.notes) == (read.entities, read.relations, read.notes)
-    assert [graph.part(part).tolist() for part in PARTS] == [read.part(part).tolist() for part in PARTS]
+    assert [graph.split(part).tolist() for part in SPLITS] == [read.split(part).tolist() for part in SPLITS]
     assert graph.train.tolist() == [[0, 0, 1], [0, 0, 2], [4, 2, 3]]
     assert graph.relations.labels == ["r", "r^-1", "s", "s^-1"]
     assert graph.notes[0] == "train: 2 duplicate facts dropped"

@@ -200,7 +200,7 @@ def test_a_folder_of_rdf_parts_shares_ids_but_not_blank_nodes(tmp_path: Path) ->
         (tmp_path / f"{part}.ttl").write_text(f"@prefix : <http://a.org/> . {text}")
     graph = load(tmp_path)
     assert graph.entities.labels == ["a", "b", "_:b1", "_:test1"]
-    assert [len(graph.part(part)) for part in ("train", "valid", "test")] == [2, 1, 1]
+    assert [len(graph.split(part)) for part in ("train", "valid", "test")] == [2, 1, 1]
     (tmp_path / "test.ttl").unlink()
     (tmp_path / "test.tsv").write_text("a\tr\ta\n")
     with pytest.raises(DataError, match=r"test\.tsv: is a table beside RDF files"):

@@ -7,7 +7,7 @@ import pytest
 
 from tacit.errors import SettingsError
 from tacit.graph.datasets import load
-from tacit.graph.graph import PARTS, Graph
+from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.redundancy import redundancies
 from tacit.graph.split import split
 
@@ -21,8 +21,8 @@ def of(rows: list[Fact]) -> Graph:
 def parts_of(graph: Graph) -> dict[Fact, str]:
     return {
         (graph.entities[h], graph.relations[r], graph.entities[t]): part
-        for part in PARTS
-        for h, r, t in graph.part(part).tolist()
+        for part in SPLITS
+        for h, r, t in graph.split(part).tolist()
     }
 
 
@@ -58,7 +58,7 @@ def test_every_entity_and_relation_keeps_a_training_fact(leaky: Graph) -> None:
         assert set(parts.train[:, [0, 2]].ravel()) == set(range(parts.num_entities))
         assert set(parts.train[:, 1]) == set(range(0, parts.num_relations, 2))
         for name in ("valid", "test"):
-            assert len(parts.evaluable(name)) == len(parts.part(name))
+            assert len(parts.evaluable(name)) == len(parts.split(name))
 
 
 def test_the_shares_are_those_asked_for(leaky: Graph) -> None:
@@ -125,4 +125,4 @@ def test_the_split_of_the_world_gives_nothing_away() -> None:
         if relation == "borders":
             assert part[tail, relation, head] == part[head, relation, tail]
     for name in ("valid", "test"):
-        assert len(world.evaluable(name)) == len(world.part(name))
+        assert len(world.evaluable(name)) == len(world.split(name))

@@ -13,7 +13,7 @@ import tacit.graph
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(tacit.graph.__file__).parent / "world"
-PARTS = ("train", "valid", "test")
+SPLITS = ("train", "valid", "test")
 Fact = tuple[str, ...]
 
 
@@ -22,8 +22,8 @@ def read(part: str) -> list[Fact]:
     return [tuple(line.split("\t")) for line in lines]
 
 
-WORLD = {part: read(part) for part in PARTS}
-FACTS = [fact for part in PARTS for fact in WORLD[part]]
+WORLD = {part: read(part) for part in SPLITS}
+FACTS = [fact for part in SPLITS for fact in WORLD[part]]
 
 
 TAILS: dict[Fact, set[str]] = defaultdict(set)
@@ -195,7 +195,7 @@ def test_the_split_is_80_10_10_in_every_relation() -> None:
 
 
 def test_the_split_leaks_no_border_and_leaves_no_entity_unseen() -> None:
-    part_of = {fact: part for part in PARTS for fact in WORLD[part]}
+    part_of = {fact: part for part in SPLITS for fact in WORLD[part]}
     for head, relation, tail in FACTS:
         if relation == "borders":
             assert part_of[head, relation, tail] == part_of[tail, relation, head]
@@ -206,7 +206,7 @@ def test_the_split_leaks_no_border_and_leaves_no_entity_unseen() -> None:
 def test_the_build_script_writes_what_is_committed(tmp_path: Path) -> None:
     script = ROOT / "data" / "world" / "build.py"
     subprocess.run([sys.executable, str(script), str(tmp_path)], check=True, capture_output=True)
-    for part in PARTS:
+    for part in SPLITS:
         assert (tmp_path / f"{part}.tsv").read_bytes() == (FOLDER / f"{part}.tsv").read_bytes()
 
 
@@ -215,5 +215,5 @@ def test_sources_state_the_sizes_of_the_graph() -> None:
     entities = {entity for head, _, tail in FACTS for entity in (head, tail)}
     assert f"{len(entities):,} entities, {len(FACTS):,} facts" in text
     for relation in {relation for _, relation, _ in FACTS}:
-        counts = (sum(r == relation for _, r, _ in WORLD[part]) for part in PARTS)
+        counts = (sum(r == relation for _, r, _ in WORLD[part]) for part in SPLITS)
         assert f"| `{relation}` | " + " | ".join(f"{count:,}" for count in counts) + " |" in text

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.query.queries import Answers, QuerySet, read_queries, write_queries
+from tacit.query.queries import AnswerSets, QuerySet, read_queries, write_queries
 from tacit.query.shapes import SHAPES
 from tacit.query.tuples import STRUCTURES
 
@@ -22,39 +22,39 @@ def ids(*rows: tuple[int, ...]) -> np.ndarray:
 
 @pytest.fixture
 def sets() -> dict[str, QuerySet]:
-    easy, hard = Answers.of([{3}, set()]), Answers.of([{1, 2}, {0}])
+    easy, hard = AnswerSets.of([{3}, set()]), AnswerSets.of([{1, 2}, {0}])
     union = QuerySet(SHAPES["2u"], ids((4, 5), (6, 7)), ids((0, 1), (2, 3)), easy, hard)
     return {
         "2u": union,
         "2u-DM": QuerySet(SHAPES["2u"], union.entities, union.relations, easy, hard, "dm"),
-        "pni": QuerySet(SHAPES["pni"], ids((1, 2)), ids((1, 2, 3)), Answers.of([[4]]), Answers.of([[9]])),
+        "pni": QuerySet(SHAPES["pni"], ids((1, 2)), ids((1, 2, 3)), AnswerSets.of([[4]]), AnswerSets.of([[9]])),
     }
 
 
 def test_answers() -> None:
-    answers = Answers.of([[5, 2, 5], [], [7]])
+    answers = AnswerSets.of([[5, 2, 5], [], [7]])
     assert [one.tolist() for one in answers] == [[2, 5], [], [7]]
     assert answers[-1].tolist() == [7]
     assert answers.offsets.tolist() == [0, 2, 2, 3]
     assert answers.rows.tolist() == [0, 0, 2]
     assert answers.subset(np.array([2, 0])).to_sets() == [{7}, {2, 5}]
-    assert answers.minus(Answers.of([[5], [7], [7]])).to_sets() == [{2}, set(), set()]
-    assert answers.same(Answers.of([[2, 5], [1], [8]])).tolist() == [True, False, False]
+    assert answers.minus(AnswerSets.of([[5], [7], [7]])).to_sets() == [{2}, set(), set()]
+    assert answers.same(AnswerSets.of([[2, 5], [1], [8]])).tolist() == [True, False, False]
     assert answers.keys(10).tolist() == [2, 5, 27]
-    assert Answers.none(2).to_sets() == [set(), set()]
+    assert AnswerSets.none(2).to_sets() == [set(), set()]
 
 
 @pytest.mark.parametrize("wrong", [["a"], [1.5], [-1], [2**31], [True]])
 def test_answers_are_ids(wrong: list[Any]) -> None:
     with pytest.raises(DataError, match="ids"):
-        Answers.of([wrong])
+        AnswerSets.of([wrong])
 
 
 def test_parts_of_a_set(sets: dict[str, QuerySet]) -> None:
     second = sets["2u"][1:]
     assert (len(second), second.entities.tolist(), second.hard.to_sets()) == (1, [[6, 7]], [{0}])
     assert sets["2u-DM"].name == "2u-DM"
-    many = QuerySet(SHAPES["1p"], *(np.arange(200, dtype=np.int32)[:, None],) * 2, *(Answers.none(200),) * 2)
+    many = QuerySet(SHAPES["1p"], *(np.arange(200, dtype=np.int32)[:, None],) * 2, *(AnswerSets.none(200),) * 2)
     few = many.share(0.05, seed=1)
     assert len(few) == len(set(few.entities[:, 0].tolist())) == 10
     np.testing.assert_array_equal(few.entities, many.share(0.05, seed=1).entities)

@@ -17,7 +17,7 @@ from tacit.query import plan as p
 from tacit.query import symbolic
 from tacit.query.compile import compile_query
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, children
-from tacit.query.queries import Answers, QuerySet
+from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sets import Sets
 from tacit.query.shapes import SHAPES, Shape
 from tacit.query.symbolic import answers, easy_and_hard, symbolic_answers, with_answers
@@ -221,7 +221,7 @@ def test_easy_answers_stay_easy_though_a_fact_rules_them_out() -> None:
     assert [graph.entities[i] for i in hard[0]] == ["e"]
     empty, every = easy_and_hard(SHAPES["2in"].plan, *slots, graph, "train")
     assert (empty.to_sets(), [graph.entities[i] for i in every[0]]) == ([set()], ["b"])
-    unanswered = QuerySet(SHAPES["2in"], *slots, Answers.none(1), Answers.none(1))
+    unanswered = QuerySet(SHAPES["2in"], *slots, AnswerSets.none(1), AnswerSets.none(1))
     assert with_answers(unanswered, graph, "valid").hard[0].tolist() == [graph.entities.id("d")]
 
 

@@ -19,7 +19,7 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.validation import mean_reciprocal_ranks, set_apart, with_hard_answers
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
 from tacit.errors import TrainingError
@@ -150,9 +150,9 @@ def make_reasoner(
     adapter: Adapter | None = None,
 ) -> MessageReasoner:
     """A search by some engine settings, to train an adapter with."""
-    parts = settings.observed
-    facts = Facts(graph.index(*parts), scorer.device) if parts else None
-    counted = facts or Facts(graph.index("train"), scorer.device)
+    splits = settings.observed
+    facts = KnownFacts(graph.index(*splits), scorer.device) if splits else None
+    counted = facts or KnownFacts(graph.index("train"), scorer.device)
     precision = settings.precision
     if precision == "auto":
         precision = "tf32" if scorer.device.type == "cuda" else "float32"

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tacit.adapt.adapter import Adapter
 from tacit.engine.calibration import EVERY, Calibration, SoftmaxCount, Tails
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import log1mexp
 from tacit.errors import SettingsError
 
@@ -52,7 +52,7 @@ class Adapted(Calibration):
         """`x(1 + α) + β`."""
         return _moved(logits, *self.adapter(heads, relations, tails))
 
-    def counting(self, facts: Facts) -> Adapted:
+    def counting(self, facts: KnownFacts) -> Adapted:
         """The same adapter over a calibration with other facts to count."""
         return Adapted(self.calibration.counting(facts), self.adapter)
 

@@ -14,7 +14,7 @@ from tacit.adapt.settings import ENGINE, AdaptSettings
 from tacit.adapt.validation import mean_reciprocal_ranks
 from tacit.engine.calibration import calibration
 from tacit.engine.engine import Engine
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.engine.settings import EngineSettings
 from tacit.folder import ADAPTER, RunFolder
 from tacit.graph.graph import Graph
@@ -79,7 +79,7 @@ def compare(
         asked["present"] = trained_for.engine, present
     asked["new"] = settings.engine, adapter
     search = {"observed": observed, "k": settings.k, "memory": settings.memory}
-    counted = Facts(graph.index(*(observed or ("train",))), scorer.device)
+    counted = KnownFacts(graph.index(*(observed or ("train",))), scorer.device)
     figures = {}
     for name, (how, rival) in asked.items():
         adapted = None if rival is None else Adapted(calibration(how["calibration"], counted), rival)

@@ -9,7 +9,7 @@ from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.adapt.settings import AdaptSettings
 from tacit.engine.calibration import Calibration, calibration
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.errors import RunError, SettingsError
 from tacit.folder import ADAPTER, RunFolder
 from tacit.links.scorer import Scorer
@@ -34,7 +34,7 @@ def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings
     return adapter.requires_grad_(False).eval(), settings
 
 
-def load_adapted(run: RunFolder, scorer: Scorer, facts: Facts) -> tuple[Calibration, dict[str, Any]] | None:
+def load_adapted(run: RunFolder, scorer: Scorer, facts: KnownFacts) -> tuple[Calibration, dict[str, Any]] | None:
     """The adapted calibration of a run and the engine settings it was trained for, or None where there is none.
 
     `facts` are those that softmax-count counts.

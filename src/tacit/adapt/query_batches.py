@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.engine.atoms import Known
+from tacit.engine.atoms import KnownTails
 from tacit.graph.index import Ints
 from tacit.query.queries import QuerySet
 
@@ -39,13 +39,13 @@ class Batch:
         )
         return entities, relations, targets
 
-    def excluded(self, masked: bool, device: torch.device) -> Known:
+    def excluded(self, masked: bool, device: torch.device) -> KnownTails:
         """What no target is compared with: itself and, where masked, every other answer."""
         rows, ids = np.arange(len(self)), self.targets
         if masked:
             easy, hard = self.queries.easy, self.queries.hard
             rows, ids = np.concatenate([easy.rows, hard.rows]), np.concatenate([easy.ids, hard.ids])
-        return Known(*(torch.from_numpy(np.asarray(column, dtype=np.int64)).to(device) for column in (rows, ids)))
+        return KnownTails(*(torch.from_numpy(np.asarray(column, dtype=np.int64)).to(device) for column in (rows, ids)))
 
     def negatives(self, num_entities: int, random: np.random.Generator) -> Ints:
         """One entity per query that is none of its answers; drawn again until that is so."""

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from tacit.adapt.query_batches import Batch
 from tacit.adapt.streamed_loss import StreamedTotals, literals, streamed
-from tacit.engine.atoms import Known
+from tacit.engine.atoms import KnownTails
 from tacit.engine.logic import log1mexp
 from tacit.engine.reasoner import MessageReasoner
 from tacit.engine.scores import Scores
@@ -88,7 +88,7 @@ class QueryLoss:
             return torch.stack([evaluation.of(self.plan.root, Place(target=ids))[:, 0] for ids in wanted])
         return evaluation.whole(self.plan.root).gather(1, wanted.T).T
 
-    def _log_total(self, scores: Tensor, excluded: Known) -> Tensor:
+    def _log_total(self, scores: Tensor, excluded: KnownTails) -> Tensor:
         values = scores if self.name == "log" else scores.exp()
         left_out = torch.zeros_like(values, dtype=torch.bool)
         left_out[excluded.rows, excluded.tails] = True

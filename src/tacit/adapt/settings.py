@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, observed_parts
+from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, observed_splits
 from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
 
@@ -66,8 +66,8 @@ class AdaptSettings(Settings):
     strength: float = setting(1.0, "How strongly negation excludes.", above=0)
     observed: tuple[str, ...] = setting(
         None,
-        "Parts whose facts count as known: all, none, or names joined by +; train, or none in the paper's recipe.",
-        read=observed_parts,
+        "Splits whose facts count as known: all, none, or names joined by +; train, or none in the paper's recipe.",
+        read=observed_splits,
     )
     k: int = setting(64, "Candidates of a variable, for shapes that have any.", least=1)
     validate_every: int = setting(50, "Steps between validations.", least=1)

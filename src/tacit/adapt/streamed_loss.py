@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from tacit.adapt.calibrated import Adapted
-from tacit.engine.atoms import Atoms, Known
+from tacit.engine.atoms import Atoms, KnownTails
 from tacit.engine.logic import Logic
 from tacit.query.plan import Complement, Intersect, Plan, Relation, Row
 
@@ -86,7 +86,7 @@ class StreamedTotals:
         """Whether blocks should stay in a cache: a GPU is faster with whole rows."""
         return self.atoms.device.type == "cpu" and self.atoms.blockwise
 
-    def log_total(self, entities: Tensor, relations: Tensor, excluded: Known) -> Tensor:
+    def log_total(self, entities: Tensor, relations: Tensor, excluded: KnownTails) -> Tensor:
         """`log Σ φ(S)` over all entities but the excluded ones, `[Q]`; gradients reach the adapter."""
         heads = torch.cat([entities[:, literal.entity] for literal in self.literals])  # [A · Q]
         ids = torch.cat([relations[:, literal.relation] ^ int(literal.flip) for literal in self.literals])
@@ -94,7 +94,7 @@ class StreamedTotals:
         totals: Tensor = _Totals.apply(scale, shift, self, heads, ids, excluded)  # type: ignore[no-untyped-call]
         return totals.clamp(min=torch.finfo(totals.dtype).tiny).log()
 
-    def sums(self, scale: Tensor, shift: Tensor, heads: Tensor, ids: Tensor, excluded: Known) -> _Sums:
+    def sums(self, scale: Tensor, shift: Tensor, heads: Tensor, ids: Tensor, excluded: KnownTails) -> _Sums:
         """`Z` and its derivatives by scale and by shift."""
         n = self.atoms.num_entities
         width = _CPU_WIDTH if self._streams else n
@@ -113,7 +113,7 @@ class _Totals(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, scale: Tensor, shift: Tensor, of: StreamedTotals, heads: Tensor, ids: Tensor, excluded: Known
+        ctx: Any, scale: Tensor, shift: Tensor, of: StreamedTotals, heads: Tensor, ids: Tensor, excluded: KnownTails
     ) -> Tensor:
         sums = of.sums(scale, shift, heads, ids, excluded)
         ctx.save_for_backward(sums.by_scale, sums.by_shift)

@@ -52,7 +52,7 @@ def describe(
     columns: str | None = COLUMNS,
     as_json: bool = typer.Option(False, "--json", help="Print everything as JSON."),
 ) -> None:
-    """Describe a graph: its parts, relations, degrees and hubs."""
+    """Describe a graph: its splits, relations, degrees and hubs."""
     from tacit.graph.statistics import Statistics
 
     statistics = Statistics.of(loaded(graph, literals, labels, language, columns))
@@ -64,7 +64,7 @@ def describe(
 
 @app.command()
 def world(
-    out: str = typer.Option(..., "--out", help="A .tsv file for all facts, or a folder for its three parts."),
+    out: str = typer.Option(..., "--out", help="A .tsv file for all facts, or a folder for its three splits."),
 ) -> None:
     """Write the graph of the world, to look at or to change."""
     from tacit.graph.datasets import load
@@ -87,11 +87,11 @@ def split_(
     language: str = LANGUAGE,
     columns: str | None = COLUMNS,
 ) -> None:
-    """Draw train, valid and test parts that do not give each other away."""
+    """Draw train, valid and test splits that do not give each other away."""
     from pathlib import Path
 
     from tacit.errors import DataError
-    from tacit.graph.graph import PARTS
+    from tacit.graph.graph import SPLITS
     from tacit.graph.split import split
     from tacit.graph.tsv import write_tsv
 
@@ -99,14 +99,14 @@ def split_(
         raise DataError("exists already; choose another folder", out)
     if Path(out).suffix:
         raise DataError("is no name for a folder; leave its extension out", out)
-    parts = split(loaded(graph, literals, labels, language, columns), valid, test, seed)
-    empty = [name for name in PARTS if not len(parts.part(name))]
+    drawn = split(loaded(graph, literals, labels, language, columns), valid, test, seed)
+    empty = [name for name in SPLITS if not len(drawn.split(name))]
     if empty:
         raise DataError(f"has no facts to spare for {' and '.join(empty)}; give larger shares or more facts", graph)
-    write_tsv(parts, out)
-    for note in parts.notes:
+    write_tsv(drawn, out)
+    for note in drawn.notes:
         typer.echo(f"note: {note}", err=True)
-    typer.echo(f"wrote {', '.join(f'{len(parts.part(name)):,} {name}' for name in PARTS)} facts to {out}")
+    typer.echo(f"wrote {', '.join(f'{len(drawn.split(name)):,} {name}' for name in SPLITS)} facts to {out}")
 
 
 def loaded(
@@ -161,9 +161,9 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _parts(statistics: Statistics) -> Table:
-    table = _table("Facts by part", "part", "facts", "can be evaluated")
-    for part, count in statistics.facts.items():
-        table.add_row(part, f"{count:,}", "-" if part == "train" else f"{statistics.evaluable[part]:,}")
+    table = _table("Facts by split", "split", "facts", "can be evaluated")
+    for split, count in statistics.facts.items():
+        table.add_row(split, f"{count:,}", "-" if split == "train" else f"{statistics.evaluable[split]:,}")
     return table
 
 

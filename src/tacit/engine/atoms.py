@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tacit.engine.calibration import Calibration
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.engine.possible import Possible
 from tacit.errors import RunError
 from tacit.links.scorer import BilinearScorer, Scorer
@@ -48,7 +48,7 @@ class Atoms:
         self,
         scorer: Scorer,
         calibration: Calibration,
-        facts: Facts | None = None,
+        facts: KnownFacts | None = None,
         *,
         observed: float = OBSERVED,
         precision: str = "float32",
@@ -249,17 +249,17 @@ class Atoms:
         scores[known.rows, known.tails] = self.observed
         return scores
 
-    def known(self, heads: Tensor, relations: Tensor) -> Known | None:
+    def known(self, heads: Tensor, relations: Tensor) -> KnownTails | None:
         """The known facts of some rows, or None where there are none."""
         if self.facts is None:
             return None
         rows, tails = self.facts.tails(heads, relations)
         if not len(rows):
             return None
-        return Known(rows, tails)
+        return KnownTails(rows, tails)
 
 
-class Known:
+class KnownTails:
     """The known facts of some rows, ready to be cut by columns."""
 
     def __init__(self, rows: Tensor, tails: Tensor) -> None:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import log_positive
 from tacit.errors import SettingsError
 
@@ -49,7 +49,7 @@ class Calibration(nn.Module):
         """The logits whose sigmoids are the scores."""
         return logits
 
-    def counting(self, facts: Facts) -> Calibration:
+    def counting(self, facts: KnownFacts) -> Calibration:
         """The same calibration with other facts to count, where it counts any."""
         return self
 
@@ -90,7 +90,7 @@ class SoftmaxCount(Calibration):
     reads_entities = True
     name = "softmax-count"
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: KnownFacts) -> None:
         super().__init__()
         self.facts = facts
 
@@ -103,19 +103,19 @@ class SoftmaxCount(Calibration):
             return (logits + shift[:, None]).clamp(max=_NEARLY_ONE)
         return logits.add_(shift[:, None]).clamp_(max=_NEARLY_ONE)
 
-    def counting(self, facts: Facts) -> SoftmaxCount:
+    def counting(self, facts: KnownFacts) -> SoftmaxCount:
         """The same with other facts to count."""
         return SoftmaxCount(facts)
 
 
-CALIBRATIONS: dict[str, Callable[[Facts], Calibration]] = {
+CALIBRATIONS: dict[str, Callable[[KnownFacts], Calibration]] = {
     "sigmoid": lambda facts: Sigmoid(),
     "minmax": lambda facts: MinMax(),
     "softmax-count": SoftmaxCount,
 }
 
 
-def calibration(name: str, facts: Facts) -> Calibration:
+def calibration(name: str, facts: KnownFacts) -> Calibration:
     """The calibration of a name; `facts` are those that it counts, where it counts any."""
     if name not in CALIBRATIONS:
         raise SettingsError(f"calibration is '{name}'; it must be one of {', '.join(CALIBRATIONS)}", "calibration")

@@ -15,7 +15,7 @@ from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessP
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
-from tacit.engine.facts import Facts
+from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.possible import Possible
 from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner, SymbolicReasoner
@@ -106,11 +106,11 @@ class Engine:
         return self.settings.to_dict() | scored
 
     @cached_property
-    def facts(self) -> Facts | None:
+    def facts(self) -> KnownFacts | None:
         """The facts that count as known, on the scorer's device."""
         if not self.settings.observed:
             return None
-        return Facts(self.graph.index(*self.settings.observed), self.scorer.device)
+        return KnownFacts(self.graph.index(*self.settings.observed), self.scorer.device)
 
     @cached_property
     def logic(self) -> Logic:
@@ -121,7 +121,7 @@ class Engine:
     def atoms(self) -> Atoms:
         """Calibrated scores of atoms."""
         settings, graph, device = self.settings, self.graph, self.scorer.device
-        counted = self.facts or Facts(graph.index("train"), device)
+        counted = self.facts or KnownFacts(graph.index("train"), device)
         return Atoms(
             self.scorer,
             (self.adapter or calibration(settings.calibration, counted)).counting(counted),

@@ -12,7 +12,7 @@ from torch import Tensor
 from tacit.engine.reasoner import Reasoner
 from tacit.links.ranking import Ties, ranks
 from tacit.query.plan import Plan
-from tacit.query.queries import Answers, QuerySet
+from tacit.query.queries import AnswerSets, QuerySet
 
 _AT_MOST = 512  # queries in a batch
 
@@ -32,7 +32,7 @@ def hard_ranks(
     size = batch or batch_size(reasoner, queries.shape.plan)
     # Batches whose last hops share a relation let an engine score each (candidate, relation) once for all of them.
     order = np.lexsort(queries.relations.T)
-    places = Answers(queries.hard.offsets, np.arange(len(queries.hard.ids), dtype=np.int32))
+    places = AnswerSets(queries.hard.offsets, np.arange(len(queries.hard.ids), dtype=np.int32))
     ordered = torch.empty(len(places.ids))
     for start in range(0, len(order), size):
         chosen = order[start : start + size]

@@ -15,32 +15,32 @@ NEGATIONS = ("standard", "cosine")
 CALIBRATIONS = ("sigmoid", "minmax", "softmax-count")
 
 
-def observed_parts(given: str | Iterable[str]) -> tuple[str, ...]:
-    """The parts whose facts count as known: `all`, `none`, or names joined by `+`.
+def observed_splits(given: str | Iterable[str]) -> tuple[str, ...]:
+    """The splits whose facts count as known: `all`, `none`, or names joined by `+`.
 
-    >>> observed_parts("train+valid"), observed_parts("none"), observed_parts("all")
+    >>> observed_splits("train+valid"), observed_splits("none"), observed_splits("all")
     (('train', 'valid'), (), ('train', 'valid', 'test'))
     """
-    from tacit.graph.graph import PARTS
+    from tacit.graph.graph import SPLITS
 
     if isinstance(given, str):
         if given in ("none", ""):
             return ()
-        given = PARTS if given == "all" else given.replace(",", "+").split("+")
+        given = SPLITS if given == "all" else given.replace(",", "+").split("+")
     wanted = [str(name).strip() for name in given]
     for name in wanted:
-        if name not in PARTS:
-            known = "+".join(PARTS)
-            raise SettingsError(f"no part '{name}' to observe; give all, none, or some of {known}", "observed")
-    return tuple(name for name in PARTS if name in wanted)
+        if name not in SPLITS:
+            known = "+".join(SPLITS)
+            raise SettingsError(f"no split '{name}' to observe; give all, none, or some of {known}", "observed")
+    return tuple(name for name in SPLITS if name in wanted)
 
 
 @dataclass(frozen=True)
 class EngineSettings(Settings):
     """Everything that decides an engine's answers, beside its link predictor and adapter.
 
-    `observed` names the parts of the graph whose facts count as known: all of them for someone who asks about a graph,
-    the training part alone (or nothing) where answers are held against a benchmark.
+    `observed` names the splits of the graph whose facts count as known: all of them for someone who asks about a graph,
+    the training split alone (or nothing) where answers are held against a benchmark.
 
     >>> EngineSettings(logic="nonsense")
     Traceback (most recent call last):
@@ -58,7 +58,7 @@ class EngineSettings(Settings):
         "softmax-count", "What makes scores of the link predictor's numbers.", choices=CALIBRATIONS
     )
     observed: tuple[str, ...] = setting(
-        "all", "Parts whose facts count as known: all, none, or names joined by +.", read=observed_parts
+        "all", "Splits whose facts count as known: all, none, or names joined by +.", read=observed_splits
     )
     observed_score: float = setting(1.0 - 2.0**-10, "The score of a fact that counts as known.", above=0.5, most=1)
     loops: bool = setting(False, "Let relations loop that never do in the training facts.")

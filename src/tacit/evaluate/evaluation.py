@@ -10,13 +10,13 @@ from typing import Any
 
 from tacit.disk import atomic_write
 from tacit.engine.engine import Engine
-from tacit.engine.settings import observed_parts
+from tacit.engine.settings import observed_splits
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate.protocol import evaluate, one_hop_queries, sample
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import Results
 from tacit.folder import versions
-from tacit.graph.graph import PARTS, Graph
+from tacit.graph.graph import SPLITS, Graph
 from tacit.query.queries import QuerySet
 from tacit.query.query_folder import queries_for
 from tacit.query.shapes import parse_shapes
@@ -119,15 +119,15 @@ def queries_of(
     graph: Graph, source: str | Path | Mapping[str, QuerySet] | None, split: str, shapes: str | None
 ) -> dict[str, QuerySet]:
     """The queries to evaluate: of a folder, as given, or else the facts of the split as 1p queries."""
-    if split not in PARTS:
-        raise SettingsError(f"split is '{split}'; it must be one of {', '.join(PARTS)}", "split")
+    if split not in SPLITS:
+        raise SettingsError(f"split is '{split}'; it must be one of {', '.join(SPLITS)}", "split")
     if isinstance(source, Mapping):
         return {name: source[name] for name in (parse_shapes(shapes) if shapes else source)}
     if source is not None:
         return queries_for(graph, source, split, shapes)
     if shapes is not None and parse_shapes(shapes) != ("1p",):
         raise SettingsError(f"queries are needed for shapes {shapes}; sample some, or give a folder of them", "queries")
-    if not len(graph.part(split)):
+    if not len(graph.split(split)):
         raise DataError(
             f"{graph.name} has no {split} facts to predict; split some off (tacit data split) or give queries"
         )
@@ -135,22 +135,22 @@ def queries_of(
 
 
 def observed_before(split: str, wanted: Any = None) -> tuple[str, ...]:
-    """The parts whose facts an engine is handed while queries of a split are evaluated: never those it must predict.
+    """The splits whose facts an engine is handed while queries of a split are evaluated: never those it must predict.
 
     >>> observed_before("test"), observed_before("valid", "none"), observed_before("train")
     (('train',), (), ())
     """
-    before = PARTS[: PARTS.index(split)]
-    parts = observed_parts(before[:1] if wanted is None else wanted)
-    leaked = [part for part in parts if part not in before]
+    before = SPLITS[: SPLITS.index(split)]
+    splits = observed_splits(before[:1] if wanted is None else wanted)
+    leaked = [part for part in splits if part not in before]
     if leaked:
         allowed = " or ".join(["none", *("+".join(before[: i + 1]) for i in range(len(before)))])
         raise SettingsError(
-            f"observed is {'+'.join(parts)}, but the {' and '.join(leaked)} facts cannot be observed while {split} "
+            f"observed is {'+'.join(splits)}, but the {' and '.join(leaked)} facts cannot be observed while {split} "
             f"queries are evaluated; it must be {allowed}",
             "observed",
         )
-    return parts
+    return splits
 
 
 def check_writable(path: Path) -> None:
@@ -165,7 +165,7 @@ def _reliability(engine: Engine, queries: Mapping[str, QuerySet], split: str, li
     """The reliability of atoms, where the split has facts, and of the ten best answers of all queries together."""
     answers = [reliability(engine.reasoner, sample(chosen, limit), top=10) for chosen in queries.values()]
     measured = {"ten best answers": sum(answers, Reliability.empty())}
-    if len(engine.graph.part(split)):
+    if len(engine.graph.split(split)):
         atoms = reliability(engine.reasoner, sample(one_hop_queries(engine.graph, split), limit))
         measured = {"atoms": atoms} | measured
     return measured

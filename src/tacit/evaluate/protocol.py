@@ -13,9 +13,9 @@ from tacit.engine.ranking import hard_ranks
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate.results import Figures, Results
-from tacit.graph.graph import PARTS, Graph
+from tacit.graph.graph import SPLITS, Graph
 from tacit.links.ranking import MEANS, TIES, Mean, Ties, by_query
-from tacit.query.queries import Answers, QuerySet
+from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.shapes import SHAPES
 
 FILTERED = "easy and hard answers"  # what never competes with the answer that is ranked
@@ -66,20 +66,20 @@ def measure(
     return Figures(queries, {name: column.numpy() for name, column in values.items()}, time.perf_counter() - started)
 
 
-def one_hop_queries(graph: Graph, part: str = "test") -> QuerySet:
-    """Link prediction as 1p queries: each (head, relation) of a part, in both directions.
+def one_hop_queries(graph: Graph, split: str = "test") -> QuerySet:
+    """Link prediction as 1p queries: each (head, relation) of a split, in both directions.
 
-    As in BetaE, easy answers are those of the parts before (`train` for `valid`, `train` and `valid` for `test`), and
-    hard ones those that only this part knows.
+    As in BetaE, easy answers are those of the splits before (`train` for `valid`, `train` and `valid` for `test`), and
+    hard ones those that only this split knows.
     """
-    before = graph.index(*PARTS[: PARTS.index(part)]) if part != PARTS[0] else None
-    index = graph.index(part)
+    before = graph.index(*SPLITS[: SPLITS.index(split)]) if split != SPLITS[0] else None
+    index = graph.index(split)
     entities, relations = (column.astype(np.int32)[:, None] for column in (index.heads, index.relations))
-    hard = Answers(index.offsets, index.all_tails)
-    easy = Answers.none(len(hard))
+    hard = AnswerSets(index.offsets, index.all_tails)
+    easy = AnswerSets.none(len(hard))
     if before is not None:
         rows, tails = before.neighbours(index.heads, index.relations)
-        easy = Answers(np.searchsorted(rows, np.arange(len(hard) + 1)), tails)
+        easy = AnswerSets(np.searchsorted(rows, np.arange(len(hard) + 1)), tails)
     queries = QuerySet(SHAPES["1p"], entities, relations, easy, hard.minus(easy))
     return queries.subset(np.flatnonzero(queries.hard.counts))
 

@@ -14,7 +14,7 @@ from tacit.engine.ranking import batch_size, slots
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import SettingsError
 from tacit.evaluate.results import Floats
-from tacit.query.queries import Answers, QuerySet
+from tacit.query.queries import AnswerSets, QuerySet
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ def reliability(
     return total
 
 
-def _cells(answers: Answers) -> tuple[Tensor, Tensor]:
+def _cells(answers: AnswerSets) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(answers.rows), torch.from_numpy(answers.ids.astype(np.int64))
 
 

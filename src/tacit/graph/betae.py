@@ -13,7 +13,7 @@ from tacit.errors import DataError
 from tacit.graph.builder import assemble, packed
 from tacit.graph.delimited import table_fields
 from tacit.graph.files import atomic_folder, blocks, decoded
-from tacit.graph.graph import PARTS, Graph, Triples
+from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
 from tacit.graph.pickles import load_pickle
 from tacit.graph.vocabulary import Vocabulary
@@ -34,8 +34,8 @@ def read_betae(folder: Path, name: str) -> Graph:
             folder / "id2rel.pkl",
         )
     _check_counts(folder / "stats.txt", len(entities), len(relations))
-    parts = [_forward(folder / f"{part}.txt", len(entities), len(relations)) for part in PARTS]
-    return assemble(entities, relations, parts, name)
+    splits = [_forward(folder / f"{split}.txt", len(entities), len(relations)) for split in SPLITS]
+    return assemble(entities, relations, splits, name)
 
 
 def read_vocabulary(path: Path, kind: str) -> Vocabulary:
@@ -70,7 +70,7 @@ def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
         chunks = [np.array(list(map(int, fields)), dtype=np.int64).reshape(-1, 3) for fields in table_fields(path)]
     except (ValueError, OverflowError):
         raise _fault(path, _not_integers, "expected three integers: head, relation and tail ids") from None
-    if not chunks and path.stem == "train":  # the other parts may be empty: all facts are known ones
+    if not chunks and path.stem == "train":  # the other splits may be empty: all facts are known ones
         raise DataError("holds no facts; expected lines of head, relation and tail ids", path)
     triples = np.concatenate([np.empty((0, 3), dtype=np.int64), *chunks])
     limits = np.array([num_entities, num_relations, num_entities])
@@ -122,9 +122,9 @@ def write_betae(graph: Graph, folder: str | Path) -> None:
     """
     with atomic_folder(Path(folder), NAMING) as draft:
         write_naming(graph, draft)
-        for part in PARTS:
-            rows = graph.triples(part).tolist()
-            (draft / f"{part}.txt").write_text("".join([f"{h}\t{r}\t{t}\n" for h, r, t in rows]))
+        for split in SPLITS:
+            rows = graph.triples(split).tolist()
+            (draft / f"{split}.txt").write_text("".join([f"{h}\t{r}\t{t}\n" for h, r, t in rows]))
         for short, vocabulary in (("ent", graph.entities), ("rel", graph.relations)):
             labels = dict(enumerate(vocabulary))
             (draft / f"id2{short}.pkl").write_bytes(pickle.dumps(labels, protocol=4))

@@ -9,13 +9,13 @@ from itertools import chain, count
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.graph.graph import INVERSE, PARTS, Graph, Triples, directed, no_triples
+from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, directed, no_triples
 from tacit.graph.index import within
 from tacit.graph.vocabulary import Vocabulary
 
 
 class Builder:
-    """Collects label facts part by part.
+    """Collects label facts split by split.
 
     >>> builder = Builder()
     >>> builder.add("train", ["France", "borders", "Spain", "France", "borders", "Spain"])
@@ -28,11 +28,11 @@ class Builder:
         # A defaultdict that counts gives an id to each label it first sees, without leaving C.
         self._entities: defaultdict[str, int] = defaultdict(count().__next__)
         self._relations: defaultdict[str, int] = defaultdict(count().__next__)
-        self._chunks: dict[str, list[Triples]] = {part: [] for part in PARTS}
+        self._chunks: dict[str, list[Triples]] = {split: [] for split in SPLITS}
         self.names: dict[str, list[tuple[int, str]]] = {}  # readable ones of each term, ranked
         self.notes: list[str] = []
 
-    def add(self, part: str, fields: list[str]) -> None:
+    def add(self, split: str, fields: list[str]) -> None:
         """Adds facts given as one flat list `head, relation, tail, head, ...`; the list is used up."""
         rows = len(fields) // 3
         relations = fields[1::3]
@@ -41,14 +41,14 @@ class Builder:
         ends = np.fromiter(map(self._entities.__getitem__, fields), np.int32, 2 * rows)
         chunk[:, 0], chunk[:, 2] = ends[0::2], ends[1::2]
         chunk[:, 1] = np.fromiter(map(self._relations.__getitem__, relations), np.int32, rows)
-        self._chunks[part].append(chunk)
+        self._chunks[split].append(chunk)
 
-    def distinct(self, part: str) -> tuple[int, int, int]:
-        """How many heads, relations and tails the facts of a part have."""
+    def distinct(self, split: str) -> tuple[int, int, int]:
+        """How many heads, relations and tails the facts of a split have."""
         counts = []
         for column, ids in enumerate((self._entities, self._relations, self._entities)):
             seen = np.zeros(len(ids), dtype=bool)
-            for chunk in self._chunks[part]:
+            for chunk in self._chunks[split]:
                 seen[chunk[:, column]] = True
             counts.append(int(seen.sum()))
         return counts[0], counts[1], counts[2]
@@ -63,11 +63,11 @@ class Builder:
 
     def graph(self, name: str, label: Callable[[str], str] | None = None) -> Graph:
         """The graph of all facts added; `label` gives each term its label, where they are not the same."""
-        parts = [np.concatenate(chunks) if chunks else no_triples() for chunks in self._chunks.values()]
+        splits = [np.concatenate(chunks) if chunks else no_triples() for chunks in self._chunks.values()]
         self._chunks.clear()
         entities, relations = (map(label, ids) if label else iter(ids) for ids in (self._entities, self._relations))
-        forward = _without_inverses(list(relations), parts)
-        graph = assemble(Vocabulary(entities), directed(forward), parts, name, self.notes)
+        forward = _without_inverses(list(relations), splits)
+        graph = assemble(Vocabulary(entities), directed(forward), splits, name, self.notes)
         names = {
             label(term) if label else term: [name for _, name in sorted(ranked, key=lambda pair: pair[0])]
             for term, ranked in self.names.items()
@@ -76,7 +76,7 @@ class Builder:
         return graph.named(names)
 
 
-def _without_inverses(relations: list[str], parts: Sequence[Triples]) -> list[str]:
+def _without_inverses(relations: list[str], splits: Sequence[Triples]) -> list[str]:
     """Reads `(a, r^-1, b)` as `(b, r, a)`, in place, and gives the relations that are left."""
     ids: dict[str, int] = {}
     forward = np.empty(len(relations), dtype=np.int32)
@@ -85,44 +85,44 @@ def _without_inverses(relations: list[str], parts: Sequence[Triples]) -> list[st
         while label.endswith(INVERSE) and label != INVERSE:
             label, flipped[i] = label.removesuffix(INVERSE), not flipped[i]
         forward[i] = 2 * ids.setdefault(label, len(ids))
-    for part in parts:
+    for split in splits:
         if flipped.any():
-            back = flipped[part[:, 1]]
-            part[back] = part[back][:, [2, 1, 0]]
-        part[:, 1] = forward[part[:, 1]]
+            back = flipped[split[:, 1]]
+            split[back] = split[back][:, [2, 1, 0]]
+        split[:, 1] = forward[split[:, 1]]
     return list(ids)
 
 
 def assemble(
-    entities: Vocabulary, relations: Vocabulary, parts: Sequence[Triples], name: str, notes: Iterable[str] = ()
+    entities: Vocabulary, relations: Vocabulary, splits: Sequence[Triples], name: str, notes: Iterable[str] = ()
 ) -> Graph:
-    """A graph of forward facts, each of which stays in the first part that has it; what was dropped is noted."""
+    """A graph of forward facts, each of which stays in the first split that has it; what was dropped is noted."""
     notes = list(notes)
     kept: list[Triples] = []
-    earlier: list[NDArray[np.int64]] = []  # the keys of each part so far, sorted
-    for part, facts in zip(PARTS, parts, strict=True):
+    earlier: list[NDArray[np.int64]] = []  # the keys of each split so far, sorted
+    for split, facts in zip(SPLITS, splits, strict=True):
         keys = packed(facts, len(entities), len(relations))
         ordered = np.sort(keys)
         if (ordered[1:] == ordered[:-1]).any():
             once = np.sort(_first_of_each(keys))
-            notes.append(f"{part}: {counted(len(facts) - len(once), 'duplicate fact')} dropped")
+            notes.append(f"{split}: {counted(len(facts) - len(once), 'duplicate fact')} dropped")
             facts, keys = facts[once], keys[once]
         again = np.zeros(len(keys), dtype=bool)
         for others in earlier:
             again |= within(keys, others)
         if again.any():
-            before = "train" if part == "valid" else "train or valid"
-            notes.append(f"{part}: {counted(int(again.sum()), 'fact')} dropped that {before} has too")
+            before = "train" if split == "valid" else "train or valid"
+            notes.append(f"{split}: {counted(int(again.sum()), 'fact')} dropped that {before} has too")
             facts = facts[~again]
         earlier.append(ordered)
         kept.append(facts)
     graph = Graph(entities, relations, kept[0], kept[1], kept[2], name)
-    for part in PARTS[1:]:
-        unseen = len(graph.part(part)) - len(graph.evaluable(part))
+    for split in SPLITS[1:]:
+        unseen = len(graph.split(split)) - len(graph.evaluable(split))
         if unseen:
             about = "it names" if unseen == 1 else "they name"
             what = f"{counted(unseen, 'fact')} kept out of evaluation: {about} entities or relations not in train"
-            notes.append(f"{part}: {what}")
+            notes.append(f"{split}: {what}")
     return Graph(entities, relations, kept[0], kept[1], kept[2], name, tuple(notes))
 
 

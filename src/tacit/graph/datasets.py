@@ -11,7 +11,7 @@ from tacit.graph.betae import is_betae, read_betae
 from tacit.graph.builder import Builder
 from tacit.graph.columns import USUAL
 from tacit.graph.files import extension
-from tacit.graph.graph import PARTS, Graph
+from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.naming import NAMES, read_names, read_prefixes
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.rdf import labelling, read_rdf
@@ -52,23 +52,23 @@ def load(
     table of facts are ordered, by name ("head,tail,relation") or as the positions of head, relation and tail ("1,3,2").
     `Graph.notes` says what was noticed on the way: duplicates, literals, facts that cannot be evaluated.
     """
-    folder, parts = _located(source)
-    if columns is not None and {FORMATS[extension(path)] for path in parts.values()} != {TABLE}:
+    folder, splits = _located(source)
+    if columns is not None and {FORMATS[extension(path)] for path in splits.values()} != {TABLE}:
         raise SettingsError(f"columns '{columns}' are those of a table, and {source} is none")
     prefixes = read_prefixes(folder) if folder else Prefixes()
-    if folder and not parts:
+    if folder and not splits:
         graph = replace(read_betae(folder, name or folder.resolve().name), prefixes=prefixes)
     else:
-        path = folder or parts["train"]
+        path = folder or splits["train"]
         name = name or (folder.resolve().name if folder else path.name.removesuffix(".gz")[: -len(extension(path))])
-        graph = _read(parts, name, prefixes, literals, language, columns)
+        graph = _read(splits, name, prefixes, literals, language, columns)
     if folder and (folder / NAMES).exists():
         graph = read_names(graph, folder / NAMES)
     return graph if labels is None else read_names(graph, Path(labels))
 
 
 def _located(source: str | Path) -> tuple[Path | None, dict[str, Path]]:
-    """The folder of a source, if it is one, and the file of each part; of a BetaE folder no files."""
+    """The folder of a source, if it is one, and the file of each split; of a BetaE folder no files."""
     path = Path(str(files("tacit.graph") / str(source)) if source in DATASETS else source)
     try:
         is_folder, exists = path.is_dir(), path.exists()
@@ -86,39 +86,39 @@ def _located(source: str | Path) -> tuple[Path | None, dict[str, Path]]:
 
 
 def _parts(folder: Path) -> dict[str, Path]:
-    """The file of each part; two that could be it are an error."""
-    parts: dict[str, Path] = {}
-    for part in PARTS:
-        names = [f"{part}{kind}{packing}" for kind in FORMATS for packing in ("", ".gz")]
+    """The file of each split; two that could be it are an error."""
+    splits: dict[str, Path] = {}
+    for split in SPLITS:
+        names = [f"{split}{kind}{packing}" for kind in FORMATS for packing in ("", ".gz")]
         here = [folder / name for name in names if (folder / name).exists()]
         if len(here) > 1:
             raise DataError(f"has both {here[0].name} and {here[1].name}; keep one of them", folder)
         if here:
-            parts[part] = here[0]
-    missing = [part for part in PARTS if part not in parts]
+            splits[split] = here[0]
+    missing = [split for split in SPLITS if split not in splits]
     if missing:
         raise DataError(
             f"has no {' or '.join(missing)} file; expected train, valid and test ({_READABLE}, each also as .gz), "
             "or a BetaE folder with id2ent.pkl",
             folder,
         )
-    return parts
+    return splits
 
 
 def _read(
-    parts: dict[str, Path], name: str, given: Prefixes, literals: bool, language: str, columns: str | None
+    splits: dict[str, Path], name: str, given: Prefixes, literals: bool, language: str, columns: str | None
 ) -> Graph:
     builder = Builder()
-    kinds = {part: FORMATS[extension(path)] for part, path in parts.items()}
+    kinds = {split: FORMATS[extension(path)] for split, path in splits.items()}
     if set(kinds.values()) == {TABLE}:
         order = USUAL
-        for part, path in parts.items():
-            order = read_tsv(path, part, builder, columns, order)
+        for split, path in splits.items():
+            order = read_tsv(path, split, builder, columns, order)
         return replace(builder.graph(name), prefixes=given)
     declared = dict(given)
-    for part, path in parts.items():
-        if kinds[part] == TABLE:
-            raise DataError("is a table beside RDF files; all parts must be tables, or all RDF", path)
-        read_rdf(path, kinds[part], part, builder, literals, language, declared)
+    for split, path in splits.items():
+        if kinds[split] == TABLE:
+            raise DataError("is a table beside RDF files; all splits must be tables, or all RDF", path)
+        read_rdf(path, kinds[split], split, builder, literals, language, declared)
     prefixes, label = labelling(builder, declared)
     return replace(builder.graph(name, label), prefixes=prefixes)

@@ -1,4 +1,4 @@
-"""A knowledge graph: labels, and integer facts in three parts."""
+"""A knowledge graph: labels, and integer facts in three splits."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 
 Triples = NDArray[np.int32]
-PARTS = ("train", "valid", "test")
+SPLITS = ("train", "valid", "test")
 INVERSE = "^-1"
 _ABSOLUTE = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*://[^\x00-\x20<>"{}|\\^`]*')
 
 
 def no_triples() -> Triples:
-    """An empty part."""
+    """An empty split."""
     return np.empty((0, 3), dtype=np.int32)
 
 
@@ -36,20 +36,20 @@ def directed(relations: Iterable[str]) -> Vocabulary:
     return Vocabulary((name for r in relations for name in (r, r + INVERSE)), kind="relation")
 
 
-def _checked(row: Sequence[str], part: str, number: int) -> Sequence[str]:
+def _checked(row: Sequence[str], split: str, number: int) -> Sequence[str]:
     """A row of three labels; anything else is an error that says which row it is."""
     listed = isinstance(row, Sequence | np.ndarray) and not isinstance(row, str)
     if not listed or len(row) != 3 or not all(isinstance(label, str) and label.strip(" ") for label in row):
         shown = " ".join(repr(row).split())[:80]
         raise DataError(
-            f"{part} fact {number} is {shown}; expected three strings that are not empty: head, relation, tail"
+            f"{split} fact {number} is {shown}; expected three strings that are not empty: head, relation, tail"
         )
     return row
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Facts `(head, relation, tail)` over labelled entities and relations, as train, valid and test parts.
+    """Facts `(head, relation, tail)` over labelled entities and relations, as train, valid and test splits.
 
     Facts are stored forward, with even relation ids; the inverse of relation `r` is `r ^ 1`, an id like any other,
     and `triples` and `index` speak of both directions.
@@ -83,8 +83,8 @@ class Graph:
         from tacit.graph.builder import Builder
 
         builder = Builder()
-        for part, facts in zip(PARTS, (train, valid, test), strict=True):
-            builder.add(part, [label for number, row in enumerate(facts, 1) for label in _checked(row, part, number)])
+        for split, facts in zip(SPLITS, (train, valid, test), strict=True):
+            builder.add(split, [label for number, row in enumerate(facts, 1) for label in _checked(row, split, number)])
         return builder.graph(name)
 
     @property
@@ -140,39 +140,39 @@ class Graph:
         iri = self.prefixes.iri(label) or (label[1:-1] if label[:1] + label[-1:] == "<>" else label)
         return iri if self.label_of(iri) == label else None
 
-    def part(self, name: str) -> Triples:
-        """One part by name."""
-        if name not in PARTS:
-            raise SettingsError(f"no part '{name}'; the parts are {', '.join(PARTS)}")
-        part: Triples = getattr(self, name)
-        return part
+    def split(self, name: str) -> Triples:
+        """One split by name."""
+        if name not in SPLITS:
+            raise SettingsError(f"no split '{name}'; the splits are {', '.join(SPLITS)}")
+        split: Triples = getattr(self, name)
+        return split
 
-    def facts(self, *parts: str) -> Triples:
-        """The forward facts of some parts (all of them by default)."""
-        return np.concatenate([self.part(name) for name in parts or PARTS])
+    def facts(self, *splits: str) -> Triples:
+        """The forward facts of some splits (all of them by default)."""
+        return np.concatenate([self.split(name) for name in splits or SPLITS])
 
-    def evaluable(self, part: str) -> Triples:
-        """The forward facts of a part whose entities and relation all occur in train: others cannot be predicted."""
-        facts = self.part(part)
+    def evaluable(self, split: str) -> Triples:
+        """The forward facts of a split whose entities and relation all occur in train: others cannot be predicted."""
+        facts = self.split(split)
         seen = np.zeros(self.num_entities, dtype=bool)
         seen[self.train[:, 0]] = seen[self.train[:, 2]] = True
         known = np.zeros(self.num_relations, dtype=bool)
         known[self.train[:, 1]] = True
         return facts[seen[facts[:, 0]] & known[facts[:, 1]] & seen[facts[:, 2]]]
 
-    def triples(self, *parts: str) -> Triples:
-        """The triples of some parts (all of them by default), each followed by its inverse."""
-        facts = self.facts(*parts)
+    def triples(self, *splits: str) -> Triples:
+        """The triples of some splits (all of them by default), each followed by its inverse."""
+        facts = self.facts(*splits)
         both = np.empty((2 * len(facts), 3), dtype=np.int32)
         both[0::2] = facts
         both[1::2, 0], both[1::2, 1], both[1::2, 2] = facts[:, 2], facts[:, 1] ^ 1, facts[:, 0]
         return both
 
-    def index(self, *parts: str) -> Index:
-        """The sorted index of some parts (all of them by default), both directions; built once."""
-        for name in parts:
-            self.part(name)  # which refuses a typo
-        wanted = tuple(name for name in PARTS if name in (parts or PARTS))
+    def index(self, *splits: str) -> Index:
+        """The sorted index of some splits (all of them by default), both directions; built once."""
+        for name in splits:
+            self.split(name)  # which refuses a typo
+        wanted = tuple(name for name in SPLITS if name in (splits or SPLITS))
         if wanted not in self._indexes:
             self._indexes[wanted] = Index(self.triples(*wanted), self.num_relations)
         return self._indexes[wanted]
@@ -182,7 +182,7 @@ class Graph:
         return {}
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{len(self.part(name)):,} {name}" for name in PARTS if len(self.part(name)))
+        sizes = ", ".join(f"{len(self.split(name)):,} {name}" for name in SPLITS if len(self.split(name)))
         return (
             f"Graph({self.name}: {self.num_entities:,} entities, {self.num_relations // 2:,} relations, "
             f"{sizes or 'no'} facts)"

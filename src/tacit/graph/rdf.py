@@ -41,7 +41,7 @@ _SKIPPED = {
 
 
 def read_rdf(
-    path: Path, kind: str, part: str, builder: Builder, literals: bool, language: str, prefixes: dict[str, str]
+    path: Path, kind: str, split: str, builder: Builder, literals: bool, language: str, prefixes: dict[str, str]
 ) -> None:
     """Adds the facts of a file in one of pyoxigraph's formats, such as `TURTLE`, and its prefixes to `prefixes`.
 
@@ -49,7 +49,7 @@ def read_rdf(
     a literal is kept or skipped as `literals` says; what was skipped or merged is noted. Terms stay as N-Triples writes
     them until all are known: `labelling` then shortens them.
     """
-    reader = _Reader(kind, "b" if part == "train" else part, literals, language, builder.names)
+    reader = _Reader(kind, "b" if split == "train" else split, literals, language, builder.names)
     statements = _statements(path, kind, prefixes)
     empty = True
     while lines := list(map(str, islice(statements, _BATCH))):
@@ -61,13 +61,13 @@ def read_rdf(
         if len(fields) != 3 * len(lines) or '"' in text or "_:" in text:  # not IRIs alone
             fields = [term for line in lines for term in reader.fact(line)]
         empty = empty and not fields
-        builder.add(part, fields)
+        builder.add(split, fields)
     noticed = reader.noticed
     if empty:
         only = "has literals as its only objects; ask for literals to keep them"
         raise DataError(only if noticed["literals"] else "holds no RDF statements that are facts", path)
     builder.notes += [
-        f"{part}: {counted(noticed[what], 'fact')} {_SKIPPED[what]}" for what in _SKIPPED if noticed[what]
+        f"{split}: {counted(noticed[what], 'fact')} {_SKIPPED[what]}" for what in _SKIPPED if noticed[what]
     ]
 
 

@@ -1,4 +1,4 @@
-"""Train, valid and test parts that do not give each other away."""
+"""Train, valid and test splits that do not give each other away."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacit.graph.redundancy import redundancies
 
 
 def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) -> Graph:
-    """The same facts in parts drawn anew, in which no held-out fact can be read off the training facts.
+    """The same facts in splits drawn anew, in which no held-out fact can be read off the training facts.
 
     Facts between the same two entities go together where one gives the other away: both directions of a relation, and
     relations that nearly repeat one another, as they are or inverted. Every entity and relation keeps a fact in train.
@@ -67,8 +67,8 @@ def _notes(graph: Graph, num_valid: int, num_test: int, valid: float, test: floa
     """Says so where the facts that could be spared did not suffice."""
     total = len(graph.facts())
     return tuple(
-        f"{part}: {counted(got, 'fact')} where {round(share * total):,} were asked for; "
+        f"{split}: {counted(got, 'fact')} where {round(share * total):,} were asked for; "
         "the others are needed to keep every entity in train or go together"
-        for part, got, share in (("valid", num_valid, valid), ("test", num_test, test))
+        for split, got, share in (("valid", num_valid, valid), ("test", num_test, test))
         if got < 0.9 * round(share * total)
     )

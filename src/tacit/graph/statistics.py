@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.graph.graph import PARTS, Graph
+from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.redundancy import ENOUGH, redundancies
 
 PERCENTILES = (0, 25, 50, 75, 90, 99, 100)
@@ -15,7 +15,7 @@ PERCENTILES = (0, 25, 50, 75, 90, 99, 100)
 
 @dataclass(frozen=True)
 class RelationStatistics:
-    """One relation: its facts in each part, and how many tails a head has, and heads a tail."""
+    """One relation: its facts in each split, and how many tails a head has, and heads a tail."""
 
     name: str
     facts: dict[str, int]
@@ -34,7 +34,7 @@ class RelationStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """The counts of a graph; degrees count the facts of an entity, all parts and both directions."""
+    """The counts of a graph; degrees count the facts of an entity, all splits and both directions."""
 
     name: str
     num_entities: int
@@ -57,8 +57,8 @@ class Statistics:
             graph.name,
             graph.num_entities,
             graph.num_relations // 2,
-            {part: len(graph.part(part)) for part in PARTS},
-            {part: len(graph.evaluable(part)) for part in PARTS},
+            {split: len(graph.split(split)) for split in SPLITS},
+            {split: len(graph.evaluable(split)) for split in SPLITS},
             {f"p{p}": float(value) for p, value in zip(PERCENTILES, spread, strict=True)},
             tuple((graph.entities[i], int(degrees[i])) for i in largest if degrees[i]),
             _relations(graph),
@@ -74,7 +74,7 @@ class Statistics:
 
 
 def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
-    counts = {part: np.bincount(graph.part(part)[:, 1], minlength=graph.num_relations) for part in PARTS}
+    counts = {split: np.bincount(graph.split(split)[:, 1], minlength=graph.num_relations) for split in SPLITS}
     total = np.sum(list(counts.values()), axis=0)
     index = graph.index()
     keys = np.bincount(index.relations, minlength=graph.num_relations)  # distinct heads of each directed relation
@@ -89,7 +89,7 @@ def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
     return tuple(
         RelationStatistics(
             graph.relations[r],
-            {part: int(counts[part][r]) for part in PARTS},
+            {split: int(counts[split][r]) for split in SPLITS},
             int(keys[r]),
             int(keys[r + 1]),
             float(total[r] / max(keys[r], 1)),

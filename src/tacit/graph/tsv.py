@@ -9,13 +9,13 @@ from tacit.graph.builder import Builder
 from tacit.graph.columns import ENOUGH, FEWER, SHARED, USUAL, Order, column_order, header_order, is_half_a_header
 from tacit.graph.delimited import COLUMNS, check_writable, table_fields
 from tacit.graph.files import atomic_file, atomic_folder, extension
-from tacit.graph.graph import PARTS, Graph, Triples
+from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
 
 _SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2', or delete the line"
 
 
-def read_tsv(path: Path, part: str, builder: Builder, columns: str | None = None, usual: Order = USUAL) -> Order:
+def read_tsv(path: Path, split: str, builder: Builder, columns: str | None = None, usual: Order = USUAL) -> Order:
     """Adds the facts of a three-column file, and gives the order of its columns.
 
     The order is what `columns` says, else what a header says, else `usual`; columns that look swapped are noted, or
@@ -32,25 +32,25 @@ def read_tsv(path: Path, part: str, builder: Builder, columns: str | None = None
                     f"its first line ({first}) names columns, but not head, relation and tail; {_SAY}", path
                 )
             order, told = given or header or usual, True
-            builder.notes.append(f"{part}: the first line of {path.name} was taken for a header and skipped")
+            builder.notes.append(f"{split}: the first line of {path.name} was taken for a header and skipped")
             del fields[:3]
         if order != USUAL:
             fields[0::3], fields[1::3], fields[2::3] = (fields[i::3] for i in order)
         lines += len(fields) // 3
-        builder.add(part, fields)
-    if not lines and part == "train":  # the other parts may be empty: all facts are known ones
+        builder.add(split, fields)
+    if not lines and split == "train":  # the other splits may be empty: all facts are known ones
         raise DataError("holds no facts; expected lines of head, relation and tail", path)
     if order != USUAL and not given:
         names = ", ".join(COLUMNS[order.index(i)] for i in range(3))
-        builder.notes.append(f"{part}: the columns of {path.name} were read as {names}")
+        builder.notes.append(f"{split}: the columns of {path.name} were read as {names}")
     if not told and order == USUAL and lines >= ENOUGH:
-        _doubt(path, part, builder)
+        _doubt(path, split, builder)
     return order
 
 
-def _doubt(path: Path, part: str, builder: Builder) -> None:
+def _doubt(path: Path, split: str, builder: Builder) -> None:
     """Notes a relation column with far more values than another, and refuses it where many of them are entities."""
-    heads, relations, tails = builder.distinct(part)
+    heads, relations, tails = builder.distinct(split)
     fewest = min(heads, tails)
     if FEWER * fewest > relations:
         return
@@ -58,11 +58,11 @@ def _doubt(path: Path, part: str, builder: Builder) -> None:
     values = f"column 2, read as the relation, has {relations:,} different values and column {column} only {fewest:,}"
     if builder.both() >= SHARED * relations:
         raise DataError(f"{values}; say which is the relation with columns, '{positions}' or '1,2,3'", path)
-    builder.notes.append(f"{part}: in {path.name} {values}; if that is the relation, give columns '{positions}'")
+    builder.notes.append(f"{split}: in {path.name} {values}; if that is the relation, give columns '{positions}'")
 
 
 def write_tsv(graph: Graph, path: str | Path) -> None:
-    """Writes label facts: to one file, all parts together, where the name ends in `.tsv` or `.txt` (or in `.gz` after
+    """Writes label facts: to one file, all splits together, where the name ends in `.tsv` or `.txt` (or in `.gz` after
     these); to a folder with `train.tsv`, `valid.tsv` and `test.tsv` where it has no extension or is a folder.
     """
     path = Path(path)
@@ -76,8 +76,8 @@ def write_tsv(graph: Graph, path: str | Path) -> None:
         return
     with atomic_folder(path, NAMING) as folder:
         write_naming(graph, folder)
-        for part in PARTS:
-            (folder / f"{part}.tsv").write_bytes(_lines(graph, graph.part(part)))
+        for split in SPLITS:
+            (folder / f"{split}.tsv").write_bytes(_lines(graph, graph.split(split)))
 
 
 def _lines(graph: Graph, facts: Triples) -> bytes:

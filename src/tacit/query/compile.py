@@ -217,7 +217,7 @@ def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target
 
 def _bounds(cut: Variable, factors: Sequence[Formula], slots: range) -> list[Node]:
     """Upper bounds on a cut variable with no part of its own: what each neighbour's own parts let through."""
-    found: list[Node] = []
+    bounds: list[Node] = []
     pairs = [free_variables(f) - {cut} for f in factors if cut in free_variables(f) and len(free_variables(f)) == 2]
     for (neighbour,) in dict.fromkeys(pairs):
         own = [f for f in factors if free_variables(f) == {neighbour}]
@@ -226,8 +226,8 @@ def _bounds(cut: Variable, factors: Sequence[Formula], slots: range) -> list[Nod
             with suppress(_Stuck):
                 edge = _intersect([_edge(f, neighbour, cut, slots) for f in shared])
                 reach = _intersect([_node(f, neighbour, slots) for f in own])
-                found.append(Project(int(neighbour.name), reach, edge))
-    return found
+                bounds.append(Project(int(neighbour.name), reach, edge))
+    return bounds
 
 
 def _intersect(parts: Sequence[_Part]) -> _Part:

@@ -155,9 +155,9 @@ class Grounding:
         last = order[np.cumsum(number)[number > 0] - 1]
         chosen = np.zeros(len(targets), dtype=np.int64)
         chosen[rows[last]] = back[last] ^ 1
-        found = np.zeros(len(targets), dtype=bool)
-        found[rows[last]] = leads[last]
-        self.alive &= found
+        leading = np.zeros(len(targets), dtype=bool)
+        leading[rows[last]] = leads[last]
+        self.alive &= leading
         return chosen
 
     def _put_in_order(self, node: Step) -> Flags:

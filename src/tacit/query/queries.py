@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.graph.files import atomic_folder
-from tacit.graph.graph import PARTS
+from tacit.graph.graph import SPLITS
 from tacit.graph.index import distinct, within
 from tacit.graph.pickles import load_pickle
 from tacit.query.shapes import Encoding, Shape, parse_shapes, shape_of
@@ -23,10 +23,10 @@ from tacit.query.tuples import Ids, from_tuples, to_tuples
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class AnswerSets:
     """The answers of many queries side by side: those of query `q` are `ids[offsets[q]:offsets[q + 1]]`, sorted.
 
-    >>> answers = Answers.of([{5, 2}, set()])
+    >>> answers = AnswerSets.of([{5, 2}, set()])
     >>> len(answers), answers[0], answers.counts
     (2, array([2, 5], dtype=int32), array([2, 0]))
     """
@@ -35,23 +35,23 @@ class Answers:
     ids: Ids
 
     @classmethod
-    def of(cls, sets: Iterable[Collection[int]]) -> Answers:
+    def of(cls, sets: Iterable[Collection[int]]) -> AnswerSets:
         """The answers given as one collection of ids per query."""
         sets = list(sets)
         flat = np.array(list(chain.from_iterable(sets)) or np.empty(0, dtype=np.int64))
         if flat.dtype.kind != "i" or (len(flat) and not 0 <= flat.min() <= flat.max() <= np.iinfo(np.int32).max):
             raise DataError("answers must be entity ids: whole numbers from 0")
-        rows = np.repeat(np.arange(len(sets)), [len(one) for one in sets])
+        rows = np.repeat(np.arange(len(sets)), [len(ids) for ids in sets])
         return cls.of_keys(distinct(rows << 32 | flat), len(sets), 1 << 32)
 
     @classmethod
-    def of_keys(cls, keys: NDArray[np.int64], num_queries: int, num_entities: int) -> Answers:
+    def of_keys(cls, keys: NDArray[np.int64], num_queries: int, num_entities: int) -> AnswerSets:
         """The answers given as sorted distinct keys `query · N + entity`."""
         offsets = np.searchsorted(keys, np.arange(num_queries + 1) * num_entities)
         return cls(offsets, (keys % num_entities).astype(np.int32))
 
     @classmethod
-    def none(cls, num_queries: int) -> Answers:
+    def none(cls, num_queries: int) -> AnswerSets:
         """No answer to any of the queries."""
         return cls(np.zeros(num_queries + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
 
@@ -76,14 +76,14 @@ class Answers:
         """The answers as sorted distinct keys `query · N + entity`."""
         return self.rows * num_entities + self.ids
 
-    def minus(self, other: Answers) -> Answers:
+    def minus(self, other: AnswerSets) -> AnswerSets:
         """The answers that the other does not have."""
         width = int(max(self.ids.max(initial=0), other.ids.max(initial=0))) + 1
         kept = ~within(self.keys(width), other.keys(width))
         counts = np.bincount(self.rows[kept], minlength=len(self))
-        return Answers(np.concatenate([[0], np.cumsum(counts)]), self.ids[kept])
+        return AnswerSets(np.concatenate([[0], np.cumsum(counts)]), self.ids[kept])
 
-    def same(self, other: Answers) -> NDArray[np.bool_]:
+    def same(self, other: AnswerSets) -> NDArray[np.bool_]:
         """Whether each query has the same answers in both."""
         equal: NDArray[np.bool_] = self.counts == other.counts
         mine, theirs = self.subset(np.flatnonzero(equal)), other.subset(np.flatnonzero(equal))
@@ -91,12 +91,12 @@ class Answers:
         equal[np.flatnonzero(equal)[differ]] = False
         return equal
 
-    def subset(self, queries: NDArray[np.int64]) -> Answers:
+    def subset(self, queries: NDArray[np.int64]) -> AnswerSets:
         """The answers of some queries, in the order given."""
         sizes = self.counts[queries]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
-        return Answers(offsets, self.ids[np.repeat(self.offsets[queries], sizes) + within])
+        return AnswerSets(offsets, self.ids[np.repeat(self.offsets[queries], sizes) + within])
 
     def to_sets(self) -> list[set[int]]:
         """One set of ids per query."""
@@ -115,8 +115,8 @@ class QuerySet:
     shape: Shape
     entities: Ids  # [Q, E]
     relations: Ids  # [Q, R], directed
-    easy: Answers
-    hard: Answers
+    easy: AnswerSets
+    hard: AnswerSets
     encoding: Encoding = "dnf"
 
     @property
@@ -165,26 +165,28 @@ def read_queries(
     """
     folder = Path(folder)
     path = folder / f"{split}-queries.pkl"
-    if split not in PARTS or not path.is_file():
+    if split not in SPLITS or not path.is_file():
         raise DataError(f"no {split}-queries.pkl; a folder of queries has {_splits_of(folder)}", folder)
     listed = load_pickle(path)
     if not isinstance(listed, dict):
         raise DataError("does not hold a dict of structures and their queries", path)
-    found: dict[str, tuple[Shape, Encoding, list[Any]]] = {}
+    by_name: dict[str, tuple[Shape, Encoding, list[Any]]] = {}
     for structure, queries in listed.items():
         try:
             shape, encoding = shape_of(structure)
-            found[shape.name if encoding == "dnf" else f"{shape.name}-DM"] = (shape, encoding, list(queries))
+            by_name[shape.name if encoding == "dnf" else f"{shape.name}-DM"] = (shape, encoding, list(queries))
         except (DataError, TypeError, RecursionError) as error:
             raise DataError(f"cannot be read as queries: {error}", path) from None
-    wanted = list(found) if shapes is None else parse_shapes(shapes) if isinstance(shapes, str) else tuple(shapes)
-    absent = [name for name in wanted if name not in found]
+    wanted = list(by_name) if shapes is None else parse_shapes(shapes) if isinstance(shapes, str) else tuple(shapes)
+    absent = [name for name in wanted if name not in by_name]
     if absent and not absent_ok:
-        raise DataError(f"holds no {', '.join(absent)} queries; it holds {', '.join(found) or 'none'}", path)
+        raise DataError(f"holds no {', '.join(absent)} queries; it holds {', '.join(by_name) or 'none'}", path)
     easy, hard = _answer_files(folder, split)
     sizes = _sizes(folder)
     return {
-        name: _query_set(*found[name], easy, hard, sizes, path) for name in wanted if name in found and found[name][2]
+        name: _query_set(*by_name[name], easy, hard, sizes, path)
+        for name in wanted
+        if name in by_name and by_name[name][2]
     }
 
 
@@ -203,7 +205,9 @@ def _query_set(
         queries = [queries[i] for i in order]
         none: frozenset[int] = frozenset()
         easy_answers, hard_answers = (
-            Answers.none(len(queries)) if table is None else Answers.of([table.get(query, none) for query in queries])
+            AnswerSets.none(len(queries))
+            if table is None
+            else AnswerSets.of([table.get(query, none) for query in queries])
             for table in (easy, hard)
         )
     except (DataError, TypeError, RecursionError) as error:
@@ -247,7 +251,7 @@ def _sizes(folder: Path) -> tuple[int, int]:
 
 
 def _splits_of(folder: Path) -> str:
-    there = [f"{part}-queries.pkl" for part in PARTS if (folder / f"{part}-queries.pkl").is_file()]
+    there = [f"{split}-queries.pkl" for split in SPLITS if (folder / f"{split}-queries.pkl").is_file()]
     return f"{' and '.join(there)} here" if there else "train-, valid- or test-queries.pkl, and this one has none"
 
 
@@ -256,11 +260,11 @@ def write_queries(folder: str | Path, split: str, sets: Mapping[str, QuerySet] |
     queries: dict[Any, set[Any]] = defaultdict(set)
     easy: dict[Any, set[int]] = defaultdict(set)
     hard: dict[Any, set[int]] = defaultdict(set)
-    for one in sets.values() if isinstance(sets, Mapping) else sets:
-        tuples = one.tuples()
-        queries[one.shape.encoded(one.encoding)].update(tuples)
-        easy.update(zip(tuples, one.easy.to_sets(), strict=True))
-        hard.update(zip(tuples, one.hard.to_sets(), strict=True))
+    for queried in sets.values() if isinstance(sets, Mapping) else sets:
+        tuples = queried.tuples()
+        queries[queried.shape.encoded(queried.encoding)].update(tuples)
+        easy.update(zip(tuples, queried.easy.to_sets(), strict=True))
+        hard.update(zip(tuples, queried.hard.to_sets(), strict=True))
     tables: dict[str, Any] = {"queries": queries}
     tables |= {"answers": hard} if split == "train" else {"easy-answers": easy, "hard-answers": hard}
     with atomic_folder(Path(folder)) as draft:

@@ -20,9 +20,9 @@ from tacit.folder import fingerprint
 from tacit.graph.betae import is_betae, read_betae, read_vocabulary, write_betae
 from tacit.graph.builder import counted, packed
 from tacit.graph.files import atomic_file
-from tacit.graph.graph import PARTS, Graph, Triples
+from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.vocabulary import Vocabulary
-from tacit.query.queries import Answers, QuerySet, read_queries, write_queries
+from tacit.query.queries import AnswerSets, QuerySet, read_queries, write_queries
 from tacit.query.sampling import Sample, sample
 from tacit.query.shapes import SHAPES, Encoding, Shape, parse_shapes
 from tacit.query.symbolic import with_answers
@@ -65,7 +65,7 @@ def queries_for(
 def _translation(graph: Graph, folder: Path, split: str) -> Translation:
     """How ids of a folder read in a graph."""
     if all((folder / name).is_file() for name in MAPS):
-        has_facts = all((folder / f"{part}.txt").is_file() for part in PARTS)
+        has_facts = all((folder / f"{split}.txt").is_file() for split in SPLITS)
         there = read_betae(folder, folder.name) if has_facts else None
         vocabularies = (
             (there.entities, there.relations)
@@ -97,15 +97,15 @@ def _check_facts(graph: Graph, there: Graph, translation: Translation, folder: P
 
     A graph may lack the facts to validate and test with; those that it has must be the folder's.
     """
-    for part in PARTS:
-        mine, theirs = graph.part(part), _read_as(there.part(part), translation)
+    for split in SPLITS:
+        mine, theirs = graph.split(split), _read_as(there.split(split), translation)
         sizes = graph.num_entities, graph.num_relations
         known = theirs[(theirs >= 0).all(axis=1)]
         others = np.setxor1d(packed(mine, *sizes), packed(known, *sizes))
-        if (len(mine) or part == PARTS[0]) and (len(others) or len(known) < len(theirs)):
+        if (len(mine) or split == SPLITS[0]) and (len(others) or len(known) < len(theirs)):
             different = counted(len(others) + len(theirs) - len(known), "fact")
             raise DataError(
-                f"its queries were made of other facts than {graph.name} has: {different} of {part} in one and not in "
+                f"its queries were made of other facts than {graph.name} has: {different} of {split} in one and not in "
                 "the other; sample queries of this graph, or open the run that was trained on theirs",
                 folder,
             )
@@ -133,10 +133,10 @@ def _carried(queries: QuerySet, translation: Translation, folder: Path) -> Query
     return replace(queries, entities=entities, relations=relations, easy=easy, hard=hard)
 
 
-def _answers(answers: Answers, table: NDArray[np.int64], name: str, folder: Path) -> Answers:
+def _answers(answers: AnswerSets, table: NDArray[np.int64], name: str, folder: Path) -> AnswerSets:
     ids = _translated(answers.ids, table, "entity", name, folder)
     width = int(ids.max(initial=0)) + 1
-    return Answers.of_keys(np.sort(answers.rows * width + ids), len(answers), width)
+    return AnswerSets.of_keys(np.sort(answers.rows * width + ids), len(answers), width)
 
 
 def _translated(ids: Ids, table: NDArray[np.int64], kind: str, name: str, folder: Path) -> Ids:

@@ -14,7 +14,7 @@ from tacit.graph.graph import Graph
 from tacit.graph.index import Ints
 from tacit.query.grounding import Grounding
 from tacit.query.plan import Complement, Everything, Relation, Row, map_children
-from tacit.query.queries import Answers, QuerySet
+from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sets import Flags
 from tacit.query.shapes import Shape
 from tacit.query.symbolic import GRAPHS, answers
@@ -80,19 +80,19 @@ def sample(
     # Shapes draw apart from each other: a sample does not depend on which others are made beside it.
     random = np.random.default_rng([seed, zlib.crc32(shape.name.encode())])
     most = round(count / (1 - waste))
-    found: list[QuerySet] = []
+    batches: list[QuerySet] = []
     kept = tries = 0
     while kept < count and tries < most:
         share = max(kept, 1) / max(tries, 1)
         size = int(min(max((count - kept) / share, _FEWEST), _MOST, most - tries))
         good = search.attempt(size, random)
-        some = good[: count - kept]
-        search.turn_down(_SPARE, len(good) - len(some))
-        found.append(some)
-        kept, tries = kept + len(some), tries + size
+        wanted = good[: count - kept]
+        search.turn_down(_SPARE, len(good) - len(wanted))
+        batches.append(wanted)
+        kept, tries = kept + len(wanted), tries + size
         if progress:
-            progress(len(some))
-    return Sample(_joined(shape, found), count, tries, search.turned_down)
+            progress(len(wanted))
+    return Sample(_joined(shape, batches), count, tries, search.turned_down)
 
 
 class _Search:
@@ -145,12 +145,12 @@ class _Search:
         good = good[self._kept(~twice[good], "asked the same twice")]
         return entities[good], relations[good]
 
-    def _easy_and_lost(self, entities: Ids, relations: Ids, every: Answers) -> tuple[Answers, Ints]:
+    def _easy_and_lost(self, entities: Ids, relations: Ids, every: AnswerSets) -> tuple[AnswerSets, Ints]:
         """The easy answers, and how many answers the negation takes away."""
         if self.smaller is not None:
             easy = answers(self.shape.plan, entities, relations, self.smaller, self.num_entities)
             return easy, easy.minus(every).counts
-        easy = Answers.none(len(every))
+        easy = AnswerSets.none(len(every))
         if self.positive is None:
             return easy, easy.counts
         without = answers(self.positive, entities, relations, self.larger, self.num_entities)
@@ -184,20 +184,22 @@ def without_negation(step: Any) -> Any:
 def _joined(shape: Shape, sets: list[QuerySet]) -> QuerySet:
     """Several sets of queries as one."""
 
-    def together(parts: list[Answers]) -> Answers:
+    def together(parts: list[AnswerSets]) -> AnswerSets:
         counts = np.concatenate([[0], *(part.counts for part in parts)])
-        return Answers(np.cumsum(counts), np.concatenate([np.empty(0, dtype=np.int32), *(part.ids for part in parts)]))
+        return AnswerSets(
+            np.cumsum(counts), np.concatenate([np.empty(0, dtype=np.int32), *(part.ids for part in parts)])
+        )
 
-    entities = [np.empty((0, shape.num_entities), dtype=np.int32), *(one.entities for one in sets)]
-    relations = [np.empty((0, shape.num_relations), dtype=np.int32), *(one.relations for one in sets)]
-    easy, hard = together([one.easy for one in sets]), together([one.hard for one in sets])
+    entities = [np.empty((0, shape.num_entities), dtype=np.int32), *(drawn.entities for drawn in sets)]
+    relations = [np.empty((0, shape.num_relations), dtype=np.int32), *(drawn.relations for drawn in sets)]
+    easy, hard = together([drawn.easy for drawn in sets]), together([drawn.hard for drawn in sets])
     return QuerySet(shape, np.concatenate(entities), np.concatenate(relations), easy, hard)
 
 
 def _check(graph: Graph, split: str, count: int, max_answers: int | None, seed: int, waste: float) -> None:
     if split not in GRAPHS:
         raise SettingsError(f"no split '{split}'; choose one of {', '.join(GRAPHS)}")
-    if not len(graph.part(split)):
+    if not len(graph.split(split)):
         raise SettingsError(f"the graph has no {split} facts to ask about; draw some with: tacit data split")
     if count < 1:
         raise SettingsError(f"count must be at least 1, not {count}")

@@ -103,14 +103,14 @@ def parse_shapes(names: str | Iterable[str]) -> tuple[str, ...]:
     groups = {"all": (*POSITIVE, *NEGATIVE), "positive": POSITIVE, "negative": NEGATIVE}
     known = {**{name: (name,) for name in (*SHAPES, *(f"{u}-DM" for u in DE_MORGAN))}, **groups}
     words = names.replace(".", ",").split(",") if isinstance(names, str) else list(names)
-    found: dict[str, None] = {}
+    chosen: dict[str, None] = {}
     for word in filter(None, map(str.strip, words)):
         if word not in known:
             raise UnknownName("shape", word, get_close_matches(word, known, n=3, cutoff=0.4) or ("all",))
-        found.update(dict.fromkeys(known[word]))
-    if not found:
+        chosen.update(dict.fromkeys(known[word]))
+    if not chosen:
         raise UnknownName("shape", ",".join(words), ("all", "positive", "negative"))
-    return tuple(found)
+    return tuple(chosen)
 
 
 def shape_of(structure: Structure) -> tuple[Shape, Encoding]:

@@ -17,7 +17,7 @@ from tacit.query.compile import compile_query
 from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.formula import Query
 from tacit.query.plan import Best, Condition, Edge, Intersect, Loop, Plan, Project, Relation, Step, Target
-from tacit.query.queries import Answers, QuerySet
+from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sets import Sets
 from tacit.query.tuples import Ids
 
@@ -25,14 +25,14 @@ GRAPHS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "train": ((), ("train",)),
     "valid": (("train",), ("train", "valid")),
     "test": (("train", "valid"), ("train", "valid", "test")),
-}  # the parts that easy answers follow from, and those that all answers follow from
+}  # the splits that easy answers follow from, and those that all answers follow from
 _BATCH = 512  # queries evaluated at once: enough to be fast, few enough for their sets to stay in memory
 _COPIES = 1 << 15  # sources an edge is followed from, or values of a cut variable, at once
 _FACTS = 1 << 23  # facts followed at once
 
 
-def symbolic_answers(query: Query, graph: Graph, *parts: str) -> Ids:
-    """The entities that answer one query over some parts of a graph (all of them by default).
+def symbolic_answers(query: Query, graph: Graph, *splits: str) -> Ids:
+    """The entities that answer one query over some splits of a graph (all of them by default).
 
     >>> from tacit.query.formula import Atom, Entity, Variable
     >>> graph = Graph.of([("France", "borders", "Spain"), ("France", "borders", "Italy")])
@@ -43,7 +43,7 @@ def symbolic_answers(query: Query, graph: Graph, *parts: str) -> Ids:
     prepared = compile_query(query)
     entities = np.array([[graph.entities.id(name) for name in prepared.entities]], dtype=np.int32)
     relations = np.array([[graph.relations.id(name) for name in prepared.relations]], dtype=np.int32)
-    return answers(prepared.plan, entities, relations, graph.index(*parts), graph.num_entities)[0]
+    return answers(prepared.plan, entities, relations, graph.index(*splits), graph.num_entities)[0]
 
 
 def with_answers(queries: QuerySet, graph: Graph, split: str) -> QuerySet:
@@ -52,7 +52,7 @@ def with_answers(queries: QuerySet, graph: Graph, split: str) -> QuerySet:
     return replace(queries, easy=easy, hard=hard)
 
 
-def easy_and_hard(plan: Plan, entities: Ids, relations: Ids, graph: Graph, split: str) -> tuple[Answers, Answers]:
+def easy_and_hard(plan: Plan, entities: Ids, relations: Ids, graph: Graph, split: str) -> tuple[AnswerSets, AnswerSets]:
     """The answers on the smaller graph of a split, and those that only the larger one gives.
 
     With negation an answer on the smaller graph may be none on the larger; it stays easy, as in BetaE's files.
@@ -60,20 +60,20 @@ def easy_and_hard(plan: Plan, entities: Ids, relations: Ids, graph: Graph, split
     smaller, larger = GRAPHS[split]
     every = answers(plan, entities, relations, graph.index(*larger), graph.num_entities)
     if not smaller:
-        return Answers.none(len(every)), every
+        return AnswerSets.none(len(every)), every
     easy = answers(plan, entities, relations, graph.index(*smaller), graph.num_entities)
     return easy, every.minus(easy)
 
 
-def answers(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entities: int) -> Answers:
+def answers(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entities: int) -> AnswerSets:
     """The exact answers of queries that share a plan: entity slots `[Q, E]`, directed relation slots `[Q, R]`."""
     facts = _Facts(index, num_entities)
     keys = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(entities), _BATCH):
-        some = slice(start, start + _BATCH)
-        sets = _Batch(facts, entities[some], relations[some]).of(plan.root)
+        batch = slice(start, start + _BATCH)
+        sets = _Batch(facts, entities[batch], relations[batch]).of(plan.root)
         keys.append(sets.listed() + start * num_entities)
-    return Answers.of_keys(np.concatenate(keys), len(entities), num_entities)
+    return AnswerSets.of_keys(np.concatenate(keys), len(entities), num_entities)
 
 
 class _Facts:

@@ -31,7 +31,7 @@ class PlanRequest(BaseModel):
     k: int | None = Field(None, ge=1, description="Candidates kept for each variable by beam search.")
     logic: Literal["product", "godel", "lukasiewicz"] | None = Field(None, description="How scores are combined.")
     observed: Literal["all", "train", "train+valid", "none"] | None = Field(
-        None, description="The parts of the graph whose facts count as known."
+        None, description="The splits of the graph whose facts count as known."
     )
 
     @property

@@ -9,7 +9,7 @@ from torch import Tensor
 from tacit.graph.index import Index
 
 
-class Facts:
+class KnownFacts:
     """A graph's sorted index on a device: counts and tails of many `(head, relation)` at once."""
 
     def __init__(self, index: Index, device: torch.device | str = "cpu") -> None:
@@ -26,8 +26,8 @@ class Facts:
         wanted = heads * self.num_relations + relations
         at = torch.searchsorted(self._keys, wanted)
         starts = self._offsets[at]
-        found = self._keys[at] == wanted
-        return starts, (self._offsets[at + 1] - starts) * found
+        there = self._keys[at] == wanted
+        return starts, (self._offsets[at + 1] - starts) * there
 
     def counts(self, heads: Tensor, relations: Tensor) -> Tensor:
         """The number of known tails of each pair."""
@@ -44,5 +44,5 @@ class Facts:
 
     def contains(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Whether each triple is a known fact."""
-        found = self.index.contains(heads.cpu().numpy(), relations.cpu().numpy(), tails.cpu().numpy())
-        return torch.from_numpy(found).to(heads.device)
+        known = self.index.contains(heads.cpu().numpy(), relations.cpu().numpy(), tails.cpu().numpy())
+        return torch.from_numpy(known).to(heads.device)

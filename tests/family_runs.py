@@ -1,4 +1,4 @@
-"""A small trained run to adapt."""
+"""A small trained run to adapt, for the tests that ask for one."""
 
 from __future__ import annotations
 
