@@ -68,38 +68,36 @@ def compile_query(query: Query, safe: bool = True) -> Prepared:
     Row(slot=0, edge=Relation(slot=0, flip=False))
     """
     check_safe(query, negation=safe)
-    shape, entities, relations, variables = skeleton(query)
-    shape, *order = _ordered(shape, _places(entities), _places(relations))
-    names = zip((entities, relations, variables), order, strict=True)
-    entities, relations, variables = (tuple(old[int(slot)] for slot in slots) for old, slots in names)
-    return _prepared(shape, entities, relations, variables, query.text)
+    shape, *names = skeleton(query)
+    plan, orders = _ordered(shape, _places(names[0]), _places(names[1]))
+    entities, relations, variables = (tuple(old[i] for i in order) for old, order in zip(names, orders, strict=True))
+    return Prepared(plan, entities, relations, variables, query.text)
 
 
 def compile_template(query: Query) -> Prepared:
     """The plan of a query whose slots are numbered from left to right as written, one per occurrence."""
     check_safe(query, negation=False)
-    return _prepared(*skeleton(query), query.text)
+    shape, entities, relations, variables = skeleton(query)
+    plan = _plan(shape, len(entities), len(relations), len(variables))
+    return Prepared(plan, entities, relations, variables, query.text)
 
 
 @lru_cache(maxsize=4096)
 def _ordered(
     shape: Query, entities: tuple[int, ...], relations: tuple[int, ...]
-) -> tuple[Query, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """A structure in its canonical order, and the slots and variables of before in the order of those it has."""
-    return skeleton(Query(shape.target, canonical(shape.formula, shape.target, (entities, relations))))
+) -> tuple[Plan, tuple[tuple[int, ...], ...]]:
+    """The plan of a structure in its canonical order, and the slots and variables of before in that order."""
+    shape, *orders = skeleton(Query(shape.target, canonical(shape.formula, shape.target, (entities, relations))))
+    plan = _plan(shape, *(len(order) for order in orders))
+    return plan, tuple(tuple(map(int, order)) for order in orders)
 
 
 def _places(names: tuple[str, ...]) -> tuple[int, ...]:
     """Where each name stands among them: all that their order depends on, and the same for most questions of a kind."""
+    if len(names) == 1:
+        return (0,)
     order = {name: place for place, name in enumerate(sorted(set(names)))}
-    return tuple(order[name] for name in names)
-
-
-def _prepared(
-    shape: Query, entities: tuple[str, ...], relations: tuple[str, ...], variables: tuple[str, ...], text: str
-) -> Prepared:
-    plan = _plan(shape, len(entities), len(relations), len(variables))
-    return Prepared(plan, entities, relations, variables, text)
+    return tuple([order[name] for name in names])
 
 
 @lru_cache(maxsize=4096)
