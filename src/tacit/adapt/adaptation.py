@@ -20,6 +20,7 @@ from tacit.fitting.loop import Fitting
 from tacit.fitting.progress import Progress, shown
 from tacit.folder import ADAPTATION, RunFolder, fingerprint
 from tacit.graph.graph import Graph
+from tacit.links.precision import threads_for
 from tacit.links.scorer import Scorer
 from tacit.query.queries import QuerySet
 
@@ -78,7 +79,8 @@ def adapt(
         fitting = Fitting(training, training.schedule(), tell, run, ADAPTATION, stamp)
         if resume:
             fitting.resume()
-        fitting.go()
+        with threads_for(training.flops):
+            fitting.go()
         fitting.finish()
         result = _result(training, fitting)
         if run is not None:

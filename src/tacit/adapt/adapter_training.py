@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +27,7 @@ from tacit.errors import TrainingError
 from tacit.fitting.checkpoint import Weights
 from tacit.fitting.loop import Schedule
 from tacit.graph.graph import Graph
-from tacit.links.scorer import Scorer
+from tacit.links.scorer import BilinearScorer, Scorer
 from tacit.query.queries import QuerySet
 
 CHECKPOINT_SECONDS = 30.0
@@ -77,6 +78,15 @@ class AdapterTraining:
         return QueryLoss(
             self.reasoner, plan, settings.loss, settings.masks, settings.negatives, self.random, self.frozen
         )
+
+    @property
+    def flops(self) -> float:
+        """About how much a step computes: a row of products for each atom of its queries."""
+        if not isinstance(self.scorer, BilinearScorer):
+            return math.inf
+        entities, width = self.scorer.keys().shape
+        atoms = sum(drawn.queries.shape.num_relations for drawn in self.batches.values()) / len(self.batches)
+        return 2.0 * entities * width * atoms * self.settings.batch
 
     def schedule(self) -> Schedule:
         """Steps, validated every few of them and before the first."""
