@@ -8,11 +8,13 @@ import importlib.util
 import io
 import json
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,12 @@ SMALL = {
     "adapt": "--steps 4 --count 60 --validate-every 2 --batch 32",
     "sample": "--count 20",
     "eval": "--limit 20",
+}
+# The same for Python, in place of what a page says.
+SMALL_CALLS: dict[str, dict[str, object]] = {
+    "tacit.run.train": {"epochs": 2, "rank": 16, "progress": False},
+    "tacit.run.Run.adapt": {"steps": 4, "count": 60, "validate_every": 2, "batch": 32},
+    "tacit.run.Run.evaluate": {"limit": 20},
 }
 RUN = [page for page in PAGES if page.name != "cli.md"]
 
@@ -79,6 +87,13 @@ def run(command: Command) -> None:
         PROGRAMS[command.words[0]](command.words)
 
 
+def with_options(function: Callable[..., object], options: dict[str, object]) -> Callable[..., object]:
+    def call(*arguments: object, **given: object) -> object:
+        return function(*arguments, **(given | options))
+
+    return call
+
+
 def run_python(text: str, names: dict[str, object], page: str) -> None:
     if ">>>" not in text:
         exec(compile(text, page, "exec"), names)
@@ -96,6 +111,8 @@ def test_what_a_page_shows_runs(
     monkeypatch.setenv("TACIT_CACHE", str(cache))
     if "--out runs/world\n" not in page.read_text(encoding="utf-8"):
         shutil.copytree(next(cache.glob("world-*")), tmp_path / "runs" / "world")
+    for place, options in SMALL_CALLS.items():
+        monkeypatch.setattr(place, with_options(pkgutil.resolve_name(place), options))
     names: dict[str, object] = {}
     for block in blocks(page):
         if block.mark:  # needs data or a GPU, or the service of the test below

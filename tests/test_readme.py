@@ -14,6 +14,7 @@ from tacit.cli import app
 
 README = ROOT / "README.md"
 LINE = re.compile(r"^(?P<place>\s+\d+\.)?\s*(?P<what>.+?)  +(?P<score>\d\.\d{3})\s+(?P<mark>known|predicted)$")
+SHARE = re.compile(r"^\s+(?P<what>\d of \d atoms) (?P<mark>predicted)$")
 
 
 def shown() -> tuple[str, str]:
@@ -24,10 +25,10 @@ def shown() -> tuple[str, str]:
 
 
 def lines(printed: str) -> list[tuple[str, str, float]]:
-    """Each line of an answer: the answer or the atom, its mark, its score."""
-    found = [LINE.match(line) for line in printed.splitlines()[1:]]
+    """Each line of an answer: the answer, the atom or how many are predicted, its mark, its score."""
+    found = [LINE.match(line) or SHARE.match(line) for line in printed.splitlines()[1:]]
     assert all(found), printed
-    return [(line["what"], line["mark"], float(line["score"])) for line in found if line]
+    return [(line["what"], line["mark"], float(line.groupdict().get("score", 1))) for line in found if line]
 
 
 def test_world_answers_as_the_pages_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,12 +51,12 @@ def the_example_answers_as_shown() -> None:
 def an_atom_scores_as_shown_from_either_side() -> None:
     import tacit
 
-    engine = tacit.open("world", observed="train+valid")
+    run = tacit.open("world", observed="train+valid")
     page = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\?.*? : .*?)` \|.*\| (0\.\d\d) \|$", page, flags=re.MULTILINE)
     assert len(rows) == 3
     for question, score in rows:
-        atoms = [atom for answer in engine.explain(question, top=20) for atom in answer.witnesses[0].atoms]
+        atoms = [atom for answer in run.explain(question, top=20) for atom in answer.witnesses[0].atoms]
         scores = [atom.score for atom in atoms if str(atom).startswith("capital_of(Georgetown, Guyana) ")]
         assert scores == [pytest.approx(float(score), abs=0.05)], question
 
