@@ -16,7 +16,7 @@ step() {
 }
 
 say "1. A graph that is missing facts" \
-    "world comes with Tacit. One fact in ten, its test part, is kept from everything below."
+    "world comes with Tacit. One fact in ten, its test split, is kept from everything below."
 step "tacit data list"
 
 say "2. A question, and how it would be answered" \
@@ -30,9 +30,9 @@ say "4. Ask, with its raw scores" \
     "Nothing made the scores of different relations comparable, so their combination is not to be trusted:"
 step "tacit ask runs/demo '$question' --unadapted --calibration sigmoid --observed train+valid --top 3 --explain"
 
-say "5. Adapt the scores: two numbers for each relation, learned from questions (ten seconds)" \
-    "The link predictor stays as it is."
-step "tacit adapt runs/demo --held-out --count 1000 --steps 200 --batch 256 --validate-every 100"
+say "5. Adapt the scores: two numbers for each relation, learned from questions (twenty seconds)" \
+    "The link predictor stays as it is, and the adapter is kept where it is better than none."
+step "tacit adapt runs/demo --count 2000 --steps 300 --batch 256"
 
 say "6. Ask again" \
     "Georgetown is the capital of Guyana, but Tacit was not told: that atom is predicted, from a border it knows."
@@ -44,5 +44,5 @@ step "tacit ask runs/demo '?c : boarders(Brazil, ?c)' || true"
 say "That was Tacit. Next:" \
     "  a page to ask on     .venv/bin/tacit serve runs/demo     then open http://127.0.0.1:8000" \
     "  your own graph       .venv/bin/tacit train facts.tsv --out runs/mine     (three columns: head, relation, tail)" \
-    "  in Python            import tacit; tacit.open('runs/demo').ask('...')" \
+    "  in Python            import tacit; run = tacit.open('runs/demo'); run.explain('...')" \
     "  to read              README.md, docs/README.md"
