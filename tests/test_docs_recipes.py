@@ -1,0 +1,71 @@
+"""CONTRIBUTING describes the house as it is, and one of its recipes leads from a class to explained answers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+import tacit
+from source_tree import ROOT, SRC
+from tacit.engine.reasoner import Reasoner
+from tacit.links.scorer import GraphScorer
+from tacit.query.plan import Plan
+from test_imports import LAYERS
+
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+HOUSE = [layer for layer in LAYERS if not layer.startswith("__")]
+
+
+def section(title: str) -> str:
+    """The text under a heading of the page."""
+    return re.split(r"^## ", PAGE.split(f"\n## {title}\n")[1], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def test_the_page_draws_the_layers() -> None:
+    (drawn,) = re.findall(r"^```\n(errors.*?)^```", section("Layers"), flags=re.MULTILINE | re.DOTALL)
+    assert re.split(r"\s*->\s*", drawn.strip()) == HOUSE
+
+
+def test_the_page_says_what_each_layer_holds() -> None:
+    rows = re.findall(r"^\| (`.+?) \|", section("Layers"), flags=re.MULTILINE)
+    assert [name for row in rows for name in re.findall(r"`(\w+)`", row)] == HOUSE
+
+
+def test_files_that_the_page_names_are_there() -> None:
+    named = re.findall(r"`((?:\w+/)+\w+\.py)`", PAGE)
+    assert len(named) > 10
+    assert [name for name in named if not any((base / name).exists() for base in (ROOT, SRC / "tacit"))] == []
+
+
+@pytest.mark.parametrize("name", ["_NORMS", "LOGICS", "CALIBRATIONS", "MODELS", "MODEL_NAMES", "FORMATS"])
+def test_names_of_recipes_are_where_the_page_says(name: str) -> None:
+    (row,) = [line for line in section("Common additions").splitlines() if line.startswith("|") and f"`{name}`" in line]
+    files = re.findall(r"`(\w+/\w+\.py)`", row)
+    assert any(re.search(rf"^{name}\b", (SRC / "tacit" / file).read_text(), flags=re.MULTILINE) for file in files)
+
+
+def test_a_reasoner_of_ones_own_answers_and_has_no_reasons() -> None:
+    class Length(Reasoner):
+        """Likes short labels, whatever is asked."""
+
+        def __init__(self, graph: tacit.Graph) -> None:
+            self.num_entities = graph.num_entities
+            self.liked = -torch.tensor([float(len(label)) for label in graph.entities])
+
+        def scores(self, plan: Plan, entities: torch.Tensor, relations: torch.Tensor) -> torch.Tensor:
+            return self.liked.expand(len(relations), -1)
+
+    graph = tacit.Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "Oman")])
+    scorer = GraphScorer(graph.index(), graph.num_entities)
+    engine = tacit.Engine(graph, scorer, reasoner=Length(graph), observed="none")
+    asked = engine.ask("?c : borders(France, ?c)")
+    assert asked.entities == ["Oman", "Spain", "France"]  # 4, 5 and 6 letters
+    told = engine.explain("?c : borders(France, ?n) & borders(?n, ?c)", top=1)
+    assert told.entities == ["Oman"]
+    assert told.explained is False
+    assert told.certified is None
+    assert told[0].witnesses == ()
+    assert "no reasons" in str(told)
+    assert engine.using(k=2).ask("?c : borders(France, ?c)", top=1).entities == ["Oman"]
