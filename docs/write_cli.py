@@ -23,7 +23,7 @@ INTRODUCTION = """\
 
 Every command answers `--help`. What goes wrong is said in one line on standard error, with exit code 2;
 `tacit --debug COMMAND` shows the traceback instead. Where a command takes a `GRAPH`, it is the name of an embedded
-graph (`world`), a folder with train, valid and test parts, or a single file: see [your own data](data.md).
+graph (`world`), a folder with train, valid and test splits, or a single file: see [your own data](data.md).
 
 This page is written by `make docs` from the commands themselves.
 """

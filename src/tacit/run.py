@@ -280,6 +280,8 @@ def sample(
     if out is not None:
         check_place(Path(out), split, force)
     wanted = shapes_of(shapes, templates)
+    for shape in wanted.values() if out is not None else ():
+        shape.encoded()  # what no file can hold is refused before it is drawn
     loaded = graph if isinstance(graph, Graph) else load(graph)
     options: dict[str, Any] = {"count": count, "max_answers": max_answers, "seed": seed, "waste": waste}
     samples = draw(loaded, wanted, split, progress=progress, **options)

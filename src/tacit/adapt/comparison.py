@@ -19,6 +19,7 @@ from tacit.engine.settings import EngineSettings
 from tacit.folder import ADAPTER, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.scorer import Scorer
+from tacit.query.plan import Complement
 from tacit.query.queries import QuerySet
 
 
@@ -26,11 +27,13 @@ from tacit.query.queries import QuerySet
 class Comparison:
     """The MRR of each shape with the `new` adapter, with the `present` one of the run if any, and with `none`.
 
-    >>> Comparison({"none": {"2i": 0.5, "2in": 0.25}, "new": {"2i": 0.25, "2in": 0.75}}).won  # 2i has become worse
-    False
+    >>> worse = Comparison({"none": {"2i": 0.5, "2in": 0.25}, "new": {"2i": 0.25, "2in": 0.75}}, frozenset({"2in"}))
+    >>> print(worse.won, worse)
+    False validation MRR 0.5000 with it, 0.3750 without; without negation 0.2500 with it, 0.5000 without
     """
 
     figures: Mapping[str, Mapping[str, float]]
+    negated: frozenset[str] = frozenset()  # shapes with a negation
 
     @property
     def means(self) -> dict[str, float]:
@@ -46,15 +49,22 @@ class Comparison:
 
     def _beats(self, rival: Mapping[str, float]) -> bool:
         new = self.figures["new"]
-        plain = [shape for shape in new if "n" not in shape]
-        return sum(new.values()) > sum(rival.values()) and sum(new[s] for s in plain) >= sum(rival[s] for s in plain)
+        return sum(new.values()) > sum(rival.values()) and sum(self._plain(new)) >= sum(self._plain(rival))
+
+    def _plain(self, figures: Mapping[str, float]) -> list[float]:
+        return [mrr for shape, mrr in figures.items() if shape not in self.negated]
 
     def __str__(self) -> str:
-        words = {"new": "with it", "present": "with the adapter of the run", "none": "without"}
+        told = f"validation MRR {self._told(self.means)}"
+        plain = {name: self._plain(figures) for name, figures in self.figures.items()}
         means = self.means
-        return "validation MRR " + ", ".join(
-            f"{means[name]:.4f} {text}" for name, text in words.items() if name in means
-        )
+        if self.won or not all(means["new"] > mean for name, mean in means.items() if name != "new"):
+            return told
+        return f"{told}; without negation {self._told({name: statistics.fmean(mrr) for name, mrr in plain.items()})}"
+
+    def _told(self, means: Mapping[str, float]) -> str:
+        words = {"new": "with it", "present": "with the adapter of the run", "none": "without"}
+        return ", ".join(f"{means[name]:.4f} {text}" for name, text in words.items() if name in means)
 
 
 def compare(
@@ -85,4 +95,5 @@ def compare(
         adapted = None if rival is None else Adapted(calibration(how["calibration"], counted), rival)
         engine = Engine(graph, scorer, EngineSettings.of({**how, **search}), adapter=adapted)
         figures[name] = mean_reciprocal_ranks(engine.reasoner, queries)
-    return Comparison(figures)
+    negated = {name for name, query_set in queries.items() if query_set.shape.plan.has(Complement)}
+    return Comparison(figures, frozenset(negated))

@@ -132,7 +132,7 @@ class Atoms:
             parts = zip(heads.split(_PAIRS), relations.split(_PAIRS), tails.split(_PAIRS), strict=True)
             return torch.cat([self.of(*part) for part in parts])
         logits = self._finite(self.scorer.logits_of(heads, relations, tails))
-        scores: Tensor = self.calibration(logits[:, None], heads, relations, tails)[:, 0] + self.ceiling
+        scores = self._capped(self.calibration(logits[:, None], heads, relations, tails)[:, 0])
         if self.possible is not None:
             scores = scores.masked_fill(self.possible.excluded(heads, relations, tails), -torch.inf)
         if self.facts is not None:
@@ -178,11 +178,9 @@ class Atoms:
         for block in self.products(heads, relations, width if self.blockwise else self.num_entities):
             logits = self._ruled(block.scores, heads, relations, block.columns)
             if self.blockwise:
-                scores = self.calibration(logits, heads, relations, block.columns)
+                scores = self._capped(self.calibration(logits, heads, relations, block.columns))
             else:
                 scores = self._calibrated(logits, heads, relations)
-            if self.ceiling:
-                scores += self.ceiling
             if known is not None:
                 known.lift(scores, block.columns, self.observed)
             yield Block(block.columns, scores)
@@ -230,15 +228,19 @@ class Atoms:
         """Log-scores of whole rows; on a CPU in their own memory, by few rows that stay in cache."""
         step = max(1, _CACHED // self.num_entities)
         if self.device.type != "cpu" or self.differentiable or not logits.is_contiguous():
-            scores: Tensor = self.calibration(logits, heads, relations)
-            return scores
+            return self._capped(self.calibration(logits, heads, relations))
         for start in range(0, len(logits), step):
             rows = slice(start, start + step)
-            logits[rows] = self.calibration(logits[rows], heads[rows], relations[rows])
+            logits[rows] = self._capped(self.calibration(logits[rows], heads[rows], relations[rows]))
         return logits
 
+    def _capped(self, scores: Tensor) -> Tensor:
+        """Scores of predictions, less than those of known facts."""
+        if not self.ceiling:
+            return scores
+        return scores + self.ceiling if scores.requires_grad else scores.add_(self.ceiling)
+
     def _lifted(self, scores: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
-        scores = scores + self.ceiling if self.ceiling else scores
         known = self.known(heads, relations)
         if known is None:
             return scores

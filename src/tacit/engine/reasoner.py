@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -141,8 +142,8 @@ class SymbolicReasoner(Reasoner):
 
 
 def checked(scores: Tensor) -> Tensor:
-    """The scores, unless some are not numbers: a maximum hands those on, so that none can hide."""
-    if bool(torch.isnan(scores).any()):
+    """The scores, unless some are not numbers: maxima and sums hand those on, so that none can hide."""
+    if math.isnan(float(scores.sum())):
         raise RunError("the link predictor gives scores that are not numbers; is the model damaged? train it again")
     return scores
 

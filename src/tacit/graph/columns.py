@@ -37,7 +37,8 @@ def column_order(columns: str) -> Order:
     if order is None:
         raise SettingsError(
             f"columns '{columns}' must name the three columns, as in 'head,tail,relation', "
-            "or give the positions of head, relation and tail, as in '1,3,2'"
+            "or give the positions of head, relation and tail, as in '1,3,2'",
+            "columns",
         )
     return order
 

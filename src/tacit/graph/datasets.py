@@ -54,7 +54,7 @@ def load(
     """
     folder, splits = _located(source)
     if columns is not None and {FORMATS[extension(path)] for path in splits.values()} != {TABLE}:
-        raise SettingsError(f"columns '{columns}' are those of a table, and {source} is none")
+        raise SettingsError(f"columns '{columns}' are those of a table, and {source} is none", "columns")
     prefixes = read_prefixes(folder) if folder else Prefixes()
     if folder and not splits:
         graph = replace(read_betae(folder, name or folder.resolve().name), prefixes=prefixes)

@@ -195,7 +195,7 @@ def shapes_of(names: str | Iterable[str] | None = None, templates: Iterable[str]
 
         for text in templates:
             shape = Shape.of(text, parse(text))
-            name = label(shape.encoded())
+            name = text if shape.structure is None else label(shape.structure)
             shapes.setdefault(name, SHAPES.get(name, replace(shape, name=name)))
     return shapes
 

@@ -34,7 +34,7 @@ Domain = frozenset[Variable]
 Cases = dict[Domain, Formula | bool]  # what holds of the solutions that bind these variables; True where nothing need
 
 _NONE: Domain = frozenset()
-_SUPPORTED = "(what is: SELECT ?x WHERE with triple patterns, UNION, FILTER NOT EXISTS, MINUS and LIMIT)"
+_SUPPORTED = "(what is: SELECT ?x WHERE with triple patterns, UNION, FILTER [NOT] EXISTS, MINUS and LIMIT)"
 _REFUSED = {  # the parser's word for a construct -> its name, and how it is written
     "OptionalGraphPattern": ("OPTIONAL", r"OPTIONAL"),
     "Bind": ("BIND", r"BIND"),

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tacit.engine.settings import LOGICS, SEARCHES
 from tacit.query.text import MAX_CHARACTERS
 
 Question = Annotated[
@@ -25,13 +26,17 @@ class PlanRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     query: Question
-    search: Literal["beam", "exact", "continuous", "symbolic"] | None = Field(
-        None, description="How to search; continuous search reads scores through a sigmoid."
+    search: str | None = Field(
+        None,
+        description="How to search; continuous search reads scores through a sigmoid.",
+        json_schema_extra={"enum": [*SEARCHES, None]},
     )
     k: int | None = Field(None, ge=1, description="Candidates kept for each variable by beam search.")
-    logic: Literal["product", "godel", "lukasiewicz"] | None = Field(None, description="How scores are combined.")
-    observed: Literal["all", "train", "train+valid", "none"] | None = Field(
-        None, description="The splits of the graph whose facts count as known."
+    logic: str | None = Field(None, description="How scores are combined.", json_schema_extra={"enum": [*LOGICS, None]})
+    observed: str | None = Field(
+        None,
+        description="The splits of the graph whose facts count as known.",
+        json_schema_extra={"enum": ["all", "train", "train+valid", "none", None]},
     )
 
     @property
@@ -67,7 +72,7 @@ class WitnessAtom(BaseModel):
 class WitnessPart(BaseModel):
     """A part of a reason, as the formula has it."""
 
-    kind: Literal["atom", "and", "or", "not", "exists", "true"]
+    kind: Literal["atom", "and", "or", "not", "true"]
     score: float
     carried: bool = Field(True, description="Whether it is the part of an `or` that carries the answer.")
     parts: list[WitnessPart] = []
