@@ -55,5 +55,5 @@ def _question(graph: Graph) -> str:
 
 def _report(out: Path, results: dict[str, Any]) -> None:
     mrr = results["valid_mrr"]
-    quality = "no validation facts" if mrr is None else f"validation MRR {mrr:.4f} at epoch {results['best_epoch']}"
+    quality = "not validated" if mrr is None else f"validation MRR {mrr:.4f} at epoch {results['best_epoch']}"
     typer.echo(f"{out}: {results['epochs']} epochs in {results['seconds']:.1f} s, {quality}")
