@@ -10,6 +10,7 @@ import argparse
 import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -88,10 +89,11 @@ def contestants(graph: Graph, given: argparse.Namespace) -> dict[str, Contestant
 def tacit_step(graph: Graph, settings: TrainSettings) -> Step:
     """Tacit's own step, as `train` runs it."""
     training, generator = Training(graph, settings), torch.Generator()
+    update: Any = getattr(training, "update", None) or training.step  # what older trees call it
 
     def step(batch: torch.Tensor) -> object:
         with float32_products(training.precision):
-            return training.update(batch, generator)
+            return update(batch, generator)
 
     return step
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tacit.engine.calibration import Calibration
 from tacit.engine.known_facts import KnownFacts
-from tacit.engine.possible import Possible
+from tacit.engine.possible import IMPOSSIBLE, Possible
 from tacit.errors import RunError
 from tacit.links.scorer import BilinearScorer, Scorer
 from tacit.query.plan import Plan, Relation, Row
@@ -113,7 +113,7 @@ class Atoms:
         """Raw scores of every tail, `[B, N]`; what is impossible is minus infinity."""
         with torch.no_grad():
             logits = self._finite(self.scorer.logits(heads, relations))
-            return self._ruled(logits, heads, relations, slice(0, self.num_entities))
+            return self._ruling(heads, relations)(logits, slice(0, self.num_entities))
 
     def _finite(self, logits: Tensor) -> Tensor:
         """Raw scores, refused where they are no numbers; of weights that were looked at, they are."""
@@ -121,8 +121,19 @@ class Atoms:
             raise RunError("the link predictor gives scores that are not finite numbers; is the model damaged?")
         return logits
 
-    def _ruled(self, logits: Tensor, heads: Tensor, relations: Tensor, columns: slice) -> Tensor:
-        return logits if self.possible is None else self.possible.rule_out(logits, heads, relations, columns)
+    def _ruling(self, heads: Tensor, relations: Tensor) -> Callable[[Tensor, slice], Tensor]:
+        """What makes the impossible ones of some rows, in some columns, minus infinity."""
+        possible = self.possible
+        if possible is None:
+            return lambda logits, columns: logits
+        rows = possible.loopless(heads, relations)
+        loops = KnownTails(rows, heads[rows])  # sorted once for all blocks
+
+        def rule_out(logits: Tensor, columns: slice) -> Tensor:
+            loops.lift(logits, columns, IMPOSSIBLE)
+            return possible.rule_out(logits, heads, relations, columns)
+
+        return rule_out
 
     def of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Log-scores of single atoms, `[B]`."""
@@ -174,9 +185,9 @@ class Atoms:
 
     def blocks(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
         """Log-scores of every tail, block by block of at most `width` entities, in one reused buffer."""
-        known = self.known(heads, relations)
+        known, rule_out = self.known(heads, relations), self._ruling(heads, relations)
         for block in self.products(heads, relations, width if self.blockwise else self.num_entities):
-            logits = self._ruled(block.scores, heads, relations, block.columns)
+            logits = rule_out(block.scores, block.columns)
             if self.blockwise:
                 scores = self._capped(self.calibration(logits, heads, relations, block.columns))
             else:
@@ -187,11 +198,11 @@ class Atoms:
 
     def logit_blocks(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
         """The logits `x` such that `ceiling · σ(x)` are the scores, block by block, known facts included."""
-        known = self.known(heads, relations)
+        known, rule_out = self.known(heads, relations), self._ruling(heads, relations)
         odds_against = math.expm1(self.ceiling - self.observed)
         logit = -math.log(odds_against) if odds_against else math.inf
         for block in self.products(heads, relations, width):
-            logits = self._ruled(block.scores, heads, relations, block.columns)
+            logits = rule_out(block.scores, block.columns)
             logits = self.calibration.moved(logits, heads, relations, block.columns)
             if known is not None:
                 known.lift(logits, block.columns, logit)

@@ -34,12 +34,13 @@ class Possible:
             apart = (roles @ roles.T == 0).float()  # [R, R]: roles that nobody plays both of
             self._ends = (apart @ roles == 0).to(device)  # [R, N]: where each directed relation may end
 
+    def loopless(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """The rows `relation(head, ·)` that cannot come back to their head."""
+        rows = self._loopless[relations].nonzero()[:, 0]
+        return rows[:0] if self.loops else rows
+
     def rule_out(self, logits: Tensor, heads: Tensor, relations: Tensor, columns: slice) -> Tensor:
-        """Logits of rows `relation(head, ·)` for the entities in `columns`, minus infinity for what is impossible."""
-        if not self.loops:
-            inside = self._loopless[relations] & (heads >= columns.start) & (heads < columns.stop)
-            rows = inside.nonzero()[:, 0]
-            logits[rows, heads[rows] - columns.start] = IMPOSSIBLE
+        """Logits of rows `relation(head, ·)` for the entities in `columns`, minus infinity for kinds that cannot be."""
         if self._ends is not None:
             logits.masked_fill_(~self._ends[relations, columns], IMPOSSIBLE)
             logits.masked_fill_(~self._starts(heads, relations)[:, None], IMPOSSIBLE)
