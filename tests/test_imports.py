@@ -15,6 +15,7 @@ from source_tree import SRC, imports, modules
 LAYERS = (
     "errors",
     "settings",
+    "distributed",
     "disk",
     "graph",
     "folder",
@@ -33,7 +34,7 @@ LAYERS = (
 FACADE = {"tacit.__version__"}  # all that the package itself may be asked for from within
 OPTIONAL = (
     "lark", "rdflib", "pyoxigraph", "rapidfuzz", "tomli_w", "pydantic", "fastapi", "uvicorn", "prometheus_client",
-    "matplotlib", "pandas", "pykeen",
+    "matplotlib", "pandas", "pykeen", "faiss", "marisa_trie", "duckdb",
 )  # fmt: skip
 # The modules that exist to wrap an optional package, and those that speak of its errors.
 WRAPPERS = ("tacit.query.mistakes", "tacit.query.sparql", "tacit.server")
