@@ -17,6 +17,7 @@ from tacit.sources import Source, find_run, is_run, load
 # What needs torch is imported where it is used: whoever only loads a graph need not wait for it.
 if TYPE_CHECKING:
     from tacit.engine.answers import Answers
+    from tacit.engine.completion import Completion
     from tacit.engine.engine import Engine
     from tacit.evaluate.evaluation import Evaluation, Progress
     from tacit.fitting.progress import Event
@@ -68,6 +69,28 @@ class Run:
     ) -> list[Answers]:
         """The answers to many questions; those of one structure run as one batch."""
         return self.engine.ask_many(questions, top, explain=explain, paths=paths)
+
+    def complete(
+        self,
+        relations: Iterable[str] = (),
+        entities: Iterable[str] = (),
+        *,
+        min_score: float = 0.5,
+        top: int | None = None,
+        typed: bool = True,
+        progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+        **settings: Any,
+    ) -> Completion:
+        """The facts that the graph is most probably missing, of all or some relations, about all or some entities.
+
+        One iterates over them, or has them written: `run.complete(min_score=0.8).write("facts.ttl")`. `top` keeps the
+        best of all; settings are those of `EngineSettings`. `progress` hears what was just done, how many are, and of
+        how many.
+        """
+        from tacit.engine.completion import Completion
+
+        engine = self.engine.using(typed=typed, **settings)
+        return Completion(engine, relations, entities, min_score=min_score, top=top, progress=progress)
 
     def plan(self, question: str) -> str:
         """How a question would be answered, as a tree of steps with what each costs."""

@@ -15,6 +15,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "adapter_step": (),
     "ask": (),
     "choose": (),
+    "completion": ("NELL995",),
     "engine": (),
     "engine --throughput": ("--throughput",),  # what a GPU runs
     "parsing": (),

@@ -43,7 +43,7 @@ class Possible:
         """Logits of rows `relation(head, ·)` for the entities in `columns`, minus infinity for kinds that cannot be."""
         if self._ends is not None:
             logits.masked_fill_(~self._ends[relations, columns], IMPOSSIBLE)
-            logits.masked_fill_(~self._starts(heads, relations)[:, None], IMPOSSIBLE)
+            logits.masked_fill_(~self.starts(heads, relations)[:, None], IMPOSSIBLE)
         return logits
 
     def excluded(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
@@ -52,8 +52,9 @@ class Possible:
         if not self.loops:
             out |= self._loopless[relations] & (heads == tails)
         if self._ends is not None:
-            out |= ~(self._ends[relations, tails] & self._starts(heads, relations))
+            out |= ~(self._ends[relations, tails] & self.starts(heads, relations))
         return out
 
-    def _starts(self, heads: Tensor, relations: Tensor) -> Tensor:
+    def starts(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Whether each entity is of a kind that each relation can start at."""
         return self._ends[relations ^ 1, heads] if self._ends is not None else torch.ones_like(heads, dtype=torch.bool)

@@ -18,11 +18,11 @@ from urllib.parse import unquote, urljoin
 from tacit.errors import QueryError, UnknownName
 from tacit.graph.graph import Graph
 from tacit.graph.prefixes import Prefixes
+from tacit.graph.terms import SCHEME
 from tacit.graph.vocabulary import Vocabulary
 from tacit.query.names import alike
 from tacit.query.text import place
 
-SCHEME = "tacit:"
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"  # which `a` is short for
 _PLAIN = "http://www.w3.org/2001/XMLSchema#string"  # the type of a literal that names none

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import quote
 
 from tacit.engine.answers import Answers
 from tacit.graph.graph import Graph
 from tacit.graph.prefixes import Prefixes
+from tacit.graph.terms import iri_of
 from tacit.query.formula import Query
-from tacit.query.iris import SCHEME
 
 RESULTS = "application/sparql-results+json"
 DOUBLE = "http://www.w3.org/2001/XMLSchema#double"
@@ -48,13 +47,9 @@ def term(label: str, prefixes: Prefixes) -> dict[str, str]:
         elif label[end + 1 :]:
             literal["datatype"] = term(label[end + 3 :], prefixes)["value"]
         return literal
-    iri = prefixes.iri(label)
-    if iri is None or not _IRI.fullmatch(iri):  # a name in angle brackets may be markup
-        iri = SCHEME + quote(label, safe="")
-    return {"type": "uri", "value": iri}
+    return {"type": "uri", "value": iri_of(label, prefixes)}
 
 
-_IRI = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*""")
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 _CONTROLS = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
 

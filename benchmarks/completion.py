@@ -1,0 +1,106 @@
+"""How many of the facts that a run predicts are true: precision at n on the facts held back for testing.
+
+    python benchmarks/completion.py world
+    python benchmarks/completion.py NELL995 --device cuda --rank 1000 --epochs 100 --reg 0.05 --batch 1000
+
+A link predictor is trained once and completes the graph from its train and valid facts; a prediction counts as right
+where it is one of the test facts. Others may be true as well, and merely unknown: what is stated is a lower bound.
+Facts are scored from both ends (the default) or from their subject alone, with and without kinds (`typed`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from scaffold import Benchmark, Measured, data_folder, wait
+from tacit.engine.completion import Completion, Prediction
+from tacit.engine.engine import Engine
+from tacit.graph.graph import Graph
+from tacit.links.settings import TrainSettings
+from tacit.links.training import train
+from tacit.sources import load
+
+LEAST = 0.05
+
+
+def one_end(engine: Engine, top: int) -> Iterator[Prediction]:
+    """The best predictions scored as answers to `r(s, ?)` alone, for comparison."""
+    graph, device = engine.graph, engine.scorer.device
+    kept: list[tuple[float, int, int, int]] = []
+    everyone = torch.arange(graph.num_entities, device=device)
+    for relation in range(0, graph.num_relations, 2):
+        for heads in everyone.split(256):
+            along = torch.full_like(heads, relation)
+            scores = engine.atoms.rows(heads, along)
+            known = engine.atoms.known(heads, along)
+            if known is not None:
+                scores[known.rows, known.tails] = -torch.inf
+            values, places = scores.flatten().topk(min(top, scores.numel()))
+            pairs = zip(values.tolist(), places.tolist(), strict=True)
+            n = graph.num_entities
+            kept += [(value, relation, int(heads[place // n]), place % n) for value, place in pairs if value > -20.0]
+        kept = sorted(kept, reverse=True)[:top]
+    for value, relation, head, tail in kept:
+        yield Prediction(graph.entities[head], graph.relations[relation], graph.entities[tail], math.exp(value))
+
+
+def precision(facts: list[Prediction], graph: Graph, counts: list[int]) -> dict[str, float]:
+    """The shares of test facts among the best so many predictions, and among those of at least one half."""
+    held_back = {
+        (graph.entities[head], graph.relations[relation], graph.entities[tail])
+        for head, relation, tail in graph.test.tolist()
+    }
+    right = [fact[:3] in held_back for fact in facts]
+    shares = {f"of the best {n:,}, share": sum(right[:n]) / n for n in counts if n <= len(facts)}
+    likely = sum(fact.score >= 0.5 for fact in facts)
+    return shares | {"of 0.5 and more": likely, "of those, share": sum(right[:likely]) / max(1, likely)}
+
+
+def measure(given: argparse.Namespace) -> Measured:
+    """The figures of each way."""
+    folder = None if given.graph == "world" else data_folder(given, given.graph)
+    graph = load(folder or given.graph)
+    settings = TrainSettings(
+        rank=given.rank, epochs=given.epochs, reg=given.reg, batch=given.batch, device=given.device,
+        precision="bf16" if given.device == "cuda" else "float32", seed=given.seed,
+    )  # fmt: skip
+    model = train(graph, settings)
+    counts = [100, 300, 1000, 3000, 10_000, 30_000]
+    figures: dict[str, dict[str, Any]] = {}
+    for ends, typed in itertools.product(("both ends", "one end"), (True, False)):
+        if ends == "one end" and given.device == "cuda":
+            continue  # a comparison for small graphs
+        engine = Engine(
+            graph, model, observed="train+valid", typed=typed, precision="bf16" if given.device == "cuda" else "float32"
+        )
+        wait(given.device)
+        start = time.perf_counter()
+        top = min(counts[-1], 10 * len(graph.test))
+        with torch.no_grad():
+            facts = list(Completion(engine, min_score=LEAST, top=top) if ends == "both ends" else one_end(engine, top))
+        seconds = round(time.perf_counter() - start, 2)
+        name = f"{ends}, {'typed' if typed else 'any kind'}"
+        figures[name] = {**precision(facts, graph, counts), "s": seconds}
+    return Measured(figures, {"test facts": len(graph.test), "least score": LEAST}, kind=given.graph.lower())
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table and write the figures as JSON."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.add_argument("graph", nargs="?", default="world", help="world, or a folder of --data")
+    benchmark.add_argument("--reg", type=float, default=0.02)
+    benchmark.add_argument("--batch", type=int, default=500)
+    benchmark.size("--rank", 100, tiny=4)
+    benchmark.size("--epochs", 30, tiny=1)
+    benchmark.run(measure, argv)
+
+
+if __name__ == "__main__":
+    main()

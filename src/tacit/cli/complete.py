@@ -1,0 +1,53 @@
+"""`tacit complete`: the facts a graph is most probably missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacit.cli import options
+from tacit.cli.progress import bar
+from tacit.engine.settings import EngineSettings
+
+_ENGINE = ("calibration", "observed", "loops", "typed", "precision", "memory")
+_SHOWN = 20  # facts, where there is no file to write
+
+
+@options.of_settings(EngineSettings, only=_ENGINE, defaults={"typed": True})
+def complete(
+    source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run, or world.")],
+    given: dict[str, Any],
+    relation: Annotated[list[str] | None, typer.Option("--relation", help="Of this relation; may be repeated.")] = None,
+    entity: Annotated[list[str] | None, typer.Option("--entity", help="About this entity; may be repeated.")] = None,
+    min_score: Annotated[float, typer.Option("--min-score", help="The least score, above 0.")] = 0.5,
+    top: Annotated[int | None, typer.Option("--top", help="The best ones only; all by default.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="A .tsv, .csv, .jsonl, .parquet, .nt or .ttl file; else the best are shown."),
+    ] = None,
+    unadapted: options.Unadapted = False,
+    device: options.Device = "auto",
+) -> None:
+    """Predict the facts that a graph is missing: those that score best from both of their ends."""
+    from tacit.graph.builder import counted
+    from tacit.graph.writing import check_format
+    from tacit.run import open
+
+    if out is not None:
+        check_format(out)  # before hours of work
+    run = open(source, device=device, adapted=not unadapted)
+    with bar() as progress:
+        missing = run.complete(
+            relation or (), entity or (), min_score=min_score, top=top or (None if out else _SHOWN),
+            progress=lambda what, done, total: progress("facts", done, total), **given,
+        )  # fmt: skip
+        if out is not None:
+            typer.echo(f"wrote {counted(missing.write(out), 'predicted fact')} to {out}")
+            return
+        facts = list(missing)
+    for fact in facts:
+        typer.echo(f"{fact.score:.3f}  {fact.relation}({fact.subject}, {fact.object})")
+    if not facts:
+        typer.echo(f"no missing fact has a score of {min_score} or more; --min-score asks for less")

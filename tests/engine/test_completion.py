@@ -1,0 +1,170 @@
+"""The facts a graph is missing, against every pair tried one by one, and how they are written."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import tacit
+from family_runs import families
+from tables import FactorScorer, TableScorer
+from tacit.cli import app
+from tacit.engine.completion import Completion, Prediction
+from tacit.engine.engine import Engine
+from tacit.errors import SettingsError, TacitError, UnknownName
+from tacit.graph.graph import Graph
+from tacit.graph.prefixes import Prefixes
+from tacit.graph.writing import write_scored
+from tacit.sources import load
+
+NAMES = [f"e{i}" for i in range(9)]
+FACTS = [("e1", "r0", "e1"), *((f"e{i % 9}", f"r{i // 9 + i % 2}", f"e{(5 * i + 3 + i // 9) % 9}") for i in range(14))]
+GRAPH = Graph.of(FACTS[:-3], valid=FACTS[-3:-1], test=FACTS[-1:])
+
+
+def engine(kind: type[TableScorer] = FactorScorer, **settings: object) -> Engine:
+    """Scores without any symmetry: each direction of each relation has a table of its own."""
+    scorer = kind([np.full((9, 9), 0.5)] * 3)
+    scorer._logits = torch.randn(6, 9, 9, generator=torch.Generator().manual_seed(3)) * 2.0
+    return Engine(GRAPH, scorer, **({"observed": "train"} | settings))
+
+
+def one_by_one(asked: Engine, least: float) -> dict[tuple[str, str, str], float]:
+    """Every pair under every relation that is no train fact, by the scores of two one-atom questions."""
+    known = {(GRAPH.entities[h], GRAPH.relations[r], GRAPH.entities[t]) for h, r, t in GRAPH.train.tolist()}
+    out = {}
+    for relation in GRAPH.relations.labels[0::2]:
+        ahead = {s: {a.entity: a.score for a in asked.ask(f"?o : {relation}({s}, ?o)", top=9)} for s in NAMES}
+        back = {o: {a.entity: a.score for a in asked.ask(f"?s : {relation}(?s, {o})", top=9)} for o in NAMES}
+        for s in NAMES:
+            for o in NAMES:
+                score = math.sqrt(ahead[s].get(o, 0.0) * back[o].get(s, 0.0))
+                if score >= least and (s, relation, o) not in known:
+                    out[s, relation, o] = score
+    return out
+
+
+def by_fact(predictions: list[Prediction]) -> dict[tuple[str, str, str], float]:
+    out = {fact[:3]: fact.score for fact in predictions}
+    assert len(out) == len(predictions)  # none twice
+    return out
+
+
+@pytest.mark.parametrize("kind", [TableScorer, FactorScorer])
+@pytest.mark.parametrize("how", ["sigmoid", "softmax-count", "minmax"])
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("least", [0.05, 0.4])
+def test_every_missing_fact_of_a_score_comes_once(kind: type[TableScorer], how: str, typed: bool, least: float) -> None:
+    asked = engine(kind, calibration=how, typed=typed)
+    expected = one_by_one(asked, least)
+    assert by_fact(list(Completion(asked, min_score=least))) == pytest.approx(expected, rel=1e-5)
+
+
+def test_what_is_found_does_not_depend_on_how_many_rows_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = by_fact(list(Completion(engine(), min_score=0.05)))
+    monkeypatch.setattr("tacit.engine.completion._ROWS", {"cpu": 2})
+    monkeypatch.setattr("tacit.engine.completion._PAIRS", 3)
+    assert by_fact(list(Completion(engine(), min_score=0.05))) == pytest.approx(whole)
+
+
+def test_facts_about_entities_and_of_relations() -> None:
+    every = one_by_one(engine(), 0.05)
+    about = by_fact(list(Completion(engine(), entities=["e2", "e7"], min_score=0.05)))
+    assert about == pytest.approx({fact: s for fact, s in every.items() if {fact[0], fact[2]} & {"e2", "e7"}}, rel=1e-5)
+    both = by_fact(list(Completion(engine(), ["r1"], ["e2"], min_score=0.05)))
+    assert both == pytest.approx({f: s for f, s in about.items() if f[1] == "r1" and "e2" in f}, rel=1e-5)
+
+
+def test_the_best_of_all_come_in_order_and_those_of_each_relation_too() -> None:
+    every = sorted(one_by_one(engine(), 0.05).items(), key=lambda item: -item[1])
+    best = list(Completion(engine(), min_score=0.05, top=7))
+    assert [fact[:3] for fact in best] == [fact for fact, _ in every[:7]]
+    streamed = list(Completion(engine(), min_score=0.05))
+    for relation in ("r0", "r1", "r2"):
+        scores = [fact.score for fact in streamed if fact.relation == relation]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_known_facts_and_loops_are_not_missing() -> None:
+    asked = engine(observed="all")
+    facts = by_fact(list(Completion(asked, min_score=0.001)))
+    assert not facts.keys() & set(FACTS)
+    assert not [fact for fact in facts if fact[0] == fact[2] and fact[1] != "r0"]  # only r0 loops in train
+    assert [fact for fact in facts if fact[0] == fact[2] and fact[1] == "r0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"min_score": 0.0}, SettingsError),
+        ({"min_score": 1.5}, SettingsError),
+        ({"top": 0}, SettingsError),
+        ({"relations": ["r9"]}, UnknownName),
+        ({"entities": ["e99"]}, UnknownName),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_at_once(arguments: dict[str, object], error: type[TacitError]) -> None:
+    with pytest.raises(error):
+        Completion(engine(), **arguments)  # type: ignore[arg-type]
+
+
+RDF = Prefixes({"geo": "http://example.org/geo/", "xsd": "http://www.w3.org/2001/XMLSchema#"})
+ODD = [
+    ('geo:O"slo', "geo:in", "geo:Norway", 0.75),
+    ("_:b1", "geo:since", '"1814"^^xsd:gYear', 0.5),
+    ('"1814"^^xsd:gYear', "geo:in", "geo:Norway", 0.25),
+]
+
+
+def test_tables_read_back_as_graphs(tmp_path: Path) -> None:
+    facts = [("New York, NY", "in", "USA", 0.75), ('"quoted"', "of", "é\\n", 0.125)]
+    for name in ("facts.tsv", "facts.csv", "facts.tsv.gz"):
+        assert write_scored(tmp_path / name, facts, Prefixes()) == 2
+    assert gzip.decompress((tmp_path / "facts.tsv.gz").read_bytes()) == (tmp_path / "facts.tsv").read_bytes()
+    pandas = pytest.importorskip("pandas")
+    for name, separator in (("facts.tsv", "\t"), ("facts.csv", ",")):
+        quoting = 3 if separator == "\t" else 0  # a table of tabs has no quotes
+        table = pandas.read_csv(tmp_path / name, sep=separator, quoting=quoting)
+        assert list(table.itertuples(index=False, name=None)) == facts
+    duckdb = pytest.importorskip("duckdb")
+    write_scored(tmp_path / "facts.parquet", facts, Prefixes())
+    assert duckdb.sql(f"SELECT * FROM '{tmp_path / 'facts.parquet'}'").fetchall() == facts
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_rdf_says_each_score_beside_its_fact(tmp_path: Path) -> None:
+    oxigraph = pytest.importorskip("pyoxigraph")
+    assert write_scored(tmp_path / "facts.ttl", ODD, RDF) == 2  # RDF has no literal as a subject
+    quads = list(oxigraph.parse(path=str(tmp_path / "facts.ttl")))
+    scores = {str(q.subject): float(q.object.value) for q in quads if q.predicate.value == "tacit:score"}
+    reified = {str(q.subject): str(q.object) for q in quads if q.predicate.value.endswith("#reifies")}
+    assert {reified[node]: score for node, score in scores.items()} == {
+        f"{q.subject} {q.predicate} {q.object}": score
+        for q, score in zip([q for q in quads if "example.org" in q.predicate.value], (0.75, 0.5), strict=True)
+    }
+    year = next(q.object for q in quads if q.predicate.value.endswith("since"))
+    assert (year.value, year.datatype.value) == ("1814", "http://www.w3.org/2001/XMLSchema#gYear")
+    assert write_scored(tmp_path / "facts.nt", ODD, RDF) == 2
+    assert load(tmp_path / "facts.nt", literals=True).num_entities == 4
+
+
+def test_the_command_writes_and_shows(tmp_path: Path) -> None:
+    tacit.train(families(), tmp_path / "run", rank=8, epochs=20, progress=False)
+    out = tmp_path / "facts.tsv"
+    call = CliRunner().invoke(app, ["complete", str(tmp_path / "run"), "--min-score", "0.001", "--out", str(out)])
+    assert call.exit_code == 0, call.output
+    lines = out.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "subject\trelation\tobject\tscore"
+    assert call.output.startswith(f"wrote {len(lines) - 1:,} predicted facts")
+    shown = CliRunner().invoke(app, ["complete", str(tmp_path / "run"), "--min-score", "0.001", "--relation", "lives"])
+    assert len(shown.output.splitlines()) == 20
+    assert all("lives(" in line for line in shown.output.splitlines())
+    refused = CliRunner().invoke(app, ["complete", str(tmp_path / "run"), "--out", str(tmp_path / "facts.doc")])
+    assert isinstance(refused.exception, SettingsError)
+    assert "no missing fact" in CliRunner().invoke(app, ["complete", str(tmp_path / "run"), "--min-score", "1"]).output
