@@ -109,6 +109,26 @@ def split_(
     typer.echo(f"wrote {', '.join(f'{len(drawn.split(name)):,} {name}' for name in SPLITS)} facts to {out}")
 
 
+@app.command()
+def fetch(
+    url: str = typer.Argument(..., help="The address of a SPARQL endpoint.", metavar="URL"),
+    out: str = typer.Option(..., "--out", help="The .nt file to write."),
+    pattern: str = typer.Option("?s ?p ?o", "--pattern", help="A graph pattern: the facts ?s ?p ?o to fetch."),
+    most: int = typer.Option(1_000_000, "--most", help="Facts to fetch, at most."),
+    page: int = typer.Option(10_000, "--page", help="Facts to ask for at a time."),
+    delay: float = typer.Option(1.0, "--delay", help="Seconds between two pages."),
+    timeout: float = typer.Option(60.0, "--timeout", help="Seconds to wait for a page."),
+) -> None:
+    """Fetch the facts of a SPARQL endpoint, page by page; the same command goes on where one was stopped."""
+    from tacit.cli.progress import bar
+    from tacit.graph.fetching import Endpoint, fetch
+
+    endpoint = Endpoint(url, pattern, page, delay, timeout)
+    with bar() as progress:
+        count, whole = fetch(endpoint, out, most, lambda facts: progress("facts", facts, most))
+    typer.echo(f"wrote {count:,} facts to {out}" + ("" if whole else f"; there may be more than --most {most:,}"))
+
+
 def loaded(
     source: str,
     literals: bool = False,

@@ -1,0 +1,148 @@
+"""Fetching facts from a SPARQL endpoint: a real store behind a local address, with the moods of a real server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+from typer.testing import CliRunner
+
+from tacit.cli import app
+from tacit.errors import DataError, SettingsError
+from tacit.graph.fetching import Endpoint, fetch
+from tacit.sources import load
+
+oxigraph = pytest.importorskip("pyoxigraph")
+
+TURTLE = r"""
+@prefix : <http://example.org/> .
+:a :r :b , :c . :b :r :c ; :in :d . :c :in :d ; :said "a \"quoted\"\n\\ line"@en-GB , 7 , "plain" .
+:d :near _:x . _:y :near :d . :d :near :b ; :near :a . <http://example.org/q?x=1&y=%20> :r :a .
+"""
+
+
+class Moody(ThreadingHTTPServer):
+    """A store that caps its pages, and may be busy or broken at first."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answering)
+        self.store = oxigraph.Store()
+        self.store.load(TURTLE.encode(), oxigraph.RdfFormat.TURTLE)
+        self.cap, self.busy, self.says, self.asked = 100, 0, (503, {"Retry-After": "0"}), list[str]()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/sparql"
+
+    def lines(self) -> set[str]:
+        """The facts of the store without blank nodes, as it writes them itself."""
+        text = oxigraph.serialize((quad.triple for quad in self.store), format=oxigraph.RdfFormat.N_TRIPLES)
+        return {line for line in (text or b"").decode().splitlines() if "_:" not in line}
+
+
+class Answering(BaseHTTPRequestHandler):
+    server: Moody
+
+    def do_POST(self) -> None:
+        query = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())["query"][0]
+        self.server.asked.append(query)
+        if self.server.busy:
+            self.server.busy -= 1
+            self._send(self.server.says[0], b"try later", self.server.says[1])
+            return
+        asked = int(query.split("LIMIT ")[1].split()[0])
+        capped = query.replace(f"LIMIT {asked}", f"LIMIT {min(asked, self.server.cap)}")
+        try:
+            results = self.server.store.query(capped)
+        except SyntaxError as error:
+            self._send(400, str(error).encode(), {})
+            return
+        self._send(200, results.serialize(format=oxigraph.QueryResultsFormat.JSON), {})
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Moody]:
+    with Moody() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def endpoint(server: Moody, **settings: object) -> Endpoint:
+    return Endpoint(server.url, **({"delay": 0.0, "page": 4} | settings))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cap", [1, 3, 100])
+def test_all_facts_come_once_whatever_a_server_caps(server: Moody, tmp_path: Path, cap: int) -> None:
+    server.cap = cap
+    count, whole = fetch(endpoint(server), tmp_path / "facts.nt")
+    lines = (tmp_path / "facts.nt").read_text(encoding="utf-8").splitlines()
+    assert sorted(lines) == sorted(server.lines())
+    assert (count, whole) == (len(lines), True)
+    assert [path.name for path in tmp_path.iterdir()] == ["facts.nt"]
+    assert load(tmp_path / "facts.nt", literals=True).num_relations == 2 * 4
+
+
+def test_a_pattern_chooses_and_most_bounds(server: Moody, tmp_path: Path) -> None:
+    some = endpoint(server, pattern="?s ?p ?o . ?o <http://example.org/in> ?where")
+    assert fetch(some, tmp_path / "some.nt") == (4, True)  # what leads to b or c
+    assert fetch(endpoint(server), tmp_path / "few.nt", most=5) == (5, False)
+    with pytest.raises(DataError, match="has no facts"):
+        fetch(endpoint(server, pattern="?s <http://example.org/none> ?o . BIND(<x:p> AS ?p)"), tmp_path / "none.nt")
+
+
+def test_a_busy_server_is_asked_again_and_a_broken_one_is_quoted(server: Moody, tmp_path: Path) -> None:
+    server.busy = 2
+    assert fetch(endpoint(server), tmp_path / "facts.nt")[0] == len(server.lines())
+    server.busy, server.says = 1, (403, {})
+    with pytest.raises(DataError, match="403 Forbidden: try later"):
+        fetch(endpoint(server), tmp_path / "other.nt")
+    with pytest.raises(DataError, match="400"):
+        fetch(endpoint(server, pattern="?s ?p ?o ???"), tmp_path / "wrong.nt")
+
+
+def test_what_was_stopped_goes_on(server: Moody, tmp_path: Path) -> None:
+    def stop(facts: int) -> None:
+        if facts >= 4:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "facts.nt"
+    with pytest.raises(KeyboardInterrupt):
+        fetch(endpoint(server), out, progress=stop)
+    with out.with_name("facts.nt.part").open("ab") as file:
+        file.write(b"<http://example.org/half")  # of a page that was being written
+    with pytest.raises(DataError, match="delete it to start anew"):
+        fetch(endpoint(server, pattern="?s ?p ?o . FILTER(?s != ?o)"), out)
+    server.asked.clear()
+    fetch(endpoint(server), out)
+    assert "OFFSET 4" in server.asked[0]
+    assert sorted(out.read_text(encoding="utf-8").splitlines()) == sorted(server.lines())
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "example.org/sparql", "http://"])
+def test_only_web_addresses_are_asked(url: str) -> None:
+    with pytest.raises(SettingsError, match="no address"):
+        Endpoint(url)
+
+
+def test_the_command(server: Moody, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["data", "fetch", server.url, "--out", str(tmp_path / "facts.nt"), "--delay", "0"])
+    assert done.output == f"wrote {len(server.lines())} facts to {tmp_path / 'facts.nt'}\n"
+    wrong = CliRunner().invoke(app, ["data", "fetch", server.url, "--out", str(tmp_path / "facts.ttl")])
+    assert isinstance(wrong.exception, SettingsError)
