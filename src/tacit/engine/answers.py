@@ -179,6 +179,7 @@ class Answers(Sequence[Answer]):
     certified: bool | None = None  # whether dropped candidates provably change nothing; None where nobody asked
     settings: dict[str, Any] = field(default_factory=dict)
     explained: bool | None = None  # whether there are reasons; None where nobody asked, False where a search has none
+    rows: int | None = None  # how many candidates were followed, each by a row of scores; None where nobody counted
 
     @overload
     def __getitem__(self, position: int) -> Answer: ...

@@ -214,8 +214,8 @@ class Engine:
         for question, listed, implied, why in zip(asked, found, known, told, strict=True):
             pairs, there = zip(listed.ids, listed.scores, strict=True), set(implied)
             answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
-            explained = why is not None if paths else None
-            results.append(Answers(str(question.query), tuple(answers), listed.certified, self.about, explained))
+            explained, text = why is not None if paths else None, str(question.query)
+            results.append(Answers(text, tuple(answers), listed.certified, self.about, explained, listed.rows))
         return results
 
     def _wanted(self, plan: Plan, asked: Asked, top: int, known: list[int]) -> Wanted:
