@@ -11,6 +11,7 @@ from torch import Tensor
 from tacit.engine import kernels
 from tacit.engine.atoms import Atoms, Block
 from tacit.engine.logic import Logic
+from tacit.links.top import best
 
 ZERO = float("-inf")
 _CPU_ROWS = 512  # rows a product is computed for at a time: enough for full speed, few enough to stay in cache
@@ -30,14 +31,16 @@ class Hop:
     raised: Tensor | None = None  # [B] rows that hold upper bounds
 
     def candidates(self, source: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The best candidates of each row: their values and ids `[B, K]`, and the best value dropped, `[B]`."""
+        """The best candidates of each row: their values and ids `[B, K]`, and the best value dropped, `[B]`.
+
+        Of equal ones those with the lowest ids are kept.
+        """
         n = source.shape[1]
         if self.k is None or self.k >= n:
             return source, torch.arange(n, device=source.device).expand(len(source), n), None
         if self.raised is None:
-            values, ids = source.topk(self.k, dim=1, sorted=False)
-            return values, ids, None
-        values, ids = source.topk(self.k + 1, dim=1)
+            return *best(source, self.k), None
+        values, ids = best(source, self.k + 1)
         return values[:, :-1], ids[:, :-1], values[:, -1]
 
     def raise_bounds(self, out: Tensor, dropped: Tensor | None) -> Tensor:
@@ -75,9 +78,9 @@ class Hop:
             if self._by_odds and self._from_odds(heads, along, rows_of if shared else None, weights, out[queries]):
                 continue
             for block in pieces(self.atoms.blocks(heads, along, width)):
-                best = self._best(block.scores, rows_of.view(weights.shape), weights, shared)
+                reached = self._best(block.scores, rows_of.view(weights.shape), weights, shared)
                 here = out[queries, block.columns]
-                torch.maximum(here, best, out=here)
+                torch.maximum(here, reached, out=here)
 
     @property
     def _by_odds(self) -> bool:
@@ -112,34 +115,37 @@ class Hop:
             return kernels.best_of(scores, rows, weights, self.logic.norm)
         if shared and scores.device.type == "cpu":  # query by query, in cache
             buffer = scores.new_empty(rows.shape[1], scores.shape[1])
-            best = scores.new_empty(len(rows), scores.shape[1])
+            reached = scores.new_empty(len(rows), scores.shape[1])
             for query, some in enumerate(rows):
                 torch.index_select(scores, 0, some, out=buffer)
-                best[query] = self._conjunction_(buffer, weights[query, :, None]).amax(dim=0)
-            return best
+                reached[query] = self._conjunction_(buffer, weights[query, :, None]).amax(dim=0)
+            return reached
         if shared:
             scores = scores.index_select(0, rows.view(-1))
         return self._conjunction_(scores.view(*weights.shape, -1), weights[:, :, None]).amax(dim=1)
 
     def _from_all(self, values: Tensor, relations: Tensor, out: Tensor) -> None:
         """Every entity is a candidate: queries of one relation share all rows, which stream by."""
-        n = self.atoms.num_entities
-        rows, width = self.sizes()
         distinct, sizes = torch.unique_consecutive(relations, return_counts=True)
         first = 0
         for relation, size in zip(distinct.tolist(), sizes.tolist(), strict=True):
-            for start in range(0, n, rows):
-                heads = torch.arange(start, min(start + rows, n), device=out.device)
-                useful = values[first : first + size, heads].amax(dim=0) > ZERO
-                heads = heads if bool(useful.all()) else heads[useful]
-                if not len(heads):
-                    continue
-                for block in pieces(self.atoms.blocks(heads, torch.full_like(heads, relation), width)):
-                    for query in range(first, first + size):
-                        reached = self.logic.conjunction(block.scores, values[query, heads, None])
-                        here = out[query, block.columns]
-                        torch.maximum(here, reached.amax(dim=0), out=here)
+            queries = slice(first, first + size)
+            useful = (values[queries].amax(dim=0) > ZERO).nonzero()[:, 0]
+            self.along(useful, relation, values[queries], out[queries])
             first += size
+
+    def along(self, heads: Tensor, relation: int, source: Tensor, out: Tensor) -> None:
+        """Raise `out[Q, N]` by what a relation leads to from some candidates `[P]` of sets `[Q, N]`."""
+        rows, width = self.sizes()
+        for start in range(0, len(heads), rows):
+            some = heads[start : start + rows]
+            if self.atoms.device.type == "cpu":  # few rows stay in cache by more columns
+                width = max(width, min(self.atoms.num_entities, _CPU_BYTES // (4 * len(some))))
+            for block in pieces(self.atoms.blocks(some, torch.full_like(some, relation), width)):
+                for query, values in enumerate(source):
+                    reached = self.logic.conjunction(block.scores, values[some, None])
+                    here = out[query, block.columns]
+                    torch.maximum(here, reached.amax(dim=0), out=here)
 
     def _differentiable(self, source: Tensor, relations: Tensor) -> Tensor:
         """The same in plain operations, so that gradients reach the calibration."""
