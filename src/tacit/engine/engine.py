@@ -17,6 +17,7 @@ from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
+from tacit.engine.new_answers import NewAnswers
 from tacit.engine.possible import Possible
 from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner, SymbolicReasoner
 from tacit.engine.reasons import Proof
@@ -134,7 +135,11 @@ class Engine:
 
     @cached_property
     def reasoner(self) -> Reasoner:
-        """What turns plans into scores."""
+        """What turns plans into scores; those of known answers are left out where only new ones are wanted."""
+        reasoner = self._reasoner()
+        return NewAnswers(reasoner, self.graph.index(*self.settings.observed)) if self.settings.new else reasoner
+
+    def _reasoner(self) -> Reasoner:
         settings = self.settings
         if self._given is not None:
             return self._given
@@ -212,7 +217,8 @@ class Engine:
         results = []
         for i, question in enumerate(asked):
             most = min(top, self.graph.num_entities, math.inf if question.limit is None else question.limit)
-            first = known[i] if not plan.has(Complement) else []  # what is not known to be true may yet be
+            # What is not known to be true may yet be; and where only new answers are wanted, no known one comes first.
+            first = [] if plan.has(Complement) or self.settings.new else known[i]
             scores = self._lifted(plan, rows[i].cpu(), first)
             ids = _best(scores, finer[i].cpu(), first, int(most))
             certified, explanation = None, told[i]
@@ -223,7 +229,8 @@ class Engine:
                     certified = _certified(lower, upper, ids, first, len(ids) == most)
             answers = [self._answer(question.prepared, j, scores, set(known[i]), explanation, paths) for j in ids]
             explained = explanation is not None if paths else None
-            results.append(Answers(str(question.query), tuple(answers), certified, self.about, explained))
+            left_out = len(known[i]) if self.settings.new else None
+            results.append(Answers(str(question.query), tuple(answers), certified, self.about, explained, left_out))
         return results
 
     def _known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
 from tacit.engine.ranking import hard_ranks
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate.results import Figures, Results
 from tacit.graph.graph import SPLITS, Graph
-from tacit.links.ranking import MEANS, TIES, Mean, Ties, by_query
+from tacit.links.ranking import MEANS, TIES, Mean, Ties
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.shapes import SHAPES
 
@@ -61,9 +60,8 @@ def measure(
 ) -> Figures:
     """The figures of each query of one set, in the order of the set, and the time taken."""
     started = time.perf_counter()
-    ranked = hard_ranks(reasoner, queries, ties, batch, progress)
-    values = by_query(ranked, torch.from_numpy(queries.hard.rows))
-    return Figures(queries, {name: column.numpy() for name, column in values.items()}, time.perf_counter() - started)
+    found = hard_ranks(reasoner, queries, ties, batch, progress)
+    return Figures(queries, found, time.perf_counter() - started)
 
 
 def one_hop_queries(graph: Graph, split: str = "test") -> QuerySet:

@@ -27,7 +27,7 @@ from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index, Ints
 from tacit.query import symbolic
 from tacit.query.fold import EVERYWHERE, Fold, Place
-from tacit.query.plan import Best, Condition, Loop, Project, Relation, Step, Target
+from tacit.query.plan import Best, Complement, Condition, Loop, Project, Relation, Step, Target, Union, children
 from tacit.query.queries import QuerySet
 from tacit.query.sets import Sets
 from tacit.query.symbolic import GRAPHS, Ends, Facts, SetFold
@@ -75,6 +75,25 @@ def hardness(
         name: dict(zip(*(part.tolist() for part in np.unique(found, return_counts=True)), strict=True))
         for name, found in links.items()
     }
+
+
+def most_links(step: Step) -> int:
+    """The most links that an answer can be missing.
+
+    >>> from tacit.query.shapes import SHAPES
+    >>> [most_links(SHAPES[name].plan.root) for name in ("1p", "2u", "up", "3p", "3in")]
+    [1, 1, 2, 3, 2]
+    """
+    match step:
+        case Relation() | Loop():
+            return 1
+        case Complement():
+            return 0
+        case Union(parts):
+            return min(map(most_links, parts))
+        case Condition(body=body):
+            return most_links(body)
+    return sum(map(most_links, children(step)))
 
 
 def _index(graph: Graph, splits: Sequence[str]) -> Index:
