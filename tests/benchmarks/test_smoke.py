@@ -17,6 +17,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "choose": (),
     "engine": (),
     "engine --throughput": ("--throughput",),  # what a GPU runs
+    "hardness": ("--shapes", "2i,2in", "--ways", "cap 0.5,odds x 4"),
     "parsing": (),
     "possible": (),
     "ranking": (),

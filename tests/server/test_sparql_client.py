@@ -52,6 +52,16 @@ def test_the_client_gets_what_the_engine_answers(service: Running, query: str, m
     assert [score for _, score in answers] == pytest.approx([answer.score for answer in expected])
 
 
+def test_new_answers_by_a_parameter_of_the_address(service: Running) -> None:
+    query, text = next(iter(QUERIES.items()))
+    expected = [answer.entity for answer in open_europe().ask(text, top=100) if not answer.known]
+    for method in ("GET", "POST"):
+        store = SPARQLStore(service.url + "sparql?new=true", method=method)
+        assert [entity for entity, _ in rows(store, query)] == expected
+    form = service.client.post("/sparql", data={"query": query, "new": "true"})
+    assert (form.status_code, "/sparql?new=true" in form.json()["error"]["message"]) == (422, True)
+
+
 def test_entities_come_back_as_terms_that_can_be_asked_with(service: Running) -> None:
     store = SPARQLStore(service.url + "sparql")
     (first,) = store.query("PREFIX : <tacit:> SELECT ?c { :Portugal :borders ?c } LIMIT 1")

@@ -81,6 +81,8 @@ def _show(evaluation: Evaluation) -> None:
     _print(metrics_table(written))
     how = ", ".join(f"{name} {value}" for name, value in evaluation.settings.items())
     typer.echo(how)
+    if evaluation.settings.get("new"):
+        typer.echo("answers that the observed facts imply are ranked last (new)")
     for name, shapes in AVERAGES.items():
         missing = [shape for shape in shapes if shape not in written["mrr"]]
         if 0 < len(missing) < len(shapes) and len(written["mrr"]) > 1:

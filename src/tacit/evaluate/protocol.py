@@ -36,6 +36,11 @@ def evaluate(
     Queries without hard answers are left out; `limit` keeps that many of each set, a sample that is the same every
     time. Without `batch`, as many queries go together as the reasoner has memory for. `mean` says what counts once: a
     `question`, as in BetaE, or each `fact`, as in PyKEEN. Results record `settings` beside what they are made with.
+
+    The reasoner of an engine with `new` ranks last what the observed facts imply. Where those are all facts before the
+    split, that is the easy answers, which never compete, and nothing changes. Where they are the training facts alone,
+    it moves wrong answers: what follows from a negation that a later fact refutes. Hard answers are moved too where
+    they seem to follow for such a wrong reason. No figure with `new` may stand beside one without, unless it says so.
     """
     for name, value, choices in (("ties", ties, TIES), ("mean", mean, MEANS)):
         if value not in choices:

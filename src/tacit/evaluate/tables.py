@@ -50,7 +50,7 @@ def metrics_table(results: Mapping[str, Any], title: str | None = None) -> Table
 
 def missing_table(by_missing: Mapping[str, Mapping[Any, Mapping[str, float]]]) -> Table:
     """Figures by the number of links that hard answers are missing, for a terminal."""
-    table = _table(("queries of", "missing links", *TITLES.values(), "count", "answers"))
+    table = _table(("queries of", "missing", *TITLES.values(), "count", "answers"))
     for name, rows in by_missing.items():
         for links, row in rows.items():
             values = [cell(100 * row[metric]) for metric in METRICS]
