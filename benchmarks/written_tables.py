@@ -10,8 +10,10 @@ table NAME holds::
     published = ["CQD-Beam", "CQD^A"]
     metric = "mrr"
     rows = [["Tacit, paper's recipe", "results/nell995-paper.json"]]
+    missing = 2                               # only answers that two links must be predicted for
 
-Paths are relative to that file. `--check` writes nothing and says which documents are out of date.
+A row whose evaluation ranked known answers last says so. Paths are relative to that file. `--check` writes nothing and
+says which documents are out of date.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ from typing import Any
 from published import published
 from tacit.errors import DataError, SettingsError, TacitError
 from tacit.evaluate.results import read_results
-from tacit.evaluate.tables import cell, columns_of, percentages
+from tacit.evaluate.tables import cell, columns_of, missing_percentages, percentages
 
 TABLES = Path(__file__).with_name("tables.toml")
 _PLACE = re.compile(r"^<!-- table: (\S+) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
-_KEYS = {"benchmark", "published", "metric", "columns", "rows"}
+_KEYS = {"benchmark", "published", "metric", "columns", "rows", "missing"}
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,21 @@ def _table(name: str, asked: Any, path: Path) -> str:
     for row in asked["rows"]:
         if not (isinstance(row, list) and len(row) == 2 and all(isinstance(part, str) for part in row)):
             raise DataError(f"a row of table [{name}] is {row!r} where [LABEL, FILE] is expected", path)
-        rows.append(Row(row[0], percentages(read_results(path.parent / row[1]), metric)))
+        rows.append(_row(row[0], path.parent / row[1], metric, asked.get("missing")))
     return markdown(rows, asked.get("columns"))
+
+
+def _row(name: str, file: Path, metric: str, missing: int | None) -> Row:
+    """The line of a file of results: all of them, or those of answers that so many links are missing for."""
+    results = read_results(file)
+    if results.get("settings", {}).get("new"):
+        name += ", known answers last"
+    if missing is None:
+        return Row(name, percentages(results, metric))
+    by_missing = missing_percentages(results, metric)
+    if not by_missing:
+        raise DataError("holds no figures by missing links; evaluate with --by-missing", file)
+    return Row(name, by_missing.get(str(missing), {}))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

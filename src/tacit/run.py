@@ -162,6 +162,7 @@ class Run:
         batch: int | None = None,
         per_relation: bool = False,
         reliability: bool = False,
+        by_missing: bool = False,
         out: Source | None = None,
         progress: Progress | None = None,
         **settings: Any,
@@ -172,8 +173,10 @@ class Run:
         is never handed facts of the split: it observes the training facts, or those that `observed` names of the splits
         before the split. `adapted=False` leaves the adapter out. The `mean` is taken per `question`, as BetaE does, or
         per `fact`, where every hard answer counts once. `limit` takes that many queries of each shape,
-        `per_relation` also groups 1p queries, `reliability` also measures whether scores read as probabilities, and
-        `out` is a JSON file to write. Further settings are those of `EngineSettings`.
+        `per_relation` also groups 1p queries, `by_missing` also groups hard answers by the least number of links that
+        must be predicted for them beside the observed facts, `reliability` also measures whether scores read as
+        probabilities, and `out` is a JSON file to write. Further settings are those of `EngineSettings`; with `new`,
+        answers that the observed facts imply are ranked last.
         """
         from tacit.evaluate.evaluation import check_writable, evaluated, observed_before, queries_of
 
@@ -189,7 +192,7 @@ class Run:
         about = {"graph": self.graph.name, "queries": name, "adapter": _described(adapter)}
         evaluation = evaluated(
             engine, sets, split, about=about, ties=ties, mean=mean, limit=limit, batch=batch, per_relation=per_relation,
-            with_reliability=reliability, progress=progress,
+            with_reliability=reliability, by_missing=by_missing, progress=progress,
         )  # fmt: skip
         if out is not None:
             evaluation.write(Path(out))
@@ -288,6 +291,7 @@ def sample(
     max_answers: int | None = None,
     seed: int = 0,
     waste: float = 0.999,
+    missing: int | str | None = None,
     force: bool = False,
     progress: Drawn | None = None,
 ) -> dict[str, Sample]:
@@ -295,22 +299,57 @@ def sample(
 
     `shapes` are names as in `2i,3i,2in`, or all, positive, negative; `templates` are questions whose names stand for
     any. Each shape gets `count` queries, of at most `max_answers` hard answers, about the facts of a `split`; it is
-    given up when more than the share `waste` of the tries is in vain. `force` replaces queries of the split in the
-    folder. `progress` hears the shape, the queries drawn and those wanted. The queries of `2i` are `["2i"].queries`.
+    given up when more than the share `waste` of the tries is in vain. With `missing`, 2 or "2+", the hard answers are
+    those that exactly, or at least, so many links must be predicted for; the others count as easy. `force` replaces
+    queries of the split in the folder. `progress` hears the shape, the queries drawn and those wanted. The queries of
+    `2i` are `["2i"].queries`.
     """
     from tacit.query.query_folder import check_place, draw, shapes_of, write_query_folder
+    from tacit.query.sampling import links_wanted
 
     if out is not None:
         check_place(Path(out), split, force)
-    wanted = shapes_of(shapes, templates)
+    wanted = shapes_of(shapes, templates, None if missing is None else links_wanted(missing, split))
     for shape in wanted.values() if out is not None else ():
         shape.encoded()  # what no file can hold is refused before it is drawn
     loaded = graph if isinstance(graph, Graph) else load(graph)
     options: dict[str, Any] = {"count": count, "max_answers": max_answers, "seed": seed, "waste": waste}
+    options |= {} if missing is None else {"missing": missing}
     samples = draw(loaded, wanted, split, progress=progress, **options)
     if out is not None:
         write_query_folder(loaded, Path(out), split, samples, options)
     return samples
+
+
+def hardness(
+    graph: Source | Graph,
+    queries: Source | None = None,
+    *,
+    split: str = "test",
+    shapes: str | None = None,
+    observed: str | Iterable[str] | None = None,
+    count: int = 200,
+    seed: int = 0,
+    progress: Drawn | None = None,
+) -> dict[str, dict[int, int]]:
+    """How many hard answers of queries are missing how many links: `{"2i": {1: 310, 2: 25}}`.
+
+    That is the least number of links that must be predicted beside the facts of the splits `observed`, by default all
+    before the split. The queries are those of the folder `queries`, or of the graph's own folder where it holds some;
+    else `count` of each shape are drawn.
+    """
+    from tacit.evaluate.evaluation import observed_before
+    from tacit.query.hardness import hardness as counted
+    from tacit.query.query_folder import draw, queries_for, shapes_of
+
+    loaded = graph if isinstance(graph, Graph) else load(graph)
+    known = None if observed is None else observed_before(split, observed)
+    if queries is None and not isinstance(graph, Graph) and (Path(graph) / f"{split}-queries.pkl").is_file():
+        queries = graph
+    if queries is not None:
+        return counted(queries_for(loaded, queries, split, shapes), loaded, split, known)
+    drawn = draw(loaded, shapes_of(shapes), split, count, progress, seed=seed)
+    return counted({name: each.queries for name, each in drawn.items()}, loaded, split, known)
 
 
 def plan(question: str, graph: Source | Graph | None = None, k: int = EngineSettings().k) -> str:

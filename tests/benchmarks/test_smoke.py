@@ -19,6 +19,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "completion": ("NELL995",),
     "engine": (),
     "engine --throughput": ("--throughput",),  # what a GPU runs
+    "hardness": ("--shapes", "2i,2in", "--ways", "cap 0.5,odds x 4"),
     "parsing": (),
     "possible": (),
     "ranking": (),

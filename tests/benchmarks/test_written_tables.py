@@ -107,3 +107,22 @@ def test_the_tables_of_this_project_are_up_to_date() -> None:
     shown = {name for page in pages for name in re.findall(r"^<!-- table: (\S+) -->$", page.read_text(), re.MULTILINE)}
     assert shown == set(wanted), "every table of benchmarks/tables.toml stands somewhere"
     assert stale(pages, wanted) == [], "run python benchmarks/written_tables.py README.md docs/*.md"
+
+
+def test_rows_by_missing_links_and_rows_with_known_answers_last(tmp_path: Path) -> None:
+    row = {"mrr": 0.25, "hits@1": 0.125}
+    results = RESULTS | {"by_missing": {"2i": {"1": row, "2": {"mrr": 0.1, "hits@1": 0.05}}, "1p": {"1": row}}}
+    (tmp_path / "a.json").write_text(json.dumps(results))
+    (tmp_path / "b.json").write_text(json.dumps(results | {"settings": {"new": True}}))
+    (tmp_path / "c.json").write_text(json.dumps(RESULTS))
+    rows = 'rows = [["a", "a.json"], ["b", "b.json"]]'
+    (tmp_path / "t.toml").write_text(
+        f"[two]\nmissing = 2\n{rows}\n[one]\nmissing = 1\nmetric = 'hits@1'\n{rows}\n[all]\n{rows}\n"
+    )
+    found = tables(tmp_path / "t.toml")
+    assert found["two"].split("\n")[::2] == ["| | 2i |", "| a | **10.0** |"]
+    assert "| b, known answers last | **12.5** | **12.5** |" in found["one"]
+    assert "| b, known answers last |" in found["all"]
+    (tmp_path / "t.toml").write_text('[bad]\nmissing = 1\nrows = [["c", "c.json"]]\n')
+    with pytest.raises(DataError, match="no figures by missing links; evaluate with --by-missing"):
+        tables(tmp_path / "t.toml")

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit.cli import app, main
-from tacit.errors import DataError
+from tacit.errors import DataError, SettingsError
 from tacit.folder import RunFolder
 from tacit.graph.datasets import load
 
@@ -133,3 +133,23 @@ def test_a_graph_too_small_to_split(tmp_path: Path) -> None:
 def test_a_run_stands_for_its_graph(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", load("world"), {})
     assert run("describe", str(tmp_path / "run")) == run("describe", "world")
+
+
+def test_hardness_of_a_graph_and_of_its_queries(tmp_path: Path) -> None:
+    drawn = json.loads(run("hardness", "world", "--shapes", "1p,2i,pi", "--count", "30", "--json"))
+    assert set(drawn["1p"]) == {"1"}
+    assert set(drawn["pi"]) <= {"1", "2", "3"}
+    sampled = CliRunner().invoke(
+        app, ["sample", "world", "--out", str(tmp_path / "q"), "--split", "test", "--shapes", "2i", "--missing", "2",
+              "--count", "5", "--max-answers", "5"],
+    )  # fmt: skip
+    assert sampled.exit_code == 0
+    shown = run("hardness", str(tmp_path / "q"))
+    (line,) = (line for line in shown.splitlines() if line.split()[:1] == ["2i"])
+    assert line.split()[1] == "-"  # no answer is left hard that one link is missing for
+    assert line.split()[-1] == "100.0%"
+    assert json.loads((tmp_path / "q" / "test-sample.json").read_text())["missing"] == "2"
+    some = json.loads(run("hardness", str(tmp_path / "q"), "--observed", "train", "--json"))
+    assert sum(some["2i"].values()) >= 5
+    with pytest.raises(SettingsError, match="the test facts cannot be observed"):
+        run("hardness", "world", "--observed", "all")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -151,3 +152,45 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(run: RunFolder
         with pytest.raises(DataError, match=words):
             call("eval", run.path, "--json", place)
     assert run.results() == {}
+
+
+def test_figures_by_missing_links(run: RunFolder, tmp_path: Path) -> None:
+    """For e6 -next-> e7 -skip-> e1 the skip, a validation fact, is missing beside the training facts; next is not."""
+    file = tmp_path / "out.json"
+    text = call("eval", run.path, "--queries", queries(tmp_path), "--json", file, "--by-missing", "--device", "cpu")
+    found = json.loads(file.read_text())
+    assert {name: list(rows) for name, rows in found["by_missing"].items()} == {"1p": ["1"], "2p": ["1"]}
+    assert found["by_missing"]["2p"]["1"] == {
+        **{metric: found[metric]["2p"] for metric in ("mrr", "hits@1", "hits@3", "hits@10")}, "queries": 1, "answers": 1
+    }  # fmt: skip
+    assert re.search(r"2p\W+1\W+100", text)  # shape, missing links, MRR
+    nothing = call(
+        "eval", run.path, "--queries", queries(tmp_path), "--json", file, "--by-missing", "--observed", "none"
+    )
+    assert "observed none" in nothing
+    assert list(json.loads(file.read_text())["by_missing"]["2p"]) == ["2"]
+    kept = run.results()["eval"]
+    assert ["2" in one["by_missing"]["2p"] for one in kept] == [False, True]
+    call("report", run.path, "--out", tmp_path / "page.md")
+    assert "## By missing links" in (tmp_path / "page.md").read_text()
+
+
+def test_results_with_known_answers_last_say_so(run: RunFolder, tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    plain = call("eval", run.path, "--json", file, "--device", "cpu")
+    assert "new" not in json.loads(file.read_text())["settings"]
+    text = call("eval", run.path, "--json", file, "--new", "--device", "cpu")
+    assert json.loads(file.read_text())["settings"]["new"] is True
+    assert "the observed facts imply are ranked last" in text
+    assert "ranked last" not in plain
+    assert len(run.results()["eval"]) == 2  # one does not take the place of the other
+    with pytest.raises(SettingsError, match="--new leaves out what is known, and observed is none"):
+        call("eval", run.path, "--new", "--observed", "none", "--device", "cpu")
+
+
+def test_missing_links_that_nobody_can_tell_are_refused(tmp_path: Path) -> None:
+    graph = Graph.of(RING[:7] + SKIP[:7], valid=SKIP[7:], name="ring")  # a run may lack the test facts
+    run = RunFolder.create(tmp_path / "run", graph, {"model": "complex", "rank": 1})
+    save_model(run, make_model("complex", 8, 4, 1))
+    with pytest.raises(DataError, match="1 of the 1 hard answers of the 1p queries do not follow from the train"):
+        call("eval", run.path, "--queries", queries(tmp_path), "--by-missing", "--device", "cpu")

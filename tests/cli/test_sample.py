@@ -90,3 +90,13 @@ def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert "holds train queries" in refused(monkeypatch, capsys, "world", "--out", out, *few)
     run("world", "--out", out, *few, "--force")
     assert "holds another graph" in refused(monkeypatch, capsys, tmp_path / "g.tsv", "--out", out, *few, "--force")
+
+
+def test_missing_links_choose_the_shapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("world", "--out", tmp_path / "q", "--split", "test", "--missing", "3", "--count", "2", "--waste", "0.99")
+    assert set(read_queries(tmp_path / "q", "test")) <= {"3p", "3i", "pi", "ip"}
+    options = ("--out", tmp_path / "r", "--missing", "2", "--shapes", "1p")
+    assert "miss at most 1" in refused(monkeypatch, capsys, "world", "--split", "test", *options)
+    assert "nothing is known before the train facts" in refused(monkeypatch, capsys, "world", *options)

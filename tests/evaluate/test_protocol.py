@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tables import FactorScorer
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.adapt.validation import mean_reciprocal_ranks
@@ -19,12 +20,15 @@ from tacit.engine.reasoner import MessageReasoner, Reasoner
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate.protocol import evaluate, measure, one_hop_queries
 from tacit.evaluate.results import average, read_results
-from tacit.graph.graph import Graph
+from tacit.graph.graph import Graph, directed
+from tacit.graph.vocabulary import Vocabulary
 from tacit.links.loading import make_model
 from tacit.links.scorer import GraphScorer
 from tacit.query.plan import Plan
 from tacit.query.queries import AnswerSets, QuerySet
+from tacit.query.sampling import sample
 from tacit.query.shapes import NEGATIVE, POSITIVE, SHAPES
+from tacit.query.symbolic import answers
 
 
 class Fixed(Reasoner):
@@ -220,3 +224,71 @@ def test_files_that_hold_no_results_are_named(tmp_path) -> None:
         read_results(path)
     with pytest.raises(DataError, match="No such file"):
         read_results(tmp_path / "none.json")
+
+
+def test_answers_by_a_key_are_evaluations_of_their_own() -> None:
+    """Ranks 1 and 2 of the first query, 2 (two ties) of the second, 3 of the third, missing 1, 2, 1 and 2 links."""
+    figures = measure(Fixed(ROWS), QUERIES)
+    links = np.array([1, 2, 1, 2])
+    by_links = figures.by_answer(links)
+    assert by_links[1] == {
+        "mrr": pytest.approx((1 + 1 / 2) / 2), "hits@1": 0.5, "hits@3": 1.0, "hits@10": 1.0, "queries": 2, "answers": 2
+    }  # fmt: skip
+    assert by_links[2]["mrr"] == pytest.approx((1 / 2 + 1 / 3) / 2)
+    links[1] = 1
+    per_question, per_fact = (figures.by_answer(links, mean)[1]["mrr"] for mean in ("question", "fact"))
+    assert per_question == pytest.approx((0.75 + 1 / 2) / 2)
+    assert per_fact == pytest.approx((1 + 1 / 2 + 1 / 2) / 3)
+
+
+def test_known_answers_rank_last_where_new_ones_are_wanted() -> None:
+    """By training facts b and c answer `r(a, ?x) & !q(a, ?x)`; the test fact q(a, c) refutes c, and d is hard."""
+    graph = Graph.of(
+        [("a", "r", "b"), ("a", "r", "c"), ("a", "q", "e")],
+        valid=[("e", "q", "e")],
+        test=[("a", "q", "c"), ("a", "r", "d")],
+    )
+    ids, relations = graph.entities.id, graph.relations.id
+    shape = SHAPES["2in"]
+    slots = np.array([[ids("a"), ids("a")]], np.int32), np.array([[relations("r"), relations("q")]], np.int32)
+    queries = QuerySet(shape, *slots, AnswerSets.of([{ids("b"), ids("c")}]), AnswerSets.of([{ids("d")}]))
+    refuted = QuerySet(shape, *slots, AnswerSets.of([{ids("b")}]), AnswerSets.of([{ids("d")}]))
+    scores = np.full((5, 5), 0.1)
+    scores[ids("a"), ids("d")], scores[ids("a"), ids("e")] = 0.5, 0.9
+    engine = Engine(graph, FactorScorer([scores, np.full((5, 5), 0.1)]), calibration="sigmoid", observed="train")
+    plain, new = (evaluate(each.reasoner, {"2in": refuted}).mrr["2in"] for each in (engine, engine.using(new=True)))
+    assert (plain, new) == (1 / 2, 1.0)  # c is known to be one for all that is known, and wrong
+    # BetaE's easy answers hold on train and valid facts; what they hold does not compete, and nothing changes.
+    plain, new = (evaluate(each.reasoner, {"2in": queries}).mrr["2in"] for each in (engine, engine.using(new=True)))
+    assert (plain, new) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("name", ["2i", "2in", "inp", "pni"])
+def test_ranks_with_known_answers_last_by_counting(name: str) -> None:
+    random = np.random.default_rng(0)
+    facts = np.unique(random.integers(0, [15, 2, 15], (110, 3), dtype=np.int32) * [1, 2, 1], axis=0)
+    parts = np.split(random.permutation(facts).astype(np.int32), [60, 80])
+    graph = Graph(Vocabulary(map(str, range(15))), directed("rq"), *parts)
+    queries = sample(graph, SHAPES[name], "test", 15).queries
+    engine = Engine(graph, FactorScorer(list(random.uniform(0.01, 0.99, (2, 15, 15)))), calibration="sigmoid",
+                    observed="train", search="exact", loops=True)  # fmt: skip
+    plan, slots = (
+        queries.shape.plan,
+        (torch.from_numpy(each.astype(np.int64)) for each in (queries.entities, queries.relations)),
+    )
+    scores = engine.reasoner.scores(plan, *slots)
+    known = answers(plan, queries.entities, queries.relations, graph.index("train"), 15).to_sets()
+    ranks, moved = [], 0
+    for row, implied, easy, hard in zip(
+        scores.tolist(), known, queries.easy.to_sets(), queries.hard.to_sets(), strict=True
+    ):
+        others = set(range(15)) - easy - hard
+        moved += len(others & implied)
+        for answer in sorted(hard):
+            better = [e for e in others - implied if answer in implied or row[e] > row[answer]]
+            tied = [
+                e for e in others if (e in implied) == (answer in implied) and (e in implied or row[e] == row[answer])
+            ]
+            ranks.append(1 + len(better) + len(tied) / 2)
+    assert hard_ranks(engine.using(new=True).reasoner, queries).tolist() == pytest.approx(ranks)
+    assert bool(moved) == (name != "2i")  # without negation, what follows from training facts is an easy answer

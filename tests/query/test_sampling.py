@@ -86,6 +86,50 @@ def test_train_negations_take_something_away(graph: Graph, name: str) -> None:
     assert (more.counts > found.hard.counts).all()
 
 
+class Links(Tuples):
+    """BetaE's tuples with what every answer costs: the fewest facts that are not among those known before."""
+
+    def __init__(self, graph: Graph, split: str) -> None:
+        super().__init__(graph, *GRAPHS[split][1])
+        self.known = set(map(tuple, graph.triples(*GRAPHS[split][0]).tolist()))
+
+    def costs(self, query: Any) -> dict[int, int]:
+        if isinstance(query, int):
+            return {query: 0}
+        if not all(isinstance(step, int) and step != -1 for step in query[-1]):
+            parts = [self.costs(part) for part in query if part != (-1,)]
+            if query[-1] == (-1,):
+                return {e: min(part[e] for part in parts if e in part) for e in set().union(*parts)}
+            return {e: sum(part[e] for part in parts) for e in set.intersection(*map(set, parts))}
+        found = self.costs(query[0])
+        for step in query[1]:
+            reached: dict[int, int] = {}
+            for s, r, t in self.facts if step != -2 else ():
+                if r == step and s in found:
+                    reached[t] = min(reached.get(t, 99), found[s] + ((s, r, t) not in self.known))
+            found = dict.fromkeys(self.everything - set(found), 0) if step == -2 else reached
+        return found
+
+
+@pytest.mark.parametrize("missing", [1, 2, "2", "2+", 3])
+@pytest.mark.parametrize("name", ["1p", "3p", "3i", "ip", "up", "3in", "pin"])
+def test_hard_answers_miss_so_many_links(graph: Graph, name: str, missing: int | str) -> None:
+    least = int(str(missing)[0])
+    if least > {"1p": 1, "3p": 3, "3i": 3, "ip": 3}.get(name, 2):
+        with pytest.raises(SettingsError, match=f"missing is {least}.*, but answers of {name} miss at most"):
+            sample(graph, SHAPES[name], "test", missing=missing)
+        return
+    found = sample(graph, SHAPES[name], "test", count=4, missing=missing, max_answers=30).queries
+    assert len(found) >= 2
+    links, smaller = Links(graph, "test"), Tuples(graph, *GRAPHS["test"][0])
+    for query, easy, hard in zip(found.tuples(), found.easy.to_sets(), found.hard.to_sets(), strict=True):
+        costs, before = links.costs(query), smaller.answers(query)
+        wanted = {e for e, cost in costs.items() if cost >= least and (cost == least or str(missing).endswith("+"))}
+        assert hard == wanted - before
+        assert easy == before | set(costs) - hard
+        assert 1 <= len(hard) <= 30
+
+
 def same(one: Sample, other: Sample) -> bool:
     return one.queries.tuples() == other.queries.tuples()
 
@@ -139,6 +183,9 @@ def test_progress_counts_what_is_kept(graph: Graph) -> None:
         ({"max_answers": 0}, "max-answers must be at least 1"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"waste": 1.0}, "waste must be at least 0 and below 1"),
+        ({"missing": 0}, "missing is 0; it must be a number of links from 1"),
+        ({"missing": "two"}, "missing is 'two'; it must be"),
+        ({"missing": 2}, "nothing is known before the train facts"),
     ],
 )
 def test_settings(change: dict[str, Any], says: str) -> None:

@@ -342,9 +342,14 @@ def test_switches_change_what_is_asked(visit: Visit) -> None:
     page.keyboard.press("Enter")
     visit.answers()
     assert page.locator(".answer .mark.known").count() == 1
-    page.locator(".switch").click()
+    page.locator(".switch", has_text="Only what is not known").click()
+    page.locator(".summary", has_text="1 known left out").wait_for()
+    assert visit.asked()["new"] == ["true"]
+    assert "Spain" not in visit.answers()
+    page.locator(".switch", has_text="Known facts count").click()
     page.wait_for_function("() => document.querySelector('.answer') && !document.querySelector('.answer .mark.known')")
     assert visit.asked()["observed"] == ["none"]
+    assert page.locator("[name=new]").is_disabled()  # where nothing is known, everything is new
     page.fill("#question", "?x : borders(Portugal, ?x) & speaks(?x, Polish)")
     page.select_option("[name=search]", "symbolic")
     page.locator(".nothing", has_text="No entity fits").wait_for()

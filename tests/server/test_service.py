@@ -41,6 +41,20 @@ def test_settings_of_one_request_hold_for_it_alone(service: Running) -> None:
     assert service.ask(query).json() == plain
 
 
+def test_new_answers_are_those_that_are_not_known(service: Running) -> None:
+    query = "?c : exists ?n . borders(France, ?n) & borders(?n, ?c)"
+    plain, new = (service.ask(query, top=100, **given).json() for given in ({}, {"new": True}))
+    known = [row["entity"] for row in plain["answers"] if row["known"]]
+    assert new["left_out"] == len(known) > 0
+    assert [row["entity"] for row in new["answers"]] == [
+        row["entity"] for row in plain["answers"] if row["entity"] not in known
+    ]
+    settled = service.ask(query, search="symbolic", new=True).json()
+    assert (settled["answers"], settled["left_out"]) == ([], len(known))
+    refused = service.ask(query, new=True, observed="none")
+    assert (refused.status_code, "observed is none" in refused.json()["error"]["message"]) == (422, True)
+
+
 def test_an_explanation_names_the_facts(service: Running) -> None:
     response = service.client.post(
         "/explain", json={"query": "?c : exists ?n . borders(France, ?n) & borders(?n, ?c)", "top": 3}

@@ -52,6 +52,21 @@ def test_the_client_gets_what_the_engine_answers(service: Running, query: str, m
     assert [score for _, score in answers] == pytest.approx([answer.score for answer in expected])
 
 
+def test_new_answers_by_a_parameter_of_the_address(service: Running) -> None:
+    query, text = next(iter(QUERIES.items()))
+    expected = [answer.entity for answer in open_europe().ask(text, top=100) if not answer.known]
+    body = {"content": query, "headers": {"content-type": "application/sparql-query"}}
+    for response in (
+        service.client.get("/sparql", params={"query": query, "new": "true"}),
+        service.client.post("/sparql?new=true", **body),
+        service.client.post("/sparql?new=true", data={"query": query}),
+    ):
+        bindings = response.json()["results"]["bindings"]
+        assert [unquote(row["c"]["value"]).removeprefix("tacit:") for row in bindings] == expected
+    form = service.client.post("/sparql", data={"query": query, "new": "true"})
+    assert (form.status_code, "/sparql?new=true" in form.json()["error"]["message"]) == (422, True)
+
+
 def test_entities_come_back_as_terms_that_can_be_asked_with(service: Running) -> None:
     store = SPARQLStore(service.url + "sparql")
     (first,) = store.query("PREFIX : <tacit:> SELECT ?c { :Portugal :borders ?c } LIMIT 1")

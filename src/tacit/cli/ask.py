@@ -68,7 +68,7 @@ def show_on(console: Console, answers: Answers) -> None:
 
     console.print(Text(answers.query, style="bold"))
     if not answers:
-        console.print("no answer")
+        console.print(answers.note or "no answer")
         return
     roomy = console.width >= 64
     width = min(max(cell_len(answer.entity) for answer in answers), console.width - (40 if roomy else 26))
@@ -79,6 +79,8 @@ def show_on(console: Console, answers: Answers) -> None:
                 console.print(Padding(Text(f"or {witness.score:.3f}, because", style="dim"), (0, 0, 0, 5)))
             for text, carries in witness.lines():
                 console.print(Padding(Text(text, style="" if carries else "dim"), (0, 0, 0, 7)))
+    if answers.note:
+        console.print(answers.note, style="dim")
     if answers.certified is not None:
         console.print(VERDICTS[answers.certified], style="dim")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -127,6 +127,43 @@ def fetch(
     with bar() as progress:
         count, whole = fetch(endpoint, out, most, lambda facts: progress("facts", facts, most))
     typer.echo(f"wrote {count:,} facts to {out}" + ("" if whole else f"; there may be more than --most {most:,}"))
+
+
+@app.command()
+def hardness(
+    source: str = typer.Argument(
+        ..., help="A graph with splits, or a folder of queries with its graph.", metavar="GRAPH|QUERIES"
+    ),
+    split: Literal["valid", "test"] = typer.Option("test", "--split", help="The facts that are asked about."),
+    shapes: str | None = typer.Option(None, "--shapes", help="Shapes, as in 2i,3i,2in; or positive, negative, all."),
+    observed: str | None = typer.Option(
+        None, "--observed", help="Splits whose facts are known, joined by +; all before the split by default."
+    ),
+    count: int = typer.Option(200, "--count", min=1, help="Queries of each shape to draw where the folder has none."),
+    seed: int = typer.Option(0, "--seed", min=0, help="Seed of the draw."),
+    as_json: bool = typer.Option(False, "--json", help="Print the numbers as JSON."),
+) -> None:
+    """Count how many links must be predicted for the hard answers of queries."""
+    from rich.console import Console
+
+    from tacit.cli.progress import bar
+    from tacit.run import hardness as counted
+
+    with bar() as progress:
+        found = counted(
+            source, split=split, shapes=shapes, observed=observed, count=count, seed=seed, progress=progress
+        )
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    numbers = {links for counts in found.values() for links in counts}
+    columns = range(min(numbers | {1}), max(numbers) + 1)
+    table = _table("Hard answers by the links that must be predicted", "shape", *map(str, columns))
+    for name, counts in found.items():
+        total = sum(counts.values())
+        cells = [counts.get(links, 0) for links in columns]
+        table.add_row(name, *(f"{number:,}  {number / total:6.1%}" if number else "-" for number in cells))
+    Console(highlight=False).print(table)
 
 
 def loaded(

@@ -34,6 +34,10 @@ def evaluate(
     mean: Annotated[str, typer.Option("--mean", help="question (BetaE's) or fact (PyKEEN's).")] = "question",
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many queries of each shape.")] = None,
     per_relation: Annotated[bool, typer.Option("--per-relation", help="Also show 1p by relation.")] = False,
+    by_missing: Annotated[
+        bool,
+        typer.Option("--by-missing", help="Also show figures by the number of links that must be predicted."),
+    ] = False,
     reliability: Annotated[
         bool, typer.Option("--reliability", help="Also measure whether scores can be read as probabilities.")
     ] = False,
@@ -49,7 +53,7 @@ def evaluate(
     with bar() as progress:
         evaluation = run.evaluate(
             queries, split, shapes, ties=ties, mean=mean, limit=limit, batch=batch, per_relation=per_relation,
-            reliability=reliability, out=json_, progress=progress, **given,
+            by_missing=by_missing, reliability=reliability, out=json_, progress=progress, **given,
         )  # fmt: skip
     _show(evaluation)
     if json_ is not None:
@@ -71,16 +75,20 @@ def report(
 
 def _show(evaluation: Evaluation) -> None:
     from tacit.evaluate.results import AVERAGES
-    from tacit.evaluate.tables import metrics_table, relations_table
+    from tacit.evaluate.tables import metrics_table, missing_table, relations_table
 
     written = evaluation.to_json()
     _print(metrics_table(written))
     how = ", ".join(f"{name} {value}" for name, value in evaluation.settings.items())
     typer.echo(how)
+    if evaluation.settings.get("new"):
+        typer.echo("answers that the observed facts imply are ranked last (new)")
     for name, shapes in AVERAGES.items():
         missing = [shape for shape in shapes if shape not in written["mrr"]]
         if 0 < len(missing) < len(shapes) and len(written["mrr"]) > 1:
             typer.echo(f"{name} is not stated: there are no {', '.join(missing)} queries")
+    if evaluation.by_missing:
+        _print(missing_table(evaluation.by_missing))
     if evaluation.relations:
         _print(relations_table(evaluation.relations))
     for name, measured in evaluation.reliability.items():

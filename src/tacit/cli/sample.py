@@ -36,6 +36,9 @@ def sample(
     waste: float = typer.Option(
         0.999, "--waste", help="Share of tries that may be in vain before a shape is given up."
     ),
+    missing: str | None = typer.Option(
+        None, "--missing", help="Links that must be predicted for a hard answer: 2, or 2+ for two or more."
+    ),
     force: bool = typer.Option(False, "--force", help="Replace queries of the split in the folder."),
 ) -> None:
     """Sample queries with easy and hard answers, and write them with the graph as a BetaE folder."""
@@ -45,7 +48,7 @@ def sample(
     with bar() as progress:
         samples = sample_graph(
             loaded(graph), out, shapes=shapes, templates=template or (), split=split, count=count,
-            max_answers=max_answers, seed=seed, waste=waste, force=force, progress=progress,
+            max_answers=max_answers, seed=seed, waste=waste, missing=missing, force=force, progress=progress,
         )  # fmt: skip
     _print(samples.values())
     sizes = [len(drawn.queries) for drawn in samples.values() if len(drawn.queries)]

@@ -180,6 +180,7 @@ class Answers(Sequence[Answer]):
     settings: dict[str, Any] = field(default_factory=dict)
     explained: bool | None = None  # whether there are reasons; None where nobody asked, False where a search has none
     rows: int | None = None  # how many candidates were followed, each by a row of scores; None where nobody counted
+    left_out: int | None = None  # how many known answers are not listed; None unless only new ones were asked for
 
     @overload
     def __getitem__(self, position: int) -> Answer: ...
@@ -199,10 +200,19 @@ class Answers(Sequence[Answer]):
         """The labels of the answers, best first."""
         return [answer.entity for answer in self.answers]
 
+    @property
+    def note(self) -> str:
+        """What is to be said of known answers that are not listed, or nothing."""
+        if not self.left_out:
+            return ""
+        count = f"{self.left_out:,} known answer{'s' if self.left_out > 1 else ''}"
+        return f"{count} left out" if self.answers else f"no new answer: {count}, and nothing else fits"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it."""
         rows = [{"rank": rank} | answer.to_dict() for rank, answer in enumerate(self.answers, start=1)]
-        return {"query": self.query, "certified": self.certified, "explained": self.explained, "answers": rows}
+        told = {"query": self.query, "certified": self.certified, "explained": self.explained}
+        return told | ({} if self.left_out is None else {"left_out": self.left_out}) | {"answers": rows}
 
     def to_json(self, indent: int | None = None) -> str:
         """The answers as JSON text."""
@@ -223,7 +233,7 @@ class Answers(Sequence[Answer]):
 
     def __str__(self) -> str:
         if not self.answers:
-            return f"{self.query}\n  no answer"
+            return f"{self.query}\n  {self.note or 'no answer'}"
         width = max(len(answer.name) for answer in self.answers)
         lines = [self.query]
         for rank, answer in enumerate(self.answers, start=1):
@@ -231,16 +241,16 @@ class Answers(Sequence[Answer]):
             for number, witness in enumerate(answer.witnesses):
                 lines += [f"      or {witness.score:.3f}, because"] if number else []
                 lines += [f"        {text}" for text, _ in witness.lines()]
+        lines += [f"      {self.note}"] if self.note else []
         lines += [NO_REASONS] if self.explained is False else []
-        return "\n".join(
-            lines + ([PROVEN[self.certified is True]] if self.settings.get("search") == "certified" else [])
-        )
+        lines += [PROVEN[self.certified is True]] if self.settings.get("search") == "certified" else []
+        return "\n".join(lines)
 
     __repr__ = __str__  # what a prompt shows is what a person reads
 
     def _repr_html_(self) -> str:
         if not self.answers:
-            return f"<p><code>{html.escape(self.query)}</code></p><p>no answer</p>"
+            return f"<p><code>{html.escape(self.query)}</code></p><p>{self.note or 'no answer'}</p>"
         explained = any(answer.witnesses for answer in self.answers)
         rows = []
         for rank, answer in enumerate(self.answers, start=1):
@@ -253,7 +263,8 @@ class Answers(Sequence[Answer]):
             )
         because = '<th style="text-align:left">because</th>' if explained else ""
         head = f"<tr><th></th><th>answer</th><th>score</th><th></th>{because}</tr>"
-        return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>"
+        note = f"<p>{self.note}</p>" if self.note else ""
+        return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>{note}"
 
 
 NO_REASONS = "This search has no reasons to show; beam and exact search have."

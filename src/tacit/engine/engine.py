@@ -18,6 +18,7 @@ from tacit.engine.continuous import ContinuousReasoner
 from tacit.engine.found import Wanted
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
+from tacit.engine.new_answers import NewAnswers
 from tacit.engine.possible import Possible
 from tacit.engine.reasoner import CertifiedReasoner, Explanation, MessageReasoner, Reasoner, SymbolicReasoner
 from tacit.engine.reasons import Proof
@@ -133,7 +134,11 @@ class Engine:
 
     @cached_property
     def reasoner(self) -> Reasoner:
-        """What turns plans into scores."""
+        """What turns plans into scores; those of known answers are left out where only new ones are wanted."""
+        reasoner = self._reasoner()
+        return NewAnswers(reasoner, self.graph.index(*self.settings.observed)) if self.settings.new else reasoner
+
+    def _reasoner(self) -> Reasoner:
         settings = self.settings
         if self._given is not None:
             return self._given
@@ -214,13 +219,17 @@ class Engine:
         for question, listed, implied, why in zip(asked, found, known, told, strict=True):
             pairs, there = zip(listed.ids, listed.scores, strict=True), set(implied)
             answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
-            explained, text = why is not None if paths else None, str(question.query)
-            results.append(Answers(text, tuple(answers), listed.certified, self.about, explained, listed.rows))
+            explained = why is not None if paths else None
+            left_out = len(implied) if self.settings.new else None
+            text, certified = str(question.query), listed.certified
+            results.append(Answers(text, tuple(answers), certified, self.about, explained, listed.rows, left_out))
         return results
 
     def _wanted(self, plan: Plan, asked: Asked, top: int, known: list[int]) -> Wanted:
         """Which answers to list: known ones first, worth at least what that many observed facts are."""
         count = min(top, self.graph.num_entities, top if asked.limit is None else asked.limit)
+        if self.settings.new:
+            return Wanted(count, without=known)
         if plan.has(Complement):  # what is not known to be true may yet be
             return Wanted(count)
         fact = torch.tensor(math.log(self.settings.observed_score))

@@ -24,11 +24,12 @@ class Found:
 
 @dataclass(frozen=True)
 class Wanted:
-    """How many answers are wanted, and which of them go before all others, worth at least so much."""
+    """How many answers are wanted, which of them go before all others, worth at least so much, and which are none."""
 
     count: int
     first: Sequence[int] = ()
     least: float = ZERO
+    without: Sequence[int] = ()
 
     def found(self, scores: Tensor, finer: Tensor | None = None, bounds: tuple[Tensor, Tensor] | None = None) -> Found:
         """The answers by scores `[N]`, certified where lower and upper bounds of the exact ones are given and allow it.
@@ -44,7 +45,12 @@ class Wanted:
         return Found(ids, scores[ids].tolist(), certified)
 
     def lifted(self, scores: Tensor) -> Tensor:
-        """Scores with those that go first at what they are worth at least, whatever a beam has dropped."""
+        """Scores with those that go first at what they are worth at least, whatever a beam has dropped.
+
+        What is not wanted has none.
+        """
+        if self.without:
+            scores = scores.index_fill(0, torch.tensor(self.without, device=scores.device), ZERO)
         if not self.first:
             return scores
         ids = torch.tensor(self.first, device=scores.device)

@@ -61,6 +61,7 @@ class EngineSettings(Settings):
         "all", "Splits whose facts count as known: all, none, or names joined by +.", read=observed_splits
     )
     observed_score: float = setting(1.0 - 2.0**-10, "The score of a fact that counts as known.", above=0.5, most=1)
+    new: bool = setting(False, "Leave out what the known facts imply already.")
     loops: bool = setting(False, "Let relations loop that never do in the training facts.")
     typed: bool = setting(False, "Predict relations only between the kinds of entities that training facts show.")
     precision: str = setting("float32", "Precision of products on a GPU.", choices=("float32", "tf32", "bf16"))
@@ -68,6 +69,11 @@ class EngineSettings(Settings):
     steps: int = setting(1000, "Steps of continuous search.", least=1)
     step_size: float = setting(0.1, "Learning rate of continuous search.", above=0)
     vector_reg: float = setting(0.0, "Weight of the penalty on vectors in continuous search.", least=0)
+
+    def check(self) -> None:
+        """Raise a `SettingsError` where new answers are wanted and nothing is known."""
+        if self.new and not self.observed:
+            raise SettingsError("new leaves out what is known, and observed is none; observe some facts", "new")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as settings files and results need them."""

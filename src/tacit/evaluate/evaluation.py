@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import Results
 from tacit.folder import versions
 from tacit.graph.graph import SPLITS, Graph
+from tacit.query.hardness import hardness, missing_links
 from tacit.query.queries import QuerySet
 from tacit.query.query_folder import queries_for
 from tacit.query.shapes import parse_shapes
@@ -25,7 +26,7 @@ Progress = Callable[[str, int, int], None]  # name of the query set, queries don
 RELIABILITY_QUERIES = 500
 # Settings that change no answer, and those that only one search reads.
 _ASIDE = ("memory",)
-_BEAM, _CONTINUOUS, _SYMBOLIC = ("k",), ("steps", "step_size", "vector_reg"), ("search", "observed")
+_BEAM, _CONTINUOUS, _SYMBOLIC = ("k",), ("steps", "step_size", "vector_reg"), ("search", "observed", "new")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Evaluation:
     results: Results
     relations: Mapping[str, Mapping[str, float]] | None = None  # of 1p queries, by relation
     reliability: Mapping[str, Reliability] = field(default_factory=dict)
+    # Of each set of queries, by the number of links that its hard answers are missing.
+    by_missing: Mapping[str, Mapping[int, Mapping[str, float]]] = field(default_factory=dict)
     unkept: str = ""  # why the run does not hold it
 
     @property
@@ -56,6 +59,10 @@ class Evaluation:
         more: dict[str, Any] = {"relations": dict(self.relations)} if self.relations else {}
         if self.reliability:
             more["reliability"] = {name: measured.to_json() for name, measured in self.reliability.items()}
+        if self.by_missing:
+            more["by_missing"] = {
+                name: {str(links): dict(row) for links, row in rows.items()} for name, rows in self.by_missing.items()
+            }
         return self.results.to_json() | {"versions": versions()} | more
 
     def write(self, path: Path) -> None:
@@ -76,6 +83,7 @@ def evaluated(
     batch: int | None = None,
     per_relation: bool = False,
     with_reliability: bool = False,
+    by_missing: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Rank the hard answers of queries by an engine, and measure what is asked for beside that."""
@@ -85,6 +93,8 @@ def evaluated(
         )
     settings = {**about, "split": split, **relevant(engine)}
     kept = {name: value for name, value in settings.items() if value is not None}
+    if by_missing:  # where nobody can tell what is missing, nothing needs to be ranked
+        hardness(queries, engine.graph, split, engine.settings.observed)
     heard = progress or (lambda name, done, total: None)
     results = evaluate(engine.reasoner, queries, ties, limit, batch, heard, kept, mean)
     relations = None
@@ -93,7 +103,18 @@ def evaluated(
         by_relation = figures.grouped(figures.queries.relations[:, 0])
         relations = {labels[relation]: row for relation, row in by_relation.items()}
     measured = _reliability(engine, queries, split, limit or RELIABILITY_QUERIES) if with_reliability else {}
-    return Evaluation(results, relations, measured)
+    missing = missing_rows(results, engine.graph, split, engine.settings.observed) if by_missing else {}
+    return Evaluation(results, relations, measured, missing)
+
+
+def missing_rows(
+    results: Results, graph: Graph, split: str, observed: Sequence[str]
+) -> dict[str, dict[int, dict[str, float]]]:
+    """The figures of each set of queries by the number of links its hard answers are missing beside observed facts."""
+    return {
+        name: figures.by_answer(missing_links(figures.queries, graph, split, observed), results.mean)
+        for name, figures in results.figures.items()
+    }
 
 
 def relevant(engine: Engine) -> dict[str, Any]:
@@ -105,9 +126,11 @@ def relevant(engine: Engine) -> dict[str, Any]:
     {'search': 'symbolic', 'observed': 'train+valid+test'}
     """
     settings = engine.about
+    if not settings["new"]:  # the usual; where it is asked for, results are named by it
+        del settings["new"]
     search = settings["search"]
     if search == "symbolic":
-        return {name: settings[name] for name in _SYMBOLIC}
+        return {name: settings[name] for name in _SYMBOLIC if name in settings}
     aside = _ASIDE + (() if search == "beam" else _BEAM) + (() if search == "continuous" else _CONTINUOUS)
     if settings["observed"] == "none":
         aside += ("observed_score",)

@@ -14,7 +14,7 @@ from tacit.disk import atomic_write
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
 from tacit.evaluate.results import is_results
-from tacit.evaluate.tables import TITLES, cell, columns_of, percentages
+from tacit.evaluate.tables import TITLES, cell, columns_of, missing_percentages, percentages
 from tacit.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def sections(run: RunFolder) -> Iterable[Section]:
         yield Section("Evaluation", "Nothing has been evaluated; `tacit eval RUN --queries FOLDER` does.")
     yield from _settings_of(evaluations)
     yield from _evaluations(evaluations)
+    yield from _missing(evaluations)
     yield from _calibration(evaluations)
     yield from _curves(run.events())
     for table, values in settings.items():
@@ -121,6 +122,20 @@ def _evaluations(evaluations: Evaluations) -> Iterable[Section]:
             yield _drawn(f"{title} by shape", lambda bars=bars: figures.bars(bars))
         cells = [(name, *(cell(row.get(column)) for column in columns)) for name, row in rows.items()]
         yield Section(title, f"In percent; filtered ranks, {how}.", ("", *columns), cells)
+
+
+def _missing(evaluations: Evaluations) -> Iterable[Section]:
+    """The mean reciprocal rank by the number of links that hard answers are missing."""
+    rows = {
+        f"{name}, {links} missing": row
+        for name, evaluation in evaluations.items()
+        for links, row in missing_percentages(evaluation).items()
+    }
+    if rows:
+        columns = columns_of(rows.values())
+        cells = [(name, *(cell(row.get(column)) for column in columns)) for name, row in rows.items()]
+        text = "Mean reciprocal rank in percent, of the hard answers that so many links must be predicted for."
+        yield Section("By missing links", text, ("", *columns), cells)
 
 
 def _calibration(evaluations: Evaluations) -> Iterable[Section]:

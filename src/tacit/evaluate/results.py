@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from tacit.errors import DataError
-from tacit.links.ranking import MEANS, METRICS, Mean
+from tacit.links.ranking import MEANS, METRICS, Mean, by_query
 from tacit.query.queries import QuerySet
 from tacit.query.shapes import NEGATIVE, POSITIVE
 
@@ -22,11 +25,32 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """Reciprocal rank and Hits@k of each query of one set (means over its hard answers), and the time they took."""
+    """The ranks of the hard answers of one set of queries, what they come to, and the time they took."""
 
     queries: QuerySet
-    by_query: Mapping[str, Floats]  # metric -> [Q]
-    seconds: float
+    ranks: Tensor  # of each of `queries.hard.ids`
+    seconds: float = 0.0
+
+    @cached_property
+    def by_query(self) -> dict[str, Floats]:
+        """Reciprocal rank and Hits@k of each query, `[Q]`: the means over its hard answers."""
+        values = by_query(self.ranks, torch.from_numpy(self.queries.hard.rows))
+        return {name: column.numpy() for name, column in values.items()}
+
+    def by_answer(self, keys: NDArray[np.integer], mean: Mean = "question") -> dict[int, dict[str, float]]:
+        """The figures of the hard answers that share a key, such as the number of links they are missing.
+
+        Each is an evaluation of its own: a query takes part with its answers of that key, where it has any. Beside the
+        metrics there are the numbers of queries and answers.
+        """
+        rows = {}
+        for key in np.unique(keys).tolist():
+            hard = self.queries.hard.where(keys == key)
+            asked = replace(self.queries, hard=hard).subset(np.flatnonzero(hard.counts))
+            part = Figures(asked, self.ranks[torch.from_numpy(keys == key)])
+            metrics = {metric: part.mean(metric, mean) for metric in METRICS}
+            rows[key] = metrics | {"queries": len(asked), "answers": len(asked.hard.ids)}
+        return rows
 
     def __len__(self) -> int:
         return len(self.queries)

@@ -48,6 +48,33 @@ def metrics_table(results: Mapping[str, Any], title: str | None = None) -> Table
     return table
 
 
+def missing_table(by_missing: Mapping[str, Mapping[Any, Mapping[str, float]]]) -> Table:
+    """Figures by the number of links that hard answers are missing, for a terminal."""
+    table = _table(("queries of", "missing", *TITLES.values(), "count", "answers"))
+    for name, rows in by_missing.items():
+        for links, row in rows.items():
+            values = [cell(100 * row[metric]) for metric in METRICS]
+            table.add_row(name, str(links), *values, f"{row['queries']:,.0f}", f"{row['answers']:,.0f}")
+    return table
+
+
+def missing_percentages(results: Mapping[str, Any], metric: str = "mrr") -> dict[str, dict[str, float]]:
+    """A metric in percent by number of missing links, then by shape; a shape is only where some answers miss so many.
+
+    >>> row = {"mrr": 0.25}
+    >>> missing_percentages({"by_missing": {"1p": {"1": row}, "2i": {"1": row, "2": {"mrr": 0.1}}}})
+    {'1': {'1p': 25.0, '2i': 25.0}, '2': {'2i': 10.0}}
+    """
+    by_missing: Mapping[str, Mapping[str, Mapping[str, float]]] = results.get("by_missing", {})
+    links = sorted({number for rows in by_missing.values() for number in rows}, key=int)
+    return {
+        number: percentages(
+            {metric: {name: rows[number][metric] for name, rows in by_missing.items() if number in rows}}, metric
+        )
+        for number in links
+    }
+
+
 def relations_table(relations: Mapping[str, Mapping[str, float]]) -> Table:
     """Figures by relation for a terminal, the relations with most queries first."""
     from rich.markup import escape

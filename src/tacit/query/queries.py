@@ -79,7 +79,10 @@ class AnswerSets:
     def minus(self, other: AnswerSets) -> AnswerSets:
         """The answers that the other does not have."""
         width = int(max(self.ids.max(initial=0), other.ids.max(initial=0))) + 1
-        kept = ~within(self.keys(width), other.keys(width))
+        return self.where(~within(self.keys(width), other.keys(width)))
+
+    def where(self, kept: NDArray[np.bool_]) -> AnswerSets:
+        """Some of the answers: those that a mask over `ids` keeps."""
         counts = np.bincount(self.rows[kept], minlength=len(self))
         return AnswerSets(np.concatenate([[0], np.cumsum(counts)]), self.ids[kept])
 

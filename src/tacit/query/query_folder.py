@@ -23,7 +23,7 @@ from tacit.graph.files import atomic_file
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.vocabulary import Vocabulary
 from tacit.query.queries import AnswerSets, QuerySet, read_queries, write_queries
-from tacit.query.sampling import Sample, sample
+from tacit.query.sampling import Sample, can_miss, sample
 from tacit.query.shapes import SHAPES, Encoding, Shape, parse_shapes
 from tacit.query.symbolic import with_answers
 from tacit.query.tuples import Ids, label
@@ -185,11 +185,18 @@ def draw(
     return samples
 
 
-def shapes_of(names: str | Iterable[str] | None = None, templates: Iterable[str] = ()) -> dict[str, Shape]:
-    """The shapes asked for by name and by template, as a folder will call them; all 14 where nothing is said."""
+def shapes_of(
+    names: str | Iterable[str] | None = None, templates: Iterable[str] = (), links: range | None = None
+) -> dict[str, Shape]:
+    """The shapes asked for by name and by template, as a folder will call them.
+
+    Where nothing is said they are all 14, or those that can miss so many links.
+    """
     templates = list(templates)
     chosen = parse_shapes(names or "all") if names or not templates else ()
     shapes = {name: SHAPES[name.removesuffix("-DM")] for name in chosen}
+    if links is not None and not names:
+        shapes = {name: shape for name, shape in shapes.items() if can_miss(shape, links)}
     if templates:
         from tacit.query.text import parse
 

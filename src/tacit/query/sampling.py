@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 from tacit.graph.index import Ints
 from tacit.query.grounding import Grounding
+from tacit.query.hardness import missing_links, most_links
 from tacit.query.plan import Complement, Everything, Relation, Row, map_children
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sets import Flags
@@ -63,6 +65,7 @@ def sample(
     seed: int = 0,
     waste: float = 0.999,
     mirrored: bool = False,
+    missing: int | str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Sample:
     """Draws distinct queries of a shape that facts of a split answer.
@@ -74,9 +77,21 @@ def sample(
     more than a share `waste` of the tries would have to be turned down; the sample says so. Branches that could change
     places are put in the order of their ids, so that a question occurs once; where `mirrored`, they stay as drawn and
     `a & b` is another query than `b & a`, as in BetaE's files.
+
+    With `missing`, 2 or "2+", the hard answers are those that exactly, or at least, so many links must be predicted for
+    beside the facts before the split (`tacit.query.hardness`); a query has 1 to `max_answers` of them. Its other hard
+    answers are kept as easy ones, so that nobody is asked to find them, and they do not compete.
     """
     _check(graph, split, count, max_answers, seed, waste)
-    search = _Search(graph, shape, split, max_answers or (None if split == "train" else MAX_ANSWERS), mirrored)
+    links = None if missing is None else links_wanted(missing, split)
+    if links is not None and not can_miss(shape, links):
+        raise SettingsError(
+            f"missing is {missing}, but answers of {shape.name} miss at most {most_links(shape.plan.root)}; choose "
+            "other shapes",
+            "missing",
+        )
+    most_answers = max_answers or (None if split == "train" else MAX_ANSWERS)
+    search = _Search(graph, shape, split, most_answers, mirrored, links)
     # Shapes draw apart from each other: a sample does not depend on which others are made beside it.
     random = np.random.default_rng([seed, zlib.crc32(shape.name.encode())])
     most = round(count / (1 - waste))
@@ -98,8 +113,11 @@ def sample(
 class _Search:
     """Tries for queries of one shape and split, with the reasons for which some were turned down."""
 
-    def __init__(self, graph: Graph, shape: Shape, split: str, max_answers: int | None, mirrored: bool) -> None:
+    def __init__(
+        self, graph: Graph, shape: Shape, split: str, max_answers: int | None, mirrored: bool, links: range | None
+    ) -> None:
         smaller, larger = GRAPHS[split]
+        self.graph, self.split, self.links = graph, split, links
         self.shape, self.num_entities = shape, graph.num_entities
         self.max_answers, self.mirrored = max_answers, mirrored
         self.larger = graph.index(*larger)
@@ -118,14 +136,26 @@ class _Search:
         entities, relations = entities[fresh], relations[fresh]
         every = answers(self.shape.plan, entities, relations, self.larger, self.num_entities)
         easy, lost = self._easy_and_lost(entities, relations, every)
-        hard = every.minus(easy)
-        good = self._kept(hard.counts > 0, "without an answer" if self.smaller is None else "without a hard answer")
+        found = QuerySet(self.shape, entities, relations, easy, every.minus(easy))
+        hard = "an answer" if self.smaller is None else "a hard answer"
+        good = self._kept(found.hard.counts > 0, f"without {hard}")
         if self.positive:
             good = good[self._kept(lost[good] > 0, "lost nothing to the negation")]
+        if self.links is not None:
+            found = self._missing(found, self.links)
+            good = good[self._kept(found.hard.counts[good] > 0, "without an answer that misses so many links")]
         if self.max_answers:
-            most = hard.counts if self.smaller is None else np.maximum(hard.counts, lost)
+            most = found.hard.counts if self.smaller is None else np.maximum(found.hard.counts, lost)
             good = good[self._kept(most[good] <= self.max_answers, "with too many answers")]
-        return QuerySet(self.shape, entities, relations, easy, hard).subset(good)
+        return found.subset(good)
+
+    def _missing(self, queries: QuerySet, links: range) -> QuerySet:
+        """The queries with only those answers left hard that so many links are missing for; the others are easy."""
+        costs, size = missing_links(queries, self.graph, self.split), self.num_entities
+        wanted = (costs >= links.start) & (costs < links.stop)
+        known = np.union1d(queries.easy.keys(size), queries.hard.where(~wanted).keys(size))
+        easy = AnswerSets.of_keys(known, len(queries), size)
+        return replace(queries, easy=easy, hard=queries.hard.where(wanted))
 
     def _draw(self, size: int, random: np.random.Generator) -> tuple[Ids, Ids]:
         """Slots filled at random."""
@@ -174,6 +204,27 @@ class _Search:
             fresh[i] = key not in self.seen
             self.seen.add(key)
         return fresh
+
+
+def links_wanted(missing: int | str, split: str = "test") -> range:
+    """How many links may be missing for a hard answer: 2 stands for exactly two, "2+" for two or more.
+
+    >>> links_wanted(2), 7 in links_wanted("2+")
+    (range(2, 3), True)
+    """
+    number = str(missing).removesuffix("+")
+    if isinstance(missing, bool) or not number.isdecimal() or int(number) < 1:
+        raise SettingsError(
+            f"missing is {missing!r}; it must be a number of links from 1, or one with a + for at least"
+        )
+    if not GRAPHS[split][0]:
+        raise SettingsError(f"missing is {missing}, but nothing is known before the {split} facts; give valid or test")
+    return range(int(number), sys.maxsize if str(missing).endswith("+") else int(number) + 1)
+
+
+def can_miss(shape: Shape, links: range) -> bool:
+    """Whether a question of a shape may have answers that so many links are missing for."""
+    return most_links(shape.plan.root) >= links.start
 
 
 def without_negation(step: Any) -> Any:

@@ -26,8 +26,8 @@ GRAPHS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "valid": (("train",), ("train", "valid")),
     "test": (("train", "valid"), ("train", "valid", "test")),
 }  # the splits that easy answers follow from, and those that all answers follow from
-_BATCH = 512  # queries evaluated at once: enough to be fast, few enough for their sets to stay in memory
-_COPIES = 1 << 15  # sources an edge is followed from, or values of a cut variable, at once
+BATCH = 512  # queries evaluated at once: enough to be fast, few enough for their sets to stay in memory
+COPIES = 1 << 15  # sources an edge is followed from, or values of a cut variable, at once
 _FACTS = 1 << 23  # facts followed at once
 
 
@@ -67,16 +67,16 @@ def easy_and_hard(plan: Plan, entities: Ids, relations: Ids, graph: Graph, split
 
 def answers(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entities: int) -> AnswerSets:
     """The exact answers of queries that share a plan: entity slots `[Q, E]`, directed relation slots `[Q, R]`."""
-    facts = _Facts(index, num_entities)
+    facts = Facts(index, num_entities)
     keys = [np.empty(0, dtype=np.int64)]
-    for start in range(0, len(entities), _BATCH):
-        batch = slice(start, start + _BATCH)
-        sets = _Batch(facts, entities[batch], relations[batch]).of(plan.root)
+    for start in range(0, len(entities), BATCH):
+        batch = slice(start, start + BATCH)
+        sets = SetFold(facts, entities[batch], relations[batch]).of(plan.root)
         keys.append(sets.listed() + start * num_entities)
     return AnswerSets.of_keys(np.concatenate(keys), len(entities), num_entities)
 
 
-class _Facts:
+class Facts:
     """The index, and two smaller ones made of it when a plan asks for them."""
 
     def __init__(self, index: Index, num_entities: int) -> None:
@@ -105,7 +105,7 @@ class _Facts:
 
 
 @dataclass(frozen=True, eq=False)
-class _Ends:
+class Ends:
     """One end of many edges at once: entity `entities[i]` of query `rows[i]`."""
 
     rows: Ints
@@ -113,15 +113,15 @@ class _Ends:
 
 
 @dataclass(frozen=True, eq=False)
-class _Batch(Fold[_Ends, Sets]):
+class SetFold(Fold[Ends, Sets]):
     """Queries that share a plan, valued as sets: one per query, or one per source where an edge is followed."""
 
-    facts: _Facts
+    facts: Facts
     entities: NDArray[np.integer]  # [Q, E]
     relations: NDArray[np.integer]  # [Q, R]
     known: dict[Step, Sets] = field(default_factory=dict)
 
-    def of(self, step: Step, place: Place[_Ends] = EVERYWHERE) -> Sets:
+    def of(self, step: Step, place: Place[Ends] = EVERYWHERE) -> Sets:
         """The value of a step; that of a whole set is found once however often it occurs."""
         if place.source is not None:
             if isinstance(step, Target):
@@ -134,66 +134,75 @@ class _Batch(Fold[_Ends, Sets]):
         held = self.known[step].contains(place.target.rows, place.target.entities)
         return Sets.all_where(held, self.facts.num_entities)
 
-    def entity(self, slot: int) -> _Ends:
+    def entity(self, slot: int) -> Ends:
         """The entities of a slot, one a query."""
-        return _Ends(self._every, self.entities[:, slot])
+        return Ends(self._every, self.entities[:, slot])
 
-    def relation(self, step: Relation, place: Place[_Ends]) -> Sets:
+    def relation(self, step: Relation, place: Place[Ends]) -> Sets:
         """The entities that known facts lead to from each source."""
-        ends = cast(_Ends, place.source)
+        ends = cast(Ends, place.source)
         at, tails = self.facts.index.neighbours(ends.entities, self._directed(step, ends.rows))
         return Sets.finite(at * self.facts.num_entities + tails, len(ends.rows), self.facts.num_entities)
 
-    def project(self, step: Project, place: Place[_Ends]) -> Sets:
+    def project(self, step: Project, place: Place[Ends]) -> Sets:
         """The entities an edge leads to from a set."""
-        source, edge = self._bounded(self.of(step.source), step.edge), step.edge
-        reached = self._nothing
+        source, edge = self.of(step.source), step.edge
         if isinstance(edge, Relation):
-            for rows, sources in source.members():
-                for portion in self._portions(sources, self._directed(edge, rows)):
-                    at, tails = self.facts.index.neighbours(sources[portion], self._directed(edge, rows[portion]))
-                    keys = rows[portion][at] * self.facts.num_entities + tails
-                    keys = distinct(keys, len(self.entities) * self.facts.num_entities)
-                    reached = reached | Sets.finite(keys, len(self.entities), self.facts.num_entities)
-        else:
-            for rows, sources in source.members(_COPIES):
-                reached = reached | self.of(edge, Place(_Ends(rows, sources))).union_by(rows, len(self.entities))
+            return self.followed(source, edge)
+        reached = self._nothing
+        for rows, sources in self.bounded(source, edge).members(COPIES):
+            reached = reached | self.of(edge, Place(Ends(rows, sources))).union_by(rows, len(self.entities))
         return reached
 
-    def loop(self, step: Loop, place: Place[_Ends]) -> Sets:
+    def followed(self, source: Sets, edge: Relation) -> Sets:
+        """The entities that facts of a relation lead to from a set."""
+        reached = self._nothing
+        for rows, sources in self.bounded(source, edge).members():
+            for portion in self._portions(sources, self._directed(edge, rows)):
+                at, tails = self.facts.index.neighbours(sources[portion], self._directed(edge, rows[portion]))
+                keys = rows[portion][at] * self.facts.num_entities + tails
+                keys = distinct(keys, len(self.entities) * self.facts.num_entities)
+                reached = reached | Sets.finite(keys, len(self.entities), self.facts.num_entities)
+        return reached
+
+    def loop(self, step: Loop, place: Place[Ends]) -> Sets:
         """The entities that a relation leads back to themselves."""
         at, loops = self.facts.loops.neighbours(self.relations[:, step.relation], np.zeros_like(self._every))
         return self._finite(self._every[at], loops)
 
-    def best(self, step: Best, place: Place[_Ends]) -> Sets:
+    def best(self, step: Best, place: Place[Ends]) -> Sets:
         """Everything, where the set holds anything."""
         return Sets.all_where(self.of(step.part).nonempty(), self.facts.num_entities)
 
-    def condition(self, step: Condition, place: Place[_Ends]) -> Sets:
+    def condition(self, step: Condition, place: Place[Ends]) -> Sets:
         """The union of the body over candidates for a cut variable, each filling the slot in a copy of its query."""
-        reached, width = self._nothing, self.entities.shape[1]
-        for rows, values in self.of(step.candidates).members(_COPIES):
-            entities = np.zeros((len(rows), max(step.slot + 1, width)), dtype=np.int64)
-            entities[:, :width] = self.entities[rows]
-            entities[:, step.slot] = values
-            copies = _Batch(self.facts, entities, self.relations[rows])
-            reached = reached | copies.of(step.body).union_by(rows, len(self.entities))
+        reached = self._nothing
+        for rows, values in self.of(step.candidates).members(COPIES):
+            reached = reached | self.copies(step, rows, values).of(step.body).union_by(rows, len(self.entities))
         return reached
 
-    def everything(self, place: Place[_Ends]) -> Sets:
+    def copies(self, step: Condition, rows: Ints, values: Ints) -> SetFold:
+        """Copies of some queries with a value each in the slot of a cut variable."""
+        width = self.entities.shape[1]
+        entities = np.zeros((len(rows), max(step.slot + 1, width)), dtype=np.int64)
+        entities[:, :width] = self.entities[rows]
+        entities[:, step.slot] = values
+        return SetFold(self.facts, entities, self.relations[rows])
+
+    def everything(self, place: Place[Ends]) -> Sets:
         """All entities, for every query or source."""
         size = len(self.entities) if place.source is None else len(place.source.rows)
         return Sets.all_where(np.ones(size, dtype=bool), self.facts.num_entities)
 
-    def all(self, parts: Sequence[Sets], place: Place[_Ends]) -> Sets:
+    def all(self, parts: Sequence[Sets], place: Place[Ends]) -> Sets:
         """The intersection; complements last, since taking them from something finite is a difference."""
         return reduce(Sets.__and__, sorted(parts, key=lambda part: bool(part.cofinite.any())))
 
-    def any(self, parts: Sequence[Sets], place: Place[_Ends]) -> Sets:
+    def any(self, parts: Sequence[Sets], place: Place[Ends]) -> Sets:
         """The union."""
         return reduce(Sets.__or__, parts)
 
-    def negation(self, part: Sets, place: Place[_Ends]) -> Sets:
+    def negation(self, part: Sets, place: Place[Ends]) -> Sets:
         """The complement."""
         return ~part
 
@@ -224,7 +233,7 @@ class _Batch(Fold[_Ends, Sets]):
         for start, end in pairwise([0, *cuts.tolist(), len(heads)]):
             yield slice(start, end)
 
-    def _bounded(self, source: Sets, edge: Edge) -> Sets:
+    def bounded(self, source: Sets, edge: Edge) -> Sets:
         """The source without entities that an edge certainly does not leave, where it is a complement."""
         relation = _needed(edge)
         if relation is None or not source.cofinite.any():

@@ -85,6 +85,7 @@ def _questions(app: FastAPI, service: Service) -> None:
 Typed = Annotated[str, Query(alias="q", max_length=200, description="What was typed so far.", examples=["fr"])]
 SparqlText = Annotated[str, Depends(sparql_text)]
 SparqlQuery = Annotated[str, Query(description="A SPARQL SELECT query of one variable.", examples=[EXAMPLE])]
+New = Annotated[bool, Query(description="Whether to leave out answers that the known facts imply already.")]
 Count = Annotated[int, Query(ge=1, le=100, description="Matches wanted, at most.")]
 
 
@@ -118,18 +119,19 @@ def _lookups(app: FastAPI, service: Service) -> None:
 def _sparql(app: FastAPI, service: Service) -> None:
     described: dict[str, Any] = {"responses": {200: SPARQL_REPLY}, "response_class": Response, "tags": ["questions"]}
 
-    async def answer(text: str) -> Response:
-        return (await service.edition.pool.answer(Job(Kind.SPARQL, text, service.limits.top))).response()
+    async def answer(text: str, new: bool) -> Response:
+        job = Job(Kind.SPARQL, text, service.limits.top, changes=(("new", True),) if new else ())
+        return (await service.edition.pool.answer(job)).response()
 
     @app.get("/sparql", **described)
-    async def sparql_get(query: SparqlQuery) -> Response:
+    async def sparql_get(query: SparqlQuery, new: New = False) -> Response:
         """The answers to a SPARQL query as SPARQL results in JSON, with the variable `?score`."""
-        return await answer(query)
+        return await answer(query, new)
 
     @app.post("/sparql", openapi_extra=SPARQL_BODY, **described)
-    async def sparql_post(text: SparqlText) -> Response:
+    async def sparql_post(text: SparqlText, new: New = False) -> Response:
         """The same, with the query as a form field or as the body itself."""
-        return await answer(text)
+        return await answer(text, new)
 
 
 def _page(app: FastAPI) -> None:

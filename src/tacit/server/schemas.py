@@ -39,10 +39,12 @@ class PlanRequest(BaseModel):
         json_schema_extra={"enum": ["all", "train", "train+valid", "none", None]},
     )
 
+    new: bool | None = Field(None, description="Whether to leave out answers that the known facts imply already.")
+
     @property
     def changes(self) -> tuple[tuple[str, str | int | bool], ...]:
         """The settings that were given."""
-        given = {name: getattr(self, name) for name in ("search", "k", "logic", "observed")}
+        given = {name: getattr(self, name) for name in ("search", "k", "logic", "observed", "new")}
         return tuple((name, value) for name, value in given.items() if value is not None)
 
 
@@ -109,6 +111,7 @@ class AnswersReply(BaseModel):
     query: str = Field(description="The question as it was understood.")
     certified: bool | None = Field(description="Whether the search provably missed nothing; null where nobody asked.")
     explained: bool | None = Field(None, description="Whether the search gives reasons; null where nobody asked.")
+    left_out: int | None = Field(None, description="Known answers not listed; only where new ones were asked for.")
     answers: list[AnswerRow]
 
 

@@ -131,7 +131,7 @@ class Service:
                 "facts": len(graph.train) + len(graph.valid) + len(graph.test),
             },
             "workers": {"alive": alive, "wanted": pool.size},
-            "settings": {name: pool.settings.get(name) for name in ("search", "k", "logic", "observed")},
+            "settings": {name: pool.settings.get(name) for name in ("search", "k", "logic", "observed", "new")},
             "limits": {name: getattr(self.limits, name) for name in ("body", "atoms", "nesting", "k", "top", "paths")}
             | {"seconds": self.limits.seconds},
             "syntax": SYNTAX,

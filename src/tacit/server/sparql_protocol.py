@@ -22,6 +22,8 @@ async def sparql_text(request: Request) -> str:
         return body
     if kind == FORM:
         fields = parse_qs(body, keep_blank_values=True, max_num_fields=20)
+        if "new" in fields:  # and not ignored: the answers would be others
+            raise QueryError("the form has a field 'new'; give it in the address instead: /sparql?new=true")
         if "query" in fields:
             return fields["query"][0]
         raise QueryError("the form has no field 'query' with the SPARQL query")

@@ -26,10 +26,13 @@ export function summary(reply, milliseconds, share) {
     "div",
     { class: "summary" },
     element("h2", {}, `${count} ${count === 1 ? "answer" : "answers"}`),
-    element("span", {}, `${known} known, ${count - known} predicted`, element("span", { class: "time" }, ` · ${Math.round(milliseconds)} ms`)),
+    element("span", {}, told(reply, known), element("span", { class: "time" }, ` · ${Math.round(milliseconds)} ms`)),
     element("button", { type: "button", class: "quiet", onclick: share }, "Copy link"),
   );
 }
+
+const told = ({ answers, left_out: leftOut }, known) =>
+  leftOut === undefined ? `${known} known, ${answers.length - known} predicted` : `${answers.length} predicted, ${leftOut} known left out`;
 
 export const waiting = () =>
   element("ol", { class: "answers card waiting", "aria-label": "Asking" }, ...[62, 45, 53, 38].map((width) => {

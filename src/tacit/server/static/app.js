@@ -60,7 +60,10 @@ async function run() {
 
 function show(reply, milliseconds) {
   if (!reply.answers.length) {
-    results.replaceChildren(nothing("No entity fits.", "Loosen the question, or let the search predict: beam and exact do."));
+    const known = reply.left_out;
+    results.replaceChildren(known
+      ? nothing("All answers are known.", `There ${known === 1 ? "is 1" : `are ${known}`}; nothing else fits.`)
+      : nothing("No entity fits.", "Loosen the question, or let the search predict: beam and exact do."));
     return;
   }
   const list = element("ol", { class: "answers card" }, ...reply.answers.map((answer) => answerRow(answer, toggle)));

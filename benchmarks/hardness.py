@@ -1,0 +1,148 @@
+"""Which scores do best on answers that one link is missing for, and on those that several are missing for.
+
+    python benchmarks/hardness.py [world|NELL995|FB15k-237] [--run RUN] [--count 100]
+
+Validation queries of each shape are drawn twice: with hard answers that one link must be predicted for beside the
+training facts, and with hard answers that two or more must be. A known fact in one branch of a question counts nearly
+1, so that an entity known there and unlikely in the other branch may outvote one that is likely in both. What could
+help is tried one setting at a time: the score of a known fact, the calibration, a cap on predictions, the odds of
+predictions times a factor (which leaves a known fact where it is), and the strength of negation. Without `--run` a link
+predictor is trained first; for `world` it is the one that the package trains for itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scaffold import Benchmark, Measured, data_folder
+from tacit.engine.calibration import EVERY, Calibration, SoftmaxCount, Tails
+from tacit.engine.engine import Engine
+from tacit.engine.known_facts import KnownFacts
+from tacit.evaluate.protocol import evaluate
+from tacit.folder import RunFolder
+from tacit.graph.graph import Graph
+from tacit.links.loading import load_model
+from tacit.links.scorer import Scorer
+from tacit.links.settings import TrainSettings
+from tacit.links.training import train
+from tacit.query.queries import QuerySet
+from tacit.query.query_folder import shapes_of
+from tacit.query.sampling import can_miss, links_wanted, sample
+from tacit.query.shapes import NEGATIVE, POSITIVE
+from tacit.sources import load, world_run
+
+CLASSES: dict[str, int | str] = {"1 link": 1, "2+ links": "2+"}
+ODDS = (2.0, 4.0, 8.0, 16.0, 32.0)
+WAYS: dict[str, dict[str, Any]] = {
+    "softmax-count": {},
+    "known facts at 0.9": {"observed_score": 0.9},
+    "known facts at 0.6": {"observed_score": 0.6},
+    "nothing known": {"observed": "none"},
+    "sigmoid": {"calibration": "sigmoid"},
+    "min-max": {"calibration": "minmax"},
+    "Goedel": {"logic": "godel"},
+    **{f"cap {cap:g}": {"cap": cap} for cap in (0.5, 0.2, 0.1)},
+    **{f"odds x {odds:g}": {"odds": odds} for odds in ODDS},
+    **{f"strength {strength:g}": {"strength": strength} for strength in (4.0, 8.0)},
+    **{f"odds x {odds:g}, strength 4": {"odds": odds, "strength": 4.0} for odds in ODDS[:3]},
+}
+
+
+class Raised(SoftmaxCount):
+    """Softmax times count with the odds of predictions multiplied, and the scores capped, beside known facts."""
+
+    def __init__(self, facts: KnownFacts, odds: float = 1.0, cap: float = 1.0) -> None:
+        super().__init__(facts)
+        self.odds, self.cap = odds, cap
+
+    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+        """`log o·c / (1 + (o - 1)·c)` for the score `c`, or `log min(c, cap) / cap`."""
+        scores = super().forward(logits, heads, relations, tails)
+        if self.cap < 1.0:
+            return scores.clamp_(max=math.log(self.cap)) - math.log(self.cap)
+        return scores + math.log(self.odds) - torch.log1p((self.odds - 1.0) * scores.exp())
+
+    def counting(self, facts: KnownFacts) -> Raised:
+        """The same with other facts to count."""
+        return Raised(facts, self.odds, self.cap)
+
+
+def engine_of(graph: Graph, model: Scorer, k: int, way: Mapping[str, Any]) -> Engine:
+    """An engine that knows the training facts and scores in a certain way."""
+    settings = {name: value for name, value in way.items() if name not in ("odds", "cap")}
+    raised = {name: way[name] for name in ("odds", "cap") if name in way}
+    adapter: Calibration | None = Raised(KnownFacts(graph.index("train")), **raised) if raised else None
+    return Engine(graph, model, adapter=adapter, **{"observed": "train", "k": k, **settings})
+
+
+def drawn(given: argparse.Namespace, graph: Graph) -> dict[str, dict[str, QuerySet]]:
+    """Validation queries by the links that their hard answers are missing, then by shape."""
+    queries: dict[str, dict[str, QuerySet]] = {}
+    for name, missing in CLASSES.items():
+        links = links_wanted(missing, "valid")
+        wanted = {shape: each for shape, each in shapes_of(given.shapes).items() if can_miss(each, links)}
+        found = {
+            shape: sample(graph, each, "valid", given.count, seed=given.seed, missing=missing, waste=given.waste)
+            for shape, each in wanted.items()
+        }
+        queries[name] = {shape: each.queries for shape, each in found.items() if len(each.queries)}
+    return queries
+
+
+def opened(given: argparse.Namespace) -> tuple[Graph, Scorer, Any]:
+    """The graph, its link predictor, and how that was trained."""
+    path = given.run_folder or (world_run() if given.graph == "world" and not given.tiny else None)
+    if path is not None:
+        run = RunFolder.open(path)
+        return run.graph(), load_model(run, given.device), run.settings["train"]
+    graph = load(data_folder(given, "NELL995" if given.tiny else given.graph))
+    settings = TrainSettings(rank=given.rank, epochs=given.epochs, reg=given.reg, device=given.device, seed=given.seed)
+    return graph, train(graph, settings), settings.to_dict()
+
+
+def measure(given: argparse.Namespace) -> Measured:
+    """The mean MRR over shapes of each way, for either class of answers, questions with and without negation apart."""
+    graph, model, trained = opened(given)
+    queries = drawn(given, graph)
+    figures: dict[str, dict[str, float]] = {}
+    shapes: dict[str, Any] = {}
+    for name in given.ways.split(",") if given.ways else WAYS:
+        engine, row = engine_of(graph, model, given.k, WAYS[name]), dict[str, float]()
+        shapes[name] = {}
+        for links, sets in queries.items():
+            mrr = shapes[name][links] = evaluate(engine.reasoner, sets).mrr
+            for kind, group in (("positive", POSITIVE), ("negative", NEGATIVE)):
+                values = [mrr[shape] for shape in group if shape in mrr]
+                if values:
+                    row[f"{links}, {kind}, mrr"] = sum(values) / len(values)
+        figures[name] = row
+        print(f"{name:28}", *(f"{column}: {100 * value:.1f}" for column, value in row.items()), flush=True)
+    counts = {links: {shape: len(each) for shape, each in sets.items()} for links, sets in queries.items()}
+    about = {"train": trained, "observed": "train", "queries": counts, "by shape": shapes}
+    return Measured(figures, about, kind=str(given.graph).lower())
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table and write the figures as JSON."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.add_argument("graph", nargs="?", default="world", help="world, or a folder of --data")
+    benchmark.add_argument("--run", dest="run_folder", metavar="RUN", help="a run of the graph, instead of training")
+    benchmark.add_argument("--shapes", default="2p,2i,3i,pi,ip,2in,3in,inp,pin")
+    benchmark.add_argument("--ways", help="some of the ways, joined by commas; all by default")
+    benchmark.add_argument("--k", type=int, default=64)
+    benchmark.add_argument("--reg", type=float, default=0.05)
+    benchmark.size("--rank", 100, tiny=4)
+    benchmark.size("--epochs", 20, tiny=1)
+    benchmark.size("--count", 100, tiny=2, help="queries of each shape and class")
+    benchmark.size("--waste", 0.999, tiny=0.9, help="share of tries that may be in vain")
+    benchmark.run(measure, argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""How hard an answer is: the least number of links that must be predicted to find it.
+
+With `m(s, r, t)` 0 where the fact is observed, 1 where it is missing (true, but not observed) and infinite where it is
+false, an answer costs the least sum of `m` over the atoms that make it true: a (min, +) reading of its plan.
+
+========================== ==========================================================================
+`and`                       the sum
+`or`, `exists`              the least
+`not`                       0 where what it denies is false by all facts, infinite where it is true
+========================== ==========================================================================
+
+So only atoms outside negations count. For queries of the 14 shapes every hard answer costs at least 1; where a negation
+stands inside another, an answer may be hard for what it denies alone, and cost 0. An atom counts each time it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import DataError
+from tacit.graph.graph import Graph, no_triples
+from tacit.graph.index import Index, Ints
+from tacit.query import symbolic
+from tacit.query.fold import EVERYWHERE, Fold, Place
+from tacit.query.plan import Best, Complement, Condition, Loop, Project, Relation, Step, Target, Union, children
+from tacit.query.queries import QuerySet
+from tacit.query.sets import Sets
+from tacit.query.symbolic import GRAPHS, Ends, Facts, SetFold
+
+Levels = tuple[Sets, ...]  # level `c`: what can be had for `c` missing links, and for no fewer
+
+
+def missing_links(queries: QuerySet, graph: Graph, split: str = "test", observed: Sequence[str] | None = None) -> Ints:
+    """For each hard answer, in the order of `queries.hard`, the least number of links that must be predicted.
+
+    `observed` names the splits whose facts are known, by default all before the split.
+    """
+    smaller, larger = GRAPHS[split]
+    known = smaller if observed is None else tuple(observed)
+    facts = [
+        Facts(_index(graph, [name for name in larger if (name in known) == there]), graph.num_entities)
+        for there in (True, False)
+    ]
+    costs = [np.empty(0, dtype=np.int64)]
+    for start in range(0, len(queries), symbolic.BATCH):
+        part = queries[start : start + symbolic.BATCH]
+        levels = CostFold(tuple(SetFold(each, part.entities, part.relations) for each in facts)).of(
+            part.shape.plan.root
+        )
+        cost = np.full(len(part.hard.ids), -1)
+        for links, level in enumerate(levels):
+            cost[level.contains(part.hard.rows, part.hard.ids)] = links
+        costs.append(cost)
+    found = np.concatenate(costs)
+    if lost := int((found < 0).sum()):
+        raise DataError(
+            f"{lost:,} of the {len(found):,} hard answers of the {queries.name} queries do not follow from the "
+            f"{'+'.join(larger)} facts of {graph.name}, so nobody can tell what they are missing; give the graph that "
+            "the queries were made of, with all its splits"
+        )
+    return found
+
+
+def hardness(
+    queries: Mapping[str, QuerySet], graph: Graph, split: str = "test", observed: Sequence[str] | None = None
+) -> dict[str, dict[int, int]]:
+    """For each set of queries, how many of its hard answers are missing how many links."""
+    links = {name: missing_links(asked, graph, split, observed) for name, asked in queries.items()}
+    return {
+        name: dict(zip(*(part.tolist() for part in np.unique(found, return_counts=True)), strict=True))
+        for name, found in links.items()
+    }
+
+
+def most_links(step: Step) -> int:
+    """The most links that an answer can be missing.
+
+    >>> from tacit.query.shapes import SHAPES
+    >>> [most_links(SHAPES[name].plan.root) for name in ("1p", "2u", "up", "3p", "3in")]
+    [1, 1, 2, 3, 2]
+    """
+    match step:
+        case Relation() | Loop():
+            return 1
+        case Complement():
+            return 0
+        case Union(parts):
+            return min(map(most_links, parts))
+        case Condition(body=body):
+            return most_links(body)
+    return sum(map(most_links, children(step)))
+
+
+def _index(graph: Graph, splits: Sequence[str]) -> Index:
+    return graph.index(*splits) if splits else Index(no_triples(), graph.num_relations)
+
+
+@dataclass(frozen=True, eq=False)
+class CostFold(Fold[Ends, Levels]):
+    """Queries that share a plan, valued by what each entity costs: sets over observed and over missing facts."""
+
+    folds: tuple[SetFold, ...]  # over the observed facts, over the missing ones
+    seen: dict[Step, Levels] = field(default_factory=dict)
+
+    def of(self, step: Step, place: Place[Ends] = EVERYWHERE) -> Levels:
+        """The value of a step; that of a whole set is found once however often it occurs."""
+        if place.source is not None:
+            if isinstance(step, Target):
+                return tuple(level.take(place.source.rows) for level in self.of(step.part))
+            return super().of(step, place)
+        if step not in self.seen:
+            self.seen[step] = super().of(step, EVERYWHERE)
+        if place.target is None:
+            return self.seen[step]
+        rows, entities = place.target.rows, place.target.entities
+        return tuple(self._where(level.contains(rows, entities)) for level in self.seen[step])
+
+    def entity(self, slot: int) -> Ends:
+        """The entities of a slot, one a query."""
+        return self.folds[0].entity(slot)
+
+    def relation(self, step: Relation, place: Place[Ends]) -> Levels:
+        """What observed facts lead to costs nothing, what missing ones lead to a link."""
+        return _least(enumerate(fold.relation(step, place) for fold in self.folds))
+
+    def project(self, step: Project, place: Place[Ends]) -> Levels:
+        """The cheapest way over an edge from a set: the cost of the source and that of the edge."""
+        priced = []
+        for cost, source in enumerate(self.of(step.source)):
+            if isinstance(step.edge, Relation):
+                followed = [fold.followed(source, step.edge) for fold in self.folds]
+                priced += [(cost + more, level) for more, level in enumerate(followed)]
+                continue
+            priced.append((cost, self._nothing))
+            bounds = [fold.bounded(source, step.edge) for fold in self.folds]
+            for rows, sources in (bounds[0] | bounds[1]).members(symbolic.COPIES):
+                edge = self.of(step.edge, Place(Ends(rows, sources)))
+                priced += [(cost + more, level.union_by(rows, self._size)) for more, level in enumerate(edge)]
+        return _least(priced)
+
+    def loop(self, step: Loop, place: Place[Ends]) -> Levels:
+        """The entities that observed and missing facts lead back to themselves."""
+        return _least(enumerate(fold.loop(step, place) for fold in self.folds))
+
+    def best(self, step: Best, place: Place[Ends]) -> Levels:
+        """The cheapest member, whatever the entity."""
+        return _least((cost, self._where(level.nonempty())) for cost, level in enumerate(self.of(step.part)))
+
+    def condition(self, step: Condition, place: Place[Ends]) -> Levels:
+        """The cheapest body over the values of a cut variable, whose candidates cost nothing beside it."""
+        priced = [(0, self._nothing)]
+        for rows, values in _whole(self.of(step.candidates)).members(symbolic.COPIES):
+            copies = CostFold(tuple(fold.copies(step, rows, values) for fold in self.folds))
+            priced += [(cost, level.union_by(rows, self._size)) for cost, level in enumerate(copies.of(step.body))]
+        return _least(priced)
+
+    def everything(self, place: Place[Ends]) -> Levels:
+        """All entities, for nothing."""
+        return (self.folds[0].everything(place),)
+
+    def all(self, parts: Sequence[Levels], place: Place[Ends]) -> Levels:
+        """The sum of what the parts cost."""
+        return reduce(_sum, parts)
+
+    def any(self, parts: Sequence[Levels], place: Place[Ends]) -> Levels:
+        """The cheapest of the parts."""
+        return _least((cost, level) for part in parts for cost, level in enumerate(part))
+
+    def negation(self, part: Levels, place: Place[Ends]) -> Levels:
+        """What is false whatever links are predicted, for nothing."""
+        return (~_whole(part),)
+
+    @property
+    def _size(self) -> int:
+        return len(self.folds[0].entities)
+
+    @property
+    def _nothing(self) -> Sets:
+        return self._where(np.zeros(self._size, dtype=bool))
+
+    def _where(self, true: Any) -> Sets:
+        return Sets.all_where(true, self.folds[0].facts.num_entities)
+
+
+def _least(priced: Iterable[tuple[int, Sets]]) -> Levels:
+    """Sets of one cost put together, without what is to be had for less; a level at the end that is empty is left out.
+
+    The costs are all of 0, 1, … up to some number.
+    """
+    together: dict[int, Sets] = {}
+    for cost, sets in priced:
+        together[cost] = together[cost] | sets if cost in together else sets
+    cheaper = together[0]
+    levels = [cheaper]
+    for cost in range(1, len(together)):
+        levels.append(together[cost] & ~cheaper)
+        cheaper = cheaper | together[cost]
+    while len(levels) > 1 and not levels[-1].nonempty().any():
+        levels.pop()
+    return tuple(levels)
+
+
+def _sum(one: Levels, other: Levels) -> Levels:
+    return _least((a + b, x & y) for a, x in enumerate(one) for b, y in enumerate(other))
+
+
+def _whole(levels: Levels) -> Sets:
+    """What can be had at all."""
+    return reduce(Sets.__or__, levels)
