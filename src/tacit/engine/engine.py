@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from tacit.distributed.shards import Shards
 from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
@@ -21,10 +22,11 @@ from tacit.engine.possible import Possible
 from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner, SymbolicReasoner
 from tacit.engine.reasons import Proof
 from tacit.engine.settings import EngineSettings
+from tacit.engine.sharded import at, held, largest, merged
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index
-from tacit.links.scorer import Scorer
+from tacit.links.scorer import Scorer, shards_of
 from tacit.query.compile import compile_query
 from tacit.query.describe import describe
 from tacit.query.formula import Query
@@ -124,7 +126,7 @@ class Engine:
         counted = self.facts or KnownFacts(graph.index("train"), device)
         return Atoms(
             self.scorer,
-            (self.adapter or calibration(settings.calibration, counted)).counting(counted),
+            (self.adapter or calibration(settings.calibration, counted)).counting(counted, shards_of(self.scorer)),
             self.facts,
             observed=settings.observed_score,
             precision=settings.precision,
@@ -208,20 +210,25 @@ class Engine:
         rows = rows if len(rows) == len(asked) else list(self.reasoner.scores(plan, entities, relations))
         # Only a single atom has a finer order than its scores: it decides between equal ones.
         finer = list(self.reasoner.ranking(plan, entities, relations)) if isinstance(plan.root, Row) else rows
-        known = self._known(plan, entities, relations)
+        known, shards = self._known(plan, entities, relations), self.reasoner.shards
         results = []
         for i, question in enumerate(asked):
             most = min(top, self.graph.num_entities, math.inf if question.limit is None else question.limit)
             first = known[i] if not plan.has(Complement) else []  # what is not known to be true may yet be
-            scores = self._lifted(plan, rows[i].cpu(), first)
-            ids = _best(scores, finer[i].cpu(), first, int(most))
+            ahead = held(shards, first)
+            scores = self._lifted(plan, rows[i].cpu(), ahead)
+            found = merged(shards, *_best(scores, finer[i].cpu(), ahead, int(most)), int(most))
             certified, explanation = None, told[i]
             if paths:
                 bounds = self._bounds(plan, slots[i], explanation)
                 if bounds is not None:
-                    lower, upper = (self._lifted(plan, bound, first) for bound in bounds)
-                    certified = _certified(lower, upper, ids, first, len(ids) == most)
-            answers = [self._answer(question.prepared, j, scores, set(known[i]), explanation, paths) for j in ids]
+                    lower, upper = (self._lifted(plan, bound, ahead) for bound in bounds)
+                    certified = _certified(shards, lower, upper, list(found), first, len(found) == most)
+            implied = set(known[i])
+            answers = [
+                self._answer(question.prepared, j, score, j in implied, explanation, paths)
+                for j, score in found.items()
+            ]
             explained = explanation is not None if paths else None
             results.append(Answers(str(question.query), tuple(answers), certified, self.about, explained))
         return results
@@ -234,11 +241,10 @@ class Engine:
         implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), index, self.graph.num_entities)
         return [implied[row].tolist() for row in range(len(relations))]
 
-    def _lifted(self, plan: Plan, scores: Tensor, first: list[int]) -> Tensor:
+    def _lifted(self, plan: Plan, scores: Tensor, ids: Tensor) -> Tensor:
         """Scores of what is known, at least what that many observed facts are worth, whatever a beam has dropped."""
-        if not first:
+        if not len(ids):
             return scores
-        ids = torch.tensor(first)
         least = self.logic.all([torch.tensor(math.log(self.settings.observed_score))] * max(1, plan.num_relations))
         return scores.index_put((ids,), scores[ids].clamp(min=float(least)))
 
@@ -251,12 +257,12 @@ class Engine:
         return None if bounds is None else (bounds[0][0].cpu(), bounds[1][0].cpu())
 
     def _answer(
-        self, prepared: Prepared, i: int, scores: Tensor, known: set[int], why: Explanation | None, paths: int
+        self, prepared: Prepared, i: int, score: float, known: bool, why: Explanation | None, paths: int
     ) -> Answer:
-        score, entities = float(scores[i]), self.graph.entities
+        entities = self.graph.entities
         proofs = why.proofs(i, paths) if why is not None else []
         witnesses = tuple(self._witness(prepared, proof) for proof in proofs)
-        return Answer(entities[i], i, math.exp(score), score, i in known, witnesses, entities.name(i))
+        return Answer(entities[i], i, math.exp(score), score, known, witnesses, entities.name(i))
 
     def _witness(self, prepared: Prepared, proof: Proof) -> Witness:
         tree = self._part(prepared, proof)
@@ -283,46 +289,53 @@ class Engine:
         return f"Engine({self.graph!r}, {self.settings.search}, k={self.settings.k}, {self.settings.logic})"
 
 
-def _best(scores: Tensor, finer: Tensor, first: list[int], top: int) -> list[int]:
-    """The ids of the best scores, those to come `first` before all others; of equal ones by their finer values, then
-    by id. What has no score is no answer.
+def _best(scores: Tensor, finer: Tensor, ahead: Tensor, top: int) -> tuple[Tensor, Tensor]:
+    """The best scores, those to come `ahead` before all others; of equal ones by their finer values, then by id.
+
+    Their ids, and what decides about their order: whether ahead, the score, the finer value, `[m, 3]`. What has no
+    score is no answer.
     """
-    if top < 1:
-        return []
-    ahead = torch.tensor(first, dtype=torch.long)
-    ids = _sorted(ahead, scores, finer)
-    if len(ids) < top:
+    ids = _sorted(ahead, scores, finer)[: max(0, top)]
+    before = len(ids)
+    if before < top:
         rest = scores.clone()
         rest[ahead] = ZERO
-        cut = rest.topk(min(top - len(ids), len(rest))).values[-1]
-        ids += _sorted((rest >= cut).nonzero()[:, 0], rest, finer)
-    return ids[:top]
+        cut = rest.topk(min(top - before, len(rest))).values[-1]
+        ids = torch.cat([ids, _sorted((rest >= cut).nonzero()[:, 0], rest, finer)])[:top]
+    first = torch.arange(len(ids)) < before
+    return ids, torch.stack([first.double(), scores[ids].double(), finer[ids].double()], dim=1)
 
 
-def _sorted(ids: Tensor, scores: Tensor, finer: Tensor) -> list[int]:
+def _sorted(ids: Tensor, scores: Tensor, finer: Tensor) -> Tensor:
     ids = ids[scores[ids] > ZERO]
     ids = ids[finer[ids].argsort(descending=True, stable=True)]
-    best: list[int] = ids[scores[ids].argsort(descending=True, stable=True)].tolist()
-    return best
+    return ids[scores[ids].argsort(descending=True, stable=True)]
 
 
-def _certified(lower: Tensor, upper: Tensor, ids: list[int], first: list[int], cut_off: bool) -> bool:
+def _certified(
+    shards: Shards, lower: Tensor, upper: Tensor, ids: list[int], first: list[int], cut_off: bool
+) -> bool:
     """Whether nothing the beam dropped could change these answers or their order, or add to them.
 
     What is known comes first and is known completely; so the answers among it and those after it are settled apart.
     """
-    ahead = torch.zeros(len(upper), dtype=torch.bool)
-    ahead[torch.tensor(first, dtype=torch.long)] = True
-    for group, there in ((ahead, True), (~ahead, False)):
-        listed = [i for i in ids if bool(ahead[i]) == there]
-        left = upper.masked_fill(~group, ZERO)
-        for i in listed:
-            left[i] = ZERO  # from here on only compared with what comes after
-            if float(left.max()) > float(lower[i]):
+    listed, ahead = torch.tensor(ids, dtype=torch.long), torch.zeros(len(upper), dtype=torch.bool)
+    ahead[held(shards, first)] = True
+    left = upper.index_fill(0, held(shards, ids), ZERO)  # of what was not listed
+    rests = torch.stack([left.masked_fill(~ahead, ZERO).max(), left.masked_fill(ahead, ZERO).max()])
+    rests = largest(shards, rests)
+    low, high = (at(shards, bound[None], torch.zeros_like(listed), listed).tolist() for bound in (lower, upper))
+    known = set(first)
+    for rest, there in zip(rests.tolist(), (True, False), strict=True):
+        group = [place for place, i in enumerate(ids) if (i in known) == there]
+        after = rest  # the most that anything after an answer can be worth
+        for place in reversed(group):
+            if after > low[place]:
                 return False
-        if cut_off and (not there or len(listed) == len(ids)):
+            after = max(after, high[place])
+        if cut_off and (not there or len(group) == len(ids)):
             return True
-        if float(left.max()) > ZERO:  # something is left that was not listed
+        if rest > ZERO:  # something is left that was not listed
             return False
     return True
 

@@ -6,10 +6,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
 from tacit.engine.logic import Logic
 from tacit.engine.reasons import Proof, Reasons
@@ -41,6 +43,11 @@ class Reasoner(ABC):
 
     num_entities: int
 
+    @cached_property
+    def shards(self) -> Shards:
+        """The entities that this process has the scores of, the columns of what a reasoner gives: here all of them."""
+        return Shards(self.num_entities)
+
     @abstractmethod
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores `[B, N]` of queries whose slots hold `entities[B, E]` and `relations[B, R]`."""
@@ -68,7 +75,7 @@ class MessageReasoner(Reasoner):
     def __init__(self, atoms: Atoms, logic: Logic, k: int | None = None, memory: float | None = None) -> None:
         self.atoms, self.logic = atoms, logic
         self.k = None if k is None or k >= atoms.num_entities else k
-        self.num_entities = atoms.num_entities
+        self.num_entities, self.shards = atoms.num_entities, atoms.shards
         self.device = atoms.device
         if memory is None:
             memory = CUDA_MEMORY if self.device.type == "cuda" else CPU_MEMORY
@@ -78,11 +85,11 @@ class MessageReasoner(Reasoner):
         """Log-scores of every entity, `[B, N]`; batches that would not fit in memory are cut."""
         at_once = self.batch(plan)
         if len(relations) <= at_once:
-            return checked(self.evaluation(entities, relations).whole(plan.root))
-        out = torch.empty(len(relations), self.num_entities, device=self.device)
+            return checked(self.evaluation(entities, relations).whole(plan.root), self.shards)
+        out = torch.empty(len(relations), self.atoms.width, device=self.device)
         for i in range(0, len(relations), at_once):
             part = slice(i, i + at_once)
-            out[part] = checked(self.evaluation(entities[part], relations[part]).whole(plan.root))
+            out[part] = checked(self.evaluation(entities[part], relations[part]).whole(plan.root), self.shards)
         return out
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
@@ -93,7 +100,7 @@ class MessageReasoner(Reasoner):
     def batch(self, plan: Plan) -> int:
         """How many queries of a plan fit in memory at once: each live set is a row of N floats."""
         live = 4 + plan.num_relations
-        return max(1, self.memory // (2 * live * 4 * self.num_entities))
+        return max(1, self.memory // (2 * live * 4 * self.atoms.widest))
 
     def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """A lower and an upper bound of every exact score, `[B, N]` each."""
@@ -105,7 +112,7 @@ class MessageReasoner(Reasoner):
         bounded = None if self.k is None else self._bounded(entities, relations)
         plain = bounded if bounded is not None and not _negates_hops(plan) else self.evaluation(entities, relations)
         plain.keep = True
-        scores = checked(plain.whole(plan.root))[0]
+        scores = checked(plain.whole(plan.root), self.shards)[0]
         lower, upper = (scores, scores) if bounded is None else bounded.whole(plan.root)
         reasons = Reasons(plain.first())
         return Explanation(scores, lower, upper, lambda answer, count: reasons.proofs(plan.root, answer, count))
@@ -141,9 +148,9 @@ class SymbolicReasoner(Reasoner):
         return scores, scores
 
 
-def checked(scores: Tensor) -> Tensor:
+def checked(scores: Tensor, shards: Shards) -> Tensor:
     """The scores, unless some are not numbers: maxima and sums hand those on, so that none can hide."""
-    if math.isnan(float(scores.sum())):
+    if math.isnan(float(shards.sum(scores.sum()))):
         raise RunError("the link predictor gives scores that are not numbers; is the model damaged? train it again")
     return scores
 

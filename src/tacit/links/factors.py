@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from tacit.distributed.shards import Shards
 from tacit.links.embeddings import MULTIPLE, Embeddings
 from tacit.links.precision import product
 
@@ -23,6 +24,7 @@ class FactorModel(nn.Module, ABC):
     def __init__(self, num_entities: int, num_relations: int, rank: int) -> None:
         super().__init__()
         self.num_entities, self.num_relations, self.rank = num_entities, num_relations, rank
+        self.shards: Shards | None = None  # where processes share the entities out
         self.entities = Embeddings(num_entities, self.entity_width(rank), MULTIPLE)
         self.relations = Embeddings(num_relations, self.relation_width(rank))
 
@@ -164,5 +166,5 @@ class BilinearModel(FactorModel):
         """`[B, D] x [B] -> [B, N]`; on a GPU a view of a product with the padded table, which is many times faster."""
         if heads.is_cuda:
             queries = self.compose(heads, self.relations(relations))
-            return self.match(queries, self.tail_table.storage)[:, : self.num_entities]
+            return self.match(queries, self.tail_table.storage)[:, : self.tail_table.rows]
         return super().score_all(heads, relations)

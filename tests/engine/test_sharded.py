@@ -1,0 +1,191 @@
+"""Answers over 2 and 3 processes that share the entities out, beside those of one: values, order, ties and reasons."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import Phase, given, seed, settings
+from torch import Tensor
+
+from formulas import ENTITIES, RELATIONS, queries
+from rank_processes import on_ranks
+from tacit.distributed import shards as distributed
+from tacit.distributed.shards import Shards
+from tacit.engine.engine import Engine
+from tacit.engine.projection import Hop
+from tacit.engine.sharded import whole
+from tacit.graph.graph import Graph, directed
+from tacit.graph.vocabulary import Vocabulary
+from tacit.links.factors import FactorModel
+from tacit.links.loading import make_model
+from tacit.links.shared_model import share_out
+from tacit.query.compile import compile_query
+from tacit.query.formula import Query
+from tacit.query.shapes import SHAPES
+
+SIZE = 23  # divided by neither 2 nor 3
+SEARCHES: tuple[dict[str, Any], ...] = (
+    {"search": "beam", "k": 4, "calibration": "sigmoid"},
+    {"search": "beam", "k": 4, "calibration": "softmax-count", "logic": "godel"},
+    {"search": "beam", "k": 3, "calibration": "minmax", "logic": "lukasiewicz", "typed": True},
+    {"search": "exact", "calibration": "softmax-count", "observed": "none"},
+    {"search": "exact", "calibration": "sigmoid", "logic": "lukasiewicz", "negation": "cosine", "loops": True},
+    {"search": "symbolic"},
+)
+QUESTIONS = (
+    "?t : r(e0, ?t)",
+    "?t : exists ?x . r(e0, ?x) & q(?x, ?t)",
+    "?t : exists ?x ?y . r(e1, ?x) & q(?x, ?y) & p(?y, ?t) & not r(e2, ?t)",
+    "?t : exists ?x ?y . r(?x, ?y) & q(?y, ?t) & p(?x, ?t)",
+    "?t : p(e0, ?t) | (exists ?x . q(?x, ?x) & r(?x, ?t))",
+)
+
+
+@cache
+def graph(size: int = SIZE) -> Graph:
+    """Facts so many that every hop has more known tails than a small beam keeps, all of one score."""
+    random = np.random.default_rng(3)
+    facts = np.unique(random.integers(0, [size, len(RELATIONS), size], (10 * size, 3)), axis=0) * [1, 2, 1]
+    labels = Vocabulary(f"e{i}" for i in range(size))
+    return Graph(labels, directed(RELATIONS), facts.astype(np.int32), name="ties")
+
+
+def model(kind: str, shards: Shards, rank: int = 4) -> FactorModel:
+    """Small whole numbers as weights: products come out exact, whatever the size of blocks, and many are equal."""
+    made = make_model(kind, shards.size, 2 * len(RELATIONS), rank)
+    made = share_out(made, shards) if shards.world > 1 else made
+    random = torch.Generator().manual_seed(5)
+    for name, table in sorted(made.named_children()):
+        rows = 2 * len(RELATIONS) if name == "relations" else shards.total
+        drawn = torch.randint(-1, 2, (rows, table.width), generator=random).float()  # type: ignore[arg-type]
+        table.weight.data.copy_(drawn if name == "relations" else drawn[shards.start : shards.stop])  # type: ignore[union-attr]
+    return made.requires_grad_(False).eval()
+
+
+def engine(shards: Shards, kind: str = "complex", **changes: Any) -> Engine:
+    return Engine(graph(shards.total), model(kind, shards), **changes)
+
+
+@cache
+def random_queries() -> list[Query]:
+    """Formulas with any nesting, cycles and negations among them."""
+    drawn: list[Query] = []
+
+    @seed(1)
+    @settings(max_examples=25, database=None, phases=[Phase.generate], deadline=None)
+    @given(queries())
+    def draw(query: Query) -> None:
+        drawn.append(query)
+
+    draw()
+    return drawn
+
+
+@torch.no_grad()
+def all_scores(shards: Shards, formulas: list[Query]) -> list[Tensor]:
+    """The scores of every shape and formula by every search, `[B, N]` each."""
+    found = []
+    random = np.random.default_rng(11)
+    for number, changes in enumerate(SEARCHES):
+        asked = engine(shards, ("complex", "cp", "transe")[number % 3], **changes)
+        for shape in SHAPES.values():
+            entities = torch.from_numpy(random.integers(0, SIZE, (6, shape.plan.num_entities)))
+            relations = torch.from_numpy(random.integers(0, 2 * len(RELATIONS), (6, shape.plan.num_relations)))
+            scores = asked.reasoner.scores(shape.plan, entities, relations)
+            found.append(whole(asked.reasoner.shards, scores))
+        for query in formulas if changes["search"] != "symbolic" else ():
+            prepared = compile_query(query, safe=False)
+            entities = torch.tensor([[ENTITIES.index(name) for name in prepared.entities]]).long().view(1, -1)
+            relations = torch.tensor([[2 * RELATIONS.index(name) for name in prepared.relations]]).long().view(1, -1)
+            found.append(whole(asked.reasoner.shards, asked.reasoner.scores(prepared.plan, entities, relations)))
+    return found
+
+
+def all_answers(shards: Shards) -> list[Any]:
+    """Answers with their reasons and certificates, as plain data."""
+    found = []
+    for changes in (*SEARCHES[1:4], SEARCHES[-1], {"search": "continuous", "calibration": "sigmoid", "steps": 9}):
+        asked = engine(shards, **changes)
+        some = QUESTIONS[1:2] if changes["search"] == "continuous" else QUESTIONS
+        found += [answers.to_dict() for answers in asked.ask_many(some, 6, explain=True, paths=2)]
+        found += [answers.to_dict() for answers in asked.ask_many(some, 40)]
+    return found
+
+
+def everything(rank: int, world: int, formulas: list[Query]) -> tuple[list[Tensor], list[Any], dict[int, int]]:
+    shards = Shards(SIZE, rank, world)
+    counted = {size: hop_bytes(Shards(size, rank, world)) for size in (1_000, 50_000)} if world > 1 else {}
+    return all_scores(shards, formulas), all_answers(shards), counted
+
+
+K, RANK = 64, 32
+
+
+@torch.no_grad()
+def hop_bytes(shards: Shards) -> int:
+    """The bytes that one hop hands to the others: every tensor that is summed, and those of all ranks where gathered."""
+    sent = 0
+
+    def counting(collective: Any, name: str) -> Any:
+        def call(*arguments: Any, **more: Any) -> Any:
+            nonlocal sent
+            parts = arguments[0] if name == "all_gather" else [arguments[0]]
+            sent += sum(part.numel() * part.element_size() for part in parts)
+            return collective(*arguments, **more)
+
+        return call
+
+    asked = Engine(graph(shards.total), model("complex", shards, RANK), k=K)
+    hop = Hop(asked.atoms, asked.logic, K, 2**28)
+    source = torch.rand(1, shards.size).log()
+    kept = {name: getattr(distributed.dist, name) for name in ("all_reduce", "all_gather")}
+    try:
+        for name, collective in kept.items():
+            setattr(distributed.dist, name, counting(collective, name))
+        hop.over(source, torch.tensor([0]))
+    finally:
+        for name, collective in kept.items():
+            setattr(distributed.dist, name, collective)
+    return sent
+
+
+@pytest.fixture(scope="module")
+def alone() -> tuple[list[Tensor], list[Any], dict[int, int]]:
+    return everything(0, 1, random_queries())
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_processes_that_share_the_entities_answer_as_one_does(
+    world: int, alone: tuple[list[Tensor], list[Any], dict[int, int]], tmp_path: Path
+) -> None:
+    ranks = on_ranks(world, tmp_path, everything, random_queries(), timeout=60.0)
+    for scores, answers, counted in ranks:
+        for mine, one in zip(scores, alone[0], strict=True):
+            torch.testing.assert_close(mine, one, rtol=1e-5, atol=1e-6)
+        for got, expected in zip(answers, alone[1], strict=True):
+            assert_same(got, expected)
+        assert counted[1_000] == counted[50_000]
+        assert counted[1_000] <= 1.1 * K * (4 * 2 * RANK + 12 * world)
+    assert json.dumps(ranks[0][1]) == json.dumps(ranks[-1][1])  # to the last digit
+
+
+def assert_same(got: Any, expected: Any) -> None:
+    """Plain data is the same, numbers to six digits."""
+    if isinstance(expected, dict):
+        assert got.keys() == expected.keys()
+        for name in expected:
+            assert_same(got[name], expected[name])
+    elif isinstance(expected, list):
+        assert len(got) == len(expected)
+        for pair in zip(got, expected, strict=True):
+            assert_same(*pair)
+    elif isinstance(expected, float):
+        assert got == pytest.approx(expected, rel=1e-5, abs=1e-7)
+    else:
+        assert got == expected
