@@ -129,7 +129,7 @@ K, RANK = 64, 32
 
 @torch.no_grad()
 def hop_bytes(shards: Shards) -> int:
-    """The bytes that one hop hands to the others: every tensor that is summed, and those of all ranks where gathered."""
+    """The bytes that the collectives of one hop are about: tensors that are summed, and those of all ranks gathered."""
     sent = 0
 
     def counting(collective: Any, name: str) -> Any:

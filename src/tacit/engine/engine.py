@@ -312,9 +312,7 @@ def _sorted(ids: Tensor, scores: Tensor, finer: Tensor) -> Tensor:
     return ids[scores[ids].argsort(descending=True, stable=True)]
 
 
-def _certified(
-    shards: Shards, lower: Tensor, upper: Tensor, ids: list[int], first: list[int], cut_off: bool
-) -> bool:
+def _certified(shards: Shards, lower: Tensor, upper: Tensor, ids: list[int], first: list[int], cut_off: bool) -> bool:
     """Whether nothing the beam dropped could change these answers or their order, or add to them.
 
     What is known comes first and is known completely; so the answers among it and those after it are settled apart.

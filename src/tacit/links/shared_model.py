@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from tacit.distributed.shards import Shards
@@ -41,16 +40,13 @@ def share_out(model: FactorModel, shards: Shards) -> FactorModel:
 def load_shared(run: RunFolder, shards: Shards, device: str = "cpu") -> FactorModel:
     """The trained model of a run with the rows of one share, frozen; nothing else of it is read."""
     if shards.total < shards.world:
-        raise SettingsError(f"shards is {shards.world}, but the graph has {shards.total} entities to share out", "shards")
+        raise SettingsError(f"shards is {shards.world}, but there are only {shards.total} entities to share", "shards")
     made_of = run.metadata(MODEL)
     try:
         sizes = int(run.settings["graph"]["relations"]), int(made_of["rank"]), int(made_of["norm"])
         model = share_out(make_model(made_of["model"], shards.size, *sizes), shards)
         tables = {name: table for name, table in model.named_children() if isinstance(table, Embeddings)}
-        weights = {
-            f"{name}.weight": run.rows(MODEL, f"{name}.weight", *_span(table))
-            for name, table in tables.items()
-        }
+        weights = {f"{name}.weight": run.rows(MODEL, f"{name}.weight", *_span(table)) for name, table in tables.items()}
         model.load_state_dict(weights)
     except (KeyError, ValueError, RuntimeError, SettingsError) as error:
         reason = " ".join(str(error).split())
