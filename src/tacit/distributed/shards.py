@@ -34,6 +34,7 @@ class Shards:
 
     def __init__(self, total: int, rank: int = 0, world: int = 1) -> None:
         self.total, self.rank, self.world = total, rank, world
+        self.lost = False  # whether another rank did not answer: from then on nobody does
         self.start, self.stop = share(total, rank, world)
 
     def __repr__(self) -> str:
@@ -229,6 +230,7 @@ def _answered(shards: Shards) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        shards.lost = True
         reason = str(error).strip().split("\n")[-1][:200]
         raise LimitError(
             f"rank {shards.rank} of {shards.world} lost another, which ended or did not answer in time ({reason}); "

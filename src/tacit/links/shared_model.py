@@ -13,7 +13,7 @@ from tacit.links.loading import make_model, pick_device
 
 
 class SharedEmbeddings(Embeddings):
-    """This process's rows of a table of entities; the rows of any ids come from whoever holds them."""
+    """The rows of a table of entities that one process holds; the rows of any ids come from whoever holds them."""
 
     def __init__(self, shards: Shards, width: int, multiple: int = 1) -> None:
         super().__init__(shards.size, width, multiple)
