@@ -16,6 +16,7 @@ from tacit.sources import Source, find_run, is_run, load
 
 # What needs torch is imported where it is used: whoever only loads a graph need not wait for it.
 if TYPE_CHECKING:
+    from tacit.distributed.shards import Shards
     from tacit.engine.answers import Answers
     from tacit.engine.engine import Engine
     from tacit.evaluate.evaluation import Evaluation, Progress
@@ -141,6 +142,7 @@ class Run:
         reliability: bool = False,
         out: Source | None = None,
         progress: Progress | None = None,
+        processes: Shards | None = None,
         **settings: Any,
     ) -> Evaluation:
         """Rank the hard answers of queries by BetaE's protocol, and keep the results in the run.
@@ -150,7 +152,8 @@ class Run:
         before the split. `adapted=False` leaves the adapter out. The `mean` is taken per `question`, as BetaE does, or
         per `fact`, where every hard answer counts once. `limit` takes that many queries of each shape,
         `per_relation` also groups 1p queries, `reliability` also measures whether scores read as probabilities, and
-        `out` is a JSON file to write. Further settings are those of `EngineSettings`.
+        `out` is a JSON file to write. Several `processes` that hold the whole run share the queries out, and the first
+        of them writes. Further settings are those of `EngineSettings`.
         """
         from tacit.evaluate.evaluation import check_writable, evaluated, observed_before, queries_of
 
@@ -166,8 +169,10 @@ class Run:
         about = {"graph": self.graph.name, "queries": name, "adapter": _described(adapter)}
         evaluation = evaluated(
             engine, sets, split, about=about, ties=ties, mean=mean, limit=limit, batch=batch, per_relation=per_relation,
-            with_reliability=reliability, progress=progress,
+            with_reliability=reliability, progress=progress, processes=processes,
         )  # fmt: skip
+        if processes is not None and not processes.leads:
+            return evaluation
         if out is not None:
             evaluation.write(Path(out))
         return self._kept(evaluation)

@@ -111,7 +111,7 @@ def _lookups(app: FastAPI, service: Service) -> None:
 
     @app.get("/ready", response_model=schemas.ReadyReply, tags=["service"])
     async def ready() -> Response:
-        """Whether questions are answered: 200, or 503 as long as no worker runs, for a load balancer to ask elsewhere."""
+        """Whether questions are answered: 503 as long as no worker runs, so that load balancers ask elsewhere."""
         if not service.ready:
             return failure(503, "no worker runs; ask again later").response()
         return Reply(200, encoded({"ready": True})).response()
