@@ -15,7 +15,7 @@ from torch import Tensor
 
 from formulas import ENTITIES, RELATIONS, queries
 from rank_processes import on_ranks
-from tacit.distributed import shards as distributed
+from shards import counted_bytes
 from tacit.distributed.shards import Shards
 from tacit.engine.engine import Engine
 from tacit.engine.projection import Hop
@@ -129,30 +129,22 @@ K, RANK = 64, 32
 
 @torch.no_grad()
 def hop_bytes(shards: Shards) -> int:
-    """The bytes that the collectives of one hop are about: tensors that are summed, and those of all ranks gathered."""
-    sent = 0
-
-    def counting(collective: Any, name: str) -> Any:
-        def call(*arguments: Any, **more: Any) -> Any:
-            nonlocal sent
-            parts = arguments[0] if name == "all_gather" else [arguments[0]]
-            sent += sum(part.numel() * part.element_size() for part in parts)
-            return collective(*arguments, **more)
-
-        return call
-
+    """The bytes that one hop moves between processes."""
     asked = Engine(graph(shards.total), model("complex", shards, RANK), k=K)
     hop = Hop(asked.atoms, asked.logic, K, 2**28)
     source = torch.rand(1, shards.size).log()
-    kept = {name: getattr(distributed.dist, name) for name in ("all_reduce", "all_gather")}
-    try:
-        for name, collective in kept.items():
-            setattr(distributed.dist, name, counting(collective, name))
+    with counted_bytes() as sizes:
         hop.over(source, torch.tensor([0]))
-    finally:
-        for name, collective in kept.items():
-            setattr(distributed.dist, name, collective)
-    return sent
+    return sum(sizes)
+
+
+@torch.no_grad()
+def ties_at_the_cut() -> int:
+    """How many rows of single atoms have equal values on both sides of a beam's cut."""
+    atoms, k = engine(Shards(SIZE), **SEARCHES[1]).atoms, SEARCHES[1]["k"]
+    rows = torch.cat([atoms.rows(torch.arange(SIZE), torch.full((SIZE,), r)) for r in range(2 * len(RELATIONS))])
+    values = rows.sort(dim=1, descending=True).values
+    return int((values[:, k - 1] == values[:, k]).sum())
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +157,7 @@ def test_processes_that_share_the_entities_answer_as_one_does(
     world: int, alone: tuple[list[Tensor], list[Any], dict[int, int]], tmp_path: Path
 ) -> None:
     ranks = on_ranks(world, tmp_path, everything, random_queries(), timeout=60.0)
+    assert ties_at_the_cut() > 10
     for scores, answers, counted in ranks:
         for mine, one in zip(scores, alone[0], strict=True):
             torch.testing.assert_close(mine, one, rtol=1e-5, atol=1e-6)
