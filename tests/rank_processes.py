@@ -14,10 +14,18 @@ from tacit.distributed.shards import leave, meet
 
 
 def on_ranks(world: int, folder: Path, work: Callable[..., Any], *arguments: Any, timeout: float = 20.0) -> list[Any]:
-    """What `work(rank, world, *arguments)` returns on each of so many ranks."""
+    """What `work(rank, world, *arguments)` returns on each of so many ranks; None of one that was killed."""
     folder.mkdir(parents=True, exist_ok=True)
-    mp.spawn(_entry, (world, str(folder), timeout, work, arguments), nprocs=world)
-    return [torch.load(folder / f"result-{rank}", weights_only=False) for rank in range(world)]
+    context = mp.get_context("spawn")
+    given = [(rank, world, str(folder), timeout, work, arguments) for rank in range(world)]
+    processes = [context.Process(target=_entry, args=of_rank) for of_rank in given]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert not [process.exitcode for process in processes if (process.exitcode or 0) > 0]
+    files = [folder / f"result-{rank}" for rank in range(world)]
+    return [torch.load(file, weights_only=False) if file.exists() else None for file in files]
 
 
 def _entry(rank: int, world: int, folder: str, timeout: float, work: Callable[..., Any], arguments: Any) -> None:

@@ -239,6 +239,20 @@ def train(
     True shows them: as a bar on a terminal, as lines elsewhere. Settings are those of `TrainSettings`: model, rank,
     epochs, batch, lr, reg, device, seed and so on. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
     """
+    folder = train_folder(graph, out, resume=resume, force=force, progress=progress, **settings)
+    return open(folder.path, device=folder.settings["train"]["device"])
+
+
+def train_folder(
+    graph: Source | Graph,
+    out: Source,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    progress: Callable[[Event], None] | bool = True,
+    **settings: Any,
+) -> RunFolder:
+    """Train as `train` does and leave it at the folder: what several processes trained need not fit into one."""
     from tacit.links import training
     from tacit.links.loading import pick_device
 
@@ -247,16 +261,20 @@ def train(
     chosen = TrainSettings.of(settings)
     pick_device(chosen.device)  # before anything is written
     loaded = graph if isinstance(graph, Graph) else load(graph)
-    if resume and is_run(out):
+    shards = training.joined_shards(loaded, chosen)
+    if resume and shards.broadcast(is_run(out)):
         folder = RunFolder.open(out)
         folder.check(loaded)
         before = TrainSettings.of(folder.settings["train"])
         chosen = before.changed(**settings)
         chosen.check_continues(before)
     else:
-        folder = RunFolder.create(out, loaded, chosen.to_dict(), force)
+        if shards.leads:
+            RunFolder.create(out, loaded, chosen.to_dict(), force)
+        shards.wait()
+        folder = RunFolder.open(out)
     training.train(loaded, chosen, folder, progress, resume=resume)
-    return open(out, device=chosen.device)
+    return folder
 
 
 def sample(

@@ -212,6 +212,11 @@ def process_number() -> int:
     return dist.get_rank() if dist.is_initialized() else _number("RANK", 0)
 
 
+def local_processes() -> int:
+    """How many of them are on this machine."""
+    return _number("LOCAL_WORLD_SIZE", 1)
+
+
 def local_device(device: str) -> str:
     """The device of this process: of several on one machine, each takes the GPU of its own number."""
     several = world_size() > 1 and device in ("auto", "cuda") and torch.cuda.is_available()

@@ -85,6 +85,9 @@ class FactorModel(nn.Module, ABC):
 
     def rows(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The rows of triples in the three tables."""
+        if self.head_table is self.tail_table and self.head_table.shards is not None:  # asks the other ranks once
+            h, t = self.head_table(torch.cat((heads, tails))).chunk(2)
+            return h, self.relations(relations), t
         return self.head_table(heads), self.relations(relations), self.tail_table(tails)
 
     def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
