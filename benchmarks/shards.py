@@ -6,6 +6,7 @@ python benchmarks/shards.py
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -14,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import multiprocessing
+from torch import distributed
 
 from scaffold import Benchmark, Measured
 from scale import generated
-from tacit.distributed import shards as distributed
 from tacit.distributed.shards import Shards, leave, meet
 from tacit.engine.engine import Engine
 from tacit.engine.projection import Hop
@@ -26,7 +26,6 @@ from tacit.engine.sharded import whole
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model
-from tacit.links.shared_model import share_out
 from tacit.query.shapes import SHAPES
 
 
@@ -34,7 +33,7 @@ from tacit.query.shapes import SHAPES
 def counted_bytes() -> Iterator[list[int]]:
     """The size of every tensor that is summed over processes, and of those of all of them where they are gathered."""
     sizes: list[int] = []
-    kept = {name: getattr(distributed.dist, name) for name in ("all_reduce", "all_gather")}
+    kept = {name: getattr(distributed, name) for name in ("all_reduce", "all_gather")}
 
     def counting(name: str) -> Any:
         def call(tensors: Any, *arguments: Any, **more: Any) -> Any:
@@ -46,16 +45,16 @@ def counted_bytes() -> Iterator[list[int]]:
 
     try:
         for name in kept:
-            setattr(distributed.dist, name, counting(name))
+            setattr(distributed, name, counting(name))
         yield sizes
     finally:
         for name, collective in kept.items():
-            setattr(distributed.dist, name, collective)
+            setattr(distributed, name, collective)
 
 
 def shared_model(shards: Shards, relations: int, rank: int, seed: int) -> FactorModel:
     """A model whose weights are the same however many processes share them."""
-    model = share_out(make_model("complex", shards.size, relations, rank), shards)
+    model = make_model("complex", shards.total, relations, rank, shards=shards)
     random = torch.Generator().manual_seed(seed)
     for name, table in sorted(model.named_children()):
         if isinstance(table, Embeddings):
@@ -117,11 +116,15 @@ def measure(given: argparse.Namespace) -> Measured:
     """Times beside each other, for one process and for several."""
     figures: dict[str, dict[str, Any]] = {}
     alone: dict[str, Any] = {}
-    missed = []
+    missed, start = [], multiprocessing.get_context("spawn")
     for world in (1, given.shards):
         folder = given.scratch / f"ranks-{world}"
         folder.mkdir()
-        multiprocessing.spawn(work, (world, given, folder), nprocs=world)
+        processes = [start.Process(target=work, args=(rank, world, given, folder)) for rank in range(world)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
         ranks = [torch.load(folder / str(rank), weights_only=False) for rank in range(world)]
         times = [found.pop("time") for found in ranks]
         wall, processor = max(each["wall"] for each in times), sum(each["processor"] for each in times)

@@ -195,15 +195,6 @@ class RunFolder:
         """The tensors of a safetensors file of this run."""
         return self._open_tensors(name, lambda file: {key: file.get_tensor(key) for key in file.keys()}, device)  # noqa: SIM118
 
-    def rows(self, name: str, key: str, start: int, stop: int) -> Tensor:
-        """Some rows of a tensor of a safetensors file of this run; the others are not read."""
-
-        def read(file: Any) -> Tensor:
-            part: Tensor = file.get_slice(key)[start:stop]
-            return part
-
-        return self._open_tensors(name, read)
-
     def metadata(self, name: str) -> dict[str, str]:
         """The metadata of a safetensors file of this run."""
         return self._open_tensors(name, lambda file: dict(file.metadata() or {}))

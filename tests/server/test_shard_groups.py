@@ -19,7 +19,8 @@ from tacit.distributed.shards import Shards
 from tacit.engine.calibration import Sigmoid
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError
-from tacit.links.shared_model import load_shared
+from tacit.links.loading import load_model
+from tacit.server.group import Group
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import Limits, ServerSettings
 from tacit.server.worker import Worker
@@ -67,7 +68,7 @@ def test_each_process_has_its_own_rows_alone(service: Running, run: tacit.Run) -
     whole = run.engine.scorer.keys()  # type: ignore[attr-defined]
     for rank in range(3):
         shards = Shards(GRAPH.num_entities, rank, 3)
-        share = load_shared(run.folder, shards)
+        share = load_model(run.folder, "cpu", shards)
         assert share.num_entities == GRAPH.num_entities
         assert share.tail_table.weight.tolist() == whole[shards.start : shards.stop].tolist()
 
@@ -102,8 +103,8 @@ def test_a_process_that_hangs_costs_one_question_its_time(service: Running) -> N
 
 def test_what_cannot_be_shared_out_is_refused(run: tacit.Run) -> None:
     with pytest.raises(SettingsError, match="shards is 25, but there are only 24 entities"):
-        load_shared(run.folder, Shards(24, 24, 25))
-    share = load_shared(run.folder, Shards(24, 0, 2))
+        Group(24, 25).joined(24, "cpu")
+    share = load_model(run.folder, "cpu", Shards(24, 0, 2))
     sees_heads = Adapted(Sigmoid(), Adapter(run.engine.scorer, "sp"))
     with pytest.raises(SettingsError, match="looks at the vectors of entities"):
         _ = Engine(GRAPH, share, calibration="sigmoid", adapter=sees_heads).atoms

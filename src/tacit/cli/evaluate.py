@@ -48,12 +48,8 @@ def evaluate(
     EngineSettings.of(given)  # a wrong setting is found before weights are loaded
     from tacit.distributed.shards import Shards, leave, local_device
     from tacit.run import open as open_run
-    from tacit.sources import find_run
 
     processes = Shards.joined(0, PATIENCE)  # where torchrun started several
-    if processes.leads:
-        find_run(source)  # one of them trains what has to be
-    processes.wait()
     run = open_run(source, device=local_device(device), adapted=not unadapted)
     with bar() if processes.leads else nullcontext() as progress:
         evaluation = run.evaluate(

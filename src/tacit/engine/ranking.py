@@ -48,7 +48,8 @@ def hard_ranks(
             for answers in (part.hard, part.easy)
             for column in (answers.rows, answers.ids)
         )
-        ordered[_ids(places.subset(chosen).ids)] = ranks(scores, rows, hard, known_rows, known, ties).cpu()
+        found = ranks(scores, rows, hard, known_rows, known, ties, reasoner.shards)
+        ordered[_ids(places.subset(chosen).ids)] = found.cpu()
         progress(start + len(part))
     return processes.sum(ordered)
 

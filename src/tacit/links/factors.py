@@ -24,7 +24,6 @@ class FactorModel(nn.Module, ABC):
     def __init__(self, num_entities: int, num_relations: int, rank: int) -> None:
         super().__init__()
         self.num_entities, self.num_relations, self.rank = num_entities, num_relations, rank
-        self.shards: Shards | None = None  # where processes share the entities out
         self.entities = Embeddings(num_entities, self.entity_width(rank), MULTIPLE)
         self.relations = Embeddings(num_relations, self.relation_width(rank))
 
@@ -47,6 +46,11 @@ class FactorModel(nn.Module, ABC):
     def tail_table(self) -> Embeddings:
         """The rows of entities as tails."""
         return self.entities
+
+    @property
+    def shards(self) -> Shards | None:
+        """The entities of this process, whose tails rows of scores are of, where several share them out."""
+        return self.tail_table.shards
 
     @property
     def device(self) -> torch.device:

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 
 from tacit.distributed.shards import Shards, local_device, meet
+from tacit.errors import SettingsError
 
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 TIMEOUT = 300.0  # seconds that a process waits for the others: as long as one may take to load its share
@@ -25,6 +26,8 @@ class Group:
         """The share of this process, and its device, once all of them are here."""
         if self.world == 1:
             return Shards(entities), device
+        if self.world > entities:
+            raise SettingsError(f"shards is {self.world}, but there are only {entities} entities to share", "shards")
         # They are on one machine and none of anybody else's business: nothing is to leave it.
         if sys.platform in LOOPBACK:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK[sys.platform])

@@ -12,7 +12,7 @@ from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.folder import ADAPTATION, CHECKPOINT, FILES, RESULTS, SETTINGS, TRACE, RunFolder
 from tacit.graph.graph import Graph
-from tacit.links.shared_model import load_shared
+from tacit.links.loading import load_model
 from tacit.run import Run, open_engine
 from tacit.server.group import ALONE, Group
 
@@ -62,7 +62,7 @@ class ServedRun:
                 return open_engine(self.path, device=self.device)
             folder = RunFolder.open(self.path)
             shards, device = group.joined(int(folder.settings["graph"]["entities"]), self.device)
-            return Run(folder, load_shared(folder, shards, device)).engine
+            return Run(folder, load_model(folder, device, shards)).engine
 
     def renewed(self) -> ServedRun:
         """The run in the same folder as it stands now."""
