@@ -25,8 +25,9 @@ class Calibration(nn.Module):
 
     A *pointwise* calibration needs one logit to give one score, so rows can be cut into blocks of columns; the others
     need whole rows. A *monotone* one keeps the order of every row. A *sigmoidal* one is `log σ` of what `moved` makes
-    of the logits. One that *reads entities* needs to know which entities an atom is about, beside its logit. Where no
-    gradient is asked for, results may use the memory of `logits`.
+    of the logits. One that *reads entities* needs to know which entities an atom is about, beside its logit. No
+    log-score is above its `supremum`, which best-first search trusts. Where no gradient is asked for, results may use
+    the memory of `logits`.
 
     Where processes share the entities out, each has a part of a row; one that is *shareable* gets by with that, and
     with what `shards` can tell of the whole row.
@@ -37,6 +38,7 @@ class Calibration(nn.Module):
     sigmoidal = False
     reads_entities = False
     shareable = True
+    supremum = 0.0
     name = "calibration"
 
     def __init__(self, shards: Shards | None = None) -> None:
@@ -105,6 +107,7 @@ class SoftmaxCount(Calibration):
     """
 
     reads_entities = True
+    supremum = _NEARLY_ONE
     name = "softmax-count"
 
     def __init__(self, facts: KnownFacts, shards: Shards | None = None) -> None:

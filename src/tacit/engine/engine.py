@@ -11,18 +11,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tacit.distributed.shards import Shards
 from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
+from tacit.engine.found import Wanted
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.possible import Possible
-from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner, SymbolicReasoner
+from tacit.engine.reasoner import CertifiedReasoner, Explanation, MessageReasoner, Reasoner, SymbolicReasoner
 from tacit.engine.reasons import Proof
 from tacit.engine.settings import EngineSettings
-from tacit.engine.sharded import at, held, largest, merged
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index
@@ -31,11 +30,9 @@ from tacit.query.compile import compile_query
 from tacit.query.describe import describe
 from tacit.query.formula import Query
 from tacit.query.names import bind
-from tacit.query.plan import Complement, Plan, Prepared, Row
+from tacit.query.plan import Complement, Plan, Prepared
 from tacit.query.reading import read
 from tacit.query.symbolic import answers as symbolic_sets
-
-ZERO = -math.inf
 
 
 class Asked(NamedTuple):
@@ -148,6 +145,14 @@ class Engine:
             return ContinuousReasoner(
                 self.atoms, self.logic, steps=settings.steps, step_size=settings.step_size, reg=settings.vector_reg
             )
+        if settings.search == "certified":
+            if self.atoms.shards.world > 1:
+                raise SettingsError(
+                    "search is 'certified', which processes that share the entities out do not follow together; "
+                    "use search beam or exact, whose explained answers say whether they are certified",
+                    "search",
+                )
+            return CertifiedReasoner(self.atoms, self.logic, settings.k, settings.memory)
         k = None if settings.search == "exact" else settings.k
         return MessageReasoner(self.atoms, self.logic, k, settings.memory)
 
@@ -204,34 +209,28 @@ class Engine:
         """The answers to questions of one plan; with `paths`, as many reasons for each answer."""
         entities = torch.tensor([question.entities for question in asked], dtype=torch.long).view(len(asked), -1)
         relations = torch.tensor([question.relations for question in asked], dtype=torch.long).view(len(asked), -1)
+        known = self._known(plan, entities, relations)
+        wanted = [self._wanted(plan, question, top, first) for question, first in zip(asked, known, strict=True)]
         slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
-        told = [self.reasoner.explain(plan, *slot) if paths else None for slot in slots]
-        rows = [each.scores for each in told if each is not None]
-        rows = rows if len(rows) == len(asked) else list(self.reasoner.scores(plan, entities, relations))
-        # Only a single atom has a finer order than its scores: it decides between equal ones.
-        finer = list(self.reasoner.ranking(plan, entities, relations)) if isinstance(plan.root, Row) else rows
-        known, shards = self._known(plan, entities, relations), self.reasoner.shards
+        told = [self.reasoner.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
+        found = [each.found for each in told if each is not None]
+        if len(found) < len(asked):
+            found = self.reasoner.top(plan, entities, relations, wanted)
         results = []
-        for i, question in enumerate(asked):
-            most = min(top, self.graph.num_entities, math.inf if question.limit is None else question.limit)
-            first = known[i] if not plan.has(Complement) else []  # what is not known to be true may yet be
-            ahead = held(shards, first)
-            scores = self._lifted(plan, rows[i].cpu(), ahead)
-            found = merged(shards, *_best(scores, finer[i].cpu(), ahead, int(most)), int(most))
-            certified, explanation = None, told[i]
-            if paths:
-                bounds = self._bounds(plan, slots[i], explanation)
-                if bounds is not None:
-                    lower, upper = (self._lifted(plan, bound, ahead) for bound in bounds)
-                    certified = _certified(shards, lower, upper, list(found), first, len(found) == most)
-            implied = set(known[i])
-            answers = [
-                self._answer(question.prepared, j, score, j in implied, explanation, paths)
-                for j, score in found.items()
-            ]
-            explained = explanation is not None if paths else None
-            results.append(Answers(str(question.query), tuple(answers), certified, self.about, explained))
+        for question, listed, implied, why in zip(asked, found, known, told, strict=True):
+            pairs, there = zip(listed.ids, listed.scores, strict=True), set(implied)
+            answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
+            explained, text = why is not None if paths else None, str(question.query)
+            results.append(Answers(text, tuple(answers), listed.certified, self.about, explained, listed.rows))
         return results
+
+    def _wanted(self, plan: Plan, asked: Asked, top: int, known: list[int]) -> Wanted:
+        """Which answers to list: known ones first, worth at least what that many observed facts are."""
+        count = min(top, self.graph.num_entities, top if asked.limit is None else asked.limit)
+        if plan.has(Complement):  # what is not known to be true may yet be
+            return Wanted(count)
+        fact = torch.tensor(math.log(self.settings.observed_score))
+        return Wanted(count, known, float(self.logic.all([fact] * max(1, plan.num_relations))))
 
     def _known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
         """The answers that the observed facts alone imply, for each query."""
@@ -240,21 +239,6 @@ class Engine:
         index = self.graph.index(*self.settings.observed)
         implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), index, self.graph.num_entities)
         return [implied[row].tolist() for row in range(len(relations))]
-
-    def _lifted(self, plan: Plan, scores: Tensor, ids: Tensor) -> Tensor:
-        """Scores of what is known, at least what that many observed facts are worth, whatever a beam has dropped."""
-        if not len(ids):
-            return scores
-        least = self.logic.all([torch.tensor(math.log(self.settings.observed_score))] * max(1, plan.num_relations))
-        return scores.index_put((ids,), scores[ids].clamp(min=float(least)))
-
-    def _bounds(
-        self, plan: Plan, slots: tuple[Tensor, Tensor], explanation: Explanation | None
-    ) -> tuple[Tensor, Tensor] | None:
-        if explanation is not None:
-            return explanation.lower.cpu(), explanation.upper.cpu()
-        bounds = self.reasoner.bounds(plan, *slots)
-        return None if bounds is None else (bounds[0][0].cpu(), bounds[1][0].cpu())
 
     def _answer(
         self, prepared: Prepared, i: int, score: float, known: bool, why: Explanation | None, paths: int
@@ -287,55 +271,6 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"Engine({self.graph!r}, {self.settings.search}, k={self.settings.k}, {self.settings.logic})"
-
-
-def _best(scores: Tensor, finer: Tensor, ahead: Tensor, top: int) -> tuple[Tensor, Tensor]:
-    """The best scores, those to come `ahead` before all others; of equal ones by their finer values, then by id.
-
-    Their ids, and what decides about their order: whether ahead, the score, the finer value, `[m, 3]`. What has no
-    score is no answer.
-    """
-    ids = _sorted(ahead, scores, finer)[: max(0, top)]
-    before = len(ids)
-    if before < top:
-        rest = scores.clone()
-        rest[ahead] = ZERO
-        cut = rest.topk(min(top - before, len(rest))).values[-1]
-        ids = torch.cat([ids, _sorted((rest >= cut).nonzero()[:, 0], rest, finer)])[:top]
-    first = torch.arange(len(ids)) < before
-    return ids, torch.stack([first.double(), scores[ids].double(), finer[ids].double()], dim=1)
-
-
-def _sorted(ids: Tensor, scores: Tensor, finer: Tensor) -> Tensor:
-    ids = ids[scores[ids] > ZERO]
-    ids = ids[finer[ids].argsort(descending=True, stable=True)]
-    return ids[scores[ids].argsort(descending=True, stable=True)]
-
-
-def _certified(shards: Shards, lower: Tensor, upper: Tensor, ids: list[int], first: list[int], cut_off: bool) -> bool:
-    """Whether nothing the beam dropped could change these answers or their order, or add to them.
-
-    What is known comes first and is known completely; so the answers among it and those after it are settled apart.
-    """
-    listed, ahead = torch.tensor(ids, dtype=torch.long), torch.zeros(len(upper), dtype=torch.bool)
-    ahead[held(shards, first)] = True
-    left = upper.index_fill(0, held(shards, ids), ZERO)  # of what was not listed
-    rests = torch.stack([left.masked_fill(~ahead, ZERO).max(), left.masked_fill(ahead, ZERO).max()])
-    rests = largest(shards, rests)
-    low, high = (at(shards, bound[None], torch.zeros_like(listed), listed).tolist() for bound in (lower, upper))
-    known = set(first)
-    for rest, there in zip(rests.tolist(), (True, False), strict=True):
-        group = [place for place, i in enumerate(ids) if (i in known) == there]
-        after = rest  # the most that anything after an answer can be worth
-        for place in reversed(group):
-            if after > low[place]:
-                return False
-            after = max(after, high[place])
-        if cut_off and (not there or len(group) == len(ids)):
-            return True
-        if rest > ZERO:  # something is left that was not listed
-            return False
-    return True
 
 
 @cache

@@ -6,11 +6,14 @@ same on every process; with one process nothing is asked, and sets are what they
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.shards import Shards, share
+from tacit.engine.found import ZERO, Found, Wanted, unsettled
 from tacit.links.top import best
 
 
@@ -47,27 +50,51 @@ def own(shards: Shards, values: Tensor) -> Tensor:
     return values[:, shards.start : shards.stop]
 
 
-def held(shards: Shards, entities: list[int]) -> Tensor:
-    """The columns of those among some entities that this process holds."""
-    here, places = shards.inside(torch.tensor(entities, dtype=torch.long))
-    return places[here]
+def best_answers(
+    shards: Shards,
+    wanted: Wanted,
+    scores: Tensor,
+    finer: Tensor | None = None,
+    bounds: tuple[Tensor, Tensor] | None = None,
+) -> Found:
+    """The answers by scores `[n]` of which every process has its own, as `Wanted.found` lists and certifies them.
 
-
-def merged(shards: Shards, columns: Tensor, order: Tensor, top: int) -> dict[int, float]:
-    """The `top` best of what each process found best, as entities with their scores, best first.
-
-    `order` says what decides, the larger the better: whether ahead, the score, a finer value, `[m, 3]`; then the id.
+    The best of every process, and what most stands in their way there, decide as all entities would.
     """
-    ids = columns.double() + shards.start
-    if shards.world > 1:
-        found = F.pad(torch.cat([order, ids[:, None]], dim=1), (0, 0, 0, top - len(ids)), value=-1.0)  # [top, 4]
-        found = shards.gathered(found).flatten(0, 1)
-        order, ids = found[found[:, 3] >= 0].split([3, 1], dim=1)
-        order, ids = order, ids[:, 0]  # process by process, so that what is equal is sorted by id already
-        for key in (2, 1, 0):
-            by = order[:, key].argsort(descending=True, stable=True)
-            order, ids = order[by], ids[by]
-    return {int(i): score for i, score in zip(ids[:top].tolist(), order[:top, 1].tolist(), strict=True)}
+    if shards.world == 1:
+        return wanted.found(scores, finer, bounds)
+    here, places = shards.inside(torch.tensor(wanted.first, dtype=torch.long))
+    own = replace(wanted, first=places[here].tolist())
+    columns = _contenders(own, scores, finer, bounds)
+    kept = torch.tensor(columns, dtype=torch.long)
+    given = [scores, *([] if finer is None else [finer]), *(bounds or ())]
+    rows = torch.stack([values[kept] for values in given])
+    missing = wanted.count + 2 - len(kept)  # of two groups, something may stand in the way
+    ids = shards.gathered(F.pad(kept + shards.start, (0, missing), value=-1)).flatten()
+    values = shards.gathered(F.pad(rows, (0, missing))).transpose(0, 1).flatten(1)[:, ids >= 0]
+    ids, order = ids[ids >= 0].sort()
+    first = torch.isin(ids, torch.tensor(wanted.first, dtype=torch.long)).nonzero()[:, 0]
+    among = replace(wanted, first=first.tolist())
+    values = values[:, order]
+    lower_and_upper = None if bounds is None else (values[-2], values[-1])
+    found = among.found(values[0], None if finer is None else values[1], lower_and_upper)
+    return replace(found, ids=ids[list(found.ids)].tolist())
+
+
+def _contenders(own: Wanted, scores: Tensor, finer: Tensor | None, bounds: tuple[Tensor, Tensor] | None) -> list[int]:
+    """The columns of the best answers, and of the highest that is unsettled, of those that go first and of others."""
+    columns = own.order(own.lifted(scores), finer)
+    if bounds is None:
+        return columns
+    lower, upper = map(own.lifted, bounds)
+    left = upper.masked_fill(~unsettled(lower, upper), ZERO).index_fill(0, torch.tensor(columns).long(), ZERO)
+    ahead = torch.zeros_like(left, dtype=torch.bool)
+    ahead[torch.tensor(own.first, dtype=torch.long)] = True
+    for group in (ahead, ~ahead):
+        highest = best(left.masked_fill(~group, ZERO)[None], 1)[1]
+        if float(left[highest]) > ZERO and bool(group[highest]):
+            columns.append(int(highest))
+    return columns
 
 
 def widest_share(shards: Shards) -> int:
