@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from scaffold import Benchmark, Measured, data_folder
+from tacit.distributed.shards import Shards
 from tacit.engine.calibration import EVERY, Calibration, SoftmaxCount, Tails
 from tacit.engine.engine import Engine
 from tacit.engine.known_facts import KnownFacts
@@ -68,7 +69,7 @@ class Raised(SoftmaxCount):
             return scores.clamp_(max=math.log(self.cap)) - math.log(self.cap)
         return scores + math.log(self.odds) - torch.log1p((self.odds - 1.0) * scores.exp())
 
-    def counting(self, facts: KnownFacts) -> Raised:
+    def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Raised:
         """The same with other facts to count."""
         return Raised(facts, self.odds, self.cap)
 

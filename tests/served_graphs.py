@@ -12,6 +12,7 @@ import torch
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.links.scorer import GraphScorer
+from tacit.server.group import ALONE, Group
 
 BORDERS = [
     ("France", "Spain"),
@@ -74,7 +75,7 @@ class Made:
 
     graph: Callable[[], Graph]
 
-    def engine(self) -> Engine:
+    def engine(self, group: Group = ALONE) -> Engine:
         """What a worker opens."""
         return engine_of(self.graph())
 

@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import platform
+import re
 import subprocess
 import sys
 import tomllib
@@ -31,8 +32,11 @@ SETTINGS, FACTS = "settings.toml", "facts.npz"
 ENTITIES, RELATIONS, NAMES = "entities.txt", "relations.txt", "names.tsv"
 MODEL, ADAPTER = "model.safetensors", "adapter.safetensors"
 CHECKPOINT, ADAPTATION = "checkpoint.safetensors", "adaptation.safetensors"  # of what is under way
+BEST = "best-{step}.safetensors"  # the best weights of a training under way
 TRACE, RESULTS = "trace.jsonl", "results.json"
 FILES = (SETTINGS, ENTITIES, RELATIONS, NAMES, FACTS, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, TRACE, RESULTS)
+# What several processes write together is in parts; `fitting/parts.py` names them.
+_PART = re.compile(r"(best-\d+|(model|checkpoint|best)-[\w-]+-of-\d+)\.safetensors")
 
 Values = Mapping[str, Any]
 _T = TypeVar("_T")
@@ -315,7 +319,7 @@ def _make_empty(path: Path, force: bool) -> None:
     begun = not names.isdisjoint((MODEL, ADAPTER, CHECKPOINT, TRACE, RESULTS))  # else there is nothing to lose
     if SETTINGS in names and begun and not force:
         raise RunError(f"'{path}' holds a run; resume it, replace it with force, or choose another folder")
-    ours = {name for name in names if name in FILES or name.startswith(TEMPORARY)}
+    ours = {name for name in names if name in FILES or name.startswith(TEMPORARY) or _PART.fullmatch(name)}
     if names - ours and SETTINGS not in names:
         raise RunError(f"folder '{path}' is not empty and holds no run; choose another")
     for name in sorted(ours, key=lambda name: name != SETTINGS):  # the mark of a run goes first

@@ -16,6 +16,7 @@ from tacit.sources import Source, find_run, is_run, load
 
 # What needs torch is imported where it is used: whoever only loads a graph need not wait for it.
 if TYPE_CHECKING:
+    from tacit.distributed.shards import Shards
     from tacit.engine.answers import Answers
     from tacit.engine.completion import Completion
     from tacit.engine.engine import Engine
@@ -165,6 +166,7 @@ class Run:
         by_missing: bool = False,
         out: Source | None = None,
         progress: Progress | None = None,
+        processes: Shards | None = None,
         **settings: Any,
     ) -> Evaluation:
         """Rank the hard answers of queries by BetaE's protocol, and keep the results in the run.
@@ -175,7 +177,8 @@ class Run:
         per `fact`, where every hard answer counts once. `limit` takes that many queries of each shape,
         `per_relation` also groups 1p queries, `by_missing` also groups hard answers by the least number of links that
         must be predicted for them beside the observed facts, `reliability` also measures whether scores read as
-        probabilities, and `out` is a JSON file to write. Further settings are those of `EngineSettings`; with `new`,
+        probabilities, and `out` is a JSON file to write. Several `processes` that hold the whole run share the queries
+        out, and the first of them writes. Further settings are those of `EngineSettings`; with `new`,
         answers that the observed facts imply are ranked last.
         """
         from tacit.evaluate.evaluation import check_writable, evaluated, observed_before, queries_of
@@ -192,8 +195,10 @@ class Run:
         about = {"graph": self.graph.name, "queries": name, "adapter": _described(adapter)}
         evaluation = evaluated(
             engine, sets, split, about=about, ties=ties, mean=mean, limit=limit, batch=batch, per_relation=per_relation,
-            with_reliability=reliability, by_missing=by_missing, progress=progress,
+            with_reliability=reliability, by_missing=by_missing, progress=progress, processes=processes,
         )  # fmt: skip
+        if processes is not None and not processes.leads:
+            return evaluation
         if out is not None:
             evaluation.write(Path(out))
         return self._kept(evaluation)
@@ -260,6 +265,20 @@ def train(
     True shows them: as a bar on a terminal, as lines elsewhere. Settings are those of `TrainSettings`: model, rank,
     epochs, batch, lr, reg, device, seed and so on. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
     """
+    folder = train_folder(graph, out, resume=resume, force=force, progress=progress, **settings)
+    return open(folder.path, device=folder.settings["train"]["device"])
+
+
+def train_folder(
+    graph: Source | Graph,
+    out: Source,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    progress: Callable[[Event], None] | bool = True,
+    **settings: Any,
+) -> RunFolder:
+    """Train as `train` does and leave it at the folder: what several processes trained need not fit into one."""
     from tacit.links import training
     from tacit.links.loading import pick_device
 
@@ -268,16 +287,20 @@ def train(
     chosen = TrainSettings.of(settings)
     pick_device(chosen.device)  # before anything is written
     loaded = graph if isinstance(graph, Graph) else load(graph)
-    if resume and is_run(out):
+    shards = training.joined_shards(loaded, chosen)
+    if resume and shards.broadcast(is_run(out)):
         folder = RunFolder.open(out)
         folder.check(loaded)
         before = TrainSettings.of(folder.settings["train"])
         chosen = before.changed(**settings)
         chosen.check_continues(before)
     else:
-        folder = RunFolder.create(out, loaded, chosen.to_dict(), force)
+        if shards.leads:
+            RunFolder.create(out, loaded, chosen.to_dict(), force)
+        shards.wait()
+        folder = RunFolder.open(out)
     training.train(loaded, chosen, folder, progress, resume=resume)
-    return open(out, device=chosen.device)
+    return folder
 
 
 def sample(

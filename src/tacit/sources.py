@@ -51,8 +51,11 @@ def world_run(say: Callable[[str], None] | None = None) -> Path:
     path = world_folder(graph)
     if is_run(path) and is_complete(RunFolder.open(path)):
         return path
+    from tacit.distributed.shards import world_size
     from tacit.links import training
 
+    if world_size() > 1:
+        raise RunError("world is trained on first use, by one process; ask it something without torchrun first")
     (say or _say)(f"training world once; it is kept in {path}")
     try:
         folder = RunFolder.create(path, graph, WORLD.to_dict(), force=True)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from tacit.distributed.shards import Shards
 from tacit.links.factors import BilinearModel, FactorModel
 from tacit.links.loading import make_model
 from tacit.links.losses import OneVsAll, relation_loss, sampled_softmax
@@ -94,8 +95,12 @@ def test_sampling_every_entity_once_is_the_full_loss(name: str) -> None:
     targets = torch.full((BATCH,), 7)
     others = torch.tensor([e for e in range(20) if e != 7])
     full = F.cross_entropy(model.match(queries, model.tail_table.weight), targets)
-    sampled = sampled_softmax(model, queries, model.tail_table(targets), targets, model.tail_table(others), others)
-    torch.testing.assert_close(sampled, full)
+    right, wrong = model.match_pairs(queries, model.tail_table(targets)), model.match(queries, model.tail_table(others))
+    sampled = sampled_softmax(right, wrong, others, targets, Shards(20))
+    torch.testing.assert_close(sampled[0], full)
+    weights = model.match(queries, model.tail_table.weight).softmax(-1) / BATCH
+    torch.testing.assert_close(sampled[1], weights[:, 7] - 1 / BATCH)
+    torch.testing.assert_close(sampled[2], weights[:, others])
 
 
 def test_a_drawn_target_is_no_negative() -> None:
@@ -106,9 +111,11 @@ def test_a_drawn_target_is_no_negative() -> None:
     right = model.match_pairs(queries, tails)
     wrong = model.match(queries, model.tail_table(torch.tensor([3, 4])))
     expected = (right.exp() + 19 / 4 * wrong.exp().sum(-1)).log() - right
-    torch.testing.assert_close(
-        sampled_softmax(model, queries, tails, targets, model.tail_table(drawn), drawn), expected.mean()
-    )
+    every = model.match(queries, model.tail_table(drawn))
+    loss, _, by_wrong = sampled_softmax(right, every, drawn, targets, Shards(20))
+    torch.testing.assert_close(loss, expected.mean())
+    assert not by_wrong[:, [0, 2]].any()
+    torch.testing.assert_close(sampled_softmax(right, every[:, :1], drawn[:1], targets, Shards(20))[0], 0 * loss)
 
 
 @pytest.mark.parametrize("name", ["complex", "distmult", "cp"])

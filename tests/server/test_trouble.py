@@ -18,6 +18,7 @@ from served_graphs import DEADLY, EUROPE, SLOW, Made, europe
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.server import serving
+from tacit.server.group import ALONE, Group
 from tacit.server.settings import Limits, ServerSettings
 
 
@@ -139,7 +140,7 @@ def test_clients_that_take_their_time_hold_nobody_up(service: Running, monkeypat
 class Missing(Made):
     """A graph whose workers find nothing to open."""
 
-    def engine(self) -> Engine:
+    def engine(self, group: Group = ALONE) -> Engine:
         """Not here."""
         raise RunError("run 'nowhere' is missing; train it first")
 

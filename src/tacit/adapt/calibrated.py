@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.adapt.adapter import Adapter
+from tacit.distributed.shards import Shards
 from tacit.engine.calibration import EVERY, Calibration, SoftmaxCount, Tails
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import log1mexp
@@ -23,6 +24,7 @@ class Adapted(Calibration):
         self.pointwise, self.sigmoidal = calibration.pointwise, calibration.sigmoidal
         self.monotone = adapter.by_row
         self.reads_entities = calibration.reads_entities or not adapter.by_relation
+        self.shareable = adapter.by_relation
         self.name = f"{calibration.name}, adapted"
 
     @property
@@ -62,9 +64,9 @@ class Adapted(Calibration):
         """`x(1 + α) + β`."""
         return _moved(logits, *self.adapter(heads, relations, tails))
 
-    def counting(self, facts: KnownFacts) -> Adapted:
-        """The same adapter over a calibration with other facts to count."""
-        return Adapted(self.calibration.counting(facts), self.adapter)
+    def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Adapted:
+        """The same adapter over a calibration with other facts to count, of rows that are shared out so."""
+        return Adapted(self.calibration.counting(facts, shards), self.adapter)
 
     @torch.no_grad()
     def adaptable(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:

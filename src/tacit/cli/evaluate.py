@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tacit.evaluate.evaluation import Evaluation
+
+PATIENCE = 7 * 86_400.0  # seconds that a process waits for the slowest batch of another
 
 
 @options.of_settings(EngineSettings, defaults={"observed": "train"})
@@ -46,15 +49,20 @@ def evaluate(
     json_: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
 ) -> None:
     """Rank the hard answers of queries: MRR and Hits@1, 3, 10, by BetaE's protocol."""
+    EngineSettings.of(given)  # a wrong setting is found before weights are loaded
+    from tacit.distributed.shards import Shards, leave, local_device
     from tacit.run import open as open_run
 
-    EngineSettings.of(given)  # a wrong setting is found before weights are loaded
-    run = open_run(source, device=device, adapted=not unadapted)
-    with bar() as progress:
+    processes = Shards.joined(0, PATIENCE)  # where torchrun started several
+    run = open_run(source, device=local_device(device), adapted=not unadapted)
+    with bar() if processes.leads else nullcontext() as progress:
         evaluation = run.evaluate(
             queries, split, shapes, ties=ties, mean=mean, limit=limit, batch=batch, per_relation=per_relation,
-            by_missing=by_missing, reliability=reliability, out=json_, progress=progress, **given,
+            by_missing=by_missing, reliability=reliability, out=json_, progress=progress, processes=processes, **given,
         )  # fmt: skip
+    leave()
+    if not processes.leads:
+        return
     _show(evaluation)
     if json_ is not None:
         typer.echo(f"wrote {json_}", err=True)

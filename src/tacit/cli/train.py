@@ -28,19 +28,30 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")] = False,
 ) -> None:
-    """Train a link predictor on a graph and keep it in a run folder."""
-    from tacit.run import train as train_run
+    """Train a link predictor on a graph and keep it in a run folder.
+
+    Started by torchrun, several processes share the entities out among them.
+    """
+    from tacit.distributed.shards import leave, process_number, world_size
+    from tacit.run import train_folder
 
     TrainSettings.of(given)  # a wrong setting is found before facts are read
     facts = data.loaded(graph, literals, labels, language, columns)
-    typer.echo(str(facts), err=True)
+    leads, world = process_number() == 0, world_size()
+    if leads:
+        typer.echo(str(facts), err=True)
     try:
-        run = train_run(facts, out, resume=resume, force=force, **given)
+        run = train_folder(facts, out, resume=resume, force=force, **given)
     except KeyboardInterrupt as interrupt:
-        again = shlex.join(["tacit", "train", graph, "--out", str(out), "--resume"])
-        typer.echo(f"{str(interrupt) or 'interrupted'}; go on with: {again}", err=True)
+        start = ["tacit"] if world == 1 else ["torchrun", "--nproc-per-node", str(world), "-m", "tacit"]
+        again = shlex.join([*start, "train", graph, "--out", str(out), "--resume"])
+        if leads:
+            typer.echo(f"{str(interrupt) or 'interrupted'}; go on with: {again}", err=True)
         sys.exit(130)
-    _report(out, run.results["train"])
+    leave()
+    if not leads:
+        return
+    _report(out, run.results()["train"])
     typer.echo(f"ask it with: {shlex.join(['tacit', 'ask', str(out), _question(facts)])}", err=True)
 
 

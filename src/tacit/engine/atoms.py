@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from tacit.engine.calibration import Calibration
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.possible import IMPOSSIBLE, Possible
-from tacit.errors import RunError
-from tacit.links.scorer import BilinearScorer, Scorer
+from tacit.engine.sharded import at, widest_share
+from tacit.errors import RunError, SettingsError
+from tacit.links.scorer import BilinearScorer, Scorer, shards_of
 from tacit.query.plan import Plan, Relation, Row
 
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
@@ -42,6 +43,9 @@ class Atoms:
 
     A known fact has the score `observed`. Where facts are known, a prediction `c` is worth `observed · c`, less than
     any of them; and what is not `possible` is worth nothing.
+
+    Where the entities are shared out over processes, N is this process's share: rows, blocks and columns are those of
+    its own entities, single atoms are the same everywhere, and every process asks for the same rows at the same time.
     """
 
     def __init__(
@@ -58,7 +62,15 @@ class Atoms:
         self.scorer, self.calibration, self.facts, self.possible = scorer, calibration, facts, possible
         self.observed = math.log(observed)
         self.ceiling = self.observed if below and facts is not None else 0.0  # of what is predicted
-        self.num_entities = scorer.num_entities
+        self.shards = shards_of(scorer)
+        if self.shards.world > 1 and not calibration.shareable:
+            raise SettingsError(
+                f"{calibration.name} looks at the vectors of entities, which shards do not have all of; "
+                "leave the adapter out with adapted=False, or ask without shards"
+            )
+        self.num_entities = scorer.num_entities  # of all processes together
+        self.width = self.shards.size  # and of this one: the columns of a row
+        self.widest = widest_share(self.shards)
         self.device = scorer.device
         self.precision = precision if self.device.type == "cuda" else "float32"
         self._whole = isinstance(scorer, nn.Module)  # its weights are numbers, and so are its scores
@@ -123,7 +135,7 @@ class Atoms:
         """Raw scores of every tail, `[B, N]`; what is impossible is minus infinity."""
         with torch.no_grad():
             logits = self._finite(self.scorer.logits(heads, relations))
-            return self._ruling(heads, relations)(logits, slice(0, self.num_entities))
+            return self._ruling(heads, relations)(logits, slice(0, self.width))
 
     def _finite(self, logits: Tensor) -> Tensor:
         """Raw scores, refused where they are no numbers; of weights that were looked at, they are."""
@@ -137,11 +149,11 @@ class Atoms:
         if possible is None:
             return lambda logits, columns: logits
         rows = possible.loopless(heads, relations)
-        loops = KnownTails(rows, heads[rows])  # sorted once for all blocks
+        loops = KnownTails(*self._own(rows, heads[rows]))  # sorted once for all blocks
 
         def rule_out(logits: Tensor, columns: slice) -> Tensor:
             loops.lift(logits, columns, IMPOSSIBLE)
-            return possible.rule_out(logits, heads, relations, columns)
+            return possible.rule_out(logits, heads, relations, self._entities(columns))
 
         return rule_out
 
@@ -162,13 +174,13 @@ class Atoms:
 
     def _gathered(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Single atoms of a calibration that needs whole rows: each distinct row is scored once."""
-        r, step = self.scorer.num_relations, max(1, min(256, _HELD // self.num_entities))
+        r, step = self.scorer.num_relations, max(1, min(256, _HELD // self.widest))
         keys, inverse = torch.unique(heads * r + relations, return_inverse=True)
         out = torch.empty(len(heads), device=self.device)
         for start in range(0, len(keys), step):
             part = keys[start : start + step]
             here = ((inverse >= start) & (inverse < start + step)).nonzero()[:, 0]
-            out[here] = self.rows(part // r, part % r)[inverse[here] - start, tails[here]]
+            out[here] = at(self.shards, self.rows(part // r, part % r), inverse[here] - start, tails[here])
         return out
 
     def products(self, heads: Tensor, relations: Tensor, width: int, scale: Tensor | None = None) -> Iterator[Block]:
@@ -176,7 +188,7 @@ class Atoms:
 
         A `scale[B, 1]` multiplies whole rows, at no cost where they are products.
         """
-        n = self.num_entities
+        n = self.width
         if self._keys is None:
             logits = self._finite(self.scorer.logits(heads, relations))
             yield Block(slice(0, n), logits if scale is None else logits * scale)
@@ -196,10 +208,10 @@ class Atoms:
     def blocks(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
         """Log-scores of every tail, block by block of at most `width` entities, in one reused buffer."""
         known, rule_out = self.known(heads, relations), self._ruling(heads, relations)
-        for block in self.products(heads, relations, width if self.blockwise else self.num_entities):
+        for block in self.products(heads, relations, width if self.blockwise else self.widest):
             logits = rule_out(block.scores, block.columns)
             if self.blockwise:
-                scores = self._capped(self.calibration(logits, heads, relations, block.columns))
+                scores = self._capped(self.calibration(logits, heads, relations, self._entities(block.columns)))
             else:
                 scores = self._calibrated(logits, heads, relations)
             if known is not None:
@@ -213,7 +225,7 @@ class Atoms:
         logit = -math.log(odds_against) if odds_against else math.inf
         for block in self.products(heads, relations, width):
             logits = rule_out(block.scores, block.columns)
-            logits = self.calibration.moved(logits, heads, relations, block.columns)
+            logits = self.calibration.moved(logits, heads, relations, self._entities(block.columns))
             if known is not None:
                 known.lift(logits, block.columns, logit)
             yield Block(block.columns, logits)
@@ -246,9 +258,13 @@ class Atoms:
         return torch.is_grad_enabled() and any(p.requires_grad for p in self.calibration.parameters())
 
     def _calibrated(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
-        """Log-scores of whole rows; on a CPU in their own memory, by few rows that stay in cache."""
+        """Log-scores of whole rows; on a CPU in their own memory, by few rows that stay in cache.
+
+        Processes that share the entities have to agree on what is about a row, and do that once for all rows.
+        """
         step = max(1, _CACHED // self.num_entities)
-        if self.device.type != "cpu" or self.differentiable or not logits.is_contiguous():
+        together = self.device.type != "cpu" or self.shards.world > 1
+        if together or self.differentiable or not logits.is_contiguous():
             return self._capped(self.calibration(logits, heads, relations))
         for start in range(0, len(logits), step):
             rows = slice(start, start + step)
@@ -276,10 +292,21 @@ class Atoms:
         """The known facts of some rows, or None where there are none."""
         if self.facts is None:
             return None
-        rows, tails = self.facts.tails(heads, relations)
+        rows, tails = self._own(*self.facts.tails(heads, relations))
         if not len(rows):
             return None
         return KnownTails(rows, tails)
+
+    def _own(self, rows: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
+        """Those tails that are entities of this process, as columns."""
+        if self.shards.world == 1:
+            return rows, tails
+        held, places = self.shards.inside(tails)
+        return rows[held], places[held]
+
+    def _entities(self, columns: slice) -> slice:
+        """The entities of some columns."""
+        return slice(columns.start + self.shards.start, columns.stop + self.shards.start)
 
 
 class KnownTails:

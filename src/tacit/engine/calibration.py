@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tacit.distributed.shards import Shards
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import log_positive
+from tacit.engine.sharded import largest
 from tacit.errors import SettingsError
 
 EVERY = slice(None)
@@ -26,14 +28,22 @@ class Calibration(nn.Module):
     of the logits. One that *reads entities* needs to know which entities an atom is about, beside its logit. No
     log-score is above its `supremum`, which best-first search trusts. Where no gradient is asked for, results may use
     the memory of `logits`.
+
+    Where processes share the entities out, each has a part of a row; one that is *shareable* gets by with that, and
+    with what `shards` can tell of the whole row.
     """
 
     pointwise = False
     monotone = True
     sigmoidal = False
     reads_entities = False
+    shareable = True
     supremum = 0.0
     name = "calibration"
+
+    def __init__(self, shards: Shards | None = None) -> None:
+        super().__init__()
+        self.shards = shards or Shards(0)
 
     @property
     def kind(self) -> str:
@@ -51,8 +61,8 @@ class Calibration(nn.Module):
         """The logits whose sigmoids are the scores."""
         return logits
 
-    def counting(self, facts: KnownFacts) -> Calibration:
-        """The same calibration with other facts to count, where it counts any."""
+    def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Calibration:
+        """The same calibration with other facts to count, where it counts any, of rows that are shared out so."""
         return self
 
 
@@ -75,12 +85,19 @@ class MinMax(Calibration):
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The log of each logit re-scaled to [0, 1] within its row."""
-        low, high = logits.amin(dim=1, keepdim=True), logits.amax(dim=1, keepdim=True)
+        low, high = self._low(logits), largest(self.shards, logits.amax(dim=1, keepdim=True))
         if bool(torch.isneginf(low).any()):  # what is impossible does not stretch the scale
-            low = logits.masked_fill(torch.isneginf(logits), torch.inf).amin(dim=1, keepdim=True)
+            low = self._low(logits.masked_fill(torch.isneginf(logits), torch.inf))
         span = (high - low).clamp(min=torch.finfo(logits.dtype).tiny)
         share = ((logits - low) / span).clamp(min=0.0)
         return log_positive(share) if share.requires_grad else share.log()
+
+    def _low(self, logits: Tensor) -> Tensor:
+        return -largest(self.shards, -logits.amin(dim=1, keepdim=True))
+
+    def counting(self, facts: KnownFacts, shards: Shards | None = None) -> MinMax:
+        """The same for rows that are shared out otherwise."""
+        return MinMax(shards)
 
 
 class SoftmaxCount(Calibration):
@@ -93,22 +110,22 @@ class SoftmaxCount(Calibration):
     supremum = _NEARLY_ONE
     name = "softmax-count"
 
-    def __init__(self, facts: KnownFacts) -> None:
-        super().__init__()
+    def __init__(self, facts: KnownFacts, shards: Shards | None = None) -> None:
+        super().__init__(shards)
         self.facts = facts
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The log-softmax of each row, plus the log of its count, clipped below 0."""
         counts = self.facts.counts(heads, relations).clamp(min=1).to(logits.dtype)
-        total = torch.logsumexp(logits, dim=1)
+        total = self.shards.log_sum(logits)
         shift = counts.log() - total.masked_fill(torch.isneginf(total), 0.0)  # where nothing is possible
         if torch.is_grad_enabled() and logits.requires_grad:
             return (logits + shift[:, None]).clamp(max=_NEARLY_ONE)
         return logits.add_(shift[:, None]).clamp_(max=_NEARLY_ONE)
 
-    def counting(self, facts: KnownFacts) -> SoftmaxCount:
-        """The same with other facts to count."""
-        return SoftmaxCount(facts)
+    def counting(self, facts: KnownFacts, shards: Shards | None = None) -> SoftmaxCount:
+        """The same with other facts to count, of rows that are shared out so."""
+        return SoftmaxCount(facts, shards)
 
 
 CALIBRATIONS: dict[str, Callable[[KnownFacts], Calibration]] = {

@@ -72,7 +72,7 @@ class ContinuousReasoner(Reasoner):
         self.atoms, self.logic = atoms, logic
         self.scorer: VectorScorer = atoms.scorer
         self.steps, self.step_size, self.reg, self.seed = steps, step_size, reg, seed
-        self.num_entities, self.device = atoms.num_entities, atoms.device
+        self.num_entities, self.shards, self.device = atoms.num_entities, atoms.shards, atoms.device
 
     def batch(self, plan: Plan) -> int:
         """How many queries to move at once."""
@@ -97,7 +97,7 @@ class ContinuousReasoner(Reasoner):
         if plan.num_variables > 1:
             vectors.optimise(plan)
         with torch.no_grad():
-            return vectors.of(plan.root).expand(len(relations), self.num_entities)
+            return vectors.of(plan.root).expand(len(relations), self.atoms.width)
 
 
 class Vectors(Fold[Tensor, Tensor]):

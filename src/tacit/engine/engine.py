@@ -26,7 +26,7 @@ from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index
-from tacit.links.scorer import Scorer
+from tacit.links.scorer import Scorer, shards_of
 from tacit.query.compile import compile_query
 from tacit.query.describe import describe
 from tacit.query.formula import Query
@@ -124,7 +124,7 @@ class Engine:
         counted = self.facts or KnownFacts(graph.index("train"), device)
         return Atoms(
             self.scorer,
-            (self.adapter or calibration(settings.calibration, counted)).counting(counted),
+            (self.adapter or calibration(settings.calibration, counted)).counting(counted, shards_of(self.scorer)),
             self.facts,
             observed=settings.observed_score,
             precision=settings.precision,
@@ -151,6 +151,12 @@ class Engine:
                 self.atoms, self.logic, steps=settings.steps, step_size=settings.step_size, reg=settings.vector_reg
             )
         if settings.search == "certified":
+            if self.atoms.shards.world > 1:
+                raise SettingsError(
+                    "search is 'certified', which processes that share the entities out do not follow together; "
+                    "use search beam or exact, whose explained answers say whether they are certified",
+                    "search",
+                )
             return CertifiedReasoner(self.atoms, self.logic, settings.k, settings.memory)
         k = None if settings.search == "exact" else settings.k
         return MessageReasoner(self.atoms, self.logic, k, settings.memory)

@@ -11,7 +11,7 @@ from torch import Tensor
 from tacit.engine import kernels
 from tacit.engine.atoms import Atoms, Block
 from tacit.engine.logic import Logic
-from tacit.links.top import best
+from tacit.engine.sharded import best_of, whole
 
 ZERO = float("-inf")
 _CPU_ROWS = 512  # rows a product is computed for at a time: enough for full speed, few enough to stay in cache
@@ -35,12 +35,12 @@ class Hop:
 
         Of equal ones those with the lowest ids are kept.
         """
-        n = source.shape[1]
+        n, shards = self.atoms.num_entities, self.atoms.shards
         if self.k is None or self.k >= n:
-            return source, torch.arange(n, device=source.device).expand(len(source), n), None
+            return whole(shards, source), torch.arange(n, device=source.device).expand(len(source), n), None
         if self.raised is None:
-            return *best(source, self.k), None
-        values, ids = best(source, self.k + 1)
+            return *best_of(shards, source, self.k), None
+        values, ids = best_of(shards, source, self.k + 1)
         return values[:, :-1], ids[:, :-1], values[:, -1]
 
     def raise_bounds(self, out: Tensor, dropped: Tensor | None) -> Tensor:
@@ -56,7 +56,7 @@ class Hop:
         values, ids, dropped = self.candidates(source)
         order = relations.argsort(stable=True)  # neighbours share relations, and so rows
         out = torch.full_like(source, ZERO, memory_format=torch.contiguous_format)
-        if values.shape[1] == source.shape[1]:
+        if values.shape[1] == self.atoms.num_entities:
             self._from_all(values[order], relations[order], out)
         else:
             self._from_some(values[order], ids[order], relations[order], out)
@@ -93,21 +93,22 @@ class Hop:
         """`max_j log W_j σ(x_j)` by the least odds against it, `1 / Wσ - 1 = (1/W - 1) + e^-x / W`.
 
         Both parts are positive, so nothing cancels, and log-scores near 0 keep all their digits. False, with `out`
-        still to be completed, where some odds are too large for a float.
+        still to be completed, where some odds are too large for a float, in this process or another.
         """
         weights = weights + self.atoms.ceiling
         top = weights.amax(dim=1, keepdim=True)  # [G, 1]
         down = top - weights  # with the best candidate at W = 1 odds stay as small as they can
-        against = torch.expm1(down)[:, :, None]
+        against, finite = torch.expm1(down)[:, :, None], True
         for block in self.atoms.logit_blocks(heads, relations, self.sizes()[1]):
             logits = block.scores if rows is None else block.scores.index_select(0, rows)
             odds = logits.view(*weights.shape, -1)
             odds = torch.sub(down[:, :, None], odds, out=odds).exp_().add_(against).amin(dim=1)
-            if not bool(odds.amax().isfinite()):
-                return False
+            finite = bool(odds.amax().isfinite())
+            if not finite:
+                break
             here = out[:, block.columns]
             torch.maximum(here, torch.sub(top, odds.log1p_(), out=odds), out=here)
-        return True
+        return not self.atoms.shards.any(not finite)[0]
 
     def _best(self, scores: Tensor, rows: Tensor, weights: Tensor, shared: bool) -> Tensor:
         """`max_j weights[q, j] ⊤ scores[rows[q, j], t]`, `[G, n]`; the scores are used up."""
@@ -166,7 +167,7 @@ class Hop:
 
     def sizes(self) -> tuple[int, int]:
         """How many rows to score at once, and how many columns at a time."""
-        n = self.atoms.num_entities
+        n = self.atoms.widest
         if self.atoms.device.type == "cpu" and self.atoms.blockwise:
             rows = max(1, min(_CPU_ROWS, self.memory // 4096))
             return rows, max(64, min(n, _CPU_BYTES // (4 * rows)))

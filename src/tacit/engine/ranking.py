@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.distributed.shards import Shards
 from tacit.engine.reasoner import Reasoner
 from tacit.links.ranking import Ties, ranks
 from tacit.query.plan import Plan
@@ -24,17 +25,21 @@ def hard_ranks(
     ties: Ties = "realistic",
     batch: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
+    processes: Shards | None = None,
 ) -> Tensor:
     """The rank of each hard answer among all entities that are no answers, in the order of `queries.hard`.
 
-    Without `batch`, as many queries go together as the reasoner has memory for, at most 512.
+    Without `batch`, as many queries go together as the reasoner has memory for, at most 512. Several `processes` take
+    turns at the batches, and all of them get all ranks. A batch is the same whoever takes it, and so is the last digit
+    of its scores.
     """
+    processes = processes or Shards(len(queries))
     size = batch or batch_size(reasoner, queries.shape.plan)
     # Batches whose last hops share a relation let an engine score each (candidate, relation) once for all of them.
     order = np.lexsort(queries.relations.T)
     places = AnswerSets(queries.hard.offsets, np.arange(len(queries.hard.ids), dtype=np.int32))
-    ordered = torch.empty(len(places.ids))
-    for start in range(0, len(order), size):
+    ordered = torch.zeros(len(places.ids))
+    for start in range(processes.rank * size, len(order), processes.world * size):
         chosen = order[start : start + size]
         part = queries.subset(chosen)
         scores = reasoner.ranking(part.shape.plan, *slots(part))
@@ -43,9 +48,10 @@ def hard_ranks(
             for answers in (part.hard, part.easy)
             for column in (answers.rows, answers.ids)
         )
-        ordered[_ids(places.subset(chosen).ids)] = ranks(scores, rows, hard, known_rows, known, ties).cpu()
+        found = ranks(scores, rows, hard, known_rows, known, ties, reasoner.shards)
+        ordered[_ids(places.subset(chosen).ids)] = found.cpu()
         progress(start + len(part))
-    return ordered
+    return processes.sum(ordered)
 
 
 def batch_size(reasoner: Reasoner, plan: Plan) -> int:

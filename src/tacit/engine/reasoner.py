@@ -6,16 +6,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
 from tacit.engine.best_first import BestFirst
 from tacit.engine.found import Found, Wanted
 from tacit.engine.logic import Logic
 from tacit.engine.reasons import Proof, Reasons
 from tacit.engine.scores import Scores
+from tacit.engine.sharded import best_answers
 from tacit.errors import RunError
 from tacit.graph.index import Index
 from tacit.query.plan import Best, Complement, Condition, Plan, Project, Row, walk
@@ -43,6 +46,11 @@ class Reasoner(ABC):
     num_entities: int
     exact = False  # whether nothing is ever dropped
 
+    @cached_property
+    def shards(self) -> Shards:
+        """The entities that this process has the scores of, the columns of what a reasoner gives: here all of them."""
+        return Shards(self.num_entities)
+
     @abstractmethod
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores `[B, N]` of queries whose slots hold `entities[B, E]` and `relations[B, R]`."""
@@ -59,7 +67,7 @@ class Reasoner(ABC):
     def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
         """The best answers to each query; by default the best of its scores, proven only where those are exact."""
         scores, finer = (values.cpu() for values in self.ranked(plan, entities, relations))
-        found = [each.found(*values) for each, *values in zip(wanted, scores, finer, strict=True)]
+        found = [best_answers(self.shards, *values) for values in zip(wanted, scores, finer, strict=True)]
         return [replace(each, certified=True) for each in found] if self.exact else found
 
     def batch(self, plan: Plan) -> int:
@@ -82,7 +90,7 @@ class MessageReasoner(Reasoner):
         self.atoms, self.logic = atoms, logic
         self.k = None if k is None or k >= atoms.num_entities else k
         self.exact = self.k is None
-        self.num_entities = atoms.num_entities
+        self.num_entities, self.shards = atoms.num_entities, atoms.shards
         self.device = atoms.device
         if memory is None:
             memory = CUDA_MEMORY if self.device.type == "cuda" else CPU_MEMORY
@@ -92,11 +100,11 @@ class MessageReasoner(Reasoner):
         """Log-scores of every entity, `[B, N]`; batches that would not fit in memory are cut."""
         at_once = self.batch(plan)
         if len(relations) <= at_once:
-            return checked(self.evaluation(entities, relations).whole(plan.root))
-        out = torch.empty(len(relations), self.num_entities, device=self.device)
+            return checked(self.evaluation(entities, relations).whole(plan.root), self.shards)
+        out = torch.empty(len(relations), self.atoms.width, device=self.device)
         for i in range(0, len(relations), at_once):
             part = slice(i, i + at_once)
-            out[part] = checked(self.evaluation(entities[part], relations[part]).whole(plan.root))
+            out[part] = checked(self.evaluation(entities[part], relations[part]).whole(plan.root), self.shards)
         return out
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
@@ -108,14 +116,14 @@ class MessageReasoner(Reasoner):
         """The scores, and the values that order them; those of a single atom come from one row of raw scores."""
         ranking, scores = self.atoms.single(plan, entities, relations, scored=True) or (None, None)
         if ranking is not None and scores is not None:
-            return checked(scores), ranking
+            return checked(scores, self.shards), ranking
         scores = self.scores(plan, entities, relations)
         return scores, scores
 
     def batch(self, plan: Plan) -> int:
         """How many queries of a plan fit in memory at once: each live set is a row of N floats."""
         live = 4 + plan.num_relations
-        return max(1, self.memory // (2 * live * 4 * self.num_entities))
+        return max(1, self.memory // (2 * live * 4 * self.atoms.widest))
 
     def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """A lower and an upper bound of every exact score, `[B, N]` each."""
@@ -127,10 +135,10 @@ class MessageReasoner(Reasoner):
         bounded = None if self.k is None or not plan.has(*HOPS) else self._bounded(entities, relations)
         plain = bounded if bounded is not None and not _negates_hops(plan) else self.evaluation(entities, relations)
         plain.keep = True
-        scores = checked(plain.whole(plan.root))[0]
+        scores = checked(plain.whole(plan.root), self.shards)[0]
         lower, upper = (scores, scores) if bounded is None else bounded.whole(plan.root)
         finer = self.ranking(plan, entities, relations)[0].cpu() if isinstance(plan.root, Row) else None
-        found = wanted.found(scores.cpu(), finer, (lower.cpu(), upper.cpu()))
+        found = best_answers(self.shards, wanted, scores.cpu(), finer, (lower.cpu(), upper.cpu()))
         return explained(found, plain.first(), plan)
 
     def evaluation(self, entities: Tensor, relations: Tensor) -> Scores:
@@ -204,9 +212,9 @@ def explained(found: Found, scores: Scores, plan: Plan) -> Explanation:
     return Explanation(found, lambda answer, count: reasons.proofs(plan.root, answer, count))
 
 
-def checked(scores: Tensor) -> Tensor:
+def checked(scores: Tensor, shards: Shards) -> Tensor:
     """The scores, unless some are not numbers: maxima and sums hand those on, so that none can hide."""
-    if math.isnan(float(scores.sum())):
+    if math.isnan(float(shards.sum(scores.sum()))):
         raise RunError("the link predictor gives scores that are not numbers; is the model damaged? train it again")
     return scores
 

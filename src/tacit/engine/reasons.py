@@ -9,6 +9,7 @@ import torch
 
 from tacit.engine.logic import Logic
 from tacit.engine.scores import Scores
+from tacit.engine.sharded import best_of
 from tacit.query.fold import Fold, Place
 from tacit.query.plan import Best, Condition, Everything, Intersect, Node, Project, Relation, Union
 
@@ -105,15 +106,15 @@ class Reasons(Fold[int, Proof]):
         return self._through(step, place, self._sources(step, _target(place), 1)[0])
 
     def best(self, step: Best, place: Place[int]) -> Proof:
-        entity = int(self.scores.whole(step.part)[0].argmax())
+        entity = int(best_of(self.scores.atoms.shards, self.scores.whole(step.part), 1)[1])
         return self.of(step.part, Place(target=entity)).choosing(step.variable, entity)
 
     def condition(self, step: Condition, place: Place[int]) -> Proof:
         scores, t = self.scores, _target(place)
         _, ids, _ = scores.hop(step.candidates).candidates(scores.whole(step.candidates))
         best, best_value = int(ids[0, 0]), float("-inf")
-        for few in ids[0].split(max(1, scores.memory // (64 * scores.atoms.num_entities))):
-            values = scores.repeated(len(few), step.slot, few).whole(step.body)[:, t]
+        for few in ids[0].split(max(1, scores.memory // (64 * scores.atoms.widest))):
+            values = scores.repeated(len(few), step.slot, few).value(step.body, torch.full_like(few, t))
             if float(values.max()) > best_value:
                 best, best_value = int(few[values.argmax()]), float(values.max())
         inner = scores.repeated(1, step.slot, torch.tensor([best], device=scores.entities.device))
@@ -146,7 +147,7 @@ class Reasons(Fold[int, Proof]):
         scores = self.scores
         values, ids, _ = scores.hop(step.source).candidates(scores.whole(step.source))
         # A hop is worth at most its start: the search's choice is among the starts worth at least the value reached.
-        reached = scores.whole(step)[0, t]
+        reached = scores.value(step, ids.new_tensor([t]))[0]
         order = values[0].argsort(descending=True, stable=True)
         enough = int((values[0] >= reached - 1e-6 * reached.abs().clamp(min=1e-6)).sum())
         order = order[: max(enough, 64 if count > 1 else 1)]

@@ -11,6 +11,7 @@ from torch import Tensor
 from tacit.engine.atoms import Atoms
 from tacit.engine.logic import Logic
 from tacit.engine.projection import ZERO, Hop
+from tacit.engine.sharded import at, largest, own
 from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.plan import (
     Best,
@@ -80,13 +81,18 @@ class Scores(Fold[Tensor, Tensor]):
 
     def whole(self, step: Step) -> Tensor:
         """The fuzzy set of a step with a value for every entity, `[B, N]`, where it may be one for all."""
-        return self.of(step).expand(self.batch, self.atoms.num_entities)
+        return self.of(step).expand(self.batch, self.atoms.width)
+
+    def value(self, step: Step, entities: Tensor) -> Tensor:
+        """The value of a set at one entity a row, `[B]`."""
+        return self._at(step, entities)[:, 0]
 
     def _at(self, step: Step, entities: Tensor) -> Tensor:
         if step not in self.values and self.outer is not None and self.outer_rows is not None and self._shared(step):
             self.outer.remembered(step)
-            return self.outer.whole(step)[self.outer_rows, entities][:, None]
-        return self.whole(step).gather(1, entities[:, None])
+            return at(self.atoms.shards, self.outer.whole(step), self.outer_rows, entities)[:, None]
+        rows = torch.arange(self.batch, device=entities.device)
+        return at(self.atoms.shards, self.whole(step), rows, entities)[:, None]
 
     def _shared(self, step: Step) -> bool:
         """Whether a step reads no entity slot that the outer queries do not have."""
@@ -109,7 +115,7 @@ class Scores(Fold[Tensor, Tensor]):
         everyone = torch.arange(self.atoms.num_entities, device=self.atoms.device)
         distinct, inverse = torch.unique(self.relations[:, step.relation], return_inverse=True)
         rows = [self.atoms.of(everyone, r.expand(len(everyone)), everyone) for r in distinct]
-        return torch.stack(rows)[inverse]
+        return own(self.atoms.shards, torch.stack(rows)[inverse])
 
     def project(self, step: Project, place: Place[Tensor]) -> Tensor:
         source, hop, edge = self.whole(step.source), self.hop(step.source), step.edge
@@ -139,7 +145,7 @@ class Scores(Fold[Tensor, Tensor]):
         return hop.raise_bounds(out, dropped)
 
     def best(self, step: Best, place: Place[Tensor]) -> Tensor:
-        return self.whole(step.part).amax(dim=1, keepdim=True)
+        return largest(self.atoms.shards, self.whole(step.part).amax(dim=1, keepdim=True))
 
     def everything(self, place: Place[Tensor]) -> Tensor:
         return torch.zeros(self.batch, 1, device=self.atoms.device)
@@ -186,11 +192,11 @@ class Scores(Fold[Tensor, Tensor]):
 
     def _at_once(self, inner: Step) -> int:
         """How many candidates to try together, so that half of the memory holds all sets of an inner evaluation."""
-        row = 4 * self.atoms.num_entities * self.batch
+        row = 4 * self.atoms.widest * self.batch
         return max(1, self.memory // (2 * row * (4 + _leaves(inner))))
 
     def _zeros(self) -> Tensor:
-        return torch.full((self.batch, self.atoms.num_entities), ZERO, device=self.atoms.device)
+        return torch.full((self.batch, self.atoms.width), ZERO, device=self.atoms.device)
 
 
 def by_rows(combine: Callable[[Sequence[Tensor]], Tensor], parts: Sequence[Tensor]) -> Tensor:

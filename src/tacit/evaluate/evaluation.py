@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.disk import atomic_write
+from tacit.distributed.shards import Shards
 from tacit.engine.engine import Engine
 from tacit.engine.settings import observed_splits
 from tacit.errors import DataError, SettingsError
@@ -85,8 +86,12 @@ def evaluated(
     with_reliability: bool = False,
     by_missing: bool = False,
     progress: Progress | None = None,
+    processes: Shards | None = None,
 ) -> Evaluation:
-    """Rank the hard answers of queries by an engine, and measure what is asked for beside that."""
+    """Rank the hard answers of queries by an engine, and measure what is asked for beside that.
+
+    Several `processes` share the ranking out; the first of them measures the rest.
+    """
     if per_relation and "1p" not in queries:
         raise SettingsError(
             "per_relation is about 1p queries, and none were evaluated; add 1p to shapes", "per_relation"
@@ -96,13 +101,14 @@ def evaluated(
     if by_missing:  # where nobody can tell what is missing, nothing needs to be ranked
         hardness(queries, engine.graph, split, engine.settings.observed)
     heard = progress or (lambda name, done, total: None)
-    results = evaluate(engine.reasoner, queries, ties, limit, batch, heard, kept, mean)
+    results = evaluate(engine.reasoner, queries, ties, limit, batch, heard, kept, mean, processes)
     relations = None
     if per_relation:
         figures, labels = results.figures["1p"], engine.graph.relations.labels
         by_relation = figures.grouped(figures.queries.relations[:, 0])
         relations = {labels[relation]: row for relation, row in by_relation.items()}
-    measured = _reliability(engine, queries, split, limit or RELIABILITY_QUERIES) if with_reliability else {}
+    wanted = with_reliability and (processes is None or processes.leads)
+    measured = _reliability(engine, queries, split, limit or RELIABILITY_QUERIES) if wanted else {}
     missing = missing_rows(results, engine.graph, split, engine.settings.observed) if by_missing else {}
     return Evaluation(results, relations, measured, missing)
 

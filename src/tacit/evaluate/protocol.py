@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.distributed.shards import Shards
 from tacit.engine.ranking import hard_ranks
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import DataError, SettingsError
@@ -30,12 +31,14 @@ def evaluate(
     progress: Progress = lambda *event: None,
     settings: Mapping[str, Any] | None = None,
     mean: Mean = "question",
+    processes: Shards | None = None,
 ) -> Results:
     """Rank the hard answers of each set of queries.
 
     Queries without hard answers are left out; `limit` keeps that many of each set, a sample that is the same every
     time. Without `batch`, as many queries go together as the reasoner has memory for. `mean` says what counts once: a
     `question`, as in BetaE, or each `fact`, as in PyKEEN. Results record `settings` beside what they are made with.
+    Several `processes` share the queries out, and all get the same results.
 
     The reasoner of an engine with `new` ranks last what the observed facts imply. Where those are all facts before the
     split, that is the easy answers, which never compete, and nothing changes. Where they are the training facts alone,
@@ -50,7 +53,7 @@ def evaluate(
         kept = sample(asked.subset(np.flatnonzero(asked.hard.counts)), limit)
         if not len(kept):
             raise DataError(f"the {len(asked):,} {name} queries have no hard answers to rank")
-        figures[name] = measure(reasoner, kept, ties, batch, _telling(progress, name, len(kept)))
+        figures[name] = measure(reasoner, kept, ties, batch, _telling(progress, name, len(kept)), processes)
     how = {"ties": ties, "mean": mean, "filtered": FILTERED}
     limited = {} if limit is None else {"limit": limit}
     return Results(figures, ties, {**(settings or {}), **limited, **how}, mean)
@@ -62,10 +65,11 @@ def measure(
     ties: Ties = "realistic",
     batch: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
+    processes: Shards | None = None,
 ) -> Figures:
     """The figures of each query of one set, in the order of the set, and the time taken."""
     started = time.perf_counter()
-    found = hard_ranks(reasoner, queries, ties, batch, progress)
+    found = hard_ranks(reasoner, queries, ties, batch, progress, processes)
     return Figures(queries, found, time.perf_counter() - started)
 
 

@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tacit.errors import RunError
+from tacit.fitting.parts import Parts
 from tacit.folder import MODEL, RunFolder
 
-FORMAT = "tacit checkpoint 2"
+FORMAT = "tacit checkpoint 3"
 Weights = Mapping[str, Tensor]
 
 
@@ -45,28 +46,29 @@ class Checkpoint:
     groups: Mapping[str, Weights]
     complete: bool = False
 
-    def write(self, run: RunFolder, name: str, stamp: Mapping[str, str]) -> None:
+    def write(self, files: Parts, name: str, stamp: Mapping[str, str]) -> None:
         """Write the file; `stamp` says what the training was made of."""
         tensors = {f"{group}.{key}": tensor for group, held in self.groups.items() for key, tensor in held.items()}
         about = {"format": FORMAT, "position": json.dumps(asdict(self.position)), "stamp": json.dumps(dict(stamp))}
-        run.write_tensors(name, tensors, about | ({"complete": "yes"} if self.complete else {}))
+        tag = f"{self.position.step}{'-end' if self.complete else ''}"
+        files.write(name, tensors, about | ({"complete": "yes"} if self.complete else {}), tag)
 
     @classmethod
-    def read(cls, run: RunFolder, name: str, stamp: Mapping[str, str]) -> Checkpoint:
+    def read(cls, files: Parts, name: str, stamp: Mapping[str, str]) -> Checkpoint:
         """Read a file that was written with the same stamp."""
-        path = run.path / name
+        run, path = files.run, files.run.path / name
         position, complete = about(run, name)
         made_with = json.loads(run.metadata(name)["stamp"])
         for what, value in stamp.items():
             if made_with.get(what) != value:
                 raise RunError(f"{path} was made with other {what}; give those, or start again without resume")
         groups: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimizer": {}, "state": {}}
-        for key, tensor in run.tensors(name).items():
+        for key, tensor in files.read(name).items():
             group, _, rest = key.partition(".")
             groups.setdefault(group, {})[rest] = tensor
         if complete:
             for group in ("model", "best") if position.best_step else ("model",):
-                groups[group] = groups[group] or run.tensors(MODEL)
+                groups[group] = groups[group] or files.read(MODEL)
         return cls(position, groups, complete)
 
 
@@ -82,16 +84,24 @@ def about(run: RunFolder, name: str) -> tuple[Position, bool]:
         raise RunError(f"{path} is no checkpoint of this version; delete it, then start from the beginning") from None
 
 
-def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
-    """The state of an optimizer, tensor by tensor."""
-    states = optimizer.state_dict()["state"].items()
-    return {f"{number}.{name}": torch.as_tensor(value) for number, state in states for name, value in state.items()}
+def optimizer_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
+    """The state of an optimizer, by the name of the parameter that it belongs to."""
+    names: dict[Tensor, str] = {parameter: name for name, parameter in module.named_parameters()}
+    states = ((names[parameter], state) for parameter, state in optimizer.state.items())
+    return {f"{name}.{field}": torch.as_tensor(value) for name, state in states for field, value in state.items()}
 
 
-def restore_optimizer(optimizer: Optimizer, tensors: Weights) -> None:
-    """Put the state of an optimizer back."""
-    state: dict[int, dict[str, Tensor]] = {}
+def restore_optimizer(optimizer: Optimizer, module: nn.Module, tensors: Weights) -> None:
+    """Put the state of an optimizer back; rows of padding, which no file holds, are 0."""
+    parameters = dict(module.named_parameters())
     for key, tensor in tensors.items():
-        number, _, name = key.partition(".")
-        state.setdefault(int(number), {})[name] = tensor
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        name, _, field = key.rpartition(".")
+        parameter = parameters[name]
+        if tensor.dim() and tensor.shape[1:] not in ((), parameter.shape[1:]):
+            raise ValueError(f"{key} is {tuple(tensor.shape)} beside a parameter of {tuple(parameter.shape)}")
+        rows = len(parameter) if tensor.dim() else 0
+        # A count of steps stays on the CPU, where optimizers expect it.
+        restored = tensor.new_zeros((rows, *tensor.shape[1:]), device=parameter.device) if rows else tensor.clone()
+        if rows:
+            restored[: len(tensor)] = tensor
+        optimizer.state[parameter][field] = restored

@@ -17,11 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tacit.distributed.shards import Shards
 from tacit.errors import RunError, TrainingError
 from tacit.fitting.checkpoint import Checkpoint, Position, Weights, optimizer_tensors, restore_optimizer
 from tacit.fitting.interruption import Stopped, stop_on_signals
+from tacit.fitting.parts import Parts
 from tacit.fitting.progress import Event, Progress, duration
-from tacit.folder import RunFolder, versions
+from tacit.folder import BEST, RunFolder, versions
 
 LONG = 60.0  # seconds of training worth a warning
 _GLIMPSE = 3.0  # seconds of steps to judge the rest by
@@ -84,8 +86,26 @@ class Schedule:
         return step % (self.validate_every * self.steps_per_unit) == 0
 
 
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The best weights so far: of a step, held here, or in a file of the run where `held` is None."""
+
+    step: int
+    held: Weights | None
+
+    @property
+    def file(self) -> str:
+        """The name of their file."""
+        return BEST.format(step=self.step)
+
+
 class Fitting:
-    """A training under way: how far it has come, and the best weights so far."""
+    """A training under way: how far it has come, and the best weights so far.
+
+    A module with a row for each entity says by `shards` which of them it has. Its best weights are kept in the run
+    where there is one, since they are as large as itself; others are held in memory. Several processes go in step: what
+    one wants, to stop, all do, and one alone tells and traces.
+    """
 
     def __init__(
         self,
@@ -95,12 +115,17 @@ class Fitting:
         run: RunFolder | None = None,
         file: str = "",
         stamp: Mapping[str, str] | None = None,
+        shards: Shards | None = None,
     ) -> None:
         self.task, self.schedule, self.progress = task, schedule, progress
         self.run, self.file, self.stamp = run, file, stamp or {}
+        self.shards = shards or Shards(0)
+        self.files = None if run is None else Parts(run, shards)
         self.at, self.complete = Position(), False
-        self.best: Weights | None = None
-        self._planned: tuple[Position, Weights | None] | None = None  # before a validation that only the end asks for
+        self.best: Best | None = None
+        self._best_in_run = shards is not None and run is not None
+        self._planned: tuple[Position, Best | None] | None = None  # before a validation that only the end asks for
+        self._last = -1  # step of the last checkpoint
         self._loss = torch.zeros((), dtype=torch.float64, device=next(task.module.parameters()).device)
         self._started = self._saved = self._told = time.monotonic()
         self._pace = Pace()
@@ -126,9 +151,11 @@ class Fitting:
                 self._tell_step(examples)
                 if schedule.ends_round(at.step):
                     self._end_round()
-                if stop.wanted and not self.over:
+                due = self.shards.leads and time.monotonic() - self._saved >= schedule.checkpoint_seconds
+                stopped, due = self.shards.any(stop.wanted, due)
+                if stopped and not self.over:
                     self._stop()
-                if time.monotonic() - self._saved >= schedule.checkpoint_seconds and not self.over:
+                if due and not self.over:
                     self.save()
 
     def finish(self, keep: Callable[[], None] | None = None) -> None:
@@ -136,46 +163,64 @@ class Fitting:
         module, at = self.task.module, self.at
         position, best = self._planned or (at, self.best)
         groups: dict[str, Weights] = {}
-        if keep is not None and self.best is not None:
-            groups["model"] = _copied(module) if at.best_step != at.step else {}
-            groups["best"] = best if best is not None and best is not self.best else {}
-        if self.best is not None:
-            module.load_state_dict(self.best)
+        if keep is not None and self.files is not None and self.best is not None and at.best_step != at.step:
+            self.save()  # the last weights need not be in memory beside the best ones: they are read from there
+            groups["model"] = Checkpoint.read(self.files, self.file, self.stamp).groups["model"]
+        if best is not self.best:
+            groups["best"] = (best.held if best is not None else None) or {}
+        self.go_back()
         self._check_weights()
         module.requires_grad_(False).eval()
-        if keep is not None and self.run is not None:
+        if keep is not None and self.files is not None:
             keep()
             position.seconds = self.seconds
-            groups |= {"optimizer": optimizer_tensors(self.task.optimizer), "state": self.task.state()}
-            Checkpoint(position, groups, complete=True).write(self.run, self.file, self.stamp)
+            groups |= {"optimizer": optimizer_tensors(self.task.optimizer, module), "state": self.task.state()}
+            Checkpoint(position, groups, complete=True).write(self.files, self.file, self.stamp)
+            self._remove_best_but(best if best is not self.best else None)
+
+    def go_back(self) -> None:
+        """Go back to the best weights, where some were found."""
+        if self.best is not None:
+            held = self.best.held
+            if held is None and self.files is not None:
+                held = self.files.read(self.best.file)
+            self.task.module.load_state_dict(held or {})
 
     def save(self) -> None:
         """Write a checkpoint to go on from, where there is a run to write it to."""
-        if self.run is None:
+        self._saved = time.monotonic()
+        if self.files is None or self._last == self.at.step:
             return
         self.at.loss, self.at.seconds = self._checked_loss(), self.seconds
         self._check_weights()
         task = self.task
-        groups = {"optimizer": optimizer_tensors(task.optimizer), "state": task.state(), "best": self.best or {}}
-        Checkpoint(self.at, {**groups, "model": task.module.state_dict()}).write(self.run, self.file, self.stamp)
-        self._saved = time.monotonic()
+        groups = {
+            "optimizer": optimizer_tensors(task.optimizer, task.module),
+            "state": task.state(),
+            "best": (self.best.held if self.best is not None else None) or {},
+            "model": task.module.state_dict(),
+        }
+        Checkpoint(self.at, groups).write(self.files, self.file, self.stamp)
+        self._remove_best_but(self.best)
+        self._last, self._saved = self.at.step, time.monotonic()
 
     def resume(self) -> None:
         """Go back to the last checkpoint of the run, if there is one."""
-        if self.run is None or not self.run.has(self.file):
+        if self.run is None or self.files is None or not self.run.has(self.file):
             return
-        checkpoint = Checkpoint.read(self.run, self.file, self.stamp)
+        checkpoint = Checkpoint.read(self.files, self.file, self.stamp)
         groups = checkpoint.groups
         try:
             self.task.module.load_state_dict(groups["model"])
-            restore_optimizer(self.task.optimizer, groups["optimizer"])
+            restore_optimizer(self.task.optimizer, self.task.module, groups["optimizer"])
             self.task.restore(groups["state"])
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             path = self.run.path / self.file
             raise RunError(f"{path} does not fit the run ({reason}); delete it and start again") from None
         self.at, self.complete = checkpoint.position, checkpoint.complete
-        self.best = {name: tensor.to(self._loss.device) for name, tensor in groups["best"].items()} or None
+        self.best = self._restored_best(groups["best"])
+        self._last = -1 if self.complete else self.at.step
         self._loss.fill_(self.at.loss)
         self._started = time.monotonic() - self.at.seconds
 
@@ -199,12 +244,39 @@ class Fitting:
         if metric is not None:
             at.stale += 1
             if at.best is None or metric > at.best:
-                at.best, at.best_step, at.stale, self.best = metric, at.step, 0, _copied(self.task.module)
+                at.best, at.best_step, at.stale = metric, at.step, 0
+                self.best = self._kept(self.task.module.state_dict())
         line = {schedule.unit: at.done, "loss": loss, "valid_mrr": metric, "mrr": figures}
         line |= {f"{schedule.examples}_per_s": self._pace.rate, "seconds": round(self.seconds, 3)}
         at.history.append(line)
         self._trace({"event": schedule.name, **line})
         self._tell("round" if metric is None else "validation", loss=loss, metric=metric)
+
+    def _kept(self, weights: Weights) -> Best:
+        """The weights of a step, kept as the best."""
+        if not self._best_in_run or self.files is None:
+            return Best(self.at.best_step, {name: tensor.clone() for name, tensor in weights.items()})
+        best = Best(self.at.best_step, None)
+        self.files.write(best.file, weights, {})
+        return best
+
+    def _restored_best(self, weights: Weights) -> Best | None:
+        """The best weights of a checkpoint, which are `weights` where it had them or the run's model has."""
+        if self.at.best is None:
+            return None
+        best = Best(self.at.best_step, None)
+        if self._best_in_run and self.run is not None and self.run.has(best.file):
+            return best
+        if not weights:
+            raise RunError(f"the run has no {best.file}, the best weights so far; start again without resume")
+        return self._kept({name: tensor.to(self._loss.device) for name, tensor in weights.items()})
+
+    def _remove_best_but(self, best: Best | None) -> None:
+        """Delete the files of best weights that no checkpoint needs."""
+        if self._best_in_run and self.run is not None and self.shards.leads:
+            for path in self.run.path.glob(BEST.format(step="*")):
+                if best is None or path.name.split("-")[1].split(".")[0] != str(best.step):
+                    path.unlink(missing_ok=True)
 
     def _tell_step(self, examples: int) -> None:
         """Tell that there is progress, now and then; once, where it will take long, how long."""
@@ -255,7 +327,8 @@ class Fitting:
 
     def _check_weights(self) -> None:
         """Refuse to save what the last step may have broken: its loss was taken before its update."""
-        if not all(math.isfinite(float(parameter.detach().sum())) for parameter in self.task.module.parameters()):
+        finite = all(math.isfinite(float(parameter.detach().sum())) for parameter in self.task.module.parameters())
+        if self.shards.any(not finite)[0]:
             self._fail("a weight")
 
     def _fail(self, what: str) -> NoReturn:
@@ -263,7 +336,7 @@ class Fitting:
         raise TrainingError(f"{what} is not a number in {self._where};{whole} {self.task.remedy}")
 
     def _trace(self, event: dict[str, Any]) -> None:
-        if self.run is not None:
+        if self.run is not None and self.shards.leads:
             self.run.trace({**event, "seconds": round(self.seconds, 3)})
 
 
@@ -305,7 +378,3 @@ class Pace:
     @property
     def _elapsed(self) -> float:
         return max(1e-9, time.monotonic() - (self.began or 0.0))
-
-
-def _copied(module: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in module.state_dict().items()}

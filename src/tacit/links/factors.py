@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from tacit.distributed.shards import Shards
 from tacit.links.embeddings import MULTIPLE, Embeddings
 from tacit.links.precision import product
 
@@ -47,6 +48,11 @@ class FactorModel(nn.Module, ABC):
         return self.entities
 
     @property
+    def shards(self) -> Shards | None:
+        """The entities of this process, whose tails rows of scores are of, where several share them out."""
+        return self.tail_table.shards
+
+    @property
     def device(self) -> torch.device:
         """Where the tables are."""
         return self.entities.storage.device
@@ -83,6 +89,9 @@ class FactorModel(nn.Module, ABC):
 
     def rows(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The rows of triples in the three tables."""
+        if self.head_table is self.tail_table and self.head_table.shards is not None:  # asks the other ranks once
+            h, t = self.head_table(torch.cat((heads, tails))).chunk(2)
+            return h, self.relations(relations), t
         return self.head_table(heads), self.relations(relations), self.tail_table(tails)
 
     def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
@@ -164,5 +173,5 @@ class BilinearModel(FactorModel):
         """`[B, D] x [B] -> [B, N]`; on a GPU a view of a product with the padded table, which is many times faster."""
         if heads.is_cuda:
             queries = self.compose(heads, self.relations(relations))
-            return self.match(queries, self.tail_table.storage)[:, : self.num_entities]
+            return self.match(queries, self.tail_table.storage)[:, : self.tail_table.rows]
         return super().score_all(heads, relations)

@@ -4,33 +4,45 @@ from __future__ import annotations
 
 import torch
 
+from tacit.distributed.shards import Shards
 from tacit.errors import RunError, SettingsError
 from tacit.fitting.checkpoint import about
+from tacit.fitting.parts import Parts
 from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, MODEL, RunFolder
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, RotatE, TransE
 from tacit.links.settings import TrainSettings
 
 
-def make_model(name: str, num_entities: int, num_relations: int, rank: int, norm: int = 1) -> FactorModel:
-    """A model by name, all zeros."""
+def make_model(
+    name: str, num_entities: int, num_relations: int, rank: int, norm: int = 1, shards: Shards | None = None
+) -> FactorModel:
+    """A model by name, all zeros; where entities are shared out, with the rows of this process alone."""
     if name not in MODELS:
         raise SettingsError(f"unknown model '{name}'; the models are {', '.join(MODELS)}")
     kind = MODELS[name]
+    rows = num_entities if shards is None else shards.size
     if issubclass(kind, TransE | RotatE):
-        return kind(num_entities, num_relations, rank, norm)
-    return kind(num_entities, num_relations, rank)
+        model: FactorModel = kind(rows, num_relations, rank, norm)
+    else:
+        model = kind(rows, num_relations, rank)
+    if shards is not None and shards.world > 1:
+        model.num_entities = num_entities
+        model.head_table.shards = model.tail_table.shards = shards
+    return model
 
 
 def save_model(run: RunFolder, model: FactorModel) -> None:
-    """Write a model as `model.safetensors`, with what is needed to make it again.
+    """Write a model as `model.safetensors`, with what is needed to make it again; in parts where it is shared out.
 
     An adapter, or one being trained, is of use with the weights it was made for alone, and goes with them.
     """
     name = next(name for name, kind in MODELS.items() if kind is type(model))
     made_of = {"model": name, "rank": str(model.rank), "norm": str(getattr(model, "norm", 1))}
-    drop_adapter(run)
-    run.write_tensors(MODEL, model.state_dict(), made_of)
+    shards = model.tail_table.shards or Shards(model.num_entities)
+    if shards.leads:
+        drop_adapter(run)
+    Parts(run, shards).write(MODEL, model.state_dict(), made_of)
 
 
 def drop_adapter(run: RunFolder) -> bool:
@@ -59,16 +71,17 @@ def is_complete(run: RunFolder, settings: TrainSettings | None = None) -> bool:
     return complete and (settings is None or position.done >= settings.epochs or position.stale >= settings.patience)
 
 
-def load_model(run: RunFolder, device: str = "cpu") -> FactorModel:
-    """The trained model of a run, frozen."""
+def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None) -> FactorModel:
+    """The trained model of a run, frozen; with `shards`, the rows of this process alone."""
     if not run.has(MODEL):
         how = "its training has not finished; go on with resume" if run.has(CHECKPOINT) else "train it first"
         raise RunError(f"run '{run.path}' has no {MODEL}: {how}")
     made_of, described = run.metadata(MODEL), run.settings["graph"]
     try:
         rank, norm = int(made_of["rank"]), int(made_of["norm"])
-        model = make_model(made_of["model"], int(described["entities"]), int(described["relations"]), rank, norm)
-        model.load_state_dict(run.tensors(MODEL))
+        entities, relations = int(described["entities"]), int(described["relations"])
+        model = make_model(made_of["model"], entities, relations, rank, norm, shards)
+        model.load_state_dict(Parts(run, shards or Shards(entities)).read(MODEL))
     except (KeyError, ValueError, RuntimeError, SettingsError) as error:
         reason = " ".join(str(error).split())
         raise RunError(f"{run.path / MODEL} does not fit the run ({reason}); train the run again") from None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from tacit.distributed.shards import local_processes
 from tacit.errors import LimitError
 from tacit.links.embeddings import MULTIPLE
 from tacit.links.models import MODELS
@@ -18,13 +19,13 @@ GB = 1e9
 ADVICE = "lower rank or batch, set memory, or use negatives"
 
 
-def table_bytes(settings: TrainSettings, num_entities: int, num_relations: int, keeps_best: bool) -> int:
-    """The bytes of all tables with their gradients, optimizer state and the best weights so far."""
+def table_bytes(settings: TrainSettings, num_entities: int, num_relations: int, holds_best: bool) -> int:
+    """The bytes of all tables with their gradients, optimizer state and, where it holds them, the best weights."""
     kind = MODELS[settings.model]
     rows = -(-num_entities // MULTIPLE) * MULTIPLE * (2 if settings.model == "cp" else 1)
     numbers = rows * kind.entity_width(settings.rank) + num_relations * kind.relation_width(settings.rank)
-    states = 2 if settings.optimizer == "adam" else 1
-    return 4 * numbers * (1 + states + (not settings.negatives) + keeps_best)
+    states = {"adagrad": numbers, "rowwise": rows + num_relations, "adam": 2 * numbers}[settings.optimizer]
+    return 4 * (numbers * (1 + (not settings.negatives) + holds_best) + states)
 
 
 def score_budget(settings: TrainSettings, tables: int, device: torch.device) -> float:
@@ -43,10 +44,10 @@ def score_budget(settings: TrainSettings, tables: int, device: torch.device) -> 
 
 
 def free_bytes(device: torch.device) -> float:
-    """The memory that is free on a device; unbounded where the platform does not say."""
+    """The memory that a device has free for this process; unbounded where the platform does not say."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
-    return min(_from_meminfo(), _from_cgroup())
+    return min(_from_meminfo(), _from_cgroup()) / local_processes()
 
 
 @contextmanager

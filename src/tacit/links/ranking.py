@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from tacit.distributed.shards import Shards
 from tacit.errors import SettingsError, TrainingError
 
 Ties = Literal["realistic", "optimistic", "pessimistic"]
@@ -25,12 +26,14 @@ def ranks(
     known_rows: Tensor,  # [K]
     known: Tensor,  # [K]
     ties: Ties = "realistic",
+    shards: Shards | None = None,
 ) -> Tensor:
     """The filtered rank of each answer `hard[i]` in row `rows[i]`: 1 + the number of better non-answers, `[M]`.
 
     `known` lists all answers of the rows, easy and hard; none of them competes. A non-answer with the same score counts
     half (`realistic`: the mean over all orders), not at all (`optimistic`) or fully (`pessimistic`). The scores are
-    overwritten in part while counting and are whole again on return.
+    overwritten in part while counting and are whole again on return. With `shards` they are the columns of this
+    process; ids are those of all, and so are the ranks: processes tell each other wanted scores and counts alone.
 
     >>> row = torch.tensor([[0.9, 0.5, 0.7, 0.5, 0.1]])
     >>> zero = torch.tensor([0])
@@ -42,18 +45,24 @@ def ranks(
     counts = torch.zeros(2, len(hard), device=scores.device)  # better, better or equal
     if not len(hard):
         return counts[0]
-    rows, hard = rows.long(), hard.long()
+    shards = shards or Shards(scores.shape[1])
+    rows, hard, known_rows, known = rows.long(), hard.long(), known_rows.long(), known.long()
     with torch.inference_mode():
-        wanted = scores[rows, hard]
-        if torch.isnan(scores.max()):
+        held, column = shards.inside(hard)
+        wanted = shards.sum(torch.where(held, scores[rows, column], 0.0))
+        if shards.any(bool(torch.isnan(scores.max())))[0]:
             raise TrainingError("some scores are not numbers, so answers cannot be ranked; is the model damaged?")
-        taken = torch.cat([rows, known_rows.long()]), torch.cat([hard, known.long()])
+        taken = torch.cat([rows, known_rows]), torch.cat([hard, known])
+        if shards.world > 1:
+            held, column = shards.inside(taken[1])
+            taken = taken[0][held], column[held]
         kept = scores[taken]
         scores[taken] = torch.nan  # compares false with everything: an answer is neither better nor equal
         try:
             _count(scores, rows, wanted, counts, ties)
         finally:
             scores[taken] = kept
+        shards.sum(counts)
     return 1 + {"realistic": counts.mean(0), "optimistic": counts[0], "pessimistic": counts[1]}[ties]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tacit.distributed.shards import Shards
 from tacit.graph.index import Index
 
 
@@ -66,6 +67,11 @@ class VectorScorer(Scorer, Protocol):
 
     def score_all(self, heads: Tensor, relations: Tensor) -> Tensor:
         """`[B, D] x [B] -> [B, N]`, the scores of every tail from head vectors."""
+
+
+def shards_of(scorer: Scorer) -> Shards:
+    """The share of the entities that a scorer's rows are about: all of them, unless it has `shards` of its own."""
+    return getattr(scorer, "shards", None) or Shards(scorer.num_entities)
 
 
 class GraphScorer:

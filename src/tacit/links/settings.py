@@ -8,6 +8,7 @@ from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
 
 MODEL_NAMES = ("complex", "distmult", "cp", "transe", "rotate")
+OPTIMIZER_NAMES = ("adagrad", "rowwise", "adam")
 BILINEAR_NAMES = ("complex", "distmult", "cp")
 
 
@@ -29,7 +30,7 @@ class TrainSettings(Settings):
     lr: float = setting(0.1, "Learning rate.", above=0)
     reg: float = setting(0.02, "Weight of the regulariser.", least=0)
     regulariser: str = setting("n3", "What keeps weights small.", choices=("n3", "l2"))
-    optimizer: str = setting("adagrad", "How weights are moved.", choices=("adagrad", "adam"))
+    optimizer: str = setting("adagrad", "How weights are moved; rowwise: one sum a row.", choices=OPTIMIZER_NAMES)
     init: float = setting(1e-3, "Scale of the first weights.", above=0)
     norm: int = setting(1, "Norm of the distances of transe and rotate.", choices=(1, 2))
     relation_weight: float = setting(0.0, "Weight of the loss that predicts relations.", least=0)
@@ -45,8 +46,8 @@ class TrainSettings(Settings):
 
     def check(self) -> None:
         """Raise a `SettingsError` where settings contradict each other."""
-        if self.negatives and self.optimizer != "adagrad":
-            raise SettingsError(f"negatives is {self.negatives} with optimizer {self.optimizer}; use adagrad with it")
+        if self.negatives and self.optimizer == "adam":
+            raise SettingsError(f"negatives is {self.negatives} with optimizer adam; use adagrad or rowwise with it")
         if self.relation_weight and self.model not in BILINEAR_NAMES:
             raise SettingsError(
                 f"relation_weight is {self.relation_weight} but model {self.model} cannot predict relations; "

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.errors import TrainingError
+from tacit.distributed.shards import Shards, local_device
+from tacit.errors import SettingsError, TrainingError
 from tacit.fitting.checkpoint import Weights
 from tacit.fitting.interruption import Stopped
 from tacit.fitting.loop import Fitting, Schedule
@@ -39,21 +40,29 @@ def train(
     With a `run`, progress is traced, checkpoints are written and the model is saved there; `resume` goes on from the
     last checkpoint, also that of a complete run where there are more epochs to do. Ctrl-C raises `KeyboardInterrupt`
     between two steps, after saving. `progress` is told about the training; True shows it on standard error.
+
+    Processes that `torchrun` started share the entities out among them, and need the same run folder; the model that
+    each returns has its own rows.
     """
     settings = settings or TrainSettings()
     if not len(graph.train):
         raise TrainingError(f"{graph.name} has no train facts to learn from")
+    shards = joined_shards(graph, settings)
     if run is not None:
         run.check(graph)
-        run.tidy()
-        if resume and is_complete(run, settings):
-            return load_model(run, settings.device)
-        if resume:
-            run.write_settings("train", settings.to_dict())
-    with clear_memory_errors(settings), shown(progress) as tell:
-        training = Training(graph, settings)
+        complete = resume and is_complete(run, settings)
+        shards.wait()  # before one of them changes what the others look at
+        if complete:
+            return load_model(run, local_device(settings.device), shards)
+        if shards.leads:
+            run.tidy()
+            if resume:
+                run.write_settings("train", settings.to_dict())
+        shards.wait()
+    with clear_memory_errors(settings), shown(progress if shards.leads else False) as tell:
+        training = Training(graph, settings, shards=shards, holds_best=run is None)
         stamp = {"settings": json.dumps(settings.lasting(), sort_keys=True), "facts": fingerprint(graph).facts}
-        fitting = Fitting(training, training.schedule(), tell, run, CHECKPOINT, stamp)
+        fitting = Fitting(training, training.schedule(), tell, run, CHECKPOINT, stamp, shards)
         if resume:
             fitting.resume()
         with float32_products(training.precision), threads_for(training.update.flops):
@@ -61,7 +70,7 @@ def train(
                 fitting.go()
             except Stopped:
                 if run is not None:  # what was learned so far can be used before going on
-                    training.model.load_state_dict(fitting.best or training.model.state_dict())
+                    fitting.go_back()
                     save_model(run, training.model)
                 raise
         training.update.release()
@@ -74,23 +83,27 @@ class Training:
 
     faster = "a smaller rank, or negatives instead of all entities, would be faster"
 
-    def __init__(self, graph: Graph, settings: TrainSettings) -> None:
-        self.settings = settings
-        device = pick_device(settings.device)
+    def __init__(
+        self, graph: Graph, settings: TrainSettings, *, shards: Shards | None = None, holds_best: bool = True
+    ) -> None:
+        self.settings, self.shards = settings, shards or Shards(graph.num_entities)
+        device = pick_device(local_device(settings.device))
         self.precision = settings.precision
         if self.precision == "auto":
             self.precision = "tf32" if device.type == "cuda" else "float32"
         has_valid = len(graph.valid) > 0
-        tables = table_bytes(settings, graph.num_entities, graph.num_relations, has_valid)
+        tables = table_bytes(settings, self.shards.size, graph.num_relations, has_valid and holds_best)
         budget = score_budget(settings, tables, device)
-        model = make_model(settings.model, graph.num_entities, graph.num_relations, settings.rank, settings.norm)
+        sizes = graph.num_entities, graph.num_relations, settings.rank, settings.norm
+        model = make_model(settings.model, *sizes, self.shards)
         model.reset(settings.init, torch.Generator().manual_seed(settings.seed))
         self.module = self.model = model.to(device)
         self.update = Step(self.model, settings, budget, self.precision)
         self.optimizer = self.update.optimizer
-        rows = int(min(VALIDATION_ROWS, max(1, budget // (8 * graph.num_entities))))
-        self.validation = Validation(graph, settings.validate_facts, settings.seed, rows) if has_valid else None
-        self.triples = torch.from_numpy(graph.triples("train")).long().to(device)  # [M, 3]
+        rows = self.shards.broadcast(int(min(VALIDATION_ROWS, max(1, budget // (8 * self.shards.size)))))
+        chosen = settings.validate_facts, settings.seed, rows, self.shards
+        self.validation = Validation(graph, *chosen) if has_valid else None
+        self.triples = torch.from_numpy(graph.triples("train")).to(device)  # [M, 3]
         self._batches: tuple[int, tuple[Tensor, ...]] = -1, ()  # an epoch, and the facts of its steps
         self.remedy = f"lower lr (it is {settings.lr}) or init ({settings.init}), or use precision float32"
 
@@ -113,10 +126,12 @@ class Training:
         """Learn from the next facts, in an order that depends on seed and epoch alone."""
         epoch, place = divmod(number, -(-len(self.triples) // self.settings.batch))
         if self._batches[0] != epoch:
-            order = torch.randperm(len(self.triples), generator=self._generator(epoch, 0)).to(self.model.device)
-            self._batches = epoch, torch.split(order, self.settings.batch)
+            kind = torch.int32 if len(self.triples) < 2**31 else torch.int64  # the same order in half the memory
+            order = torch.randperm(len(self.triples), generator=self._generator(epoch, 0), dtype=kind)
+            self._batches = epoch, torch.split(order.to(self.model.device), self.settings.batch)
         ids = self._batches[1][place]
-        loss = self.update(self.triples.index_select(0, ids), self._generator(epoch, 1 + place))
+        generator = self._generator(epoch, 1 + place, self.shards.rank)
+        loss = self.update(self.triples.index_select(0, ids), generator)
         return loss * len(ids), len(ids)
 
     def validate(self) -> dict[str, float]:
@@ -144,12 +159,28 @@ class Training:
             "ties": "realistic",
         }
 
-    def _generator(self, epoch: int, draw: int) -> torch.Generator:
-        """The source of one draw: 0 for the order of an epoch, 1 + step for the negatives of a step."""
-        seed = hash((self.settings.seed, epoch, draw)) & (2**63 - 1)  # of ints: the same in any process
+    def _generator(self, epoch: int, draw: int, rank: int = 0) -> torch.Generator:
+        """The source of one draw: 0 for the order of an epoch, 1 + step for the negatives of a step and a rank."""
+        drawn = (self.settings.seed, epoch, draw, *([rank] if rank else []))
+        seed = hash(drawn) & (2**63 - 1)  # of ints: the same in any process
         return torch.Generator().manual_seed(seed)
 
 
 def _keep(run: RunFolder, training: Training, fitting: Fitting) -> None:
     save_model(run, training.model)
-    run.write_results({**run.results(), "train": training.results(fitting)})
+    if training.shards.leads:
+        run.write_results({**run.results(), "train": training.results(fitting)})
+
+
+def joined_shards(graph: Graph, settings: TrainSettings) -> Shards:
+    """The entities of this process among those that train together."""
+    shards = Shards.joined(graph.num_entities, device=str(pick_device(local_device(settings.device))))
+    if shards.world > graph.num_entities:
+        raise SettingsError(f"{shards.world} processes cannot share {graph.num_entities} entities; start fewer")
+    if 0 < settings.negatives < shards.world:
+        raise SettingsError(
+            f"negatives is {settings.negatives} and each of {shards.world} processes draws its own; "
+            f"it must be at least {shards.world}",
+            "negatives",
+        )
+    return shards

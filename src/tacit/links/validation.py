@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tacit.distributed.shards import Shards
 from tacit.graph.graph import Graph
 from tacit.links.ranking import ranks
 from tacit.links.scorer import Scorer
@@ -14,13 +15,13 @@ from tacit.links.scorer import Scorer
 class Validation:
     """Ranks the tails and the heads of validation facts against all entities, other known facts left out."""
 
-    def __init__(self, graph: Graph, limit: int, seed: int, batch: int) -> None:
+    def __init__(self, graph: Graph, limit: int, seed: int, batch: int, shards: Shards | None = None) -> None:
         facts = graph.triples("valid")
         if len(facts) > 2 * limit:
             chosen = np.sort(np.random.default_rng(seed).choice(len(facts) // 2, limit, replace=False))
             facts = facts.reshape(-1, 2, 3)[chosen].reshape(-1, 3)
         self.index = graph.index()
-        self.batch = batch
+        self.batch, self.shards = batch, shards
         keys = facts[:, 0].astype(np.int64) * graph.num_relations + facts[:, 1]
         distinct, rows = np.unique(keys, return_inverse=True)
         order = np.argsort(rows, kind="stable")
@@ -45,6 +46,7 @@ class Validation:
                     _ids(self.tails[first:last], model),
                     _ids(known_rows, model),
                     _ids(known, model),
+                    shards=self.shards,
                 )
                 total += float(places.double().reciprocal().sum())
         return total / max(1, len(self))

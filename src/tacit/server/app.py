@@ -19,7 +19,7 @@ from tacit.server.error_replies import add_error_replies
 from tacit.server.jobs import Job, Kind
 from tacit.server.middleware import Guard, KnownHosts
 from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, SPARQL_BODY, SPARQL_REPLY
-from tacit.server.replies import Reply, encoded
+from tacit.server.replies import Reply, encoded, failure
 from tacit.server.served_run import Served
 from tacit.server.service import Service
 from tacit.server.settings import ServerSettings
@@ -109,6 +109,13 @@ def _lookups(app: FastAPI, service: Service) -> None:
     async def health() -> Response:
         """What the service is, and how it is doing."""
         return Reply(200, encoded(service.health())).response()
+
+    @app.get("/ready", response_model=schemas.ReadyReply, tags=["service"])
+    async def ready() -> Response:
+        """Whether questions are answered: 503 as long as no worker runs, so that load balancers ask elsewhere."""
+        if not service.ready:
+            return failure(503, "no worker runs; ask again later").response()
+        return Reply(200, encoded({"ready": True})).response()
 
     @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}, tags=["service"])
     async def metrics() -> Response:

@@ -18,7 +18,7 @@ from tacit.server.settings import ServerSettings
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-OPEN = ("/", "/health", "/openapi.json")  # these need no key, nor does the page's own code below /static/
+OPEN = ("/", "/health", "/ready", "/openapi.json")  # these need no key, nor does the page's own code below /static/
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -19,14 +19,16 @@ from tacit.server.settings import Limits
 from tacit.server.worker import Worker
 
 log = logging.getLogger("tacit.server")
+WATCH = 1.0  # seconds without a question after which a worker is looked at
 LOST = failure(503, "the workers that held this question stopped; ask again, or with a smaller k")
 
 
 class Pool:
     """Answers jobs with a fixed number of workers."""
 
-    def __init__(self, served: Served, workers: int, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, served: Served, workers: int, limits: Limits, metrics: Metrics, shards: int = 1) -> None:
         self.served, self.size, self.limits, self.metrics = served, workers, limits, metrics
+        self.shards = shards  # processes of a worker
         self.problem = ""  # what keeps workers from being replaced
         self._asked = 0  # questions that have no reply yet
         self.settings: dict[str, Any] = {}
@@ -85,13 +87,20 @@ class Pool:
 
     @property
     def alive(self) -> list[int]:
-        """The process ids of workers that run."""
-        return [worker.process.pid for worker in self._workers.values() if worker.process.is_alive()]
+        """The process ids of workers that run; of a worker of several processes, that of the first."""
+        return [worker.pid for worker in self._workers.values() if worker.alive]
 
     async def _attend(self, number: int) -> None:
-        """Give one worker its batches, one after the other."""
+        """Give one worker its batches, one after the other; one that dies while nobody asks is replaced as well."""
         while True:
-            batch = [ticket for ticket in await self.queue.take() if not ticket.reply.done()]
+            try:
+                async with asyncio.timeout(WATCH):
+                    taken = await self.queue.take()
+            except TimeoutError:
+                if not self._workers[number].alive:
+                    await self._replace(number)
+                continue
+            batch = [ticket for ticket in taken if not ticket.reply.done()]
             if batch:
                 await self._run(number, batch)
 
@@ -104,7 +113,7 @@ class Pool:
             late = not running.done()
             if late:
                 log.warning("a question ran longer than %g s: %.200s", self.limits.seconds, batch[0].job.question)
-                worker.process.kill()  # which ends the thread that waits for it, too
+                worker.kill()
             replies = await running
         except (EOFError, OSError):
             if late:
@@ -153,8 +162,8 @@ class Pool:
                 wait = min(30.0, 2 * wait)
 
     async def _start(self) -> Worker:
-        share = max(1, (os.cpu_count() or 1) // self.size)  # of the cores
-        worker: Worker = await self._thread(Worker, self.served, self.limits, share)
+        share = max(1, (os.cpu_count() or 1) // (self.size * self.shards))  # of the cores
+        worker: Worker = await self._thread(Worker, self.served, self.limits, share, self.shards)
         await self._thread(worker.wait_until_ready)
         return worker
 

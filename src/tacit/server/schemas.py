@@ -162,6 +162,12 @@ class HealthReply(BaseModel):
     syntax: dict[str, str | list[str]] = Field(description="The words of the text syntax, as JavaScript's patterns.")
 
 
+class ReadyReply(BaseModel):
+    """That questions are answered."""
+
+    ready: Literal[True]
+
+
 class ErrorDetail(BaseModel):
     """What went wrong, where, and what would work."""
 

@@ -12,7 +12,9 @@ from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.folder import ADAPTATION, CHECKPOINT, FILES, RESULTS, SETTINGS, TRACE, RunFolder
 from tacit.graph.graph import Graph
-from tacit.run import open_engine
+from tacit.links.loading import load_model
+from tacit.run import Run, open_engine
+from tacit.server.group import ALONE, Group
 
 CHANGED = "the run was changed on disk since the service opened it; restart the service, or let it reload (SIGHUP)"
 # What an engine is made of; the rest is written beside it while somebody trains, adapts or evaluates.
@@ -25,8 +27,8 @@ class Served(Protocol):
     def graph(self) -> Graph:
         """The graph."""
 
-    def engine(self) -> Engine:
-        """The engine a worker asks."""
+    def engine(self, group: Group = ALONE) -> Engine:
+        """The engine a worker asks, or the share of it of one process among those that are a worker together."""
 
     def renewed(self) -> Served:
         """The same as it stands now."""
@@ -53,10 +55,14 @@ class ServedRun:
         with self._unchanged():
             return RunFolder.open(self.path).graph()
 
-    def engine(self) -> Engine:
-        """The engine of the run."""
+    def engine(self, group: Group = ALONE) -> Engine:
+        """The engine of the run; of several processes each reads its own rows of the weights alone."""
         with self._unchanged():
-            return open_engine(self.path, device=self.device)
+            if group.world == 1:
+                return open_engine(self.path, device=self.device)
+            folder = RunFolder.open(self.path)
+            shards, device = group.joined(int(folder.settings["graph"]["entities"]), self.device)
+            return Run(folder, load_model(folder, device, shards)).engine
 
     def renewed(self) -> ServedRun:
         """The run in the same folder as it stands now."""

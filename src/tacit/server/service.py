@@ -44,7 +44,7 @@ class Edition:
     def __init__(self, served: Served, settings: ServerSettings, metrics: Metrics) -> None:
         self.served, self.graph = served, served.graph()
         self.graph.entities.complete("a"), self.graph.relations.complete("a")  # builds their tables
-        self.pool = Pool(served, settings.workers, settings.limits, metrics)
+        self.pool = Pool(served, settings.workers, settings.limits, metrics, settings.shards)
 
     @cached_property
     def examples(self) -> list[dict[str, str]]:
@@ -116,6 +116,11 @@ class Service:
             if value > most:
                 raise LimitError(f"{name} is {value}, this service allows at most {most}")
         return (await self.edition.pool.answer(Job(kind, asked.query, top, paths, asked.changes))).response()
+
+    @property
+    def ready(self) -> bool:
+        """Whether a question that comes now will be answered."""
+        return bool(self.edition.pool.alive)
 
     def health(self) -> dict[str, Any]:
         """What the service is, and how it is doing."""

@@ -43,6 +43,9 @@ class ServerSettings(Settings):
     )
     port: int = setting(8000, "The port; 0 takes a free one.", least=0, most=65_535)
     workers: int = setting(2, "Processes that answer questions.", least=1)
+    shards: int = setting(
+        1, "Processes that a worker consists of, each with a share of the model's entities.", least=1, most=1024
+    )
     api_key: str | None = setting(None, "A key every request must bring; safer in TACIT_API_KEY.", secret=True)
     cors: tuple[str, ...] = setting((), "An origin whose pages may ask; repeat it.")
     trusted_hosts: tuple[str, ...] = setting((), "A further name the service is known by; repeat it.")

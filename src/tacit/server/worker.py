@@ -1,21 +1,30 @@
-"""One worker: a process of its own with an engine, so that it can be stopped in the middle of anything."""
+"""One worker: processes of its own with an engine, so that it can be stopped in the middle of anything."""
 
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
+from tacit.distributed.shards import Shards
+from tacit.engine.engine import Engine
 from tacit.errors import RunError, TacitError
+from tacit.links.scorer import shards_of
+from tacit.server.group import BEAT, Group
 from tacit.server.jobs import Job
 from tacit.server.replies import Reply
 from tacit.server.served_run import Served
 from tacit.server.settings import Limits
 
 STARTING = 300.0  # seconds to load a graph and its weights
+LAST_WORDS = 2.0  # seconds for the first process to say why, where another has ended
 
 
 def _context() -> Any:
@@ -28,45 +37,88 @@ def _context() -> Any:
 
 
 class Worker:
-    """A process that answers batches of jobs; every method blocks, so it is called from a thread."""
+    """Answers batches of jobs by a process, or by several that share a model's entities out; every method blocks, so
+    it is called from a thread. Of several processes the first one is spoken to, and all of them live or none does.
+    """
 
-    def __init__(self, served: Served, limits: Limits, threads: int = 1) -> None:
+    def __init__(self, served: Served, limits: Limits, threads: int = 1, shards: int = 1) -> None:
         context = _context()
         self._connection, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, served, limits, threads), daemon=True)
+        self._meeting = Path(tempfile.mkdtemp(prefix="tacit-")) if shards > 1 else None
+        place = self._meeting.joinpath("meeting").as_uri() if self._meeting is not None else ""
+        self.processes = [
+            context.Process(
+                target=_work,
+                args=(None if rank else theirs, served, limits, threads, Group(rank, shards, place)),
+                daemon=True,
+            )
+            for rank in range(shards)
+        ]
         try:
-            self.process.start()
+            for process in self.processes:
+                process.start()
         finally:
             theirs.close()
         self.settings: dict[str, Any] = {}
 
+    @property
+    def pid(self) -> int:
+        """The id of the process that is spoken to."""
+        return int(self.processes[0].pid)
+
+    @property
+    def alive(self) -> bool:
+        """Whether all processes run."""
+        return all(process.is_alive() for process in self.processes)
+
     def wait_until_ready(self) -> None:
         """Return once the engine is loaded; what kept it from loading is raised here."""
         try:
-            ready = self._connection.poll(STARTING)
-            said = self._connection.recv() if ready else f"a worker did not start within {STARTING:.0f} s"
+            said = self._heard(STARTING)
+        except TimeoutError:
+            said = f"a worker did not start within {STARTING:.0f} s"
         except (EOFError, OSError):
             said = "a worker stopped while it started; is there enough memory?"
+            if self._connection.poll(LAST_WORDS):  # where several ended of the same, the first one says of what
+                with suppress(EOFError, OSError):
+                    said = self._connection.recv()
         if isinstance(said, str):
             self.stop()
             raise RunError(said)
         self.settings = said
 
     def run(self, jobs: Sequence[Job]) -> list[Reply]:
-        """The replies to a batch; `EOFError` or `OSError` where the process is gone."""
+        """The replies to a batch; `EOFError` or `OSError` where a process is gone."""
         self._connection.send(jobs)
-        replies: list[Reply] = self._connection.recv()
+        replies: list[Reply] = self._heard()
         return replies
 
+    def _heard(self, timeout: float | None = None) -> Any:
+        """What the first process says next, unless one of them ends before."""
+        ready = wait([self._connection, *(process.sentinel for process in self.processes)], timeout)
+        if not ready:
+            raise TimeoutError
+        if self._connection not in ready:
+            raise EOFError("a process of the worker ended")
+        return self._connection.recv()
+
+    def kill(self) -> None:
+        """End the processes, which ends the thread that waits for them, too."""
+        for process in self.processes:
+            process.kill()
+
     def stop(self) -> None:
-        """End the process and let go of what belonged to it."""
-        self.process.kill()
-        self.process.join()
+        """End the processes and let go of what belonged to them."""
+        self.kill()
+        for process in self.processes:
+            process.join()
         self._connection.close()
+        if self._meeting is not None:
+            shutil.rmtree(self._meeting, ignore_errors=True)
 
 
-def _work(connection: Connection, served: Served, limits: Limits, threads: int) -> None:
-    """Answer batches until the service goes away."""
+def _work(connection: Connection | None, served: Served, limits: Limits, threads: int, group: Group) -> None:
+    """Answer batches until the service goes away, or one of the processes that share the entities does."""
     import torch
 
     from tacit.server.answering import Answerer
@@ -76,14 +128,37 @@ def _work(connection: Connection, served: Served, limits: Limits, threads: int) 
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     torch.set_num_threads(threads)
     try:
-        answerer = Answerer(served.engine(), limits)
+        answerer = Answerer(served.engine(group), limits)
+        shards = _ready(answerer.engine)
     except TacitError as error:
-        connection.send(str(error))
+        if connection is not None:
+            connection.send(str(error))
         return
-    connection.send(answerer.engine.about)
-    while True:
-        try:
-            jobs = connection.recv()
-            connection.send(answerer.replies(jobs))
-        except (EOFError, OSError):
-            return
+    try:
+        if connection is not None:
+            connection.send(answerer.engine.about)
+        while not shards.lost:
+            jobs = _next(connection, shards)
+            replies = answerer.replies(jobs) if jobs else []
+            if connection is not None and jobs and not shards.lost:  # what is lost with a process is asked again
+                connection.send(replies)
+    except (EOFError, OSError, TacitError):
+        return
+
+
+def _ready(engine: Engine) -> Shards:
+    """How the engine's entities are shared out, once every process has loaded its own."""
+    shards = shards_of(engine.scorer)
+    if shards.world > 1:
+        _ = engine.atoms  # what cannot be shared out is refused here
+        shards.wait()
+    return shards
+
+
+def _next(connection: Connection | None, shards: Shards) -> Sequence[Job]:
+    """The next batch, the same for all processes; an empty one where none came for a while, so that nobody gives up."""
+    nothing: Sequence[Job] = ()
+    if connection is None or (shards.world > 1 and not connection.poll(BEAT)):
+        return shards.broadcast(nothing)
+    jobs: Sequence[Job] = connection.recv()
+    return shards.broadcast(jobs)

@@ -1,0 +1,72 @@
+"""How weights are moved: Adagrad, with a sum for each number or for each row, and Adam."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+from torch.optim import Adagrad, Adam, Optimizer
+
+from tacit.links.embeddings import Embeddings
+from tacit.links.factors import FactorModel
+from tacit.links.settings import TrainSettings
+
+EPSILON = 1e-10  # as in torch's Adagrad
+
+
+class RowAdagrad(Optimizer):
+    """Adagrad with one sum for a row of a table: `G += |g|² / D`, `θ -= lr · g / √G`.
+
+    What it keeps beside a table is a D-th of it.
+    """
+
+    def __init__(self, parameters: Iterable[Tensor], lr: float) -> None:
+        super().__init__(parameters, {"lr": lr, "eps": EPSILON})
+        for group in self.param_groups:
+            for table in group["params"]:
+                self.state[table]["sum"] = table.detach().new_zeros(len(table))
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Move the tables that have a gradient, which is overwritten."""
+        for group in self.param_groups:
+            for table in group["params"]:
+                if table.grad is not None:
+                    sums = self.state[table]["sum"]
+                    sums.add_(torch.linalg.vector_norm(table.grad, dim=1).square_(), alpha=1 / table.shape[1])
+                    table.add_(table.grad.div_(sums.sqrt().add_(group["eps"])[:, None]), alpha=-group["lr"])
+
+
+def make_optimizer(model: FactorModel, settings: TrainSettings) -> Optimizer:
+    """The optimizer of the settings; one kernel per table where the platform has it."""
+    parameters = list(model.parameters())
+    if settings.optimizer == "rowwise":
+        return RowAdagrad(parameters, settings.lr)
+    kind: type[Adagrad] | type[Adam] = Adam if settings.optimizer == "adam" else Adagrad
+    return kind(parameters, lr=settings.lr, fused=_fused_works(kind, model.device))
+
+
+@torch.no_grad()
+def update_rows(optimizer: Optimizer, table: Embeddings, rows: Tensor, gradients: Tensor) -> None:
+    """Adagrad of either kind on some rows of a table; a row may occur many times."""
+    group, sums = optimizer.param_groups[0], optimizer.state[table.storage]["sum"]
+    distinct, place = torch.unique(rows, return_inverse=True)
+    gradient = gradients.new_zeros(len(distinct), table.width).index_add_(0, place, gradients)
+    squares = gradient.square()
+    summed = sums.index_select(0, distinct).add_(squares if sums.dim() == 2 else squares.mean(1))
+    sums.index_copy_(0, distinct, summed)
+    size = summed.sqrt_().add_(group["eps"])
+    gradient.div_(size if sums.dim() == 2 else size[:, None])
+    table.storage.index_add_(0, distinct, gradient, alpha=-group["lr"])
+
+
+def _fused_works(kind: type[Adagrad] | type[Adam], device: torch.device) -> bool:
+    """Whether the one-kernel form of an optimizer runs here: it depends on the version and the device."""
+    probe = torch.nn.Parameter(torch.ones(1, device=device))
+    probe.grad = torch.ones_like(probe)
+    try:
+        kind([probe], lr=0.1, fused=True).step()
+    except (RuntimeError, NotImplementedError, TypeError):
+        return False
+    return True

@@ -1,0 +1,207 @@
+"""Answers over 2 and 3 processes that share the entities out, beside those of one: values, order, ties and reasons."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import Phase, given, seed, settings
+from torch import Tensor
+
+from formulas import ENTITIES, RELATIONS, queries
+from rank_processes import on_ranks
+from shards import counted_bytes
+from tacit.distributed.shards import Shards
+from tacit.engine.engine import Engine
+from tacit.engine.projection import Hop
+from tacit.engine.ranking import hard_ranks
+from tacit.engine.sharded import whole
+from tacit.graph.graph import Graph, directed
+from tacit.graph.vocabulary import Vocabulary
+from tacit.links.factors import FactorModel
+from tacit.links.loading import make_model
+from tacit.links.ranking import TIES
+from tacit.query.compile import compile_query
+from tacit.query.formula import Query
+from tacit.query.sampling import sample
+from tacit.query.shapes import SHAPES
+
+SIZE = 23  # divided by neither 2 nor 3
+SEARCHES: tuple[dict[str, Any], ...] = (
+    {"search": "beam", "k": 4, "calibration": "sigmoid"},
+    {"search": "beam", "k": 4, "calibration": "softmax-count", "logic": "godel"},
+    {"search": "beam", "k": 3, "calibration": "minmax", "logic": "lukasiewicz", "typed": True},
+    {"search": "exact", "calibration": "softmax-count", "observed": "none"},
+    {"search": "exact", "calibration": "sigmoid", "logic": "lukasiewicz", "negation": "cosine", "loops": True},
+    {"search": "symbolic"},
+)
+CONTINUOUS: dict[str, Any] = {"search": "continuous", "calibration": "sigmoid", "steps": 5}
+QUESTIONS = (
+    "?t : r(e0, ?t)",
+    "?t : exists ?x . r(e0, ?x) & q(?x, ?t)",
+    "?t : exists ?x ?y . r(e1, ?x) & q(?x, ?y) & p(?y, ?t) & not r(e2, ?t)",
+    "?t : exists ?x ?y . r(?x, ?y) & q(?y, ?t) & p(?x, ?t)",
+    "?t : p(e0, ?t) | (exists ?x . q(?x, ?x) & r(?x, ?t))",
+)
+
+
+@cache
+def graph(size: int = SIZE) -> Graph:
+    """Facts so many that every hop has more known tails than a small beam keeps, all of one score."""
+    random = np.random.default_rng(3)
+    facts = np.unique(random.integers(0, [size, len(RELATIONS), size], (10 * size, 3)), axis=0) * [1, 2, 1]
+    labels = Vocabulary(f"e{i}" for i in range(size))
+    return Graph(labels, directed(RELATIONS), facts.astype(np.int32), name="ties")
+
+
+def few_facts(size: int) -> Graph:
+    """Many entities, of which hardly anything is known."""
+    labels = Vocabulary(f"e{i}" for i in range(size))
+    return Graph(labels, directed(RELATIONS), graph().train, name="few")
+
+
+def model(kind: str, shards: Shards, rank: int = 4) -> FactorModel:
+    """Small whole numbers as weights: products come out exact, whatever the size of blocks, and many are equal."""
+    made = make_model(kind, shards.total, 2 * len(RELATIONS), rank, shards=shards)
+    random = torch.Generator().manual_seed(5)
+    for name, table in sorted(made.named_children()):
+        rows = 2 * len(RELATIONS) if name == "relations" else shards.total
+        drawn = torch.randint(-1, 2, (rows, table.width), generator=random).float()  # type: ignore[arg-type]
+        table.weight.data.copy_(drawn if name == "relations" else drawn[shards.start : shards.stop])  # type: ignore[union-attr]
+    return made.requires_grad_(False).eval()
+
+
+def engine(shards: Shards, kind: str = "complex", **changes: Any) -> Engine:
+    return Engine(graph(shards.total), model(kind, shards), **changes)
+
+
+@cache
+def random_queries() -> list[Query]:
+    """Formulas with any nesting, cycles and negations among them."""
+    drawn: list[Query] = []
+
+    @seed(1)
+    @settings(max_examples=12, database=None, phases=[Phase.generate], deadline=None)
+    @given(queries())
+    def draw(query: Query) -> None:
+        drawn.append(query)
+
+    draw()
+    return drawn
+
+
+@torch.no_grad()
+def all_scores(shards: Shards, formulas: list[Query]) -> list[Tensor]:
+    """The scores of every shape and formula by every search, `[B, N]` each."""
+    found = []
+    random = np.random.default_rng(11)
+    for number, changes in enumerate(SEARCHES):
+        asked = engine(shards, ("complex", "cp", "transe")[number % 3], **changes)
+        for shape in SHAPES.values():
+            entities = torch.from_numpy(random.integers(0, SIZE, (6, shape.plan.num_entities)))
+            relations = torch.from_numpy(random.integers(0, 2 * len(RELATIONS), (6, shape.plan.num_relations)))
+            scores = asked.reasoner.scores(shape.plan, entities, relations)
+            found.append(whole(asked.reasoner.shards, scores))
+        for query in formulas if changes["search"] != "symbolic" else ():
+            prepared = compile_query(query, safe=False)
+            entities = torch.tensor([[ENTITIES.index(name) for name in prepared.entities]]).long().view(1, -1)
+            relations = torch.tensor([[2 * RELATIONS.index(name) for name in prepared.relations]]).long().view(1, -1)
+            found.append(whole(asked.reasoner.shards, asked.reasoner.scores(prepared.plan, entities, relations)))
+    return found
+
+
+def all_answers(shards: Shards) -> list[Any]:
+    """Answers with their reasons and certificates, as plain data."""
+    found = []
+    for changes, some in ((SEARCHES[1], QUESTIONS), (SEARCHES[3], QUESTIONS[1:2]), (CONTINUOUS, QUESTIONS[1:2])):
+        asked = engine(shards, **changes)
+        found += [answers.to_dict() for answers in asked.ask_many(some, 2, explain=True, paths=2)]
+        found += [answers.to_dict() for answers in asked.ask_many(some, 40)]
+    return found
+
+
+def all_ranks(shards: Shards) -> Tensor:
+    """The ranks of hard answers, for every policy of ties."""
+    drawn = sample(graph(), SHAPES["2i"], "train", 5).queries
+    asked = engine(shards, **SEARCHES[1], observed="none").reasoner
+    return torch.stack([hard_ranks(asked, drawn, ties) for ties in TIES])
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one process finds."""
+
+    scores: list[Tensor]
+    answers: list[Any]
+    ranks: Tensor
+    bytes: dict[int, int]  # of a hop, by the number of entities
+
+
+def everything(rank: int, world: int, formulas: list[Query]) -> Found:
+    shards = Shards(SIZE, rank, world)
+    moved = {size: hop_bytes(Shards(size, rank, world)) for size in (1_000, 50_000)} if world > 1 else {}
+    return Found(all_scores(shards, formulas), all_answers(shards), all_ranks(shards), moved)
+
+
+K, RANK = 64, 32
+
+
+@torch.no_grad()
+def hop_bytes(shards: Shards) -> int:
+    """The bytes that one hop moves between processes."""
+    asked = Engine(few_facts(shards.total), model("complex", shards, RANK), k=K)
+    hop = Hop(asked.atoms, asked.logic, K, 2**28)
+    source = torch.rand(1, shards.size).log()
+    with counted_bytes() as sizes:
+        hop.over(source, torch.tensor([0]))
+    return sum(sizes)
+
+
+@torch.no_grad()
+def ties_at_the_cut() -> int:
+    """How many rows of single atoms have equal values on both sides of a beam's cut."""
+    atoms, k = engine(Shards(SIZE), **SEARCHES[1]).atoms, SEARCHES[1]["k"]
+    rows = torch.cat([atoms.rows(torch.arange(SIZE), torch.full((SIZE,), r)) for r in range(2 * len(RELATIONS))])
+    values = rows.sort(dim=1, descending=True).values
+    return int((values[:, k - 1] == values[:, k]).sum())
+
+
+@pytest.fixture(scope="module")
+def alone() -> Found:
+    return everything(0, 1, random_queries())
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_processes_that_share_the_entities_answer_as_one_does(world: int, alone: Found, tmp_path: Path) -> None:
+    assert ties_at_the_cut() > 10
+    found = on_ranks(world, tmp_path, everything, random_queries(), timeout=60.0)
+    for mine in found:
+        for scores, expected in zip(mine.scores, alone.scores, strict=True):
+            torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-6)
+        assert_same(mine.answers, alone.answers)
+        assert mine.ranks.tolist() == alone.ranks.tolist()
+        assert mine.bytes[1_000] == mine.bytes[50_000]
+        assert mine.bytes[1_000] <= 1.1 * K * (4 * 2 * RANK + 12 * world)
+    assert json.dumps(found[0].answers) == json.dumps(found[-1].answers)  # to the last digit
+
+
+def assert_same(got: Any, expected: Any) -> None:
+    """Plain data is the same, numbers to six digits."""
+    if isinstance(expected, dict):
+        assert got.keys() == expected.keys()
+        for name in expected:
+            assert_same(got[name], expected[name])
+    elif isinstance(expected, list):
+        assert len(got) == len(expected)
+        for pair in zip(got, expected, strict=True):
+            assert_same(*pair)
+    elif isinstance(expected, float):
+        assert got == pytest.approx(expected, rel=1e-5, abs=1e-7)
+    else:
+        assert got == expected
