@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import Phase, given, seed, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from formulas import ENTITIES, RELATIONS, queries
@@ -19,9 +22,10 @@ from rank_processes import on_ranks
 from shards import counted_bytes
 from tacit.distributed.shards import Shards
 from tacit.engine.engine import Engine
+from tacit.engine.found import Found, Wanted
 from tacit.engine.projection import Hop
 from tacit.engine.ranking import hard_ranks
-from tacit.engine.sharded import whole
+from tacit.engine.sharded import best_answers, whole
 from tacit.graph.graph import Graph, directed
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
@@ -134,7 +138,7 @@ def all_ranks(shards: Shards) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Found:
+class Everything:
     """What one process finds."""
 
     scores: list[Tensor]
@@ -143,10 +147,10 @@ class Found:
     bytes: dict[int, int]  # of a hop, by the number of entities
 
 
-def everything(rank: int, world: int, formulas: list[Query]) -> Found:
+def everything(rank: int, world: int, formulas: list[Query]) -> Everything:
     shards = Shards(SIZE, rank, world)
     moved = {size: hop_bytes(Shards(size, rank, world)) for size in (1_000, 50_000)} if world > 1 else {}
-    return Found(all_scores(shards, formulas), all_answers(shards), all_ranks(shards), moved)
+    return Everything(all_scores(shards, formulas), all_answers(shards), all_ranks(shards), moved)
 
 
 K, RANK = 64, 32
@@ -173,12 +177,12 @@ def ties_at_the_cut() -> int:
 
 
 @pytest.fixture(scope="module")
-def alone() -> Found:
+def alone() -> Everything:
     return everything(0, 1, random_queries())
 
 
 @pytest.mark.parametrize("world", [2, 3])
-def test_processes_that_share_the_entities_answer_as_one_does(world: int, alone: Found, tmp_path: Path) -> None:
+def test_processes_that_share_the_entities_answer_as_one_does(world: int, alone: Everything, tmp_path: Path) -> None:
     assert ties_at_the_cut() > 10
     found = on_ranks(world, tmp_path, everything, random_queries(), timeout=60.0)
     for mine in found:
@@ -205,3 +209,60 @@ def assert_same(got: Any, expected: Any) -> None:
         assert got == pytest.approx(expected, rel=1e-5, abs=1e-7)
     else:
         assert got == expected
+
+
+class Thread(Shards):
+    """A share whose processes are threads that hand each other tensors."""
+
+    def __init__(self, total: int, rank: int, told: list[Tensor], barrier: Barrier) -> None:
+        super().__init__(total, rank, barrier.parties)
+        self.told, self.barrier = told, barrier
+
+    def gathered(self, part: Tensor) -> Tensor:
+        self.told[self.rank] = part
+        self.barrier.wait(20)
+        every = torch.stack(self.told)
+        self.barrier.wait(20)
+        return every
+
+
+def listed_together(wanted: Wanted, world: int, columns: list[Tensor | None]) -> list[Found]:
+    """What each of so many threads lists, each with its share of the columns: scores, finer values, bounds."""
+    told, barrier = [torch.empty(0)] * world, Barrier(world)
+
+    def listed(rank: int) -> Found:
+        shards = Thread(SIZE, rank, told, barrier)
+        scores, finer, lower, upper = (x if x is None else x[shards.start : shards.stop] for x in columns)
+        assert scores is not None
+        bounds = None if lower is None or upper is None else (lower, upper)
+        return best_answers(shards, wanted, scores, finer, bounds)
+
+    with ThreadPoolExecutor(world) as threads:
+        return list(threads.map(listed, range(world)))
+
+
+@given(
+    st.integers(0, 2**32 - 1), st.sampled_from([2, 3]), st.integers(0, SIZE), st.integers(0, 6), st.booleans(),
+    st.sampled_from(["none", "exact", "loose"]), st.sampled_from([0.0, 0.3, 0.9]),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_lists_and_certificates_are_those_of_all_entities(
+    number: int, world: int, count: int, known: int, finer: bool, bounds: str, without: float
+) -> None:
+    """Few distinct values, so that most of them tie, and some entities without any."""
+    random = np.random.default_rng(number)
+
+    def values() -> Tensor:
+        drawn = -torch.from_numpy(random.integers(1, 5, SIZE)).float()
+        return drawn.masked_fill(torch.from_numpy(random.random(SIZE) < without), -torch.inf)
+
+    scores = values()
+    lower, upper = (scores, scores) if bounds == "exact" else (torch.minimum(scores, values()), scores.clone())
+    if bounds == "loose":
+        upper[torch.from_numpy(random.random(SIZE) < 0.2)] += 0.5
+    wanted = Wanted(count, sorted(random.permutation(SIZE)[:known].tolist()), -2.5)
+    given_bounds = None if bounds == "none" else (lower, upper)
+    order = values() if finer else None
+    expected = wanted.found(scores, order, given_bounds)
+    columns = [scores, order, *(given_bounds or (None, None))]
+    assert listed_together(wanted, world, columns) == [expected] * world
