@@ -123,7 +123,9 @@ def all_scores(shards: Shards, formulas: list[Query]) -> list[Tensor]:
 def all_answers(shards: Shards) -> list[Any]:
     """Answers with their reasons and certificates, as plain data."""
     found = []
-    for changes, some in ((SEARCHES[1], QUESTIONS), (SEARCHES[3], QUESTIONS[1:2]), (CONTINUOUS, QUESTIONS[1:2])):
+    new = {**SEARCHES[1], "new": True}
+    ways = (SEARCHES[1], QUESTIONS), (new, QUESTIONS[:3]), (SEARCHES[3], QUESTIONS[1:2]), (CONTINUOUS, QUESTIONS[1:2])
+    for changes, some in ways:
         asked = engine(shards, **changes)
         found += [answers.to_dict() for answers in asked.ask_many(some, 2, explain=True, paths=2)]
         found += [answers.to_dict() for answers in asked.ask_many(some, 40)]
@@ -134,7 +136,8 @@ def all_ranks(shards: Shards) -> Tensor:
     """The ranks of hard answers, for every policy of ties."""
     drawn = sample(graph(), SHAPES["2i"], "train", 5).queries
     asked = engine(shards, **SEARCHES[1], observed="none").reasoner
-    return torch.stack([hard_ranks(asked, drawn, ties) for ties in TIES])
+    last = engine(shards, **SEARCHES[1], new=True).reasoner
+    return torch.stack([hard_ranks(reasoner, drawn, ties) for reasoner in (asked, last) for ties in TIES])
 
 
 @dataclass(frozen=True)
@@ -260,7 +263,8 @@ def test_lists_and_certificates_are_those_of_all_entities(
     lower, upper = (scores, scores) if bounds == "exact" else (torch.minimum(scores, values()), scores.clone())
     if bounds == "loose":
         upper[torch.from_numpy(random.random(SIZE) < 0.2)] += 0.5
-    wanted = Wanted(count, sorted(random.permutation(SIZE)[:known].tolist()), -2.5)
+    some = sorted(random.permutation(SIZE)[:known].tolist())
+    wanted = Wanted(count, some, -2.5) if number % 3 else Wanted(count, without=some)
     given_bounds = None if bounds == "none" else (lower, upper)
     order = values() if finer else None
     expected = wanted.found(scores, order, given_bounds)

@@ -65,7 +65,7 @@ class Wanted:
         finer = scores if finer is None else finer
         ahead = torch.tensor(self.first, dtype=torch.long, device=scores.device)
         ids = _sorted(ahead.sort().values, scores, finer)
-        if len(ids) < self.count:
+        if len(ids) < self.count and len(scores):
             rest = scores.index_fill(0, ahead, ZERO)
             cut = rest.topk(min(self.count - len(ids), len(rest))).values[-1]
             ids += _sorted((rest >= cut).nonzero()[:, 0] if cut > ZERO else (rest > ZERO).nonzero()[:, 0], rest, finer)
@@ -77,7 +77,7 @@ class Wanted:
         The list is proven where the scores in it are exact and nothing else could come before its last, ties by id
         included. What goes first is known completely.
         """
-        if not self.count:
+        if not self.count or not len(lower):
             return None
         rivals = unsettled(lower, upper)
         listed = torch.tensor(ids, dtype=torch.long, device=lower.device)

@@ -25,6 +25,7 @@ class NewAnswers(Reasoner):
 
     def __init__(self, reasoner: Reasoner, index: Index) -> None:
         self.reasoner, self.index, self.num_entities = reasoner, index, reasoner.num_entities
+        self.shards = reasoner.shards
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores; known answers have none."""
@@ -58,5 +59,6 @@ class NewAnswers(Reasoner):
         """Tables `[B, N]` without the known answers, in memory of their own: a reasoner may hand out what it keeps."""
         known = answers(plan, entities.cpu().numpy(), relations.cpu().numpy(), self.index, self.num_entities)
         rows, ids = (torch.from_numpy(column).long() for column in (known.rows, known.ids))
-        value = torch.tensor(NO_ANSWER)
-        return [table.index_put((rows.to(table.device), ids.to(table.device)), value.to(table)) for table in tables]
+        held, columns = self.shards.inside(ids)
+        rows, columns, value = rows[held], columns[held], torch.tensor(NO_ANSWER)
+        return [table.index_put((rows.to(table.device), columns.to(table.device)), value.to(table)) for table in tables]
