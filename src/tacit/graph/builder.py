@@ -9,8 +9,9 @@ from itertools import chain, count
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import LimitError
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, directed, no_triples
-from tacit.graph.index import within
+from tacit.graph.index import paired, within
 from tacit.graph.vocabulary import Vocabulary
 
 
@@ -38,9 +39,9 @@ class Builder:
         relations = fields[1::3]
         del fields[1::3]
         chunk = np.empty((rows, 3), dtype=np.int32)
-        ends = np.fromiter(map(self._entities.__getitem__, fields), np.int32, 2 * rows)
+        ends = _ids(self._entities, fields)
         chunk[:, 0], chunk[:, 2] = ends[0::2], ends[1::2]
-        chunk[:, 1] = np.fromiter(map(self._relations.__getitem__, relations), np.int32, rows)
+        chunk[:, 1] = _ids(self._relations, relations)
         self._chunks[split].append(chunk)
 
     def distinct(self, split: str) -> tuple[int, int, int]:
@@ -76,6 +77,14 @@ class Builder:
         return graph.named(names)
 
 
+def _ids(known: dict[str, int], labels: list[str]) -> NDArray[np.int32]:
+    """The ids of labels."""
+    try:
+        return np.fromiter(map(known.__getitem__, labels), np.int32, len(labels))
+    except OverflowError:
+        raise LimitError(f"the graph has more than {2**31:,} labels, and an id has 32 bits; leave some out") from None
+
+
 def _without_inverses(relations: list[str], splits: Sequence[Triples]) -> list[str]:
     """Reads `(a, r^-1, b)` as `(b, r, a)`, in place, and gives the relations that are left."""
     ids: dict[str, int] = {}
@@ -100,8 +109,7 @@ def assemble(
     notes = list(notes)
     kept: list[Triples] = []
     earlier: list[NDArray[np.int64]] = []  # the keys of each split so far, sorted
-    for split, facts in zip(SPLITS, splits, strict=True):
-        keys = packed(facts, len(entities), len(relations))
+    for split, facts, keys in zip(SPLITS, splits, packed(splits, len(entities), len(relations)), strict=True):
         ordered = np.sort(keys)
         if (ordered[1:] == ordered[:-1]).any():
             once = np.sort(_first_of_each(keys))
@@ -126,14 +134,11 @@ def assemble(
     return Graph(entities, relations, kept[0], kept[1], kept[2], name, tuple(notes))
 
 
-def packed(facts: Triples, num_entities: int, num_relations: int) -> NDArray[np.int64]:
-    """One integer per fact, equal exactly where the facts are."""
-    keys = facts[:, 0].astype(np.int64)
-    keys *= num_relations
-    keys += facts[:, 1]
-    keys *= num_entities
-    keys += facts[:, 2]
-    return keys
+def packed(parts: Sequence[Triples], num_entities: int, num_relations: int) -> list[NDArray[np.int64]]:
+    """One integer per fact of each part, equal exactly where the facts are, in one part or two."""
+    facts = np.concatenate(parts)
+    pairs = facts[:, 0].astype(np.int64) * num_relations + facts[:, 1]
+    return np.split(paired(pairs, facts[:, 2], max(num_entities, 1)), np.cumsum([len(part) for part in parts[:-1]]))
 
 
 def _first_of_each(keys: NDArray[np.int64]) -> NDArray[np.intp]:

@@ -154,6 +154,8 @@ class Graph:
     def evaluable(self, split: str) -> Triples:
         """The forward facts of a split whose entities and relation all occur in train: others cannot be predicted."""
         facts = self.split(split)
+        if not len(facts):
+            return facts
         seen = np.zeros(self.num_entities, dtype=bool)
         seen[self.train[:, 0]] = seen[self.train[:, 2]] = True
         known = np.zeros(self.num_relations, dtype=bool)
