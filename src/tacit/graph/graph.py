@@ -179,6 +179,12 @@ class Graph:
             self._indexes[wanted] = Index(self.triples(*wanted), self.num_relations)
         return self._indexes[wanted]
 
+    def indexed(self, index: Index) -> Graph:
+        """The same graph with an index of all its splits that was made before."""
+        graph = replace(self)
+        graph._indexes[SPLITS] = index
+        return graph
+
     @cached_property
     def _indexes(self) -> dict[tuple[str, ...], Index]:
         return {}

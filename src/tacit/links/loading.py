@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from tacit.disk import MAPS
 from tacit.errors import RunError, SettingsError
 from tacit.fitting.checkpoint import about
 from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, MODEL, RunFolder
@@ -60,19 +61,26 @@ def is_complete(run: RunFolder, settings: TrainSettings | None = None) -> bool:
 
 
 def load_model(run: RunFolder, device: str = "cpu") -> FactorModel:
-    """The trained model of a run, frozen."""
+    """The trained model of a run, frozen; on a CPU its tables stay in the file, which processes share.
+
+    The file is mapped so that who writes into a table gets a copy of its own: nothing can change the file.
+    """
     if not run.has(MODEL):
         how = "its training has not finished; go on with resume" if run.has(CHECKPOINT) else "train it first"
         raise RunError(f"run '{run.path}' has no {MODEL}: {how}")
-    made_of, described = run.metadata(MODEL), run.settings["graph"]
+    made_of, described, on = run.metadata(MODEL), run.settings["graph"], pick_device(device)
     try:
         rank, norm = int(made_of["rank"]), int(made_of["norm"])
-        model = make_model(made_of["model"], int(described["entities"]), int(described["relations"]), rank, norm)
-        model.load_state_dict(run.tensors(MODEL))
+        with torch.device("meta"):
+            model = make_model(made_of["model"], int(described["entities"]), int(described["relations"]), rank, norm)
+        mapped = MAPS and on.type == "cpu"  # padding is for a GPU's products
+        if not mapped:
+            model.to_empty(device=on)
+        model.load_state_dict(run.tensors(MODEL), assign=mapped)
     except (KeyError, ValueError, RuntimeError, SettingsError) as error:
         reason = " ".join(str(error).split())
         raise RunError(f"{run.path / MODEL} does not fit the run ({reason}); train the run again") from None
-    return model.requires_grad_(False).eval().to(pick_device(device))
+    return model.requires_grad_(False).eval()
 
 
 def pick_device(name: str) -> torch.device:
