@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.disk import digest
-from tacit.errors import RunError
+from tacit.errors import DataError, RunError
 from tacit.folder import SETTINGS, RunFolder
 from tacit.graph.graph import SPLITS, Graph, no_triples
 from tacit.graph.index import Index
@@ -64,6 +64,12 @@ def test_a_run_without_facts_opens(tmp_path: Path) -> None:
     graph = RunFolder.open(tmp_path / "run").graph()
     assert same(graph, empty)
     assert len(graph.index()) == 0
+
+
+@pytest.mark.parametrize("fact", [(0, 0, 7), (0, 4, 1), (-1, 0, 1)])
+def test_ids_without_labels_are_refused_before_they_are_written(tmp_path: Path, fact: tuple[int, int, int]) -> None:
+    with pytest.raises(DataError, match="ids without labels"):
+        RunFolder.create(tmp_path / "run", replace(GRAPH, valid=np.array([fact], dtype=np.int32)), {})
 
 
 @pytest.mark.usefixtures("few_are_many")
@@ -126,7 +132,7 @@ def test_a_run_of_an_earlier_version_is_to_be_trained_again(tmp_path: Path) -> N
     settings = (run.path / SETTINGS).read_text(encoding="utf-8")
     (run.path / SETTINGS).write_text(settings.replace("format = 2\n", ""), encoding="utf-8")
     (run.path / "facts.npz").write_bytes(b"PK")
-    with pytest.raises(RunError, match="another version of Tacit .* train the run again"):
+    with pytest.raises(RunError, match=r"another version of Tacit .* train the run again"):
         RunFolder.open(run.path)
     RunFolder.create(run.path, GRAPH, {}, force=True)
     assert same(RunFolder.open(run.path).graph(), GRAPH)

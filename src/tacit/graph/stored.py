@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.disk import atomic_write, digest, mapped_array, write_array
-from tacit.errors import RunError
+from tacit.errors import DataError, RunError
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.index import Index
 from tacit.graph.labels import LabelTrie, is_large, trie_of
@@ -39,13 +39,7 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
     if names:
         lines = (f"{_escaped(label)}\t{_escaped(name)}\n" for label in names for name in names[label])
         _write_text(folder / NAMES, "".join(lines))
-    index = graph.index()
-    arrays: dict[str, NDArray[Any]] = {
-        FACTS: graph.facts(),
-        KEYS: index.keys,
-        OFFSETS: index.offsets,
-        TAILS: index.all_tails,
-    }
+    arrays = _fact_arrays(graph)
     if is_large(graph.entities):
         arrays |= _write_trie(graph.entities, folder)
         rows = graph.entities.form_rows()
@@ -110,6 +104,13 @@ def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[
     name = str(described.get("name", "graph"))
     graph = Graph(entities, relations, train, valid, test, name, prefixes=prefixes)
     return graph.indexed(Index.of_arrays(keys, offsets, tails, graph.num_relations))
+
+
+def _fact_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
+    facts, index = graph.facts(), graph.index()
+    if ((facts < 0) | (facts >= (graph.num_entities, graph.num_relations, graph.num_entities))).any():
+        raise DataError(f"the facts of {graph.name} have ids without labels; ids count the labels from 0")
+    return {FACTS: facts, KEYS: index.keys, OFFSETS: index.offsets, TAILS: index.all_tails}
 
 
 def _write_trie(labels: Vocabulary, folder: Path) -> dict[str, NDArray[Any]]:
