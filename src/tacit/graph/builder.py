@@ -44,6 +44,11 @@ class Builder:
         chunk[:, 1] = _ids(self._relations, relations)
         self._chunks[split].append(chunk)
 
+    def add_coded(self, split: str, entities: list[str], relations: list[str], rows: Triples) -> None:
+        """Adds facts as numbers of labels, which are given in order of first occurrence: heads and tails, relations."""
+        ends, kinds = _ids(self._entities, entities), _ids(self._relations, relations)
+        self._chunks[split].append(np.stack((ends[rows[:, 0]], kinds[rows[:, 1]], ends[rows[:, 2]]), axis=1))
+
     def distinct(self, split: str) -> tuple[int, int, int]:
         """How many heads, relations and tails the facts of a split have."""
         counts = []
