@@ -45,9 +45,16 @@ class Builder:
         self._chunks[split].append(chunk)
 
     def add_coded(self, split: str, entities: list[str], relations: list[str], rows: Triples) -> None:
-        """Adds facts as numbers of labels, which are given in order of first occurrence: heads and tails, relations."""
-        ends, kinds = _ids(self._entities, entities), _ids(self._relations, relations)
-        self._chunks[split].append(np.stack((ends[rows[:, 0]], kinds[rows[:, 1]], ends[rows[:, 2]]), axis=1))
+        """Adds facts as numbers of labels, which are given in order of first occurrence; the rows are used up."""
+        for known, labels, columns in ((self._entities, entities, (0, 2)), (self._relations, relations, (1,))):
+            if not known:  # the numbers are the ids
+                known.update(zip(labels, range(len(labels)), strict=True))
+                known.default_factory = count(len(labels)).__next__
+                continue
+            ids = _ids(known, labels)
+            for column in columns:
+                rows[:, column] = ids[rows[:, column]]
+        self._chunks[split].append(rows)
 
     def distinct(self, split: str) -> tuple[int, int, int]:
         """How many heads, relations and tails the facts of a split have."""
@@ -71,8 +78,9 @@ class Builder:
         """The graph of all facts added; `label` gives each term its label, where they are not the same."""
         splits = [np.concatenate(chunks) if chunks else no_triples() for chunks in self._chunks.values()]
         self._chunks.clear()
-        entities, relations = (map(label, ids) if label else iter(ids) for ids in (self._entities, self._relations))
+        relations = map(label, self._relations) if label else self._relations
         forward = _without_inverses(list(relations), splits)
+        entities = map(label, self._entities) if label else self._entities
         graph = assemble(Vocabulary(entities), directed(forward), splits, name, self.notes)
         names = {
             label(term) if label else term: [name for _, name in sorted(ranked, key=lambda pair: pair[0])]
@@ -116,8 +124,9 @@ def assemble(
     earlier: list[NDArray[np.int64]] = []  # the keys of each split so far, sorted
     for split, facts, keys in zip(SPLITS, splits, packed(splits, len(entities), len(relations)), strict=True):
         ordered = np.sort(keys)
-        if (ordered[1:] == ordered[:-1]).any():
-            once = np.sort(_first_of_each(keys))
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(twice):
+            once = _first_of_each(keys, twice)
             notes.append(f"{split}: {counted(len(facts) - len(once), 'duplicate fact')} dropped")
             facts, keys = facts[once], keys[once]
         again = np.zeros(len(keys), dtype=bool)
@@ -146,12 +155,12 @@ def packed(parts: Sequence[Triples], num_entities: int, num_relations: int) -> l
     return np.split(paired(pairs, facts[:, 2], max(num_entities, 1)), np.cumsum([len(part) for part in parts[:-1]]))
 
 
-def _first_of_each(keys: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Where each distinct key first occurs."""
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    first: NDArray[np.intp] = order[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
-    return first
+def _first_of_each(keys: NDArray[np.int64], twice: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Where each distinct key first occurs; `twice` has those that occur again, sorted."""
+    kept = ~within(keys, twice)
+    again = np.flatnonzero(~kept)
+    kept[again[np.unique(keys[again], return_index=True)[1]]] = True
+    return np.flatnonzero(kept)
 
 
 def counted(number: int, noun: str) -> str:

@@ -26,7 +26,23 @@ LARGE = 1 << 25  # bytes of text, about a million lines, from which it pays
 _PACKED = 4  # times smaller is a text that is packed
 _CHUNK = 1 << 20
 _LABELS = re.compile(r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|UUID|ENUM.*")
-_TEXT = (
+# A label's number is its rank among all by the place where it first occurs, a head before the tail of its fact.
+_NUMBERED = (
+    "CREATE TABLE of_{} AS SELECT x, (row_number() OVER (ORDER BY first) - 1)::INTEGER id "
+    "FROM (SELECT x, min(place) first FROM ({}) GROUP BY x)"
+)
+NUMBERING = (
+    _NUMBERED.format(
+        "e", "SELECT h x, 2 * rowid place FROM facts UNION ALL SELECT t x, 2 * rowid + 1 place FROM facts"
+    ),
+    _NUMBERED.format("r", "SELECT r x, rowid place FROM facts"),
+)
+NUMBERS = (
+    "SELECT facts.rowid AS place, h.id h, r.id r, t.id t FROM facts "
+    "JOIN of_e h ON facts.h = h.x JOIN of_r r ON facts.r = r.x JOIN of_e t ON facts.t = t.x"
+)
+LABELS = "SELECT x FROM of_{} ORDER BY id"
+TEXT = (
     "read_csv(?, compression = ?, delim = ?, skip = ?, header = false, auto_detect = false, quote = '', escape = '', "
     "new_line = '\\n', columns = {'c0': 'VARCHAR', 'c1': 'VARCHAR', 'c2': 'VARCHAR'})"
 )
@@ -50,7 +66,7 @@ def add_text(path: Path, split: str, builder: Builder, order: Sequence[int], ski
         with _connected() as connection:
             chosen = ", ".join(f"c{position} AS {name}" for name, position in zip("hrt", order, strict=True))
             given = [_exactly(path), "gzip" if path.suffix == ".gz" else "none", separator.decode(), skip]
-            connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM {_TEXT}", given)
+            connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM {TEXT}", given)
             coded = _coded(connection)
     except duckdb.Error:  # what is not UTF-8, most likely: the own reader says where
         return None
@@ -94,35 +110,14 @@ def parquet_fields(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
 
 def _coded(connection: Any) -> tuple[list[str], list[str], NDArray[np.int32]]:
     """The entities and relations of the table `facts` in order of first occurrence, and its rows as their numbers."""
-    for name, labels in (("e", "SELECT h x FROM facts UNION ALL SELECT t FROM facts"), ("r", "SELECT r x FROM facts")):
-        numbered = f"SELECT x, (row_number() OVER () - 1)::INTEGER id FROM (SELECT DISTINCT x FROM ({labels}))"
-        connection.execute(f"CREATE TABLE of_{name} AS {numbered}")
-    found = connection.execute(
-        "SELECT facts.rowid AS place, h.id h, r.id r, t.id t FROM facts "
-        "JOIN of_e h ON facts.h = h.x JOIN of_r r ON facts.r = r.x JOIN of_e t ON facts.t = t.x"
-    ).fetchnumpy()
+    for statement in NUMBERING:
+        connection.execute(statement)
+    found = connection.execute(NUMBERS).fetchnumpy()
     rows = np.empty((len(found["place"]), 3), dtype=np.int32)
     for column, name in enumerate("hrt"):
         rows[found["place"], column] = found[name]  # a join keeps no order
-    entities, rows[:, 0::2] = _by_first(_numbered(connection, "of_e"), rows[:, 0::2])
-    relations, rows[:, 1:2] = _by_first(_numbered(connection, "of_r"), rows[:, 1:2])
+    entities, relations = (connection.execute(LABELS.format(kind)).fetchnumpy()["x"].tolist() for kind in "er")
     return entities, relations, rows
-
-
-def _numbered(connection: Any, table: str) -> NDArray[np.object_]:
-    labels: NDArray[np.object_] = np.asarray(connection.execute(f"SELECT x FROM {table} ORDER BY id").fetchnumpy()["x"])
-    return labels
-
-
-def _by_first(labels: NDArray[np.object_], numbers: NDArray[np.int32]) -> tuple[list[str], NDArray[np.int32]]:
-    """Labels in order of the first occurrence of their numbers, and the numbers that they have then."""
-    flat = numbers.ravel()
-    first = np.empty(len(labels), dtype=np.int64)
-    first[flat[::-1]] = np.arange(len(flat) - 1, -1, -1)  # of several places the last to be written stays: the first
-    order = np.argsort(first)
-    renumbered = np.empty(len(labels), dtype=np.int32)
-    renumbered[order] = np.arange(len(labels), dtype=np.int32)
-    return labels[order].tolist(), renumbered[numbers]
 
 
 def _regular_lines(path: Path, separator: bytes) -> int | None:

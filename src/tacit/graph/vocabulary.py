@@ -39,13 +39,14 @@ class Vocabulary(Sequence[str]):
     ) -> None:
         self.kind, self._given = kind, forms or {}  # rows of forms, as `form_rows` made them
         self.labels: Sequence[str] = labels if isinstance(labels, LabelTrie) else list(labels)
-        self._find = labels.find if isinstance(labels, LabelTrie) else self._listed()
+        positions = labels if isinstance(labels, dict) else None  # of each label, in their order
+        self._find = labels.find if isinstance(labels, LabelTrie) else self._listed(positions)
         self.names: dict[str, tuple[str, ...]] = {
             label: given for label in names or () if label in self and (given := tuple((names or {})[label]))
         }
 
-    def _listed(self) -> Callable[[object], int | None]:
-        ids = dict(zip(self.labels, range(len(self.labels)), strict=True))
+    def _listed(self, ids: dict[str, int] | None) -> Callable[[object], int | None]:
+        ids = dict(zip(self.labels, range(len(self.labels)), strict=True)) if ids is None else ids
         if len(ids) != len(self.labels):
             twice = next(label for i, label in enumerate(self.labels) if ids[label] != i)
             raise ValueError(f"{self.kind} label '{twice}' occurs twice")
