@@ -81,7 +81,7 @@ READ_OWN = "duckdb_tables.LARGE = 1 << 60; print(timed(lambda: datasets.load(pat
 READ_TABLE = "duckdb_tables.LARGE = 0; print(timed(lambda: datasets.load(path))[0])"
 READ_DUCKDB = """
 def read():
-    with duckdb.connect() as connection:
+    with duckdb_tables.connected() as connection:
         given = [str(path), "none", "\\t", 0]
         run = connection.execute
         run(f"CREATE TABLE facts AS SELECT c0 AS h, c1 AS r, c2 AS t FROM {duckdb_tables.TEXT}", given)

@@ -63,7 +63,7 @@ def add_text(path: Path, split: str, builder: Builder, order: Sequence[int], ski
     import duckdb
 
     try:
-        with _connected() as connection:
+        with connected() as connection:
             chosen = ", ".join(f"c{position} AS {name}" for name, position in zip("hrt", order, strict=True))
             given = [_exactly(path), "gzip" if path.suffix == ".gz" else "none", separator.decode(), skip]
             connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM {TEXT}", given)
@@ -141,10 +141,13 @@ def _plain(block: bytes, separator: bytes) -> bool:
     return not strange and is_regular(block, len(COLUMNS), separator[0])
 
 
-def _connected() -> Any:
+def connected() -> Any:
+    """A DuckDB of its own, in memory, which keeps the order of rows and prints nothing."""
     import duckdb
 
-    return duckdb.connect(config={"preserve_insertion_order": True, "temp_directory": tempfile.gettempdir()})
+    connection = duckdb.connect(config={"preserve_insertion_order": True, "temp_directory": tempfile.gettempdir()})
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 @contextmanager
@@ -157,7 +160,7 @@ def _reading(path: Path) -> Iterator[Any]:
     import duckdb
 
     try:
-        with _connected() as connection:
+        with connected() as connection:
             yield connection
     except duckdb.Error as error:
         raise DataError(f"cannot be read as Parquet ({' '.join(str(error).split())[:200]})", path) from None
