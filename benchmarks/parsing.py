@@ -24,7 +24,7 @@ from tacit.query.text import parse
 SPARQL = "PREFIX : <tacit:> SELECT ?c { :France :borders ?n . ?n :borders ?c MINUS { ?c :speaks :German } } LIMIT 10"
 
 
-def texts(count: int, entities: list[str], relations: list[str], seed: int) -> list[str]:
+def texts(count: int, entities: Sequence[str], relations: Sequence[str], seed: int) -> list[str]:
     """Questions of every shape in turn, over random names of a graph."""
     draw = random.Random(seed)
     shapes = [str(shape.query) for shape in SHAPES.values()]

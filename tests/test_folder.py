@@ -18,7 +18,6 @@ from tacit.folder import (
     ADAPTATION,
     ADAPTER,
     CHECKPOINT,
-    FACTS,
     MODEL,
     RESULTS,
     SETTINGS,
@@ -29,6 +28,7 @@ from tacit.folder import (
     versions,
 )  # fmt: skip
 from tacit.graph.graph import Graph
+from tacit.graph.stored import FACTS
 from tacit.graph.vocabulary import Vocabulary
 
 GRAPH = Graph.of(
@@ -128,7 +128,7 @@ def test_weights_of_other_facts(run: RunFolder, tmp_path: Path) -> None:
 
 
 def test_facts_changed_behind_its_back(run: RunFolder, tmp_path: Path) -> None:
-    moved = replace(GRAPH, train=GRAPH.facts("train", "valid"), valid=GRAPH.valid[:0])
+    moved = replace(GRAPH, train=GRAPH.facts("valid", "train"), valid=GRAPH.valid[:0])
     other = RunFolder.create(tmp_path / "other", moved, {})
     (run.path / FACTS).write_bytes((other.path / FACTS).read_bytes())
     with pytest.raises(RunError, match=r"the facts in .* are not those the run was made with"):

@@ -1,4 +1,4 @@
-"""Files that are never half-written, and what is said where they cannot be."""
+"""Files that are never half-written, arrays that stay in theirs, and what is said where they cannot be."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tacit.errors import LimitError, RunError
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 TEMPORARY = ".tacit-"  # how the names of files begin that are being written
+# Windows lets nobody replace a file that is mapped, and a run may be trained again while others have it open.
+MAPS = os.name != "nt"
+_BLOCK, _BLOCKS = 1 << 16, 256
 
 
 def atomic_write(path: Path, write: Callable[[str], object]) -> None:
@@ -29,6 +37,39 @@ def atomic_write(path: Path, write: Callable[[str], object]) -> None:
         raise write_error(path, error) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_array(path: Path, array: NDArray[Any]) -> None:
+    """Write an array as a `.npy` file, whole or not at all."""
+    import numpy as np
+
+    def write(target: str) -> None:
+        with Path(target).open("wb") as file:  # by a name numpy would add its own ending
+            np.save(file, array, allow_pickle=False)
+
+    atomic_write(path, write)
+
+
+def mapped_array(path: Path) -> NDArray[Any]:
+    """The array of a `.npy` file, read as it is used and shared by processes; who writes into it has an own copy."""
+    import numpy as np
+
+    return np.asarray(np.load(path, mmap_mode="c" if MAPS else None, allow_pickle=False))
+
+
+def digest(path: Path) -> str:
+    """A short hash of a file: of all of it up to 16 MB, else of its size and of 256 blocks of 64 kB spread over it.
+
+    A file that was cut, exchanged or written anew differs; a few bytes changed in place within a large one need not.
+    """
+    size, found = path.stat().st_size, sha256()
+    found.update(str(size).encode())
+    with path.open("rb") as file:
+        for number in range(_BLOCKS):
+            if size > _BLOCK * _BLOCKS:
+                file.seek((size - _BLOCK) * number // (_BLOCKS - 1))
+            found.update(file.read(_BLOCK))
+    return found.hexdigest()[:32]
 
 
 def exists(path: str | Path) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import io
 import json
 import platform
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from hashlib import sha256
 from importlib import metadata
@@ -22,19 +21,19 @@ import numpy as np
 from tacit.disk import TEMPORARY, atomic_write, exists, write_error
 from tacit.errors import RunError
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.prefixes import Prefixes
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.stored import GRAPH_FILES, label_lines, read_graph, write_graph
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-SETTINGS, FACTS = "settings.toml", "facts.npz"
-ENTITIES, RELATIONS, NAMES = "entities.txt", "relations.txt", "names.tsv"
+FORMAT = 2  # of the files of a run; those of another are not read
+SETTINGS = "settings.toml"
 MODEL, ADAPTER = "model.safetensors", "adapter.safetensors"
 CHECKPOINT, ADAPTATION = "checkpoint.safetensors", "adaptation.safetensors"  # of what is under way
 BEST = "best-{step}.safetensors"  # the best weights of a training under way
 TRACE, RESULTS = "trace.jsonl", "results.json"
-FILES = (SETTINGS, ENTITIES, RELATIONS, NAMES, FACTS, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, TRACE, RESULTS)
+EARLIER = "facts.npz"  # of a run of the first format; it goes when the run is replaced
+FILES = (SETTINGS, *GRAPH_FILES, EARLIER, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, TRACE, RESULTS)
 # What several processes write together is in parts; `fitting/parts.py` names them.
 _PART = re.compile(r"(best-\d+|(model|checkpoint|best)-[\w-]+-of-\d+)\.safetensors")
 
@@ -66,22 +65,9 @@ class RunFolder:
         """A run folder for a graph, with `settings` as the table `[train]`; `force` replaces a run that is there."""
         run = cls(path)
         _make_empty(run.path, force)
-        run._write_text(ENTITIES, _lines(graph.entities))
-        run._write_text(RELATIONS, _lines(graph.relations))
-        names = {**graph.relations.names, **graph.entities.names}
-        if names:
-            lines = (f"{_escaped(label)}\t{_escaped(name)}\n" for label in names for name in names[label])
-            run._write_text(NAMES, "".join(lines))
-        facts = io.BytesIO()
-        np.savez(facts, train=graph.train, valid=graph.valid, test=graph.test)
-        atomic_write(run.path / FACTS, lambda target: Path(target).write_bytes(facts.getvalue()))
-        described = {
-            "name": graph.name,
-            "entities": graph.num_entities,
-            "relations": graph.num_relations,
-            **fingerprint(graph)._asdict(),
-        }
-        tables = {"graph": described, "train": settings} | ({"prefixes": graph.prefixes} if graph.prefixes else {})
+        written = write_graph(graph, run.path)
+        described = {"format": FORMAT, **written.pop("graph"), **fingerprint(graph)._asdict()}
+        tables = {"graph": described, "train": settings, **written}
         run._write_text(SETTINGS, to_toml(tables))
         return run
 
@@ -121,6 +107,11 @@ class RunFolder:
     def fingerprint(self) -> Fingerprint:
         """The fingerprint of the graph this run was made for."""
         made = self.settings["graph"]
+        if made.get("format", 1) != FORMAT:
+            raise RunError(
+                f"run '{self.path}' was written by another version of Tacit (its format is {made.get('format', 1)}, "
+                f"this version's is {FORMAT}); train the run again"
+            )
         if "labels" not in made or "facts" not in made:
             raise RunError(f"{self.path / SETTINGS} says not which labels and facts it is for; train the run again")
         return Fingerprint(str(made["labels"]), str(made["facts"]))
@@ -131,31 +122,8 @@ class RunFolder:
 
     @cached_property
     def _graph(self) -> Graph:
-        settings = self.settings
-        entities, relations = self._vocabulary(ENTITIES, "entity"), self._vocabulary(RELATIONS, "relation")
-        try:
-            with np.load(io.BytesIO((self.path / FACTS).read_bytes()), allow_pickle=False) as file:
-                facts = [file[split].astype(np.int32).reshape(-1, 3) for split in SPLITS]
-        except Exception as error:  # zipfile, zlib and numpy each have errors of their own
-            raise RunError(f"{self.path / FACTS} is missing or damaged ({error}); train the run again") from None
-        name = str(settings["graph"].get("name", "graph"))
-        prefixes = Prefixes({str(prefix): str(iri) for prefix, iri in settings.get("prefixes", {}).items()})
-        graph = Graph(entities, relations, facts[0], facts[1], facts[2], name, prefixes=prefixes)
-        there, made = fingerprint(graph), self.fingerprint
-        for kind in Fingerprint._fields:
-            if getattr(there, kind) != getattr(made, kind):
-                raise RunError(f"the {kind} in '{self.path}' are not those the run was made with; train the run again")
-        sizes = np.array([graph.num_entities, graph.num_relations, graph.num_entities])
-        if any(len(part) and ((part < 0) | (part >= sizes)).any() for part in facts):
-            raise RunError(f"{self.path / FACTS} has ids without labels; train the run again")
-        return graph
-
-    def _vocabulary(self, name: str, kind: str) -> Vocabulary:
-        names: dict[str, list[str]] = {}
-        for line in self._read_text(NAMES).split("\n")[:-1] if self.has(NAMES) else ():
-            label, _, readable = map(_unescaped, line.partition("\t"))
-            names.setdefault(label, []).append(readable)
-        return Vocabulary(self._labels(name), kind, names)
+        _ = self.fingerprint  # which refuses another format
+        return read_graph(self.path, self.settings)
 
     def check(self, graph: Graph) -> None:
         """Raise a `RunError` unless the run was made for the labels and the facts of this graph."""
@@ -257,10 +225,6 @@ class RunFolder:
         for path in self.path.glob(TEMPORARY + "*"):
             path.unlink(missing_ok=True)
 
-    def _labels(self, name: str) -> list[str]:
-        text = self._read_text(name)
-        return [_unescaped(line) for line in text.split("\n")[:-1]]
-
     def _read_text(self, name: str) -> str:
         path = self.path / name
         try:
@@ -278,9 +242,10 @@ def fingerprint(graph: Graph) -> Fingerprint:
     """The fingerprint of a graph."""
     labels, facts = sha256(), sha256()
     for vocabulary in (graph.entities, graph.relations):
-        labels.update(_lines(vocabulary).encode("utf-8", "surrogatepass") + b"\0")
+        labels.update(label_lines(vocabulary).encode("utf-8", "surrogatepass") + b"\0")
     for split in SPLITS:
-        facts.update(np.ascontiguousarray(graph.split(split), dtype=np.int32).tobytes() + b"\0")
+        facts.update(np.ascontiguousarray(graph.split(split), dtype=np.int32).data)
+        facts.update(b"\0")
     return Fingerprint(labels.hexdigest()[:32], facts.hexdigest()[:32])
 
 
@@ -324,21 +289,6 @@ def _make_empty(path: Path, force: bool) -> None:
         raise RunError(f"folder '{path}' is not empty and holds no run; choose another")
     for name in sorted(ours, key=lambda name: name != SETTINGS):  # the mark of a run goes first
         (path / name).unlink()
-
-
-def _lines(labels: Iterable[str]) -> str:
-    return "".join(_escaped(label) + "\n" for label in labels)
-
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-
-
-def _unescaped(line: str) -> str:
-    if "\\" not in line:
-        return line
-    pieces = line.split("\\\\")
-    return "\\".join(piece.replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t") for piece in pieces)
 
 
 def _installed(package: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tacit.disk import exists
 from tacit.errors import RunError
-from tacit.folder import SETTINGS, RunFolder, fingerprint
+from tacit.folder import FORMAT, SETTINGS, RunFolder, fingerprint
 from tacit.graph import datasets
 from tacit.graph.graph import Graph
 from tacit.graph.naming import read_names
@@ -67,7 +67,7 @@ def world_run(say: Callable[[str], None] | None = None) -> Path:
 
 def world_folder(graph: Graph) -> Path:
     """Where the trained `world` is kept: facts or settings of another version of Tacit have another folder."""
-    made_of = f"{fingerprint(graph)} {WORLD}".encode()
+    made_of = f"{FORMAT} {fingerprint(graph)} {WORLD}".encode()
     return cache_folder() / f"world-{sha256(made_of).hexdigest()[:12]}"
 
 

@@ -28,6 +28,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "reproduce fb15k237-ablation": ("fb15k237-ablation", "--rows", "cqd-f,cqd-af,cqd-r,cqd-c"),
     "sampling": (),
     "scale": (),
+    "scale --files": ("--files",),
     "shards": (),
     "startup": (),
     "symbolic": (),

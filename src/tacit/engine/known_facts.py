@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,21 +9,24 @@ from tacit.graph.index import Index
 
 
 class KnownFacts:
-    """A graph's sorted index on a device: counts and tails of many `(head, relation)` at once."""
+    """A graph's sorted index on a device: counts and tails of many `(head, relation)` at once.
+
+    On a CPU its tensors are the arrays of the index, which may be those of a file, and take no memory of their own.
+    """
 
     def __init__(self, index: Index, device: torch.device | str = "cpu") -> None:
         self.index = index
         self.num_relations = index.num_relations
-        # A closing key and span keep the lookup of a missing pair inside the arrays.
-        keys = np.append(index.keys, np.iinfo(np.int64).max)
-        self._keys = torch.from_numpy(keys).to(device)
-        self._offsets = torch.from_numpy(np.append(index.offsets, index.offsets[-1])).to(device)
-        self._tails = torch.from_numpy(index.all_tails.astype(np.int64)).to(device)
+        self._keys = torch.from_numpy(index.keys).to(device)
+        self._offsets = torch.from_numpy(index.offsets).to(device)
+        self._tails = torch.from_numpy(index.all_tails).to(device)  # int32
 
     def spans(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """Where the tails of each pair start, and how many there are."""
         wanted = heads * self.num_relations + relations
-        at = torch.searchsorted(self._keys, wanted)
+        if not len(self._keys):
+            return torch.zeros_like(wanted), torch.zeros_like(wanted)
+        at = torch.searchsorted(self._keys, wanted).clamp_(max=len(self._keys) - 1)
         starts = self._offsets[at]
         there = self._keys[at] == wanted
         return starts, (self._offsets[at + 1] - starts) * there
@@ -40,7 +42,7 @@ class KnownFacts:
         total = int(ends[-1]) if len(ends) else 0
         rows = torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes, output_size=total)
         within = torch.arange(total, device=sizes.device) - (ends - sizes)[rows]
-        return rows, self._tails[starts[rows] + within]
+        return rows, self._tails[starts[rows] + within].long()
 
     def contains(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Whether each triple is a known fact."""

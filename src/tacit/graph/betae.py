@@ -80,24 +80,21 @@ def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
     forward: Triples = triples[triples[:, 1] % 2 == 0].astype(np.int32)
     backward = triples[triples[:, 1] % 2 == 1].astype(np.int32)[:, [2, 1, 0]]
     backward[:, 1] ^= 1
-    keys, inverses = (packed(facts, num_entities, num_relations) for facts in (forward, backward))
-    alone = np.setxor1d(keys, inverses)
-    if len(alone):
-        both = set(np.intersect1d(keys, inverses).tolist())
+    keys, inverses = packed((forward, backward), num_entities, num_relations)
+    if len(np.setxor1d(keys, inverses)):
+        both = set(map(tuple, forward[np.isin(keys, inverses)].tolist()))
         raise _fault(
             path,
-            lambda row: _key(row, num_entities, num_relations) not in both,
+            lambda row: _as_forward(row) not in both,
             "this triple's inverse (tail, relation ± 1, head) is not in the file; "
             "BetaE folders hold both directions, 2i and 2i + 1",
         )
     return forward
 
 
-def _key(row: list[str], num_entities: int, num_relations: int) -> int:
+def _as_forward(row: list[str]) -> tuple[int, int, int]:
     head, relation, tail = map(int, row)
-    if relation % 2:
-        head, relation, tail = tail, relation - 1, head
-    return (head * num_relations + relation) * num_entities + tail
+    return (tail, relation - 1, head) if relation % 2 else (head, relation, tail)
 
 
 def _not_integers(row: list[str]) -> bool:

@@ -9,8 +9,9 @@ from itertools import chain, count
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import LimitError
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, directed, no_triples
-from tacit.graph.index import within
+from tacit.graph.index import paired, within
 from tacit.graph.vocabulary import Vocabulary
 
 
@@ -38,10 +39,22 @@ class Builder:
         relations = fields[1::3]
         del fields[1::3]
         chunk = np.empty((rows, 3), dtype=np.int32)
-        ends = np.fromiter(map(self._entities.__getitem__, fields), np.int32, 2 * rows)
+        ends = _ids(self._entities, fields)
         chunk[:, 0], chunk[:, 2] = ends[0::2], ends[1::2]
-        chunk[:, 1] = np.fromiter(map(self._relations.__getitem__, relations), np.int32, rows)
+        chunk[:, 1] = _ids(self._relations, relations)
         self._chunks[split].append(chunk)
+
+    def add_coded(self, split: str, entities: list[str], relations: list[str], rows: Triples) -> None:
+        """Adds facts as numbers of labels, which are given in order of first occurrence; the rows are used up."""
+        for known, labels, columns in ((self._entities, entities, (0, 2)), (self._relations, relations, (1,))):
+            if not known:  # the numbers are the ids
+                known.update(zip(labels, range(len(labels)), strict=True))
+                known.default_factory = count(len(labels)).__next__
+                continue
+            ids = _ids(known, labels)
+            for column in columns:
+                rows[:, column] = ids[rows[:, column]]
+        self._chunks[split].append(rows)
 
     def distinct(self, split: str) -> tuple[int, int, int]:
         """How many heads, relations and tails the facts of a split have."""
@@ -65,8 +78,9 @@ class Builder:
         """The graph of all facts added; `label` gives each term its label, where they are not the same."""
         splits = [np.concatenate(chunks) if chunks else no_triples() for chunks in self._chunks.values()]
         self._chunks.clear()
-        entities, relations = (map(label, ids) if label else iter(ids) for ids in (self._entities, self._relations))
+        relations = map(label, self._relations) if label else self._relations
         forward = _without_inverses(list(relations), splits)
+        entities = map(label, self._entities) if label else self._entities
         graph = assemble(Vocabulary(entities), directed(forward), splits, name, self.notes)
         names = {
             label(term) if label else term: [name for _, name in sorted(ranked, key=lambda pair: pair[0])]
@@ -74,6 +88,14 @@ class Builder:
             if term in self._entities or term in self._relations
         }
         return graph.named(names)
+
+
+def _ids(known: dict[str, int], labels: list[str]) -> NDArray[np.int32]:
+    """The ids of labels."""
+    try:
+        return np.fromiter(map(known.__getitem__, labels), np.int32, len(labels))
+    except OverflowError:
+        raise LimitError(f"the graph has more than {2**31:,} labels, and an id has 32 bits; leave some out") from None
 
 
 def _without_inverses(relations: list[str], splits: Sequence[Triples]) -> list[str]:
@@ -100,11 +122,11 @@ def assemble(
     notes = list(notes)
     kept: list[Triples] = []
     earlier: list[NDArray[np.int64]] = []  # the keys of each split so far, sorted
-    for split, facts in zip(SPLITS, splits, strict=True):
-        keys = packed(facts, len(entities), len(relations))
+    for split, facts, keys in zip(SPLITS, splits, packed(splits, len(entities), len(relations)), strict=True):
         ordered = np.sort(keys)
-        if (ordered[1:] == ordered[:-1]).any():
-            once = np.sort(_first_of_each(keys))
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(twice):
+            once = _first_of_each(keys, twice)
             notes.append(f"{split}: {counted(len(facts) - len(once), 'duplicate fact')} dropped")
             facts, keys = facts[once], keys[once]
         again = np.zeros(len(keys), dtype=bool)
@@ -126,22 +148,19 @@ def assemble(
     return Graph(entities, relations, kept[0], kept[1], kept[2], name, tuple(notes))
 
 
-def packed(facts: Triples, num_entities: int, num_relations: int) -> NDArray[np.int64]:
-    """One integer per fact, equal exactly where the facts are."""
-    keys = facts[:, 0].astype(np.int64)
-    keys *= num_relations
-    keys += facts[:, 1]
-    keys *= num_entities
-    keys += facts[:, 2]
-    return keys
+def packed(parts: Sequence[Triples], num_entities: int, num_relations: int) -> list[NDArray[np.int64]]:
+    """One integer per fact of each part, equal exactly where the facts are, in one part or two."""
+    facts = np.concatenate(parts)
+    pairs = facts[:, 0].astype(np.int64) * num_relations + facts[:, 1]
+    return np.split(paired(pairs, facts[:, 2], max(num_entities, 1)), np.cumsum([len(part) for part in parts[:-1]]))
 
 
-def _first_of_each(keys: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Where each distinct key first occurs."""
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    first: NDArray[np.intp] = order[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
-    return first
+def _first_of_each(keys: NDArray[np.int64], twice: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Where each distinct key first occurs; `twice` has those that occur again, sorted."""
+    kept = ~within(keys, twice)
+    again = np.flatnonzero(~kept)
+    kept[again[np.unique(keys[again], return_index=True)[1]]] = True
+    return np.flatnonzero(kept)
 
 
 def counted(number: int, noun: str) -> str:

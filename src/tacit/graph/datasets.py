@@ -23,6 +23,7 @@ FORMATS = {  # by extension: a table of three columns, or pyoxigraph's name for 
     ".tsv": TABLE,
     ".txt": TABLE,
     ".csv": TABLE,
+    ".parquet": TABLE,
     ".nt": "N_TRIPLES",
     ".ttl": "TURTLE",
     ".trig": "TRIG",

@@ -17,21 +17,24 @@ _TAB, _NEWLINE, _SPACE = b"\t\n "
 
 
 def table_fields(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[list[str]]:
-    """The columns of a table in flat lists, block by block: by commas and quotes in a `.csv`, else by tabs."""
+    """The columns of a table in flat lists, block by block: of a `.csv` by commas and quotes, else by tabs."""
     if extension(path) == ".csv":
         yield from _csv_fields(path, columns)
         return
     for line, block in blocks(path):
         text = decoded(block, line, path)
-        whole = _regular(block, len(columns))
+        whole = is_regular(block, len(columns))
         yield text[:-1].replace("\n", "\t").split("\t") if whole else _careful(text, line, path, columns)
 
 
-def _regular(block: bytes, width: int) -> bool:
+def is_regular(block: bytes, width: int, separator: int = _TAB) -> bool:
     """Whether every line of a block has so many fields without spaces at their ends, told without a loop."""
     data = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(data - _TAB <= _NEWLINE - _TAB)  # unsigned: true of tabs and newlines alone
-    if len(ends) % width or (data[ends].reshape(-1, width) != (*[_TAB] * (width - 1), _NEWLINE)).any():
+    if separator == _TAB:
+        ends = np.flatnonzero(data - _TAB <= _NEWLINE - _TAB)  # unsigned: true of tabs and newlines alone
+    else:
+        ends = np.flatnonzero((data == separator) | (data == _NEWLINE))
+    if len(ends) % width or (data[ends].reshape(-1, width) != (*[separator] * (width - 1), _NEWLINE)).any():
         return False
     starts = np.concatenate([[0], ends[:-1] + 1])
     spaced = (data[starts] == _SPACE) | (data[ends - 1] == _SPACE)
@@ -70,11 +73,12 @@ def _checked(row: list[str], columns: Sequence[str], separators: str, path: Path
         expected = f"{len(columns)} ({', '.join(columns)}) separated by {separators}"
         raise DataError(f"has {number}; expected {expected}", path, line)
     if not all(row):
-        raise DataError(f"the {columns[row.index('')]} is empty; expected {_listed(columns)}", path, line)
+        raise DataError(f"the {columns[row.index('')]} is empty; expected {listed(columns)}", path, line)
     return row
 
 
-def _listed(columns: Sequence[str]) -> str:
+def listed(columns: Sequence[str]) -> str:
+    """The names of columns, as a sentence has them."""
     return f"{', '.join(columns[:-1])} and {columns[-1]}"
 
 

@@ -154,6 +154,8 @@ class Graph:
     def evaluable(self, split: str) -> Triples:
         """The forward facts of a split whose entities and relation all occur in train: others cannot be predicted."""
         facts = self.split(split)
+        if not len(facts):
+            return facts
         seen = np.zeros(self.num_entities, dtype=bool)
         seen[self.train[:, 0]] = seen[self.train[:, 2]] = True
         known = np.zeros(self.num_relations, dtype=bool)
@@ -176,6 +178,12 @@ class Graph:
         if wanted not in self._indexes:
             self._indexes[wanted] = Index(self.triples(*wanted), self.num_relations)
         return self._indexes[wanted]
+
+    def indexed(self, index: Index) -> Graph:
+        """The same graph with an index of all its splits that was made before."""
+        graph = replace(self)
+        graph._indexes[SPLITS] = index
+        return graph
 
     @cached_property
     def _indexes(self) -> dict[tuple[str, ...], Index]:

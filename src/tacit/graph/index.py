@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+_MOST = 2**63 - 1
 
 
 def distinct(keys: Ints, below: int | None = None) -> Ints:
@@ -39,11 +40,27 @@ def within(keys: Ints, table: Ints) -> NDArray[np.bool_]:
     return hits
 
 
-class Index:
-    """`(head, relation) -> tails` over directed triples, kept as one sorted array.
+def paired(high: Ints, low: NDArray[np.integer], size: int) -> Ints:
+    """One integer for each pair of one call, equal and ordered as the pairs are; `size` is above every `low`.
 
-    Keys are `head · R + relation`; the tails of a key lie side by side and are sorted, so that a lookup is a
-    binary search and a membership test is another. Duplicate triples are stored once.
+    It is `high · size + low` where that fits into 64 bits; else `high` stands for its rank among its values, of which
+    there are never too many.
+
+    >>> paired(np.array([2, 0]), np.array([1, 3]), 10), paired(np.array([2**62, 7]), np.array([1, 3]), 10)
+    (array([21,  3]), array([11,  3]))
+    """
+    if len(high) and int(high.max()) >= _MOST // size:
+        high = np.unique(high, return_inverse=True)[1]
+    pairs: Ints = high * size
+    pairs += low
+    return pairs
+
+
+class Index:
+    """`(head, relation) -> tails` over directed triples, kept as three sorted arrays.
+
+    Keys are `head · R + relation`, which 64 bits hold for all ids of 32; the tails of a key lie side by side and are
+    sorted, so that a lookup is a binary search and a membership test is another. Duplicate triples are stored once.
 
     >>> index = Index(np.array([[0, 0, 2], [0, 0, 1], [1, 1, 0]]), num_relations=2)
     >>> index.tails(0, 0), index.tails(2, 1)
@@ -51,16 +68,30 @@ class Index:
     """
 
     def __init__(self, triples: NDArray[np.integer], num_relations: int) -> None:
-        self.num_relations = num_relations
         keys = triples[:, 0].astype(np.int64) * num_relations + triples[:, 1]
-        self._width = int(triples[:, 2].max()) + 1 if len(triples) else 1
-        packed = distinct(keys * self._width + triples[:, 2])  # sorted by key, then tail
-        all_keys, tails = np.divmod(packed, self._width)
-        starts = np.flatnonzero(np.diff(all_keys, prepend=-1))
-        self.keys: Ints = all_keys[starts]  # [P] distinct (head, relation)
-        self.offsets: Ints = np.append(starts, len(packed)).astype(np.int64)  # [P + 1]
-        self.all_tails: NDArray[np.int32] = tails.astype(np.int32)
-        self._packed = packed
+        width = int(triples[:, 2].max()) + 1 if len(triples) else 1
+        if len(keys) and int(keys.max()) >= _MOST // width:
+            order = np.lexsort((triples[:, 2], keys))
+            keys, tails = keys[order], triples[order, 2]
+            fresh = np.append(True, (np.diff(keys) != 0) | (np.diff(tails) != 0))
+            keys, tails = keys[fresh], tails[fresh]
+        else:  # one number for each triple, which sorts several times faster
+            keys, tails = np.divmod(distinct(keys * width + triples[:, 2]), width)
+        starts = np.flatnonzero(np.diff(keys, prepend=-1))
+        self._hold(keys[starts], np.append(starts, len(keys)).astype(np.int64), tails.astype(np.int32), num_relations)
+
+    @classmethod
+    def of_arrays(cls, keys: Ints, offsets: Ints, tails: NDArray[np.int32], num_relations: int) -> Index:
+        """The index that has these arrays, such as those of a file."""
+        index = cls.__new__(cls)
+        index._hold(keys, offsets, tails, num_relations)
+        return index
+
+    def _hold(self, keys: Ints, offsets: Ints, tails: NDArray[np.int32], num_relations: int) -> None:
+        self.keys = keys  # [P] distinct (head, relation)
+        self.offsets = offsets  # [P + 1] where the tails of each key start, and the last end
+        self.all_tails = tails
+        self.num_relations = num_relations
 
     def __len__(self) -> int:
         return len(self.all_tails)
@@ -110,6 +141,13 @@ class Index:
         self, heads: NDArray[np.integer], relations: NDArray[np.integer], tails: NDArray[np.integer]
     ) -> NDArray[np.bool_]:
         """Whether each triple is in the index."""
-        tails = np.asarray(tails, dtype=np.int64)
-        keys = np.asarray(heads, dtype=np.int64) * self.num_relations + relations
-        return within(keys * self._width + tails, self._packed) & (tails < self._width)
+        low, ends = self.spans(heads, relations)
+        if not len(self):
+            return low < ends
+        high = ends
+        for _ in range(int((high - low).max(initial=0)).bit_length()):  # a binary search of all spans at once
+            middle = (low + high) >> 1
+            less = (self.all_tails.take(middle, mode="clip") < tails) & (low < high)
+            low, high = np.where(less, middle + 1, low), np.where(less, high, middle)
+        found: NDArray[np.bool_] = (low < ends) & (self.all_tails.take(low, mode="clip") == tails)
+        return found

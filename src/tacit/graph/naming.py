@@ -9,6 +9,8 @@ from pathlib import Path
 from tacit.errors import DataError
 from tacit.graph.builder import counted
 from tacit.graph.delimited import check_writable, table_fields
+from tacit.graph.duckdb_tables import PARQUET, parquet_fields
+from tacit.graph.files import extension
 from tacit.graph.graph import Graph
 from tacit.graph.prefixes import Prefixes
 
@@ -57,5 +59,5 @@ def read_names(graph: Graph, path: Path) -> Graph:
 
 
 def _pairs(path: Path, *columns: str) -> Iterator[tuple[str, str]]:
-    for fields in table_fields(path, columns):
+    for fields in parquet_fields(path, columns) if extension(path) == PARQUET else table_fields(path, columns):
         yield from zip(fields[0::2], fields[1::2], strict=True)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.graph.graph import Graph
+from tacit.graph.index import paired
 
 ENOUGH = 0.8  # of the facts of each relation, as Toutanova and Chen (2015) counted the redundancy of FB15k
 
@@ -52,6 +53,6 @@ def _by_pair(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     triples = graph.triples()
     triples = triples[triples[:, 0] != triples[:, 2]]
     keys = triples[:, 0].astype(np.int64) * graph.num_entities + triples[:, 2]
-    keys = np.unique(keys * graph.num_relations + triples[:, 1])
-    pairs, relations = np.divmod(keys, max(graph.num_relations, 1))
+    size = max(graph.num_relations, 1)
+    pairs, relations = np.divmod(np.unique(paired(keys, triples[:, 1], size)), size)
     return pairs, relations.astype(np.int32)

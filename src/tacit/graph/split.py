@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tacit.errors import SettingsError
 from tacit.graph.builder import counted
 from tacit.graph.graph import Graph
+from tacit.graph.index import paired
 from tacit.graph.redundancy import redundancies
 
 
@@ -49,7 +50,7 @@ def _groups(graph: Graph) -> NDArray[np.intp]:
         kept, merged = sorted((kinds[repeated.relation & ~1], kinds[repeated.other & ~1]))
         kinds[kinds == merged] = kept
     low, high = facts[:, [0, 2]].min(axis=1).astype(np.int64), facts[:, [0, 2]].max(axis=1)
-    keys = (low * graph.num_entities + high) * graph.num_relations + kinds[facts[:, 1]]
+    keys = paired(low * graph.num_entities + high, kinds[facts[:, 1]], graph.num_relations)
     groups: NDArray[np.intp] = np.unique(keys, return_inverse=True)[1]
     return groups
 

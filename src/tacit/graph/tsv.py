@@ -1,4 +1,4 @@
-"""Label facts in three columns, separated by tabs or commas."""
+"""Label facts in three columns: separated by tabs or commas, or of a Parquet file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tacit.errors import DataError
 from tacit.graph.builder import Builder
 from tacit.graph.columns import ENOUGH, FEWER, SHARED, USUAL, Order, column_order, header_order, is_half_a_header
 from tacit.graph.delimited import COLUMNS, check_writable, table_fields
+from tacit.graph.duckdb_tables import PARQUET, add_parquet, add_text, parquet_columns
 from tacit.graph.files import atomic_file, atomic_folder, extension
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
@@ -22,22 +23,12 @@ def read_tsv(path: Path, split: str, builder: Builder, columns: str | None = Non
     refused where there is little doubt.
     """
     given = column_order(columns) if columns is not None else None
-    order, told, lines = given or usual, given is not None, 0
-    blocks = (fields for fields in table_fields(path) if fields)
-    for number, fields in enumerate(blocks):
-        if not number and ((header := header_order(fields[:3])) or is_half_a_header(fields)):
-            if not given and not header:
-                first = ", ".join(fields[:3])
-                raise DataError(
-                    f"its first line ({first}) names columns, but not head, relation and tail; {_SAY}", path
-                )
-            order, told = given or header or usual, True
-            builder.notes.append(f"{split}: the first line of {path.name} was taken for a header and skipped")
-            del fields[:3]
-        if order != USUAL:
-            fields[0::3], fields[1::3], fields[2::3] = (fields[i::3] for i in order)
-        lines += len(fields) // 3
-        builder.add(split, fields)
+    if extension(path) == PARQUET:
+        named = header_order(parquet_columns(path))
+        order, told = given or named or usual, bool(given or named)
+        lines = add_parquet(path, split, builder, order)
+    else:
+        order, told, lines = _add_text(path, split, builder, given, usual)
     if not lines and split == "train":  # the other splits may be empty: all facts are known ones
         raise DataError("holds no facts; expected lines of head, relation and tail", path)
     if order != USUAL and not given:
@@ -45,6 +36,35 @@ def read_tsv(path: Path, split: str, builder: Builder, columns: str | None = Non
         builder.notes.append(f"{split}: the columns of {path.name} were read as {names}")
     if not told and order == USUAL and lines >= ENOUGH:
         _doubt(path, split, builder)
+    return order
+
+
+def _add_text(path: Path, split: str, builder: Builder, given: Order | None, usual: Order) -> tuple[Order, bool, int]:
+    """Adds the facts of a table of text; gives the order of columns, whether something told it, and the facts."""
+    order, told, lines = given or usual, given is not None, 0
+    blocks = (fields for fields in table_fields(path) if fields)
+    for number, fields in enumerate(blocks):
+        if not number:
+            header = header_order(fields[:3])
+            skipped = header is not None or is_half_a_header(fields)
+            if skipped:
+                order, told = _of_header(path, fields, given or header), True
+                builder.notes.append(f"{split}: the first line of {path.name} was taken for a header and skipped")
+                del fields[:3]
+            at_once = add_text(path, split, builder, order, int(skipped))
+            if at_once is not None:
+                return order, told, at_once
+        if order != USUAL:
+            fields[0::3], fields[1::3], fields[2::3] = (fields[i::3] for i in order)
+        lines += len(fields) // 3
+        builder.add(split, fields)
+    return order, told, lines
+
+
+def _of_header(path: Path, fields: list[str], order: Order | None) -> Order:
+    if order is None:
+        first = ", ".join(fields[:3])
+        raise DataError(f"its first line ({first}) names columns, but not head, relation and tail; {_SAY}", path)
     return order
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from unicodedata import combining, normalize
 
 from tacit.errors import UnknownName
+from tacit.graph.forms import Forms, Places, folded, folded_rows, spaced, word_rows
+from tacit.graph.labels import Chained, LabelTrie, is_large
+
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
+_AROUND = 1000  # forms compared on either side of a misspelt one, where there are too many to compare with all
 
 
 class Vocabulary(Sequence[str]):
@@ -29,17 +31,26 @@ class Vocabulary(Sequence[str]):
     """
 
     def __init__(
-        self, labels: Iterable[str], kind: str = "entity", names: Mapping[str, Iterable[str]] | None = None
+        self,
+        labels: Iterable[str],
+        kind: str = "entity",
+        names: Mapping[str, Iterable[str]] | None = None,
+        forms: Mapping[str, Places] | None = None,
     ) -> None:
-        self.labels = list(labels)
-        self.kind = kind
-        self._ids = dict(zip(self.labels, range(len(self.labels)), strict=True))
-        if len(self._ids) != len(self.labels):
-            twice = next(label for i, label in enumerate(self.labels) if self._ids[label] != i)
-            raise ValueError(f"{kind} label '{twice}' occurs twice")
+        self.kind, self._given = kind, forms or {}  # rows of forms, as `form_rows` made them
+        self.labels: Sequence[str] = labels if isinstance(labels, LabelTrie) else list(labels)
+        positions = labels if isinstance(labels, dict) else None  # of each label, in their order
+        self._find = labels.find if isinstance(labels, LabelTrie) else self._listed(positions)
         self.names: dict[str, tuple[str, ...]] = {
-            label: given for label in names or () if label in self._ids and (given := tuple((names or {})[label]))
+            label: given for label in names or () if label in self and (given := tuple((names or {})[label]))
         }
+
+    def _listed(self, ids: dict[str, int] | None) -> Callable[[object], int | None]:
+        ids = dict(zip(self.labels, range(len(self.labels)), strict=True)) if ids is None else ids
+        if len(ids) != len(self.labels):
+            twice = next(label for i, label in enumerate(self.labels) if ids[label] != i)
+            raise ValueError(f"{self.kind} label '{twice}' occurs twice")
+        return ids.get  # type: ignore[return-value]  # anything may be looked up in a dict
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -51,10 +62,10 @@ class Vocabulary(Sequence[str]):
         return iter(self.labels)
 
     def __contains__(self, label: object) -> bool:
-        return label in self._ids
+        return self._find(label) is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and self.labels == other.labels
+        return isinstance(other, Vocabulary) and (self.labels == other.labels)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -80,8 +91,9 @@ class Vocabulary(Sequence[str]):
 
     def _meant(self, text: str) -> list[int]:
         """The ids that a label or a name stands for."""
-        if text in self._ids:
-            return [self._ids[text]]
+        known = self._find(text)
+        if known is not None:
+            return [known]
         return self._named.get(text, []) if self.names else []
 
     @cached_property
@@ -89,13 +101,13 @@ class Vocabulary(Sequence[str]):
         table: dict[str, list[int]] = {}
         for label, names in self.names.items():
             for name in dict.fromkeys(names):
-                table.setdefault(name, []).append(self._ids[label])
+                table.setdefault(name, []).extend(self._meant(label))
         return table
 
     @cached_property
-    def _texts(self) -> list[str]:
+    def _texts(self) -> Sequence[str]:
         """All that can be written: labels, then names."""
-        return [*self.labels, *self._named]
+        return Chained(self.labels, list(self._named)) if self.names else self.labels
 
     def _written(self, texts: Iterable[str], count: int) -> list[str]:
         """What to write for the ids of some texts, once each: the text, or the label where a name is ambiguous."""
@@ -112,11 +124,21 @@ class Vocabulary(Sequence[str]):
         """Labels or names a person may have meant: the same but for case, accents and separators, else by spelling."""
         if len(label) > 200:  # nobody mistypes this much
             return []
-        return self._written(self._by_folding.get(_folded(label)) or self._misspelt(label, count), count)
+        if is_large(self._texts):
+            return self._written(self._folded.equal(folded(label)) or self._misspelt_of_many(label, count), count)
+        return self._written(self._by_folding.get(folded(label)) or self._misspelt(label, count), count)
+
+    def _misspelt_of_many(self, label: str, count: int) -> list[str]:
+        """The texts one letter away, and of those next in the alphabet the ones a few letters away; nearest first."""
+        wanted = folded(label)
+        near = dict.fromkeys(form for form in _one_away(wanted) if self._folded.equal(form))
+        near |= dict.fromkeys(self._folded.around(wanted, _AROUND))
+        found = _spelt_like(wanted, _by_length(near), max(1, len(wanted) // 4), count)
+        return [text for form, _ in found for text in self._folded.equal(form)]
 
     def _misspelt(self, label: str, count: int) -> list[str]:
         """The texts a few letters away, the nearest first; a letter put in, left out, replaced or swapped is one."""
-        wanted, (foldings, irregular) = _folded(label), self._by_length
+        wanted, (foldings, irregular) = folded(label), self._by_length
         distances: dict[str, int] = {}
         for folding, distance in _spelt_like(wanted, foldings, max(1, len(wanted) // 4), count):
             distances |= dict.fromkeys(self._by_folding[folding], distance)
@@ -131,49 +153,40 @@ class Vocabulary(Sequence[str]):
 
         Those that start with it come first, and the shorter before the longer.
         """
-        wanted = _spaced(prefix)
+        wanted = spaced(prefix)
         if not wanted:
-            return self.labels[:limit]
-        keys, places = self._words
-        ranks: dict[int, int] = {}
-        at = bisect_left(keys, (wanted,))
-        while at < len(keys) and keys[at][0].startswith(wanted) and len(ranks) < 50 * limit:
-            rank = keys[at][1]
-            ranks[places[at]] = min(rank, ranks.get(places[at], rank))
-            at += 1
-        order = sorted(ranks, key=lambda i: (ranks[i] > 0, len(self._texts[i]), self._texts[i]))
-        return self._written((self._texts[i] for i in order), limit)
+            return list(self.labels[:limit])
+        inside: dict[str, bool] = {}  # whether a text has the prefix at a later word alone
+        for at in self._words.beginning(wanted):
+            text = self._texts[int(self._words.places[at])]
+            inside[text] = inside.get(text, True) and bool(self._words.starts[at])
+            if len(inside) >= 50 * limit:
+                break
+        return self._written(sorted(inside, key=lambda text: (inside[text], len(text), text)), limit)
+
+    def form_rows(self) -> dict[str, Places]:
+        """What `complete` and `nearest` look many labels up by, to be kept and given to the same vocabulary again."""
+        return {"words": word_rows(self._texts), "folded": folded_rows(self._texts)}
+
+    @cached_property
+    def _words(self) -> Forms:
+        return Forms(self._texts, spaced, self._given["words"] if self._given else word_rows(self._texts))
+
+    @cached_property
+    def _folded(self) -> Forms:
+        return Forms(self._texts, folded, self._given["folded"] if self._given else folded_rows(self._texts))
 
     @cached_property
     def _by_folding(self) -> dict[str, list[str]]:
         table: dict[str, list[str]] = {}
         for text in self._texts:
-            table.setdefault(_folded(text), []).append(text)
+            table.setdefault(folded(text), []).append(text)
         return table
 
     @cached_property
     def _by_length(self) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
         """The foldings, and the texts that do not fold letter by letter."""
         return _by_length(self._by_folding), _by_length(text for text in self._texts if not _regular(text))
-
-    @cached_property
-    def _words(self) -> tuple[list[tuple[str, int]], list[int]]:
-        """Every end of a text that begins with a word, sorted, with the word's position; and the text's place."""
-        rows: list[tuple[str, int, int]] = []
-        for i, text in enumerate(self._texts):
-            folded = _spaced(text)
-            starts = [0] + [j + 1 for j, c in enumerate(folded[:-1]) if not c.isalnum() and folded[j + 1].isalnum()]
-            rows += [(folded[start:], position, i) for position, start in enumerate(dict.fromkeys(starts))]
-        rows.sort()
-        return [(text, position) for text, position, _ in rows], [i for *_, i in rows]
-
-
-_SEPARATORS = re.compile(r"[\W_]+")
-_STROKES = str.maketrans("łøđħı", "lodhi")  # letters that Unicode does not take apart
-
-
-def _folded(label: str) -> str:
-    return _SEPARATORS.sub("", _plain(label)) or label
 
 
 def _regular(label: str) -> bool:
@@ -198,14 +211,13 @@ def _spelt_like(text: str, by_length: dict[int, list[str]], most: int, count: in
         yield near, int(distance)
 
 
-def _spaced(label: str) -> str:
-    """Underscores stand for spaces in many graphs: both complete alike."""
-    return _plain(label).replace("_", " ")
-
-
-def _plain(label: str) -> str:
-    """Without case and accents, which a keyboard may not have."""
-    folded = label.casefold()
-    if folded.isascii():
-        return folded
-    return "".join(c for c in normalize("NFKD", folded) if not combining(c)).translate(_STROKES)
+def _one_away(text: str) -> Iterator[str]:
+    """The texts that differ by a letter put in, left out, replaced or swapped with the next."""
+    letters = dict.fromkeys(_ALPHABET + text)
+    for at in range(len(text) + 1):
+        start, rest = text[:at], text[at:]
+        yield start + rest[1:]
+        yield start + rest[1:2] + rest[:1] + rest[2:]
+        for letter in letters:
+            yield start + letter + rest
+            yield start + letter + rest[1:]

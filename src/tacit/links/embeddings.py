@@ -18,7 +18,8 @@ _DRAWN = 4096  # rows at a time
 class Embeddings(nn.Module):
     """Rows of numbers, `[N, D]`, stored with zero rows up to a multiple.
 
-    `storage` is the parameter, padding included; `weight` is its first N rows, and what a state dict holds. Where
+    `storage` is the parameter, padding included; `weight` is its first N rows, and what a state dict holds. A state
+    dict that is assigned rather than copied, as of a file that is mapped, becomes the storage, without padding. Where
     `shards` are given the rows are only those of this process; ids are those of the whole table all the same.
     """
 
@@ -80,8 +81,11 @@ class Embeddings(nn.Module):
             missing_keys.append(key)
         elif weight.shape != (self.rows, self.width):
             error_msgs.append(f"{key} is {tuple(weight.shape)} where ({self.rows}, {self.width}) is expected")
+        elif local_metadata.get("assign_to_params_buffers"):
+            self.storage = nn.Parameter(weight.to(self.storage.dtype), self.storage.requires_grad)
         else:
             with torch.no_grad():
                 self.weight.copy_(weight)
+                self.storage[self.rows :] = 0
         if strict:
             unexpected_keys += [other for other in state_dict if other.startswith(prefix) and other != key]

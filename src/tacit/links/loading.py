@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from tacit.disk import MAPS
 from tacit.distributed.shards import Shards
 from tacit.errors import RunError, SettingsError
 from tacit.fitting.checkpoint import about
@@ -72,20 +73,28 @@ def is_complete(run: RunFolder, settings: TrainSettings | None = None) -> bool:
 
 
 def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None) -> FactorModel:
-    """The trained model of a run, frozen; with `shards`, the rows of this process alone."""
+    """The trained model of a run, frozen; with `shards`, the rows of this process alone.
+
+    On a CPU its tables stay in the file, which processes share. It is mapped so that who writes into a table gets a
+    copy of its own: nothing can change the file.
+    """
     if not run.has(MODEL):
         how = "its training has not finished; go on with resume" if run.has(CHECKPOINT) else "train it first"
         raise RunError(f"run '{run.path}' has no {MODEL}: {how}")
-    made_of, described = run.metadata(MODEL), run.settings["graph"]
+    made_of, described, on = run.metadata(MODEL), run.settings["graph"], pick_device(device)
     try:
         rank, norm = int(made_of["rank"]), int(made_of["norm"])
         entities, relations = int(described["entities"]), int(described["relations"])
-        model = make_model(made_of["model"], entities, relations, rank, norm, shards)
-        model.load_state_dict(Parts(run, shards or Shards(entities)).read(MODEL))
+        with torch.device("meta"):
+            model = make_model(made_of["model"], entities, relations, rank, norm, shards)
+        mapped = MAPS and on.type == "cpu"  # padding is for a GPU's products
+        if not mapped:
+            model.to_empty(device=on)
+        model.load_state_dict(Parts(run, shards or Shards(entities)).read(MODEL), assign=mapped)
     except (KeyError, ValueError, RuntimeError, SettingsError) as error:
         reason = " ".join(str(error).split())
         raise RunError(f"{run.path / MODEL} does not fit the run ({reason}); train the run again") from None
-    return model.requires_grad_(False).eval().to(pick_device(device))
+    return model.requires_grad_(False).eval()
 
 
 def pick_device(name: str) -> torch.device:

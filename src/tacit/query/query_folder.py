@@ -99,9 +99,9 @@ def _check_facts(graph: Graph, there: Graph, translation: Translation, folder: P
     """
     for split in SPLITS:
         mine, theirs = graph.split(split), _read_as(there.split(split), translation)
-        sizes = graph.num_entities, graph.num_relations
         known = theirs[(theirs >= 0).all(axis=1)]
-        others = np.setxor1d(packed(mine, *sizes), packed(known, *sizes))
+        here, named = packed((mine, known), graph.num_entities, graph.num_relations)
+        others = np.setxor1d(here, named)
         if (len(mine) or split == SPLITS[0]) and (len(others) or len(known) < len(theirs)):
             different = counted(len(others) + len(theirs) - len(known), "fact")
             raise DataError(

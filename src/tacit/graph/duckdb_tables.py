@@ -1,0 +1,199 @@
+"""Large tables and Parquet files through DuckDB, which gives ids to labels several times faster than a dict does.
+
+Of a table of text only what is regular goes this way, so that facts, ids and errors are those of the own reader.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DataError
+from tacit.graph.builder import Builder
+from tacit.graph.delimited import COLUMNS, is_regular, listed
+from tacit.graph.files import BOM, extension, opened
+
+PARQUET = ".parquet"
+LARGE = 1 << 25  # bytes of text, about a million lines, from which it pays
+_PACKED = 4  # times smaller is a text that is packed
+_CHUNK = 1 << 20
+_LABELS = re.compile(r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|UUID|ENUM.*")
+# A label's number is its rank among all by the place where it first occurs, a head before the tail of its fact.
+_NUMBERED = (
+    "CREATE TABLE of_{} AS SELECT x, (row_number() OVER (ORDER BY first) - 1)::INTEGER id "
+    "FROM (SELECT x, min(place) first FROM ({}) GROUP BY x)"
+)
+NUMBERING = (
+    _NUMBERED.format(
+        "e", "SELECT h x, 2 * rowid place FROM facts UNION ALL SELECT t x, 2 * rowid + 1 place FROM facts"
+    ),
+    _NUMBERED.format("r", "SELECT r x, rowid place FROM facts"),
+)
+NUMBERS = (
+    "SELECT facts.rowid AS place, h.id h, r.id r, t.id t FROM facts "
+    "JOIN of_e h ON facts.h = h.x JOIN of_r r ON facts.r = r.x JOIN of_e t ON facts.t = t.x"
+)
+LABELS = "SELECT x FROM of_{} ORDER BY id"
+TEXT = (
+    "read_csv(?, compression = ?, delim = ?, skip = ?, header = false, auto_detect = false, quote = '', escape = '', "
+    "new_line = '\\n', columns = {'c0': 'VARCHAR', 'c1': 'VARCHAR', 'c2': 'VARCHAR'})"
+)
+
+
+def add_text(path: Path, split: str, builder: Builder, order: Sequence[int], skip: int) -> int | None:
+    """Adds the facts of a large and regular table of text, and gives their number; None where the own reader must.
+
+    `order` has the positions of head, relation and tail; the first `skip` lines are a header.
+    """
+    size = path.stat().st_size * (_PACKED if path.suffix == ".gz" else 1)
+    if size < LARGE or find_spec("duckdb") is None:
+        return None
+    separator = b"," if extension(path) == ".csv" else b"\t"
+    lines = _regular_lines(path, separator)
+    if lines is None:
+        return None
+    import duckdb
+
+    try:
+        with connected() as connection:
+            chosen = ", ".join(f"c{position} AS {name}" for name, position in zip("hrt", order, strict=True))
+            given = [_exactly(path), "gzip" if path.suffix == ".gz" else "none", separator.decode(), skip]
+            connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM {TEXT}", given)
+            coded = _coded(connection)
+    except duckdb.Error:  # what is not UTF-8, most likely: the own reader says where
+        return None
+    if len(coded[2]) != lines - skip:
+        return None
+    builder.add_coded(split, *coded)
+    return lines - skip
+
+
+def add_parquet(path: Path, split: str, builder: Builder, order: Sequence[int]) -> int:
+    """Adds the facts of a Parquet file with three columns, and gives their number."""
+    with _reading(path) as connection:
+        names = _checked_columns(connection, path, COLUMNS)
+        chosen = ", ".join(f"{_label(names[at])} AS {name}" for name, at in zip("hrt", order, strict=True))
+        connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM read_parquet(?)", [_exactly(path)])
+        for name, role in zip("hrt", COLUMNS, strict=True):
+            _refuse_empty(connection, path, name, role, COLUMNS)
+        coded = _coded(connection)
+    builder.add_coded(split, *coded)
+    return len(coded[2])
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """The names of the columns of a Parquet file."""
+    with _reading(path) as connection:
+        return [name for name, _ in _columns(connection, path)]
+
+
+def parquet_fields(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
+    """The columns of a Parquet file in flat lists, block by block."""
+    with _reading(path) as connection:
+        names = _checked_columns(connection, path, columns)
+        chosen = ", ".join(f"{_label(name)} AS c{i}" for i, name in enumerate(names))
+        connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM read_parquet(?)", [_exactly(path)])
+        for i, column in enumerate(columns):
+            _refuse_empty(connection, path, f"c{i}", column, columns)
+        connection.execute("SELECT * FROM facts ORDER BY rowid")
+        while rows := connection.fetchmany(10_000):
+            yield [field for row in rows for field in row]
+
+
+def _coded(connection: Any) -> tuple[list[str], list[str], NDArray[np.int32]]:
+    """The entities and relations of the table `facts` in order of first occurrence, and its rows as their numbers."""
+    for statement in NUMBERING:
+        connection.execute(statement)
+    found = connection.execute(NUMBERS).fetchnumpy()
+    rows = np.empty((len(found["place"]), 3), dtype=np.int32)
+    for column, name in enumerate("hrt"):
+        rows[found["place"], column] = found[name]  # a join keeps no order
+    entities, relations = (connection.execute(LABELS.format(kind)).fetchnumpy()["x"].tolist() for kind in "er")
+    return entities, relations, rows
+
+
+def _regular_lines(path: Path, separator: bytes) -> int | None:
+    """How many lines a table has that any reader would read alike; None where one might not."""
+    lines, rest = 0, b""
+    with opened(path) as file:
+        while chunk := file.read(_CHUNK):
+            cut = chunk.rfind(b"\n") + 1
+            block, rest = rest + chunk[:cut], chunk[cut:]
+            if not cut or (not lines and block.startswith(BOM)) or not _plain(block, separator):
+                return None
+            lines += block.count(b"\n")
+    if rest and not _plain(rest + b"\n", separator):
+        return None
+    return lines + bool(rest)
+
+
+def _plain(block: bytes, separator: bytes) -> bool:
+    quoted = separator == b"," and b'"' in block
+    strange = b"\r" in block or b"\0" in block or quoted
+    return not strange and is_regular(block, len(COLUMNS), separator[0])
+
+
+def connected() -> Any:
+    """A DuckDB of its own, in memory, which keeps the order of rows and prints nothing."""
+    import duckdb
+
+    connection = duckdb.connect(config={"preserve_insertion_order": True, "temp_directory": tempfile.gettempdir()})
+    connection.execute("SET enable_progress_bar = false")
+    return connection
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[Any]:
+    """A connection to read a Parquet file by; what goes wrong becomes a `DataError`."""
+    if find_spec("duckdb") is None:
+        raise DataError("needs duckdb to be read; install it with: pip install 'tacit[large]'", path)
+    if not path.is_file():
+        raise DataError("no such file", path)
+    import duckdb
+
+    try:
+        with connected() as connection:
+            yield connection
+    except duckdb.Error as error:
+        raise DataError(f"cannot be read as Parquet ({' '.join(str(error).split())[:200]})", path) from None
+
+
+def _columns(connection: Any, path: Path) -> list[tuple[str, str]]:
+    described = connection.execute("DESCRIBE SELECT * FROM read_parquet(?)", [_exactly(path)]).fetchall()
+    return [(row[0], row[1]) for row in described]
+
+
+def _checked_columns(connection: Any, path: Path, columns: Sequence[str]) -> list[str]:
+    there = _columns(connection, path)
+    if len(there) != len(columns):
+        number = "1 column" if len(there) == 1 else f"{len(there)} columns"
+        raise DataError(f"has {number}; expected {len(columns)} ({', '.join(columns)})", path)
+    for name, kind in there:
+        if not _LABELS.fullmatch(kind):
+            raise DataError(f"column '{name}' holds {kind}; labels are text or integers", path)
+    return [name for name, _ in there]
+
+
+def _refuse_empty(connection: Any, path: Path, name: str, role: str, columns: Sequence[str]) -> None:
+    found = connection.execute(f"SELECT min(rowid) FROM facts WHERE {name} IS NULL OR {name} = ''").fetchone()
+    if found[0] is not None:
+        raise DataError(f"row {found[0] + 1}: the {role} is empty; expected {listed(columns)}", path)
+
+
+def _label(column: str) -> str:
+    """The SQL of a column's labels, without spaces around them."""
+    quoted = column.replace('"', '""')
+    return f"trim(\"{quoted}\"::VARCHAR, ' ')"
+
+
+def _exactly(path: Path) -> str:
+    """A path as a pattern that no other path matches."""
+    return re.sub(r"([*?\[])", r"[\1]", str(path))

@@ -1,0 +1,97 @@
+"""Labels of a large graph in a trie on disk: opened at once, looked up both ways, and shared by processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LARGE = 1_000_000  # labels from which a trie is worth its file
+
+
+def trie_of(labels: Sequence[str]) -> tuple[Any, NDArray[np.int32]] | None:
+    """A trie of labels, and two rows: the trie's id of each label, then the position of each of the trie's ids.
+
+    None where marisa-trie is not installed, or a label has what its look-ups end at.
+    """
+    if find_spec("marisa_trie") is None or any("\0" in label for label in labels):
+        return None
+    import marisa_trie
+
+    trie = marisa_trie.Trie(labels)
+    ids = np.empty((2, len(labels)), dtype=np.int32)
+    ids[0] = np.fromiter(map(trie.__getitem__, labels), np.int32, len(labels))
+    ids[1, ids[0]] = np.arange(len(labels), dtype=np.int32)
+    return trie, ids
+
+
+class LabelTrie(Sequence[str]):
+    """The labels of a trie in the order of their ids, none of them in memory."""
+
+    def __init__(self, trie: Any, ids: NDArray[np.int32]) -> None:
+        self._trie, (self._in_trie, self._positions) = trie, ids
+
+    @classmethod
+    def open(cls, path: Path, ids: NDArray[np.int32]) -> LabelTrie:
+        """The labels of a trie's file, mapped into memory."""
+        import marisa_trie
+
+        return cls(marisa_trie.Trie().mmap(str(path)), ids)
+
+    def __len__(self) -> int:
+        return len(self._in_trie)
+
+    def __getitem__(self, position):  # type: ignore[no-untyped-def]
+        if isinstance(position, slice):
+            return [self._trie.restore_key(i) for i in self._in_trie[position].tolist()]
+        return self._trie.restore_key(int(self._in_trie[position]))
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._trie.restore_key, map(int, self._in_trie))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return False
+        return self is other or all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __contains__(self, label: object) -> bool:
+        return self.find(label) is not None
+
+    def find(self, label: object) -> int | None:
+        """The position of a label, or None."""
+        if not isinstance(label, str) or "\0" in label:
+            return None
+        try:
+            found = self._trie.get(label)
+        except UnicodeEncodeError:  # half a pair of surrogates, which no file holds
+            return None
+        return None if found is None else int(self._positions[found])
+
+
+class Chained(Sequence[str]):
+    """Two sequences one after the other, of which neither is copied."""
+
+    def __init__(self, first: Sequence[str], then: Sequence[str]) -> None:
+        self._first, self._then = first, then
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._then)
+
+    def __getitem__(self, position):  # type: ignore[no-untyped-def]
+        inside = position - len(self._first)
+        return self._first[position] if inside < 0 else self._then[inside]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._first
+        yield from self._then
+
+
+def is_large(labels: Iterable[str] | Sequence[str]) -> bool:
+    """Whether labels are so many that tables of them are kept in files."""
+    return isinstance(labels, Sequence) and len(labels) >= LARGE

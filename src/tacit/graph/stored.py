@@ -1,0 +1,145 @@
+"""A graph in the files of a run folder: labels as text, facts and their index as arrays that are mapped.
+
+Of a million labels or more the run also holds what opens at once: a trie, where marisa-trie is installed, and the
+order in which they complete. Text remains what labels are made of, and is read where the trie cannot be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.disk import atomic_write, digest, mapped_array, write_array
+from tacit.errors import DataError, RunError
+from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.index import Index
+from tacit.graph.labels import LabelTrie, is_large, trie_of
+from tacit.graph.prefixes import Prefixes
+from tacit.graph.vocabulary import Vocabulary
+
+ENTITIES, RELATIONS, NAMES = "entities.txt", "relations.txt", "names.tsv"
+FACTS, KEYS, OFFSETS, TAILS = "facts.npy", "index-keys.npy", "index-offsets.npy", "index-tails.npy"
+TRIE, TRIE_IDS, WORDS, FOLDED = "entities.marisa", "entities-ids.npy", "entities-words.npy", "entities-folded.npy"
+GRAPH_FILES = (ENTITIES, RELATIONS, NAMES, FACTS, KEYS, OFFSETS, TAILS, TRIE, TRIE_IDS, WORDS, FOLDED)
+_OF_FACTS = (FACTS, KEYS, OFFSETS, TAILS)
+
+Table = Mapping[str, Any]
+
+
+def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
+    """Write a graph's files, and give what `read_graph` must be told: the tables `graph`, `files` and `prefixes`."""
+    _write_text(folder / ENTITIES, label_lines(graph.entities))
+    _write_text(folder / RELATIONS, label_lines(graph.relations))
+    names = {**graph.relations.names, **graph.entities.names}
+    if names:
+        lines = (f"{_escaped(label)}\t{_escaped(name)}\n" for label in names for name in names[label])
+        _write_text(folder / NAMES, "".join(lines))
+    arrays = _fact_arrays(graph)
+    if is_large(graph.entities):
+        arrays |= _write_trie(graph.entities, folder)
+        rows = graph.entities.form_rows()
+        arrays |= {WORDS: rows["words"], FOLDED: rows["folded"]}
+    for name, array in arrays.items():
+        write_array(folder / name, array)
+    described = {
+        "name": graph.name,
+        "entities": graph.num_entities,
+        "relations": graph.num_relations,
+        **{split: len(graph.split(split)) for split in SPLITS},
+    }
+    files = {name: digest(folder / name) for name in GRAPH_FILES if (folder / name).is_file()}
+    prefixes = {"prefixes": graph.prefixes} if graph.prefixes else {}
+    return {"graph": described, "files": files, **prefixes}
+
+
+def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
+    """The graph of a folder; its files must be those that were written, as their digests tell.
+
+    Names may be changed: nothing was trained on them.
+    """
+    files = tables.get("files", {})
+    there = {name for name in GRAPH_FILES if (folder / name).is_file()}
+    for name in (*files, ENTITIES, RELATIONS, *_OF_FACTS):
+        if name not in there | {NAMES}:
+            raise RunError(f"run '{folder}' has no {name}; train the run again")
+    try:
+        same = {name for name in there if digest(folder / name) == files.get(name)}
+        for name in sorted(there - same - {NAMES}, key=GRAPH_FILES.index):
+            kind = "facts" if name in _OF_FACTS else "labels"
+            raise RunError(
+                f"the {kind} in '{folder}' are not those the run was made with ({name} was changed); "
+                "train the run again"
+            )
+        return _read(folder, tables, there, same)
+    except (OSError, ValueError) as error:
+        raise RunError(f"the graph in '{folder}' cannot be read ({error}); train the run again") from None
+
+
+def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[str]) -> Graph:
+    described = tables["graph"]
+    names: dict[str, list[str]] = {}
+    for line in _read_text(folder / NAMES).split("\n")[:-1] if NAMES in there else ():
+        label, _, readable = map(_unescaped, line.partition("\t"))
+        names.setdefault(label, []).append(readable)
+    facts, keys, offsets, tails = (mapped_array(folder / name) for name in _OF_FACTS)
+    forms = {}
+    if {WORDS, FOLDED} <= there and (NAMES in same or NAMES not in {*there, *tables["files"]}):
+        forms = {"words": mapped_array(folder / WORDS), "folded": mapped_array(folder / FOLDED)}
+    if {TRIE, TRIE_IDS} <= there and find_spec("marisa_trie"):
+        labels: Iterable[str] = LabelTrie.open(folder / TRIE, mapped_array(folder / TRIE_IDS))
+    else:
+        labels = map(_unescaped, _read_text(folder / ENTITIES).split("\n")[:-1])
+    entities = Vocabulary(labels, "entity", names, forms)
+    relations = Vocabulary(map(_unescaped, _read_text(folder / RELATIONS).split("\n")[:-1]), "relation", names)
+    ends = np.cumsum([described[split] for split in SPLITS])
+    if ends[-1] != len(facts) or (len(entities), len(relations)) != (described["entities"], described["relations"]):
+        raise ValueError("its sizes are not those of its settings")
+    prefixes = Prefixes({str(prefix): str(iri) for prefix, iri in tables.get("prefixes", {}).items()})
+    train, valid, test = np.split(facts, ends[:-1])
+    name = str(described.get("name", "graph"))
+    graph = Graph(entities, relations, train, valid, test, name, prefixes=prefixes)
+    return graph.indexed(Index.of_arrays(keys, offsets, tails, graph.num_relations))
+
+
+def _fact_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
+    facts, index = graph.facts(), graph.index()
+    if ((facts < 0) | (facts >= (graph.num_entities, graph.num_relations, graph.num_entities))).any():
+        raise DataError(f"the facts of {graph.name} have ids without labels; ids count the labels from 0")
+    return {FACTS: facts, KEYS: index.keys, OFFSETS: index.offsets, TAILS: index.all_tails}
+
+
+def _write_trie(labels: Vocabulary, folder: Path) -> dict[str, NDArray[Any]]:
+    made = trie_of(labels)
+    if made is None:
+        return {}
+    atomic_write(folder / TRIE, made[0].save)
+    return {TRIE_IDS: made[1]}
+
+
+def _write_text(path: Path, text: str) -> None:
+    atomic_write(path, lambda target: Path(target).write_bytes(text.encode("utf-8")))
+
+
+def _read_text(path: Path) -> str:
+    return path.read_bytes().decode("utf-8")
+
+
+def label_lines(labels: Iterable[str]) -> str:
+    """Labels as text, one a line."""
+    return "".join(_escaped(label) + "\n" for label in labels)
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+
+
+def _unescaped(line: str) -> str:
+    if "\\" not in line:
+        return line
+    pieces = line.split("\\\\")
+    return "\\".join(piece.replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t") for piece in pieces)

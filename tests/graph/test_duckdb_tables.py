@@ -1,0 +1,195 @@
+"""Tables through DuckDB: the same facts, ids, notes and errors as the own reader has, and Parquet beside them."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tacit.errors import DataError
+from tacit.graph import duckdb_tables
+from tacit.graph.builder import Builder
+from tacit.graph.datasets import load
+from tacit.graph.graph import SPLITS, Graph
+
+ADD = Builder.add_coded
+
+
+@pytest.fixture(autouse=True)
+def duckdb() -> Any:
+    return pytest.importorskip("duckdb")
+
+
+def shown(graph: Graph) -> tuple[Any, ...]:
+    return list(graph.entities), list(graph.relations), [graph.split(s).tolist() for s in SPLITS], graph.notes
+
+
+def read_in_both_ways(path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[Any, Any, bool]:
+    """What the own reader and DuckDB make of a table, an error's text where they refuse; and whether DuckDB read it."""
+    found: list[Any] = []
+    counted: list[int] = []
+    monkeypatch.setattr(Builder, "add_coded", lambda *given: counted.append(1) or ADD(*given))
+    monkeypatch.setattr(duckdb_tables, "_CHUNK", 256)
+    for size in (1 << 60, 0):
+        monkeypatch.setattr(duckdb_tables, "LARGE", size)
+        try:
+            found.append(shown(load(path, **options)))
+        except DataError as error:
+            found.append((str(error), error.line))
+    return found[0], found[1], bool(counted)
+
+
+def random_lines(separator: str, seed: int) -> list[str]:
+    random = Random(seed)
+    ends = [f"e{i}" for i in range(30)] + [
+        "São Paulo",
+        "日本",
+        "a'b",
+        "x;y",
+        "NULL",
+        "null",
+        "1",
+        "1.0",
+        "#a",
+        "\\N",
+        "é",
+    ]
+    kinds = ["r", "s", "r^-1", "in", "NULL"]
+    return [separator.join(random.choice(f) for f in (ends, kinds, ends)) for _ in range(200)]
+
+
+@pytest.mark.parametrize("separator", ["\t", ","])
+@pytest.mark.parametrize("columns", [None, "1,2,3", "2,3,1", "tail,head,relation"])
+def test_a_regular_table_is_read_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, separator: str, columns: str | None
+) -> None:
+    ending = {"\t": "tsv", ",": "csv"}[separator]
+    path = tmp_path / f"we*ird [name]?.{ending}"
+    (tmp_path / f"weXird n?.{ending}").write_text("not\tthe\tsame\n")  # what a pattern would match
+    for number, (header, last) in enumerate([("", "\n"), ("subject,predicate,object\n", "\n"), ("", "")]):
+        text = header.replace(",", separator) + "\n".join(random_lines(separator, number)) + last
+        path.write_text(text, encoding="utf-8")
+        options = {} if columns is None else {"columns": columns}
+        own, by_duckdb, went = read_in_both_ways(path, monkeypatch, **options)
+        assert own == by_duckdb
+        assert went
+        packed = path.with_name(path.name + ".gz")
+        packed.write_bytes(gzip.compress(path.read_bytes()))
+        own, by_duckdb, went = read_in_both_ways(packed, monkeypatch, **options)
+        assert own == by_duckdb
+        assert went
+
+
+def test_the_ids_of_splits_go_on_from_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed, split in enumerate(SPLITS):
+        (tmp_path / f"{split}.tsv").write_text("\n".join(random_lines("\t", seed)) + "\n", encoding="utf-8")
+    own, by_duckdb, went = read_in_both_ways(tmp_path, monkeypatch)
+    assert own == by_duckdb
+    assert went
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a\tr", "a\tr\tb\tc", "a\t\tb", " a\tr\tb ", "", "\t\t", " ", "a\tr\tb\r", "a\r\tr\tb", "\ufeffa\tr\tb",
+     'a\t"r\tb"', "a\tr\t\0"],
+)  # fmt: skip
+@pytest.mark.parametrize("at", [0, 100, 200])
+def test_an_irregular_table_is_left_to_the_own_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, at: int
+) -> None:
+    """Or, where DuckDB reads it, it is read alike; an error names the same line."""
+    for name, separator in (("g.tsv", "\t"), ("g.csv", ",")):
+        lines = random_lines(separator, 7)
+        lines.insert(at, line.replace("\t", separator))
+        (tmp_path / name).write_bytes(("\n".join(lines) + "\n").encode())
+        own, by_duckdb, _ = read_in_both_ways(tmp_path / name, monkeypatch)
+        assert own == by_duckdb
+
+
+def test_what_is_not_utf8_is_named_by_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "g.tsv").write_bytes("\n".join(random_lines("\t", 0)).encode() + b"\na\tr\t\xff\n")
+    own, by_duckdb, _ = read_in_both_ways(tmp_path / "g.tsv", monkeypatch)
+    assert own == by_duckdb
+    assert "line 201: is not UTF-8" in own[0]
+
+
+def test_without_duckdb_tables_of_text_are_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "g.tsv").write_text("\n".join(random_lines("\t", 0)), encoding="utf-8")
+    monkeypatch.setattr(duckdb_tables, "find_spec", lambda _: None)
+    own, again, went = read_in_both_ways(tmp_path / "g.tsv", monkeypatch)
+    assert own == again
+    assert not went
+
+
+def parquet(path: Path, rows: list[tuple[Any, ...]], names: str, types: str = "VARCHAR") -> Path:
+    import duckdb
+
+    columns = names.split(",")
+    kinds = (types.split(",") * len(columns))[: len(columns)]
+    with duckdb.connect() as connection:
+        described = ", ".join(f'"{name}" {kind}' for name, kind in zip(columns, kinds, strict=True))
+        connection.execute(f"CREATE TABLE t ({described})")
+        if rows:
+            connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(columns))})", rows)
+        connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
+    return path
+
+
+def test_parquet_is_a_table_like_any_other(tmp_path: Path) -> None:
+    rows = [tuple(line.split("\t")) for line in random_lines("\t", 3)]
+    (tmp_path / "g.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    expected = shown(load(tmp_path / "g.tsv"))
+    assert shown(load(parquet(tmp_path / "g.parquet", rows, "a,b,c"))) == expected
+    turned = [(t, h, r) for h, r, t in rows]
+    named = load(parquet(tmp_path / "n.parquet", turned, "object,subject,predicate"))
+    assert shown(named)[:3] == expected[:3]
+    assert named.notes[0] == "train: the columns of n.parquet were read as tail, head, relation"
+    told = load(parquet(tmp_path / "t.parquet", turned, "x,y,z"), columns="tail,head,relation")
+    assert shown(told) == expected
+    spaced = [(f" {h}", f"{r}  ", t) for h, r, t in rows]
+    assert shown(load(parquet(tmp_path / "s.parquet", spaced, "a,b,c"))) == expected
+
+
+def test_a_folder_of_parquet_files_and_numbers_for_labels(tmp_path: Path) -> None:
+    for split in SPLITS:
+        parquet(tmp_path / f"{split}.parquet", [(12, "r", 7), (7, "r", 9)], "h,r,t", "BIGINT,VARCHAR,UINTEGER")
+    graph = load(tmp_path)
+    assert list(graph.entities) == ["12", "7", "9"]
+    assert graph.train.tolist() == [[0, 0, 1], [1, 0, 2]]
+
+
+def test_names_may_be_in_parquet(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("Q90\tin\tQ142\n")
+    names = parquet(tmp_path / "names.parquet", [("Q90", "Paris"), ("Q142", "France")], "label,name")
+    assert load(tmp_path / "g.tsv", labels=names).entities.names == {"Q90": ("Paris",), "Q142": ("France",)}
+
+
+@pytest.mark.parametrize(
+    ("rows", "names", "types", "message"),
+    [
+        ([("a", "r")], "h,r", "VARCHAR", "has 2 columns; expected 3 (head, relation, tail)"),
+        ([("a", "r", "b"), ("a", None, "b")], "h,r,t", "VARCHAR", "row 2: the relation is empty; expected head, "),
+        ([("a", "r", "b"), ("a", "r", "  ")], "h,r,t", "VARCHAR", "row 2: the tail is empty"),
+        ([("a", "r", 0.5)], "h,r,t", "VARCHAR,VARCHAR,DOUBLE", "column 't' holds DOUBLE; labels are text or integers"),
+        ([("a", "r", ["b"])], "h,r,t", "VARCHAR,VARCHAR,VARCHAR[]", "column 't' holds VARCHAR[]"),
+        ([], "h,r,t", "VARCHAR", "holds no facts"),
+    ],
+)
+def test_bad_parquet_is_told(tmp_path: Path, rows: list[tuple[Any, ...]], names: str, types: str, message: str) -> None:
+    path = parquet(tmp_path / "g.parquet", rows, names, types)
+    with pytest.raises(DataError) as raised:
+        load(path)
+    assert message in str(raised.value)
+    assert str(path) in str(raised.value)
+
+
+def test_what_is_no_parquet_and_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "g.parquet").write_text("a\tr\tb\n")
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        load(tmp_path / "g.parquet")
+    monkeypatch.setattr(duckdb_tables, "find_spec", lambda _: None)
+    with pytest.raises(DataError, match=r"needs duckdb to be read; install it with: pip install 'tacit\[large\]'"):
+        load(tmp_path / "g.parquet")

@@ -1,0 +1,146 @@
+"""Labels in a trie are those of a list, and large vocabularies complete and suggest as small ones do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.graph.labels import LabelTrie, trie_of
+from tacit.graph.vocabulary import Vocabulary
+
+WORDS = st.lists(
+    st.sampled_from(["New", "york", "São", "ÿ", "ß", "x-y", "", "9", "łódź", "日本"]), min_size=1, max_size=3
+)
+LABELS = st.lists(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+    | st.builds("_".join, WORDS) | st.builds(" ".join, WORDS) | st.sampled_from(["a\\n", "a\n", "a\t", " a ", "A"]),
+    unique=True, max_size=12,
+)  # fmt: skip
+
+
+def in_a_trie(labels: list[str]) -> LabelTrie:
+    made = trie_of(labels)
+    assert made is not None
+    return LabelTrie(*made)
+
+
+@pytest.fixture(autouse=True)
+def marisa() -> None:
+    pytest.importorskip("marisa_trie")
+
+
+@settings(max_examples=60, deadline=None)
+@given(LABELS, st.text(max_size=4), st.data())
+def test_a_trie_is_a_list(labels: list[str], other: str, data: st.DataObject) -> None:
+    named = data.draw(st.dictionaries(st.sampled_from(labels), st.lists(st.text(max_size=3)))) if labels else {}
+    listed, stored = Vocabulary(labels, names=named), Vocabulary(in_a_trie(labels), names=named)
+    assert listed == stored == listed
+    assert list(stored) == labels == [stored[i] for i in range(len(labels))]
+    assert stored[1:4] == labels[1:4]
+    assert stored.names == listed.names
+    for text in [*labels, other, *(name for names in named.values() for name in names)]:
+        assert (text in stored, stored.get(text)) == (text in listed, listed.get(text))
+        assert stored.complete(text[:2]) == listed.complete(text[:2])
+        assert stored.nearest(text) == listed.nearest(text)
+    if labels:
+        assert Vocabulary([*labels[:-1], labels[-1] + "x"]) != stored != Vocabulary(labels[:-1])
+
+
+@pytest.mark.parametrize("strange", ["a\0", "\0", "\ud800", 7, None])
+def test_what_no_trie_can_hold_is_not_in_it(strange: object) -> None:
+    assert strange not in in_a_trie(["a", ""])
+    assert in_a_trie(["a", ""]).find(strange) is None
+
+
+def test_labels_that_end_a_look_up_are_listed() -> None:
+    assert trie_of(["a\0b", "a"]) is None
+
+
+def test_a_trie_opens_from_its_file(tmp_path: Path) -> None:
+    labels = [f"entity {i}" for i in Random(0).sample(range(1000), 100)]
+    made = trie_of(labels)
+    assert made is not None
+    made[0].save(str(tmp_path / "x.marisa"))
+    assert list(LabelTrie.open(tmp_path / "x.marisa", made[1])) == labels
+
+
+@settings(max_examples=60, deadline=None)
+@given(LABELS, st.text("nyNs 9_-", min_size=1, max_size=3))
+def test_completions_are_those_of_a_search_through_all(labels: list[str], prefix: str) -> None:
+    from tacit.graph.forms import spaced
+
+    def place(label: str) -> int | None:
+        form, wanted = spaced(label), spaced(prefix)
+        if form.startswith(wanted):
+            return 0
+        return 1 if re.search(rf"(?<!\w)(?=\w){re.escape(wanted)}", form) else None
+
+    found = [label for label in labels if place(label) is not None]
+    expected = sorted(found, key=lambda label: (place(label), len(label), label))
+    assert Vocabulary(labels).complete(prefix, 20) == expected
+
+
+def test_equal_words_do_not_crowd_out_the_label_itself() -> None:
+    labels = [f"{i} York" for i in range(100)] + ["York"]
+    assert Vocabulary(labels).complete("york", 1) == ["York"]
+
+
+@pytest.fixture
+def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.graph.labels.LARGE", 10)
+    monkeypatch.setattr("tacit.graph.vocabulary._AROUND", 3)
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_many_labels_bring_the_nearest_too() -> None:
+    random = Random(1)
+    labels = ["".join(random.choices("abcdefgh _-", k=random.randint(4, 9))).strip(" _-") + "z" for _ in range(400)]
+    labels = list(dict.fromkeys([*labels, "São Paulo", "New York", "New-York", "Castrop-Rauxel"]))
+    for vocabulary in (Vocabulary(labels), Vocabulary(in_a_trie(labels))):
+        assert vocabulary.nearest("newyork") == ["New York", "New-York"]  # all of them: nobody may choose unasked
+        assert vocabulary.nearest("SAO PAULO") == ["São Paulo"]
+        assert vocabulary.nearest("castrop rauxl") == ["Castrop-Rauxel"]
+        assert vocabulary.nearest("castrob-rauksel")[:1] == ["Castrop-Rauxel"]  # three letters away, the same beginning
+        for label in random.sample(labels, 60):
+            at = random.randrange(len(label))
+            typo = label[:at] + random.choice(["q", label[at] + "q", ""]) + label[at + 1 :]
+            same = [other for other in labels if fold(other) == fold(typo)]
+            if fold(typo) and not same:  # as many may be as near, but one letter away something is
+                assert vocabulary.nearest(typo, 1), (label, typo)
+                assert distance(fold(vocabulary.nearest(typo, 1)[0]), fold(typo)) == 1
+            elif same:
+                assert vocabulary.nearest(typo, 9) == same
+
+
+def fold(text: str) -> str:
+    return re.sub(r"[\W_]", "", text.casefold())
+
+
+def distance(one: str, other: str) -> int:
+    """The letters to put in, leave out, replace or swap with the next, by the table of Wagner and Fischer."""
+    table = {(i, j): i + j for i in range(len(one) + 1) for j in range(len(other) + 1)}
+    for i, a in enumerate(one, 1):
+        for j, b in enumerate(other, 1):
+            ways = [table[i - 1, j] + 1, table[i, j - 1] + 1, table[i - 1, j - 1] + (a != b)]
+            if i > 1 and j > 1 and (a, b) == (other[j - 2], one[i - 2]):
+                ways.append(table[i - 2, j - 2] + 1)
+            table[i, j] = min(ways)
+    return table[len(one), len(other)]
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_forms_that_were_kept_serve_as_new_ones_do() -> None:
+    labels = [f"Label {i} of {'abc'[i % 3]}" for i in range(40)]
+    names = {"Label 3 of a": ["Third", "drei"], "Label 5 of c": ["Fifth"]}
+    fresh = Vocabulary(labels, names=names)
+    kept = Vocabulary(in_a_trie(labels), names=names, forms=fresh.form_rows())
+    for typed in ("lab", "of b", "thi", "drei", "1", "fivth", "lable 12 of a"):
+        assert kept.complete(typed) == fresh.complete(typed)
+        assert kept.nearest(typed) == fresh.nearest(typed)
+    assert fresh.nearest("Fivth") == ["Fifth"]
+    assert fresh.complete("drei") == ["drei"]
