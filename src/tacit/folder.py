@@ -32,7 +32,10 @@ ENTITIES, RELATIONS, NAMES = "entities.txt", "relations.txt", "names.tsv"
 MODEL, ADAPTER = "model.safetensors", "adapter.safetensors"
 CHECKPOINT, ADAPTATION = "checkpoint.safetensors", "adaptation.safetensors"  # of what is under way
 TRACE, RESULTS = "trace.jsonl", "results.json"
-FILES = (SETTINGS, ENTITIES, RELATIONS, NAMES, FACTS, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, TRACE, RESULTS)
+INDEX, CODES, WEIGHTS = "index.faiss", "codes.safetensors", "weights.json"  # of the weights, to find tails by
+ROWS, LOG_SUMS = "rows.cache", "log-sums.cache"  # what was found
+FOUND_BY = (INDEX, CODES, WEIGHTS, ROWS, LOG_SUMS)
+FILES = (SETTINGS, ENTITIES, RELATIONS, NAMES, FACTS, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, TRACE, RESULTS, *FOUND_BY)
 
 Values = Mapping[str, Any]
 _T = TypeVar("_T")
