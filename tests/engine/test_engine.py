@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bruteforce import BruteForce, Values
+from bruteforce import LOGICS, BruteForce, Values
 from formulas import ENTITIES, RELATIONS, queries
 from tables import FactorScorer
 from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
@@ -245,3 +246,23 @@ def test_answers_show_themselves_at_a_prompt_and_in_a_notebook() -> None:
     assert "because" not in plain._repr_html_()
     assert "r(a, b)  0.500 predicted" in told._repr_html_()
     assert "no answer" in Answers("?x : r(a, ?x)", ())._repr_html_()
+
+
+@pytest.mark.parametrize("search", ["beam", "exact"])
+@pytest.mark.parametrize("norm", NORMS)
+def test_equal_answers_are_listed_by_id(search: str, norm: str) -> None:
+    """Probabilities of few values: nearly every answer ties with others, at the cut of the beam and of the list."""
+    random, size = np.random.default_rng(4), 12
+    hops = random.choice([0.25, 0.5, 0.75], (size, size))
+    names = [f"e{i}" for i in range(size)]
+    graph = Graph(Vocabulary(names), directed(["r"]), no_triples())
+    given: dict[str, Any] = {"calibration": "sigmoid", "observed": "none", "logic": norm, "loops": True, "k": 3}
+    engine = Engine(graph, FactorScorer([hops]), search=search, **given)
+    kept = sorted(range(size), key=lambda v: (-hops[0, v], v))[: 3 if search == "beam" else size]
+    joined = LOGICS[norm][0]
+    for question, values in {
+        "?t : r(e0, ?t)": hops[0],
+        "?t : exists ?v . r(e0, ?v) & r(?v, ?t)": np.max([joined(hops[0, v], hops[v]) for v in kept], axis=0),
+    }.items():
+        order = sorted((t for t in range(size) if values[t] > 0), key=lambda t: (-round(values[t], 6), t))
+        assert [answer.id for answer in engine.ask(question, top=5)] == order[:5]

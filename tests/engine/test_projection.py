@@ -106,3 +106,22 @@ def test_known_facts_count_with_their_score_whatever_it_is() -> None:
         torch.testing.assert_close(
             found.double(), by_definition(atoms, source, relations, "product"), rtol=1e-6, atol=1e-9
         )
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize("blocks", [64, 512])
+def test_of_equal_candidates_a_hop_keeps_the_lowest_ids(
+    blocks: int, bounded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three values for 150 candidates: the cut after nine of them is among ties in every row."""
+    monkeypatch.setattr(projection, "_CPU_BYTES", 4 * blocks)
+    generator = torch.Generator().manual_seed(5)
+    source = -torch.randint(3, (12, N), generator=generator).float()
+    relations = torch.randint(R, (12,), generator=generator)
+    atoms = Atoms(model(0.7), calibration("sigmoid", facts()))
+    raised = torch.zeros(12, dtype=torch.bool) if bounded else None
+    found = Hop(atoms, Logic("product"), K, 10**9, raised).over(source, relations)
+    for query, values in enumerate(source.tolist()):
+        kept = torch.tensor(sorted(range(N), key=lambda i, values=values: (-values[i], i))[:K])
+        reached = atoms.rows(kept, relations[query].expand(K)) + source[query, kept, None]
+        torch.testing.assert_close(found[query], reached.amax(dim=0), rtol=1e-5, atol=1e-6)

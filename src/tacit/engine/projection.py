@@ -11,6 +11,7 @@ from torch import Tensor
 from tacit.engine import kernels
 from tacit.engine.atoms import Atoms, Block
 from tacit.engine.logic import Logic
+from tacit.links.top import best
 
 ZERO = float("-inf")
 _CPU_ROWS = 512  # rows a product is computed for at a time: enough for full speed, few enough to stay in cache
@@ -30,14 +31,16 @@ class Hop:
     raised: Tensor | None = None  # [B] rows that hold upper bounds
 
     def candidates(self, source: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The best candidates of each row: their values and ids `[B, K]`, and the best value dropped, `[B]`."""
+        """The best candidates of each row: their values and ids `[B, K]`, and the best value dropped, `[B]`.
+
+        Of equal ones those with the lowest ids are kept.
+        """
         n = source.shape[1]
         if self.k is None or self.k >= n:
             return source, torch.arange(n, device=source.device).expand(len(source), n), None
         if self.raised is None:
-            values, ids = source.topk(self.k, dim=1, sorted=False)
-            return values, ids, None
-        values, ids = source.topk(self.k + 1, dim=1)
+            return *best(source, self.k), None
+        values, ids = best(source, self.k + 1)
         return values[:, :-1], ids[:, :-1], values[:, -1]
 
     def raise_bounds(self, out: Tensor, dropped: Tensor | None) -> Tensor:
@@ -75,9 +78,9 @@ class Hop:
             if self._by_odds and self._from_odds(heads, along, rows_of if shared else None, weights, out[queries]):
                 continue
             for block in pieces(self.atoms.blocks(heads, along, width)):
-                best = self._best(block.scores, rows_of.view(weights.shape), weights, shared)
+                reached = self._best(block.scores, rows_of.view(weights.shape), weights, shared)
                 here = out[queries, block.columns]
-                torch.maximum(here, best, out=here)
+                torch.maximum(here, reached, out=here)
 
     @property
     def _by_odds(self) -> bool:
@@ -112,11 +115,11 @@ class Hop:
             return kernels.best_of(scores, rows, weights, self.logic.norm)
         if shared and scores.device.type == "cpu":  # query by query, in cache
             buffer = scores.new_empty(rows.shape[1], scores.shape[1])
-            best = scores.new_empty(len(rows), scores.shape[1])
+            reached = scores.new_empty(len(rows), scores.shape[1])
             for query, some in enumerate(rows):
                 torch.index_select(scores, 0, some, out=buffer)
-                best[query] = self._conjunction_(buffer, weights[query, :, None]).amax(dim=0)
-            return best
+                reached[query] = self._conjunction_(buffer, weights[query, :, None]).amax(dim=0)
+            return reached
         if shared:
             scores = scores.index_select(0, rows.view(-1))
         return self._conjunction_(scores.view(*weights.shape, -1), weights[:, :, None]).amax(dim=1)

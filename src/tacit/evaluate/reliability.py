@@ -14,6 +14,7 @@ from tacit.engine.ranking import batch_size, slots
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import SettingsError
 from tacit.evaluate.results import Floats
+from tacit.links.top import best
 from tacit.query.queries import AnswerSets, QuerySet
 
 
@@ -112,7 +113,7 @@ def reliability(
         labels[_cells(part.hard)] = 1
         scores[_cells(part.easy)] = -1  # below every score: last, and recognised
         if top is not None:
-            scores, chosen = scores.topk(min(top, scores.shape[1]))
+            scores, chosen = best(scores, top)
             labels = labels.gather(1, chosen)
         kept = scores >= 0
         total += Reliability.of(scores[kept], labels[kept], bins)
