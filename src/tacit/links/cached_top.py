@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tacit.links.records import Records
-from tacit.links.top import Top, TopScorer
+from tacit.links.top import ScanTop, Top, TopScorer
 
 M = 128  # tails of a row that are kept
 ROWS_BYTES, SUMS_BYTES = 256 * 2**20, 64 * 2**20  # a quarter of a million rows, three million sums
@@ -45,7 +44,7 @@ class CachedTop:
             return self.inner.top(heads, relations, m)
         kept, missing = self._known(self.rows, heads, relations)
         if len(missing):
-            found = self.inner.top(heads[missing], relations[missing], self.m)
+            found = self._found(heads[missing], relations[missing])
             fresh = np.zeros(len(missing), kept.dtype)
             fresh["ids"], fresh["logits"], fresh["rest"] = (
                 part.cpu().numpy() for part in (found.ids, found.logits, found.rest)
@@ -57,17 +56,24 @@ class CachedTop:
         bound = torch.maximum(rest, logits[:, m]) if m < self.m else rest
         return Top(ids[:, :m].long(), logits[:, :m], bound)
 
+    def _found(self, heads: Tensor, relations: Tensor) -> Top:
+        """Rows that are not kept; a scan sums them on the way, and that is kept as well."""
+        if not isinstance(self.inner, ScanTop):
+            return self.inner.top(heads, relations, self.m)
+        top, sums = self.inner.scan(heads, relations, self.m)
+        self._keep_sums(heads, relations, sums, torch.ones_like(heads, dtype=torch.bool))
+        return top
+
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """`log Z` of each row, and whether it is exact: those that are get kept."""
         kept, missing = self._known(self.sums, heads, relations)
         total, exact = torch.from_numpy(kept), torch.ones(len(heads), dtype=torch.bool)
         if len(missing):
             total[missing], exact[missing] = self.inner.log_sums(heads[missing], relations[missing])
-            self.keep_sums(heads[missing], relations[missing], total[missing], exact[missing])
+            self._keep_sums(heads[missing], relations[missing], total[missing], exact[missing])
         return total, exact
 
-    def keep_sums(self, heads: Tensor, relations: Tensor, sums: Tensor, exact: Tensor) -> None:
-        """Keep the `log Z` of rows that were scored exactly."""
+    def _keep_sums(self, heads: Tensor, relations: Tensor, sums: Tensor, exact: Tensor) -> None:
         self.sums.put(self._keys(heads[exact], relations[exact]), sums[exact].float().numpy())
 
     def _known(self, records: Records, heads: Tensor, relations: Tensor) -> tuple[np.ndarray, Tensor]:
@@ -77,8 +83,3 @@ class CachedTop:
 
     def _keys(self, heads: Tensor, relations: Tensor) -> np.ndarray:
         return (heads * self.num_relations + relations).numpy()
-
-
-def rules_fingerprint(weights: str, loopless: Tensor) -> str:
-    """What rows depend on: the weights, and which relations may loop."""
-    return sha256(weights.encode() + loopless.numpy().tobytes()).hexdigest()
