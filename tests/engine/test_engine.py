@@ -17,6 +17,7 @@ from formulas import ENTITIES, RELATIONS, queries
 from tables import FactorScorer
 from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
 from tacit.engine.engine import Engine
+from tacit.engine.found import Wanted
 from tacit.engine.logic import NEGATIONS, NORMS
 from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, SettingsError, TacitError, UnknownName
@@ -188,7 +189,7 @@ def test_a_witness_recomputes_to_the_score_of_its_answer(
     entities = torch.tensor([[ENTITIES.index(name) for name in prepared.entities]]).long()
     relations = torch.tensor([[2 * RELATIONS.index(name) for name in prepared.relations]]).long()
     values = engine.reasoner.scores(prepared.plan, entities, relations)[0]
-    told = engine.reasoner.explain(prepared.plan, entities, relations)
+    told = engine.reasoner.explain(prepared.plan, entities, relations, Wanted(1))
     for answer in range(len(values)):
         proof = told.proofs(answer, 1)[0]
         assert math.exp(proof.recomputed(engine.logic)) == pytest.approx(float(values[answer].exp()), abs=1e-5)

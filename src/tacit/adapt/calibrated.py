@@ -31,6 +31,16 @@ class Adapted(Calibration):
         return self.calibration.name
 
     @property
+    def supremum(self) -> float:  # type: ignore[override]
+        """What no adapted log-score exceeds, whatever the relation, where the adapter sees nothing else."""
+        if not (self.on_odds and self.adapter.by_relation):
+            return 0.0
+        scale, shift = self.adapter.table()
+        before = torch.full_like(scale, self.calibration.supremum)
+        after = F.logsigmoid(torch.addcmul(shift, log_odds(before), scale))
+        return float(torch.where((scale == 1.0) & (shift == 0.0), before, after).max())
+
+    @property
     def on_odds(self) -> bool:
         """Whether the adapter works on the log-odds of calibrated scores instead of raw scores."""
         return isinstance(self.calibration, SoftmaxCount)

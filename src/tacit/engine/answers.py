@@ -230,7 +230,10 @@ class Answers(Sequence[Answer]):
             for number, witness in enumerate(answer.witnesses):
                 lines += [f"      or {witness.score:.3f}, because"] if number else []
                 lines += [f"        {text}" for text, _ in witness.lines()]
-        return "\n".join([*lines, NO_REASONS] if self.explained is False else lines)
+        lines += [NO_REASONS] if self.explained is False else []
+        return "\n".join(
+            lines + ([PROVEN[self.certified is True]] if self.settings.get("search") == "certified" else [])
+        )
 
     __repr__ = __str__  # what a prompt shows is what a person reads
 
@@ -253,3 +256,7 @@ class Answers(Sequence[Answer]):
 
 
 NO_REASONS = "This search has no reasons to show; beam and exact search have."
+PROVEN = {
+    True: "certified: exact search finds these answers, with these scores",
+    False: "not certified: candidates beyond the best k of a variable may lead to better answers",
+}

@@ -89,8 +89,17 @@ class Atoms:
                 keys = keys.to(torch.bfloat16)
         return keys
 
-    def single(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor | None:
-        """What ranks the answers of a plan that is a single atom: raw scores, known facts above all others.
+    @property
+    def supremum(self) -> float:
+        """What no log-score exceeds, known facts included."""
+        predicted = self.ceiling + self.calibration.supremum
+        return predicted if self.facts is None else max(predicted, self.observed)
+
+    def single(
+        self, plan: Plan, entities: Tensor, relations: Tensor, scored: bool = False
+    ) -> tuple[Tensor, Tensor | None] | None:
+        """What ranks the answers of a plan that is a single atom: raw scores, known facts above all others; and where
+        they are to be `scored`, the log-scores that the same raw scores give.
 
         None where the plan is more than that, or the calibration may change the order.
         """
@@ -99,10 +108,11 @@ class Atoms:
                 heads = entities[:, slot].to(self.device).long()
                 ids = relations[:, relation].to(self.device).long() ^ int(flip)
                 logits = self._logits(heads, ids)
+                scores = self._lifted(self._calibrated(logits.clone(), heads, ids), heads, ids) if scored else None
                 known = self.known(heads, ids)
                 if known is not None:
                     logits[known.rows, known.tails] = float("inf")
-                return logits
+                return logits, scores
         return None
 
     def rows(self, heads: Tensor, relations: Tensor) -> Tensor:

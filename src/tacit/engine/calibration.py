@@ -23,14 +23,16 @@ class Calibration(nn.Module):
 
     A *pointwise* calibration needs one logit to give one score, so rows can be cut into blocks of columns; the others
     need whole rows. A *monotone* one keeps the order of every row. A *sigmoidal* one is `log σ` of what `moved` makes
-    of the logits. One that *reads entities* needs to know which entities an atom is about, beside its logit. Where no
-    gradient is asked for, results may use the memory of `logits`.
+    of the logits. One that *reads entities* needs to know which entities an atom is about, beside its logit. No
+    log-score is above its `supremum`, which best-first search trusts. Where no gradient is asked for, results may use
+    the memory of `logits`.
     """
 
     pointwise = False
     monotone = True
     sigmoidal = False
     reads_entities = False
+    supremum = 0.0
     name = "calibration"
 
     @property
@@ -100,6 +102,7 @@ class SoftmaxCount(Calibration):
     """
 
     reads_entities = True
+    supremum = _NEARLY_ONE
     name = "softmax-count"
 
     def __init__(self, facts: KnownFacts) -> None:

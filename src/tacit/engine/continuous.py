@@ -89,8 +89,8 @@ class ContinuousReasoner(Reasoner):
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The scores; for a single atom the raw logits."""
-        raw = self.atoms.single(plan, entities, relations)
-        return self.scores(plan, entities, relations) if raw is None else raw
+        single = self.atoms.single(plan, entities, relations)
+        return self.scores(plan, entities, relations) if single is None else single[0]
 
     def _searched(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         vectors = Vectors(self, entities, relations)

@@ -15,10 +15,11 @@ from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessP
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
+from tacit.engine.found import Wanted
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.possible import Possible
-from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner, SymbolicReasoner
+from tacit.engine.reasoner import CertifiedReasoner, Explanation, MessageReasoner, Reasoner, SymbolicReasoner
 from tacit.engine.reasons import Proof
 from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, SettingsError
@@ -29,11 +30,9 @@ from tacit.query.compile import compile_query
 from tacit.query.describe import describe
 from tacit.query.formula import Query
 from tacit.query.names import bind
-from tacit.query.plan import Complement, Plan, Prepared, Row
+from tacit.query.plan import Complement, Plan, Prepared
 from tacit.query.reading import read
 from tacit.query.symbolic import answers as symbolic_sets
-
-ZERO = -math.inf
 
 
 class Asked(NamedTuple):
@@ -146,6 +145,8 @@ class Engine:
             return ContinuousReasoner(
                 self.atoms, self.logic, steps=settings.steps, step_size=settings.step_size, reg=settings.vector_reg
             )
+        if settings.search == "certified":
+            return CertifiedReasoner(self.atoms, self.logic, settings.k, settings.memory)
         k = None if settings.search == "exact" else settings.k
         return MessageReasoner(self.atoms, self.logic, k, settings.memory)
 
@@ -202,29 +203,28 @@ class Engine:
         """The answers to questions of one plan; with `paths`, as many reasons for each answer."""
         entities = torch.tensor([question.entities for question in asked], dtype=torch.long).view(len(asked), -1)
         relations = torch.tensor([question.relations for question in asked], dtype=torch.long).view(len(asked), -1)
-        slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
-        told = [self.reasoner.explain(plan, *slot) if paths else None for slot in slots]
-        rows = [each.scores for each in told if each is not None]
-        rows = rows if len(rows) == len(asked) else list(self.reasoner.scores(plan, entities, relations))
-        # Only a single atom has a finer order than its scores: it decides between equal ones.
-        finer = list(self.reasoner.ranking(plan, entities, relations)) if isinstance(plan.root, Row) else rows
         known = self._known(plan, entities, relations)
+        wanted = [self._wanted(plan, question, top, first) for question, first in zip(asked, known, strict=True)]
+        slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
+        told = [self.reasoner.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
+        found = [each.found for each in told if each is not None]
+        if len(found) < len(asked):
+            found = self.reasoner.top(plan, entities, relations, wanted)
         results = []
-        for i, question in enumerate(asked):
-            most = min(top, self.graph.num_entities, math.inf if question.limit is None else question.limit)
-            first = known[i] if not plan.has(Complement) else []  # what is not known to be true may yet be
-            scores = self._lifted(plan, rows[i].cpu(), first)
-            ids = _best(scores, finer[i].cpu(), first, int(most))
-            certified, explanation = None, told[i]
-            if paths:
-                bounds = self._bounds(plan, slots[i], explanation)
-                if bounds is not None:
-                    lower, upper = (self._lifted(plan, bound, first) for bound in bounds)
-                    certified = _certified(lower, upper, ids, first, len(ids) == most)
-            answers = [self._answer(question.prepared, j, scores, set(known[i]), explanation, paths) for j in ids]
-            explained = explanation is not None if paths else None
-            results.append(Answers(str(question.query), tuple(answers), certified, self.about, explained))
+        for question, listed, implied, why in zip(asked, found, known, told, strict=True):
+            pairs, there = zip(listed.ids, listed.scores, strict=True), set(implied)
+            answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
+            explained = why is not None if paths else None
+            results.append(Answers(str(question.query), tuple(answers), listed.certified, self.about, explained))
         return results
+
+    def _wanted(self, plan: Plan, asked: Asked, top: int, known: list[int]) -> Wanted:
+        """Which answers to list: known ones first, worth at least what that many observed facts are."""
+        count = min(top, self.graph.num_entities, top if asked.limit is None else asked.limit)
+        if plan.has(Complement):  # what is not known to be true may yet be
+            return Wanted(count)
+        fact = torch.tensor(math.log(self.settings.observed_score))
+        return Wanted(count, known, float(self.logic.all([fact] * max(1, plan.num_relations))))
 
     def _known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
         """The answers that the observed facts alone imply, for each query."""
@@ -234,29 +234,13 @@ class Engine:
         implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), index, self.graph.num_entities)
         return [implied[row].tolist() for row in range(len(relations))]
 
-    def _lifted(self, plan: Plan, scores: Tensor, first: list[int]) -> Tensor:
-        """Scores of what is known, at least what that many observed facts are worth, whatever a beam has dropped."""
-        if not first:
-            return scores
-        ids = torch.tensor(first)
-        least = self.logic.all([torch.tensor(math.log(self.settings.observed_score))] * max(1, plan.num_relations))
-        return scores.index_put((ids,), scores[ids].clamp(min=float(least)))
-
-    def _bounds(
-        self, plan: Plan, slots: tuple[Tensor, Tensor], explanation: Explanation | None
-    ) -> tuple[Tensor, Tensor] | None:
-        if explanation is not None:
-            return explanation.lower.cpu(), explanation.upper.cpu()
-        bounds = self.reasoner.bounds(plan, *slots)
-        return None if bounds is None else (bounds[0][0].cpu(), bounds[1][0].cpu())
-
     def _answer(
-        self, prepared: Prepared, i: int, scores: Tensor, known: set[int], why: Explanation | None, paths: int
+        self, prepared: Prepared, i: int, score: float, known: bool, why: Explanation | None, paths: int
     ) -> Answer:
-        score, entities = float(scores[i]), self.graph.entities
+        entities = self.graph.entities
         proofs = why.proofs(i, paths) if why is not None else []
         witnesses = tuple(self._witness(prepared, proof) for proof in proofs)
-        return Answer(entities[i], i, math.exp(score), score, i in known, witnesses, entities.name(i))
+        return Answer(entities[i], i, math.exp(score), score, known, witnesses, entities.name(i))
 
     def _witness(self, prepared: Prepared, proof: Proof) -> Witness:
         tree = self._part(prepared, proof)
@@ -281,50 +265,6 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"Engine({self.graph!r}, {self.settings.search}, k={self.settings.k}, {self.settings.logic})"
-
-
-def _best(scores: Tensor, finer: Tensor, first: list[int], top: int) -> list[int]:
-    """The ids of the best scores, those to come `first` before all others; of equal ones by their finer values, then
-    by id. What has no score is no answer.
-    """
-    if top < 1:
-        return []
-    ahead = torch.tensor(first, dtype=torch.long)
-    ids = _sorted(ahead, scores, finer)
-    if len(ids) < top:
-        rest = scores.clone()
-        rest[ahead] = ZERO
-        cut = rest.topk(min(top - len(ids), len(rest))).values[-1]
-        ids += _sorted((rest >= cut).nonzero()[:, 0], rest, finer)
-    return ids[:top]
-
-
-def _sorted(ids: Tensor, scores: Tensor, finer: Tensor) -> list[int]:
-    ids = ids[scores[ids] > ZERO]
-    ids = ids[finer[ids].argsort(descending=True, stable=True)]
-    best: list[int] = ids[scores[ids].argsort(descending=True, stable=True)].tolist()
-    return best
-
-
-def _certified(lower: Tensor, upper: Tensor, ids: list[int], first: list[int], cut_off: bool) -> bool:
-    """Whether nothing the beam dropped could change these answers or their order, or add to them.
-
-    What is known comes first and is known completely; so the answers among it and those after it are settled apart.
-    """
-    ahead = torch.zeros(len(upper), dtype=torch.bool)
-    ahead[torch.tensor(first, dtype=torch.long)] = True
-    for group, there in ((ahead, True), (~ahead, False)):
-        listed = [i for i in ids if bool(ahead[i]) == there]
-        left = upper.masked_fill(~group, ZERO)
-        for i in listed:
-            left[i] = ZERO  # from here on only compared with what comes after
-            if float(left.max()) > float(lower[i]):
-                return False
-        if cut_off and (not there or len(listed) == len(ids)):
-            return True
-        if float(left.max()) > ZERO:  # something is left that was not listed
-            return False
-    return True
 
 
 @cache

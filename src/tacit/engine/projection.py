@@ -126,23 +126,26 @@ class Hop:
 
     def _from_all(self, values: Tensor, relations: Tensor, out: Tensor) -> None:
         """Every entity is a candidate: queries of one relation share all rows, which stream by."""
-        n = self.atoms.num_entities
-        rows, width = self.sizes()
         distinct, sizes = torch.unique_consecutive(relations, return_counts=True)
         first = 0
         for relation, size in zip(distinct.tolist(), sizes.tolist(), strict=True):
-            for start in range(0, n, rows):
-                heads = torch.arange(start, min(start + rows, n), device=out.device)
-                useful = values[first : first + size, heads].amax(dim=0) > ZERO
-                heads = heads if bool(useful.all()) else heads[useful]
-                if not len(heads):
-                    continue
-                for block in pieces(self.atoms.blocks(heads, torch.full_like(heads, relation), width)):
-                    for query in range(first, first + size):
-                        reached = self.logic.conjunction(block.scores, values[query, heads, None])
-                        here = out[query, block.columns]
-                        torch.maximum(here, reached.amax(dim=0), out=here)
+            queries = slice(first, first + size)
+            useful = (values[queries].amax(dim=0) > ZERO).nonzero()[:, 0]
+            self.along(useful, relation, values[queries], out[queries])
             first += size
+
+    def along(self, heads: Tensor, relation: int, source: Tensor, out: Tensor) -> None:
+        """Raise `out[Q, N]` by what a relation leads to from some candidates `[P]` of sets `[Q, N]`."""
+        rows, width = self.sizes()
+        for start in range(0, len(heads), rows):
+            some = heads[start : start + rows]
+            if self.atoms.device.type == "cpu":  # few rows stay in cache by more columns
+                width = max(width, min(self.atoms.num_entities, _CPU_BYTES // (4 * len(some))))
+            for block in pieces(self.atoms.blocks(some, torch.full_like(some, relation), width)):
+                for query, values in enumerate(source):
+                    reached = self.logic.conjunction(block.scores, values[some, None])
+                    here = out[query, block.columns]
+                    torch.maximum(here, reached.amax(dim=0), out=here)
 
     def _differentiable(self, source: Tensor, relations: Tensor) -> Tensor:
         """The same in plain operations, so that gradients reach the calibration."""

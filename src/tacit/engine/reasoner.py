@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from tacit.engine.atoms import Atoms
+from tacit.engine.best_first import BestFirst
+from tacit.engine.found import Found, Wanted
 from tacit.engine.logic import Logic
 from tacit.engine.reasons import Proof, Reasons
 from tacit.engine.scores import Scores
 from tacit.errors import RunError
 from tacit.graph.index import Index
-from tacit.query.plan import Best, Complement, Condition, Plan, Project, walk
+from tacit.query.plan import Best, Complement, Condition, Plan, Project, Row, walk
 from tacit.query.symbolic import answers as symbolic_sets
 
 CPU_MEMORY, CUDA_MEMORY = 2.0, 8.0  # GB, where nothing else is asked for
 _BATCH = 256
+HOPS = (Project, Condition)  # the steps that look for the value of a variable
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """The scores of one query with bounds on their exact values, `[N]` each, and the proofs of any answer."""
+    """The answers to one query and the proofs of any of them, so many at most, best first."""
 
-    scores: Tensor
-    lower: Tensor
-    upper: Tensor
-    proofs: Callable[[int, int], list[Proof]]  # of an answer, so many at most, best first
+    found: Found
+    proofs: Callable[[int, int], list[Proof]]
 
 
 class Reasoner(ABC):
@@ -40,6 +41,7 @@ class Reasoner(ABC):
     """
 
     num_entities: int
+    exact = False  # whether nothing is ever dropped
 
     @abstractmethod
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
@@ -49,6 +51,17 @@ class Reasoner(ABC):
         """Values `[B, N]` that order the entities as the scores do, with no tie that rounding made."""
         return self.scores(plan, entities, relations)
 
+    def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """The scores, and the values that order them; only a single atom has a finer order than its scores."""
+        scores = self.scores(plan, entities, relations)
+        return scores, self.ranking(plan, entities, relations) if isinstance(plan.root, Row) else scores
+
+    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
+        """The best answers to each query; by default the best of its scores, proven only where those are exact."""
+        scores, finer = (values.cpu() for values in self.ranked(plan, entities, relations))
+        found = [each.found(*values) for each, *values in zip(wanted, scores, finer, strict=True)]
+        return [replace(each, certified=True) for each in found] if self.exact else found
+
     def batch(self, plan: Plan) -> int:
         """How many queries of a plan to ask for at once."""
         return _BATCH
@@ -57,8 +70,8 @@ class Reasoner(ABC):
         """A lower and an upper bound of every exact score, `[B, N]` each; None where a reasoner cannot tell."""
         return None
 
-    def explain(self, plan: Plan, entities: Tensor, relations: Tensor) -> Explanation | None:
-        """The scores of one query with the proofs of its answers; None where a reasoner has no reasons."""
+    def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation | None:
+        """The best answers to one query with their proofs; None where a reasoner has no reasons."""
         return None
 
 
@@ -68,6 +81,7 @@ class MessageReasoner(Reasoner):
     def __init__(self, atoms: Atoms, logic: Logic, k: int | None = None, memory: float | None = None) -> None:
         self.atoms, self.logic = atoms, logic
         self.k = None if k is None or k >= atoms.num_entities else k
+        self.exact = self.k is None
         self.num_entities = atoms.num_entities
         self.device = atoms.device
         if memory is None:
@@ -87,8 +101,16 @@ class MessageReasoner(Reasoner):
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The scores; for a single atom the raw logits, known facts first, since calibration only rounds them."""
-        raw = self.atoms.single(plan, entities, relations)
-        return self.scores(plan, entities, relations) if raw is None else raw
+        single = self.atoms.single(plan, entities, relations)
+        return self.scores(plan, entities, relations) if single is None else single[0]
+
+    def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """The scores, and the values that order them; those of a single atom come from one row of raw scores."""
+        ranking, scores = self.atoms.single(plan, entities, relations, scored=True) or (None, None)
+        if ranking is not None and scores is not None:
+            return checked(scores), ranking
+        scores = self.scores(plan, entities, relations)
+        return scores, scores
 
     def batch(self, plan: Plan) -> int:
         """How many queries of a plan fit in memory at once: each live set is a row of N floats."""
@@ -100,15 +122,16 @@ class MessageReasoner(Reasoner):
         lower, upper = self._bounded(entities, relations).whole(plan.root).chunk(2)
         return lower, upper
 
-    def explain(self, plan: Plan, entities: Tensor, relations: Tensor) -> Explanation:
+    def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation:
         """One evaluation that remembers every set; another for the bounds where a negation swaps them."""
-        bounded = None if self.k is None else self._bounded(entities, relations)
+        bounded = None if self.k is None or not plan.has(*HOPS) else self._bounded(entities, relations)
         plain = bounded if bounded is not None and not _negates_hops(plan) else self.evaluation(entities, relations)
         plain.keep = True
         scores = checked(plain.whole(plan.root))[0]
         lower, upper = (scores, scores) if bounded is None else bounded.whole(plan.root)
-        reasons = Reasons(plain.first())
-        return Explanation(scores, lower, upper, lambda answer, count: reasons.proofs(plan.root, answer, count))
+        finer = self.ranking(plan, entities, relations)[0].cpu() if isinstance(plan.root, Row) else None
+        found = wanted.found(scores.cpu(), finer, (lower.cpu(), upper.cpu()))
+        return explained(found, plain.first(), plan)
 
     def evaluation(self, entities: Tensor, relations: Tensor) -> Scores:
         """The evaluation of a batch, step by step."""
@@ -121,8 +144,42 @@ class MessageReasoner(Reasoner):
         return twice
 
 
+class CertifiedReasoner(MessageReasoner):
+    """Best-first search for the answers of exact search, which it proves, with at most `k` candidates a variable.
+
+    What is more than a list of answers, as the scores of all entities that an evaluation ranks, is the beam's.
+    """
+
+    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
+        """The best answers to each query, certified where they are proven; what has no hops is exact as it is."""
+        if not plan.has(*HOPS):
+            return [replace(found, certified=True, rows=0) for found in super().top(plan, entities, relations, wanted)]
+        found = []
+        for i, each in enumerate(wanted):
+            search = self._search(entities[i : i + 1], relations[i : i + 1])
+            search.settle(plan.root, each)
+            found.append(search.found(plan.root, each))
+        return found
+
+    def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation:
+        """The best answers to one query, and their proofs by the candidates that were followed."""
+        if not plan.has(*HOPS):
+            return super().explain(plan, entities, relations, wanted)
+        search = self._search(entities, relations)
+        search.settle(plan.root, wanted)
+        for answer in search.found(plan.root, wanted).ids:
+            search.reach(plan.root, answer)
+        return explained(search.found(plan.root, wanted), search.followed(), plan)
+
+    def _search(self, entities: Tensor, relations: Tensor) -> BestFirst:
+        entities, relations = entities.to(self.device).long(), relations.to(self.device).long()
+        return BestFirst.of_query(self.atoms, self.logic, entities, relations, self.k, self.memory // 2)
+
+
 class SymbolicReasoner(Reasoner):
     """The graph alone: log-score 0 for its answers, minus infinity for everything else."""
+
+    exact = True
 
     def __init__(self, index: Index, num_entities: int) -> None:
         self.index, self.num_entities = index, num_entities
@@ -139,6 +196,12 @@ class SymbolicReasoner(Reasoner):
         """The scores twice: they are exact."""
         scores = self.scores(plan, entities, relations)
         return scores, scores
+
+
+def explained(found: Found, scores: Scores, plan: Plan) -> Explanation:
+    """Answers with proofs from the scores of one query that remembers every set."""
+    reasons = Reasons(scores)
+    return Explanation(found, lambda answer, count: reasons.proofs(plan.root, answer, count))
 
 
 def checked(scores: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
 
-SEARCHES = ("beam", "exact", "continuous", "symbolic")
+SEARCHES = ("beam", "exact", "certified", "continuous", "symbolic")
 LOGICS = ("product", "godel", "lukasiewicz")
 NEGATIONS = ("standard", "cosine")
 CALIBRATIONS = ("sigmoid", "minmax", "softmax-count")
@@ -50,7 +50,7 @@ class EngineSettings(Settings):
     noun = "engine"
 
     search: str = setting("beam", "How answers are looked for.", choices=SEARCHES)
-    k: int = setting(256, "Candidates a beam keeps for every variable.", least=1)
+    k: int = setting(256, "Candidates a beam keeps, or certified search tries, for every variable.", least=1)
     logic: str = setting("product", "The t-norm that combines scores.", choices=LOGICS)
     negation: str = setting("standard", "What a negation makes of a score.", choices=NEGATIONS)
     strength: float = setting(1.0, "How strongly negation excludes.", above=0)

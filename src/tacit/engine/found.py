@@ -1,0 +1,99 @@
+"""Which answers a list holds, in which order, and whether bounds on their scores prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+ZERO = float("-inf")
+_ROUNDING = 1.0 - 1e-6  # log-scores that differ by less than this factor are one
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best answers to a query, best first, with their log-scores."""
+
+    ids: Sequence[int]
+    scores: Sequence[float]
+    certified: bool | None = None  # whether these are provably what exact search finds; None where nobody looked
+    rows: int | None = None  # of scores that were looked at, candidate by candidate; None where nobody counted
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How many answers are wanted, and which of them go before all others, worth at least so much."""
+
+    count: int
+    first: Sequence[int] = ()
+    least: float = ZERO
+
+    def found(self, scores: Tensor, finer: Tensor | None = None, bounds: tuple[Tensor, Tensor] | None = None) -> Found:
+        """The answers by scores `[N]`, certified where lower and upper bounds of the exact ones are given and allow it.
+
+        `finer` values decide between equal scores.
+        """
+        scores = self.lifted(scores)
+        ids = self.order(scores, finer)
+        if bounds is None:
+            return Found(ids, scores[ids].tolist())
+        lower, upper = map(self.lifted, bounds)
+        certified = self.in_the_way(lower, upper, ids) is None
+        return Found(ids, scores[ids].tolist(), certified)
+
+    def lifted(self, scores: Tensor) -> Tensor:
+        """Scores with those that go first at what they are worth at least, whatever a beam has dropped."""
+        if not self.first:
+            return scores
+        ids = torch.tensor(self.first, device=scores.device)
+        return scores.index_put((ids,), scores[ids].clamp(min=self.least))
+
+    def order(self, scores: Tensor, finer: Tensor | None = None) -> list[int]:
+        """The ids of the best scores, those to come first before all others; of equal ones by their finer values,
+        then by id. What has no score is no answer.
+        """
+        if not self.count:
+            return []
+        finer = scores if finer is None else finer
+        ahead = torch.tensor(self.first, dtype=torch.long, device=scores.device)
+        ids = _sorted(ahead.sort().values, scores, finer)
+        if len(ids) < self.count:
+            rest = scores.index_fill(0, ahead, ZERO)
+            cut = rest.topk(min(self.count - len(ids), len(rest))).values[-1]
+            ids += _sorted((rest >= cut).nonzero()[:, 0] if cut > ZERO else (rest > ZERO).nonzero()[:, 0], rest, finer)
+        return ids[: self.count]
+
+    def in_the_way(self, lower: Tensor, upper: Tensor, ids: list[int]) -> int | None:
+        """The entity whose score must be known better before a list is proven; None where it is.
+
+        The list is proven where the scores in it are exact and nothing else could come before its last, ties by id
+        included. What goes first is known completely.
+        """
+        if not self.count:
+            return None
+        rivals = unsettled(lower, upper)
+        listed = torch.tensor(ids, dtype=torch.long, device=lower.device)
+        inexact = rivals[listed]
+        if len(ids) == self.count:
+            last, places = ids[-1], torch.arange(len(lower), device=lower.device)
+            better = (upper > lower[last]) | ((upper == lower[last]) & (places < last))
+            ahead = torch.zeros_like(rivals)
+            ahead[torch.tensor(self.first, dtype=torch.long, device=lower.device)] = True
+            rivals &= better & ahead if bool(ahead[last]) else better | ahead
+        rivals[listed] = inexact
+        highest = int(upper.masked_fill(~rivals, ZERO).argmax())
+        return highest if bool(rivals[highest]) else None
+
+
+def unsettled(lower: Tensor, upper: Tensor) -> Tensor:
+    """Where bounds of log-scores leave more open than rounding does."""
+    return upper > lower * _ROUNDING
+
+
+def _sorted(ids: Tensor, scores: Tensor, finer: Tensor) -> list[int]:
+    ids = ids[scores[ids] > ZERO]
+    ids = ids[finer[ids].argsort(descending=True, stable=True)]
+    best: list[int] = ids[scores[ids].argsort(descending=True, stable=True)].tolist()
+    return best
