@@ -95,7 +95,7 @@ def test_lists_find_what_exact_search_finds(logic: str, calibration: str, observ
     for name in LISTED:
         shape = SHAPES[name]
         assert listable(shape.plan)
-        for entities, relations in queries(shape, 3):
+        for entities, relations in queries(shape, 2):
             found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, N)
             listing = found.top(shape.plan.root, TOP)
             check(listing, exact(asked, shape, entities, relations), proven=listing.settled(TOP))

@@ -52,10 +52,15 @@ class Counting:
 
 
 def cached(
-    inner: LooplessScan | Counting, folder: Path, weights: str = "w", found_by: str = "scan", m: int = 16
+    inner: LooplessScan | Counting,
+    folder: Path,
+    weights: str = "w",
+    rules: str = "",
+    found_by: str = "scan",
+    m: int = 16,
 ) -> CachedTop:
     return CachedTop(
-        inner, R, folder / "rows.cache", folder / "sums.cache", found_by=found_by, weights=weights, m=m
+        inner, R, folder / "rows.cache", folder / "sums.cache", weights=weights, rules=rules, found_by=found_by, m=m
     )  # fmt: skip
 
 
@@ -105,10 +110,21 @@ def test_exact_sums_are_kept_for_all_and_estimates_for_nobody(tmp_path: Path) ->
 def test_what_other_weights_or_another_way_found_is_not_believed(tmp_path: Path) -> None:
     inner, (heads, relations) = Counting(scan()), rows()
     cached(inner, tmp_path).top(heads, relations, 5)
-    for changes in ({"weights": "other"}, {"found_by": "index"}, {"m": 8}):
+    for changes in ({"weights": "other"}, {"found_by": "index"}, {"rules": "loops"}, {"m": 8}):
         asked = inner.rows
         cached(inner, tmp_path, **changes).top(heads, relations, 5)
         assert inner.rows == asked + 50
+
+
+def test_what_several_ways_found_is_kept_side_by_side(tmp_path: Path) -> None:
+    inner, (heads, relations) = Counting(scan()), rows(20)
+    ways = [cached(inner, tmp_path, found_by=name, rules=rule) for name in ("scan", "index") for rule in ("a", "b")]
+    for way in ways:
+        way.top(heads, relations, 5)
+    assert inner.rows == 80
+    for way in ways:
+        same(way.top(heads, relations, 5), inner.inner.top(heads, relations, 5))
+    assert inner.rows <= 80 + 8  # but for a few that gave way to others
 
 
 @pytest.mark.parametrize("damage", ["cut", "longer", "empty", "foreign", "zeroed", "flipped"])

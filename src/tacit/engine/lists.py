@@ -52,6 +52,11 @@ class Listing:
     high: Tensor  # [n]
     rest: float
 
+    @classmethod
+    def empty(cls) -> Listing:
+        """Nothing, where nothing else has any value."""
+        return cls(torch.empty(0, dtype=torch.long), torch.empty(0), torch.empty(0), ZERO)
+
     def at(self, ids: Tensor) -> Bounds:
         """What the list says of some entities."""
         listed, order = self.ids.sort()
@@ -103,6 +108,7 @@ class Lists(Fold[Tensor, Bounds]):
     entities: Sequence[int]
     relations: Sequence[int]
     k: int  # candidates of a hop to try at most; with more to do, what is left is not proven
+    floor: float = ZERO  # what values of entities need not be told apart from, if they are lower
 
     def top(self, step: Node, count: int) -> Listing:
         """The best `count` entities of a set at least, where there are so many."""
@@ -175,7 +181,7 @@ class Lists(Fold[Tensor, Bounds]):
         hop.next()
         while True:
             valued = hop.valued(relation, place.target)
-            if hop.exhausted or not len(valued.low) or hop.reach <= float(valued.low.min()):
+            if hop.exhausted or not len(valued.low) or hop.reach <= max(self.floor, float(valued.low.min())):
                 return valued
             hop.next()
 

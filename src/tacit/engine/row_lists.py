@@ -31,10 +31,14 @@ class RowLists:
         if not isinstance(atoms.scorer, BilinearScorer):
             raise TypeError("lists of tails are found by products")
         self.atoms, self.scorer, self.finder = atoms, atoms.scorer, finder
-        self.highest = max(atoms.ceiling, atoms.observed if atoms.facts is not None else atoms.ceiling)
         self.sure, self.estimated = True, False
         self._rows: dict[tuple[int, int], tuple[int, RowList]] = {}
         self._sums: dict[tuple[int, int], float] = {}
+
+    @property
+    def highest(self) -> float:
+        """What no log-score exceeds."""
+        return self.atoms.supremum
 
     @property
     def scored(self) -> int:

@@ -18,8 +18,9 @@ ROWS_BYTES, SUMS_BYTES = 256 * 2**20, 64 * 2**20  # a quarter of a million rows,
 class CachedTop:
     """The lists of another, each found once; processes that answer from one run share them.
 
-    Rows go by what found them and how; an exact `log Z` is the same whoever summed, and serves all. Lists of up to `m`
-    tails come from the rows that are kept, longer ones from the other each time. The files never outgrow their size.
+    All that is kept is of some `weights`, and goes by the `rules` that leave tails out of rows. Rows also go by what
+    found them; an exact `log Z` is the same whoever summed, and serves all. Lists of up to `m` tails come from the rows
+    that are kept, longer ones from the other each time. The files never outgrow their size.
     """
 
     def __init__(
@@ -29,14 +30,15 @@ class CachedTop:
         rows: Path,
         log_sums: Path,
         *,
-        found_by: str,
         weights: str,
+        rules: str,
+        found_by: str,
         m: int = M,
     ) -> None:
         self.inner, self.num_relations, self.m = inner, num_relations, m
         row = np.dtype([("ids", "<i4", (m,)), ("logits", "<f4", (m,)), ("rest", "<f4")])
-        self.rows = Records(rows, row, ROWS_BYTES, f"{weights} {found_by}")
-        self.sums = Records(log_sums, np.dtype("<f4"), SUMS_BYTES, weights)
+        self.rows = Records(rows, row, ROWS_BYTES, weights, f"{rules} {found_by}")
+        self.sums = Records(log_sums, np.dtype("<f4"), SUMS_BYTES, weights, rules)
 
     def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
         """The best `m` tails of rows, `[B] x [B] -> [B, m]`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from hashlib import sha256
 from typing import Any
 
 import torch
@@ -50,9 +49,9 @@ class Finders:
             inner, found_by = CodedTop(model, self._codes(weights), loopless), "scan"
         if not cached:
             return inner
-        rules = sha256(weights.encode() + loopless.cpu().numpy().tobytes()).hexdigest()
+        rules = loopless.cpu().numpy().tobytes().hex()
         files = self.run.path / ROWS, self.run.path / LOG_SUMS
-        return CachedTop(inner, model.num_relations, *files, found_by=found_by, weights=rules)
+        return CachedTop(inner, model.num_relations, *files, weights=weights, rules=rules, found_by=found_by)
 
     @torch.no_grad()
     def build(self, scorer: Scorer, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:

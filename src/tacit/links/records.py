@@ -12,6 +12,7 @@ import json
 import os
 import zlib
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,13 @@ class Records:
     """Values by key, each of one `kind`, in at most so many `bytes_` of a file that `stamp` says the meaning of.
 
     A file with another stamp or of another size is made anew, never believed. Where none can be made, nothing is kept.
+    Records of other `terms` may lie in the same file, and are as good as absent.
     """
 
-    def __init__(self, path: Path, kind: np.dtype[Any], bytes_: int, stamp: str) -> None:
-        self._made_of = (path, kind, bytes_, stamp)
-        self.kind = np.dtype([("key", "<i8"), ("check", "<u4"), ("value", kind)])
+    def __init__(self, path: Path, kind: np.dtype[Any], bytes_: int, stamp: str, terms: str = "") -> None:
+        self._made_of = (path, kind, bytes_, stamp, terms)
+        self._terms = int.from_bytes(sha256(terms.encode()).digest()[:7], "little")
+        self.kind = np.dtype([("key", "<i8"), ("terms", "<i8"), ("check", "<u4"), ("value", kind)])
         self.buckets = max(1, bytes_ // (_WAYS * self.kind.itemsize))
         said = {"tacit": "records", "stamp": stamp, "kind": str(kind), "buckets": self.buckets}
         self._head = json.dumps(said).encode().ljust(_HEAD)
@@ -55,7 +58,7 @@ class Records:
         """The values of keys, and which of them are there, `[B]` each."""
         found, there = np.zeros(len(keys), self.kind["value"]), np.zeros(len(keys), dtype=bool)
         near = self._table[self._bucket(keys)]  # [B, ways], copied: what is checked is what is returned
-        for i, way in np.argwhere(near["key"] == keys[:, None] + 1):
+        for i, way in np.argwhere((near["key"] == keys[:, None] + 1) & (near["terms"] == self._terms)):
             record = near[i, way]
             if record["check"] == _checksum(record):
                 found[i], there[i] = record["value"], True
@@ -67,10 +70,11 @@ class Records:
             return
         buckets = self._bucket(keys)
         for key, bucket, value in zip(keys.tolist(), buckets.tolist(), values, strict=True):
-            taken = self._table[bucket]["key"].tolist()
-            way = next((i for i, other in enumerate(taken) if other in (0, key + 1)), zlib.crc32(b"%d" % key) % _WAYS)
+            taken = zip(self._table[bucket]["key"].tolist(), self._table[bucket]["terms"].tolist(), strict=True)
+            mine = ((0, 0), (key + 1, self._terms))  # 0 is an empty place
+            way = next((i for i, other in enumerate(taken) if other in mine), zlib.crc32(b"%d" % key) % _WAYS)
             record = np.zeros((), self.kind)
-            record["key"], record["value"] = key + 1, value  # 0 is an empty place
+            record["key"], record["terms"], record["value"] = key + 1, self._terms, value
             record["check"] = _checksum(record)
             try:
                 _write_at(self._file, record.tobytes(), _HEAD + (bucket * _WAYS + way) * self.kind.itemsize)
@@ -80,7 +84,7 @@ class Records:
                 return
 
     def _bucket(self, keys: Ints) -> Ints:
-        spread = keys.astype(np.uint64) * _SPREAD
+        spread = (keys ^ self._terms).astype(np.uint64) * _SPREAD
         buckets: Ints = ((spread >> np.uint64(20)) % np.uint64(len(self._table))).astype(np.int64)
         return buckets
 
@@ -121,7 +125,7 @@ class Records:
 
 def _checksum(record: Any) -> int:
     """Of a record, its checksum aside."""
-    return zlib.crc32(record["value"].tobytes(), zlib.crc32(record["key"].tobytes()))
+    return zlib.crc32(record["value"].tobytes(), zlib.crc32(record["key"].tobytes() + record["terms"].tobytes()))
 
 
 def _write_at(handle: int, data: bytes, place: int) -> None:
