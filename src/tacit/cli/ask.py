@@ -21,6 +21,7 @@ VERDICTS = {
     True: "The search provably missed nothing: these are the exact best answers.",
     False: "The beam dropped candidates that may lead to better answers; --search exact keeps them all.",
 }
+MAY_MISS = "The index may have missed better answers; --candidates scan misses none."
 
 
 @options.of_settings(EngineSettings)
@@ -80,7 +81,10 @@ def show_on(console: Console, answers: Answers) -> None:
             for text, carries in witness.lines():
                 console.print(Padding(Text(text, style="" if carries else "dim"), (0, 0, 0, 7)))
     if answers.certified is not None:
-        console.print(VERDICTS[answers.certified], style="dim")
+        missed = answers.indexed and not answers.certified
+        console.print(MAY_MISS if missed else VERDICTS[answers.certified], style="dim")
+    for note in answers.notes:
+        console.print(note, style="dim")
 
 
 def _line(rank: int, answer: Answer, width: int, bar: int) -> Text:

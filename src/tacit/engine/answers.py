@@ -179,6 +179,7 @@ class Answers(Sequence[Answer]):
     certified: bool | None = None  # whether dropped candidates provably change nothing; None where nobody asked
     settings: dict[str, Any] = field(default_factory=dict)
     explained: bool | None = None  # whether there are reasons; None where nobody asked, False where a search has none
+    estimated: bool = False  # whether scores are shares of sums that were estimated
 
     @overload
     def __getitem__(self, position: int) -> Answer: ...
@@ -201,7 +202,8 @@ class Answers(Sequence[Answer]):
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it."""
         rows = [{"rank": rank} | answer.to_dict() for rank, answer in enumerate(self.answers, start=1)]
-        return {"query": self.query, "certified": self.certified, "explained": self.explained, "answers": rows}
+        told = {"certified": self.certified, "explained": self.explained, "estimated": self.estimated}
+        return {"query": self.query, **told, "answers": rows}
 
     def to_json(self, indent: int | None = None) -> str:
         """The answers as JSON text."""
@@ -230,10 +232,22 @@ class Answers(Sequence[Answer]):
             for number, witness in enumerate(answer.witnesses):
                 lines += [f"      or {witness.score:.3f}, because"] if number else []
                 lines += [f"        {text}" for text, _ in witness.lines()]
-        lines += [NO_REASONS] if self.explained is False else []
-        return "\n".join(
-            lines + ([PROVEN[self.certified is True]] if self.settings.get("search") == "certified" else [])
-        )
+        return "\n".join([*lines, *self.notes, *([self.verdict] if self.settings.get("search") == "certified" else [])])
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the answers should know, in sentences."""
+        return [NO_REASONS] * (self.explained is False) + [ESTIMATED] * self.estimated
+
+    @property
+    def verdict(self) -> str:
+        """Whether the answers are proven, and why not."""
+        return INDEXED if self.indexed and not self.certified else PROVEN[self.certified is True]
+
+    @property
+    def indexed(self) -> bool:
+        """Whether an index found them; reasons come from whole rows."""
+        return self.settings.get("candidates") == "index" and not self.explained
 
     __repr__ = __str__  # what a prompt shows is what a person reads
 
@@ -255,7 +269,9 @@ class Answers(Sequence[Answer]):
         return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>"
 
 
+ESTIMATED = "Scores are estimates: the sums that they are shares of were sampled."
 NO_REASONS = "This search has no reasons to show; beam and exact search have."
+INDEXED = "not certified: the index may have missed better answers"
 PROVEN = {
     True: "certified: exact search finds these answers, with these scores",
     False: "not certified: candidates beyond the best k of a variable may lead to better answers",

@@ -20,6 +20,7 @@ class Found:
     scores: Sequence[float]
     certified: bool | None = None  # whether these are provably what exact search finds; None where nobody looked
     rows: int | None = None  # of scores that were looked at, candidate by candidate; None where nobody counted
+    estimated: bool = False  # whether scores rest on sums that were estimated
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,7 @@ class AnswersReply(BaseModel):
     query: str = Field(description="The question as it was understood.")
     certified: bool | None = Field(description="Whether the search provably missed nothing; null where nobody asked.")
     explained: bool | None = Field(None, description="Whether the search gives reasons; null where nobody asked.")
+    estimated: bool = Field(False, description="Whether scores are estimates, as an index of a large graph gives.")
     answers: list[AnswerRow]
 
 
