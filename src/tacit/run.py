@@ -142,6 +142,18 @@ class Run:
             self.engine = _engine(self.folder, self.engine.scorer, True, self._given)
         return result.summary
 
+    def index(self, *, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
+        """Build the index by which large graphs are asked, in `nlist` clusters (`4 √N` by default), and keep it.
+
+        What is returned says how many entities and clusters it has, its bytes and the seconds it took. Graphs of more
+        than 200,000 entities are asked through it from now on; below that, exact search is faster.
+        """
+        from tacit.links.finders import Finders
+
+        built = Finders(self.folder).build(self.engine.scorer, nlist, seed)
+        self.engine = _engine(self.folder, self.engine.scorer, self.adapted, self._given)
+        return built
+
     def drop_adapter(self) -> None:
         """Delete the run's adapter, and answer without it from now on."""
         from tacit.links.loading import drop_adapter
@@ -183,6 +195,11 @@ class Run:
         """
         from tacit.evaluate.evaluation import check_writable, evaluated, observed_before, queries_of
 
+        if settings.get("candidates") in ("scan", "index"):
+            raise SettingsError(
+                f"candidates is '{settings['candidates']}', but an evaluation ranks all entities; leave it out",
+                "candidates",
+            )
         if out is not None:
             check_writable(Path(out))
         sets = queries_of(self.graph, queries, split, shapes)
@@ -190,7 +207,8 @@ class Run:
         adapter = self.settings.get("adapt", {}) if adapted and self.folder.has(ADAPTER) else {}
         chosen = self._given | settings
         observed = observed_before(split, chosen.get("observed", adapter.get("observed")))
-        engine = _engine(self.folder, self.engine.scorer, adapted, {**chosen, "observed": observed})
+        asked = {**chosen, "observed": observed, "candidates": "rows"}  # ranks are among all entities
+        engine = _engine(self.folder, self.engine.scorer, adapted, asked)
         name = None if queries is None or isinstance(queries, Mapping) else Path(queries).name
         about = {"graph": self.graph.name, "queries": name, "adapter": _described(adapter)}
         evaluation = evaluated(
@@ -397,10 +415,11 @@ def _engine(folder: RunFolder, scorer: Scorer, adapted: bool, settings: Mapping[
     """The engine of a run over its scorer, with the adapter where it has one and it is wanted."""
     from tacit.engine.engine import Engine
     from tacit.engine.known_facts import KnownFacts
+    from tacit.links.finders import Finders
 
-    graph, chosen = folder.graph(), EngineSettings.of(settings)
+    graph, chosen, finders = folder.graph(), EngineSettings.of(settings), Finders(folder)
     if not adapted or not folder.has(ADAPTER):
-        return Engine(graph, scorer, chosen)
+        return Engine(graph, scorer, chosen, finders=finders)
     from tacit.adapt.calibrated import Adapted
     from tacit.adapt.loading import load_adapter
     from tacit.engine.calibration import calibration
@@ -408,7 +427,8 @@ def _engine(folder: RunFolder, scorer: Scorer, adapted: bool, settings: Mapping[
     adapter, trained = load_adapter(folder, scorer)
     counted = KnownFacts(graph.index(*(chosen.observed or ("train",))), scorer.device)
     calibrated = Adapted(calibration(trained.calibration, counted), adapter)
-    return Engine(graph, scorer, EngineSettings.of({**trained.engine, **settings}), adapter=calibrated)
+    combined = EngineSettings.of({**trained.engine, **settings})
+    return Engine(graph, scorer, combined, adapter=calibrated, finders=finders)
 
 
 def _described(adapter: Mapping[str, Any]) -> str | None:

@@ -52,8 +52,22 @@ class Adapted(Calibration):
         if not self.on_odds:
             scores: Tensor = self.calibration(self.moved(logits, heads, relations, tails), heads, relations, tails)
             return scores
+        return self._on_odds(self.calibration(logits, heads, relations, tails), heads, relations, tails)
+
+    @property
+    def by_sum(self) -> bool:
+        """Whether the calibration needs `log Z`."""
+        return self.calibration.by_sum
+
+    def single(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tensor, log_sums: Tensor) -> Tensor:
+        """The adapted log-scores of single atoms, `[P]`."""
+        if not self.on_odds:
+            return super().single(logits, heads, relations, tails, log_sums)
+        before = self.calibration.single(logits, heads, relations, tails, log_sums)
+        return self._on_odds(before[:, None], heads, relations, tails)[:, 0]
+
+    def _on_odds(self, before: Tensor, heads: Tensor, relations: Tensor, tails: Tails) -> Tensor:
         scale, shift = self.adapter(heads, relations, tails)
-        before: Tensor = self.calibration(logits, heads, relations, tails)
         after = F.logsigmoid(torch.addcmul(shift, log_odds(before), scale))
         if after.requires_grad:
             return after

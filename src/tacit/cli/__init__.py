@@ -9,7 +9,7 @@ import sys
 import typer
 
 from tacit import __version__
-from tacit.cli import adapt, ask, complete, data, evaluate, imports, plan, sample, serve, train
+from tacit.cli import adapt, ask, complete, data, evaluate, imports, index, plan, sample, serve, train
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("import", short_help="Import a link predictor trained elsewhere.")(i
 app.command("sample", short_help="Sample queries with their answers.")(sample.sample)
 app.command("adapt", short_help="Adapt the scores of a run to questions.")(adapt.adapt)
 app.command("eval", short_help="Measure how well a run predicts.")(evaluate.evaluate)
+app.command("index", short_help="Build the index of a large graph.")(index.index)
 app.command("ask", short_help="Ask a question, and why.")(ask.ask)
 app.command("complete", short_help="Predict the facts a graph is missing.")(complete.complete)
 app.command("serve", short_help="Serve a page, HTTP and SPARQL.")(serve.serve)

@@ -21,6 +21,7 @@ VERDICTS = {
     True: "The search provably missed nothing: these are the exact best answers.",
     False: "The beam dropped candidates that may lead to better answers; --search exact keeps them all.",
 }
+MAY_MISS = "The index may have missed better answers; --candidates scan misses none."
 
 
 @options.of_settings(EngineSettings)
@@ -82,7 +83,10 @@ def show_on(console: Console, answers: Answers) -> None:
     if answers.note:
         console.print(answers.note, style="dim")
     if answers.certified is not None:
-        console.print(VERDICTS[answers.certified], style="dim")
+        missed = answers.indexed and not answers.certified
+        console.print(MAY_MISS if missed else VERDICTS[answers.certified], style="dim")
+    for note in answers.notes:
+        console.print(note, style="dim")
 
 
 def _line(rank: int, answer: Answer, width: int, bar: int) -> Text:

@@ -181,6 +181,7 @@ class Answers(Sequence[Answer]):
     explained: bool | None = None  # whether there are reasons; None where nobody asked, False where a search has none
     rows: int | None = None  # how many candidates were followed, each by a row of scores; None where nobody counted
     left_out: int | None = None  # how many known answers are not listed; None unless only new ones were asked for
+    estimated: bool = False  # whether scores are shares of sums that were estimated
 
     @overload
     def __getitem__(self, position: int) -> Answer: ...
@@ -211,8 +212,9 @@ class Answers(Sequence[Answer]):
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it."""
         rows = [{"rank": rank} | answer.to_dict() for rank, answer in enumerate(self.answers, start=1)]
-        told = {"query": self.query, "certified": self.certified, "explained": self.explained}
-        return told | ({} if self.left_out is None else {"left_out": self.left_out}) | {"answers": rows}
+        told: dict[str, Any] = {"certified": self.certified, "explained": self.explained, "estimated": self.estimated}
+        told |= {} if self.left_out is None else {"left_out": self.left_out}
+        return {"query": self.query, **told, "answers": rows}
 
     def to_json(self, indent: int | None = None) -> str:
         """The answers as JSON text."""
@@ -242,9 +244,22 @@ class Answers(Sequence[Answer]):
                 lines += [f"      or {witness.score:.3f}, because"] if number else []
                 lines += [f"        {text}" for text, _ in witness.lines()]
         lines += [f"      {self.note}"] if self.note else []
-        lines += [NO_REASONS] if self.explained is False else []
-        lines += [PROVEN[self.certified is True]] if self.settings.get("search") == "certified" else []
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes, *([self.verdict] if self.settings.get("search") == "certified" else [])])
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the answers should know, in sentences."""
+        return [NO_REASONS] * (self.explained is False) + [ESTIMATED] * self.estimated
+
+    @property
+    def verdict(self) -> str:
+        """Whether the answers are proven, and why not."""
+        return INDEXED if self.indexed and not self.certified else PROVEN[self.certified is True]
+
+    @property
+    def indexed(self) -> bool:
+        """Whether an index found them; reasons come from whole rows."""
+        return self.settings.get("candidates") == "index" and not self.explained
 
     __repr__ = __str__  # what a prompt shows is what a person reads
 
@@ -267,7 +282,9 @@ class Answers(Sequence[Answer]):
         return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>{note}"
 
 
+ESTIMATED = "Scores are estimates: the sums that they are shares of were sampled."
 NO_REASONS = "This search has no reasons to show; beam and exact search have."
+INDEXED = "not certified: the index may have missed better answers"
 PROVEN = {
     True: "certified: exact search finds these answers, with these scores",
     False: "not certified: candidates beyond the best k of a variable may lead to better answers",

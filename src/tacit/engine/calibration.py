@@ -61,6 +61,18 @@ class Calibration(nn.Module):
         """The logits whose sigmoids are the scores."""
         return logits
 
+    @property
+    def by_sum(self) -> bool:
+        """Whether all that it needs of a row beside single logits is `log Z`, the log of the sum of their `e^x`."""
+        return False
+
+    def single(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tensor, log_sums: Tensor) -> Tensor:
+        """The log-scores of single atoms, `[P]`, whose rows have the given `log Z`, where it needs it."""
+        if not self.pointwise:
+            raise TypeError(f"{type(self).__name__} needs whole rows")
+        scores: Tensor = self(logits[:, None], heads, relations, tails)[:, 0]
+        return scores
+
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Calibration:
         """The same calibration with other facts to count, where it counts any, of rows that are shared out so."""
         return self
@@ -114,10 +126,21 @@ class SoftmaxCount(Calibration):
         super().__init__(shards)
         self.facts = facts
 
+    @property
+    def by_sum(self) -> bool:
+        """It is: a softmax divides by the sum of a row."""
+        return True
+
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The log-softmax of each row, plus the log of its count, clipped below 0."""
+        return self._shared_out(logits, heads, relations, self.shards.log_sum(logits))
+
+    def single(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tensor, log_sums: Tensor) -> Tensor:
+        """The log-scores of single atoms, `[P]`, whose rows have the given `log Z`."""
+        return self._shared_out(logits[:, None], heads, relations, log_sums)[:, 0]
+
+    def _shared_out(self, logits: Tensor, heads: Tensor, relations: Tensor, total: Tensor) -> Tensor:
         counts = self.facts.counts(heads, relations).clamp(min=1).to(logits.dtype)
-        total = self.shards.log_sum(logits)
         shift = counts.log() - total.masked_fill(torch.isneginf(total), 0.0)  # where nothing is possible
         if torch.is_grad_enabled() and logits.requires_grad:
             return (logits + shift[:, None]).clamp(max=_NEARLY_ONE)

@@ -17,6 +17,7 @@ from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
 from tacit.engine.found import Wanted
 from tacit.engine.known_facts import KnownFacts
+from tacit.engine.list_reasoner import ListReasoner, listed_by
 from tacit.engine.logic import Logic
 from tacit.engine.new_answers import NewAnswers
 from tacit.engine.possible import Possible
@@ -26,7 +27,11 @@ from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index
+from tacit.links.finders import Finders, checked
+from tacit.links.index_top import WORTH
+from tacit.links.scan import LooplessScan
 from tacit.links.scorer import Scorer, shards_of
+from tacit.links.top import TopScorer
 from tacit.query.compile import compile_query
 from tacit.query.describe import describe
 from tacit.query.formula import Query
@@ -50,7 +55,7 @@ class Engine:
     """Answers questions over a graph that is missing facts. Threads may share one; it can be pickled and forked.
 
     `adapter` is a calibration with a trained adapter in it, which `settings.calibration` must name; `reasoner` takes
-    the place of the search that the settings name.
+    the place of the search that the settings name; `finders` are what a run has to find candidates by.
 
     >>> from tacit.links.scorer import GraphScorer
     >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "Portugal")])
@@ -67,6 +72,7 @@ class Engine:
         *,
         adapter: Calibration | None = None,
         reasoner: Reasoner | None = None,
+        finders: Finders | None = None,
         **changes: Any,
     ) -> None:
         for what, known, there in (
@@ -80,7 +86,7 @@ class Engine:
                 )
         self.graph, self.scorer, self.adapter = graph, scorer, adapter
         self.settings = (settings or EngineSettings()).changed(**changes)
-        self._given = reasoner
+        self._given, self._finders = reasoner, finders
         wanted = self.settings.calibration
         if adapter is not None and wanted != adapter.kind:
             raise SettingsError(
@@ -95,7 +101,8 @@ class Engine:
         adapter = self.adapter if adapted else None
         if not changes and adapter is self.adapter:
             return self
-        return Engine(self.graph, self.scorer, self.settings, adapter=adapter, reasoner=self._given, **changes)
+        shared: dict[str, Any] = {"reasoner": self._given, "finders": self._finders}
+        return Engine(self.graph, self.scorer, self.settings, adapter=adapter, **shared, **changes)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -103,7 +110,7 @@ class Engine:
         scored: dict[str, Any] = {"adapted": self.adapter is not None}
         if self.settings.search == "symbolic":
             scored = {"adapted": False, "calibration": "none"}
-        return self.settings.to_dict() | scored
+        return self.settings.to_dict() | scored | {"candidates": self.candidates}
 
     @cached_property
     def facts(self) -> KnownFacts | None:
@@ -150,16 +157,44 @@ class Engine:
             return ContinuousReasoner(
                 self.atoms, self.logic, steps=settings.steps, step_size=settings.step_size, reg=settings.vector_reg
             )
-        if settings.search == "certified":
-            if self.atoms.shards.world > 1:
-                raise SettingsError(
-                    "search is 'certified', which processes that share the entities out do not follow together; "
-                    "use search beam or exact, whose explained answers say whether they are certified",
-                    "search",
-                )
-            return CertifiedReasoner(self.atoms, self.logic, settings.k, settings.memory)
-        k = None if settings.search == "exact" else settings.k
-        return MessageReasoner(self.atoms, self.logic, k, settings.memory)
+        if settings.search == "certified" and self.atoms.shards.world > 1:
+            raise SettingsError(
+                "search is 'certified', which processes that share the entities out do not follow together; "
+                "use search beam or exact, whose explained answers say whether they are certified",
+                "search",
+            )
+        kind = CertifiedReasoner if settings.search == "certified" else MessageReasoner
+        rows = kind(self.atoms, self.logic, None if settings.search == "exact" else settings.k, settings.memory)
+        return rows if self.candidates == "rows" else ListReasoner(rows, self._finder(self.candidates))
+
+    @cached_property
+    def candidates(self) -> str:
+        """What finds candidates: `rows`, `scan` or `index`; by itself a beam takes the index of a large graph."""
+        given, graph = self.settings.candidates, self.graph
+        if given == "auto":
+            large = self._finders is not None and graph.num_entities > WORTH and self._finders.indexed
+            return "index" if large and self.settings.search == "beam" and listed_by(self.atoms) else "rows"
+        if given != "rows" and not listed_by(self.atoms):
+            raise SettingsError(
+                f"candidates is '{given}', and lists cannot serve what the engine asks for: they take a model that "
+                "scores by products, on the CPU, no minmax, nothing typed and no adapter by tails; leave it at auto",
+                "candidates",
+            )
+        return given
+
+    def _finder(self, kind: str) -> TopScorer:
+        """What lists the tails of rows."""
+        settings, possible = self.settings, self.atoms.possible
+        loopless = possible.without_loops if possible is not None else torch.zeros(0, dtype=torch.bool)
+        if self._finders is not None:
+            sums = self.atoms.calibration.by_sum
+            options: dict[str, Any] = {"nprobe": settings.nprobe, "sums": sums, "cached": settings.cached}
+            return self._finders.finder(kind, self.scorer, loopless, **options)
+        if kind == "index":
+            raise SettingsError(
+                "candidates is 'index', which a run has: open one, and build it with index", "candidates"
+            )
+        return LooplessScan(checked(self.scorer), loopless)
 
     def ask(self, query: str | Query, top: int = 10, *, explain: bool = False, paths: int = 1) -> Answers:
         """The `top` best answers to a question; with `explain`, why each of them came.
@@ -227,8 +262,12 @@ class Engine:
             answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
             explained = why is not None if paths else None
             left_out = len(implied) if self.settings.new else None
-            text, certified = str(question.query), listed.certified
-            results.append(Answers(text, tuple(answers), certified, self.about, explained, listed.rows, left_out))
+            results.append(
+                Answers(
+                    str(question.query), tuple(answers), listed.certified, self.about, explained,
+                    listed.rows, left_out, listed.estimated,
+                )
+            )  # fmt: skip
         return results
 
     def _wanted(self, plan: Plan, asked: Asked, top: int, known: list[int]) -> Wanted:

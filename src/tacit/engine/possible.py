@@ -34,10 +34,14 @@ class Possible:
             apart = (roles @ roles.T == 0).float()  # [R, R]: roles that nobody plays both of
             self._ends = (apart @ roles == 0).to(device)  # [R, N]: where each directed relation may end
 
+    @property
+    def without_loops(self) -> Tensor:
+        """The relations that cannot loop, `[R]`."""
+        return torch.zeros_like(self._loopless) if self.loops else self._loopless
+
     def loopless(self, heads: Tensor, relations: Tensor) -> Tensor:
         """The rows `relation(head, ·)` that cannot come back to their head."""
-        rows = self._loopless[relations].nonzero()[:, 0]
-        return rows[:0] if self.loops else rows
+        return self.without_loops[relations].nonzero()[:, 0]
 
     def rule_out(self, logits: Tensor, heads: Tensor, relations: Tensor, columns: slice) -> Tensor:
         """Logits of rows `relation(head, ·)` for the entities in `columns`, minus infinity for kinds that cannot be."""

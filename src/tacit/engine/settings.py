@@ -12,6 +12,7 @@ from tacit.settings import Settings, setting
 SEARCHES = ("beam", "exact", "certified", "continuous", "symbolic")
 LOGICS = ("product", "godel", "lukasiewicz")
 NEGATIONS = ("standard", "cosine")
+CANDIDATES = ("auto", "rows", "scan", "index")
 CALIBRATIONS = ("sigmoid", "minmax", "softmax-count")
 
 
@@ -51,6 +52,11 @@ class EngineSettings(Settings):
 
     search: str = setting("beam", "How answers are looked for.", choices=SEARCHES)
     k: int = setting(256, "Candidates a beam keeps, or certified search tries, for every variable.", least=1)
+    candidates: str = setting(
+        "auto", "What finds candidates: whole rows, a scan or the index of a run, kept in lists.", choices=CANDIDATES
+    )
+    nprobe: int = setting(32, "Clusters of the index that are looked into.", least=1)
+    cached: bool = setting(True, "Keep the lists that were found in the run.")
     logic: str = setting("product", "The t-norm that combines scores.", choices=LOGICS)
     negation: str = setting("standard", "What a negation makes of a score.", choices=NEGATIONS)
     strength: float = setting(1.0, "How strongly negation excludes.", above=0)
@@ -71,9 +77,14 @@ class EngineSettings(Settings):
     vector_reg: float = setting(0.0, "Weight of the penalty on vectors in continuous search.", least=0)
 
     def check(self) -> None:
-        """Raise a `SettingsError` where new answers are wanted and nothing is known."""
+        """Raise a `SettingsError` where settings contradict each other."""
         if self.new and not self.observed:
             raise SettingsError("new leaves out what is known, and observed is none; observe some facts", "new")
+        if self.candidates in ("scan", "index") and self.search not in ("beam", "certified"):
+            raise SettingsError(
+                f"candidates is '{self.candidates}', which serves beam and certified search; search is '{self.search}'",
+                "candidates",
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as settings files and results need them."""

@@ -112,6 +112,7 @@ class AnswersReply(BaseModel):
     certified: bool | None = Field(description="Whether the search provably missed nothing; null where nobody asked.")
     explained: bool | None = Field(None, description="Whether the search gives reasons; null where nobody asked.")
     left_out: int | None = Field(None, description="Known answers not listed; only where new ones were asked for.")
+    estimated: bool = Field(False, description="Whether scores are estimates, as an index of a large graph gives.")
     answers: list[AnswerRow]
 
 

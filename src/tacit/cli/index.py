@@ -1,0 +1,29 @@
+"""`tacit index`: what a large graph is asked through."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def index(
+    source: Annotated[str, typer.Argument(metavar="RUN|world", help="The run whose weights to index.")],
+    nlist: Annotated[
+        int | None, typer.Option("--nlist", min=1, help="Clusters; four times the root of the entities by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Decides the clusters.")] = 0,
+) -> None:
+    """Build the index by which graphs of more than 200,000 entities are asked."""
+    from tacit.links.index_top import WORTH
+    from tacit.run import open as open_run
+
+    run = open_run(source, device="cpu")
+    built = run.index(nlist=nlist, seed=seed)
+    size = f"{built['entities']:,} entities in {built['nlist']:,} clusters, {built['bytes'] / 1e6:,.1f} MB"
+    typer.echo(f"{run.folder.path}: {size}, built in {built['seconds']:.1f} s")
+    if built["entities"] <= WORTH:
+        typer.echo(
+            f"Up to {WORTH:,} entities exact search is faster, and stays the default; "
+            "--candidates index asks through the index all the same."
+        )

@@ -1,0 +1,86 @@
+"""The reasoner over lists: answers without rows of all entities, where a question allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from tacit.engine.atoms import Atoms
+from tacit.engine.found import Found, Wanted
+from tacit.engine.lists import ZERO, Listing, Lists, listable
+from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner
+from tacit.engine.row_lists import RowLists
+from tacit.links.scorer import BilinearScorer
+from tacit.links.top import TopScorer
+from tacit.query.plan import Plan, Row
+
+
+class ListReasoner(Reasoner):
+    """Best-first search over what a finder lists; questions that lists cannot answer go to another reasoner, over rows.
+
+    So do the scores of all entities that an evaluation ranks, and reasons.
+    """
+
+    def __init__(self, rows: MessageReasoner, finder: TopScorer) -> None:
+        self.rows, self.finder, self.num_entities = rows, finder, rows.num_entities
+
+    def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        """Log-scores of every entity, over rows."""
+        return self.rows.scores(plan, entities, relations)
+
+    def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        """What orders the entities, over rows."""
+        return self.rows.ranking(plan, entities, relations)
+
+    def batch(self, plan: Plan) -> int:
+        """How many queries to ask for at once, in case they need rows."""
+        return self.rows.batch(plan)
+
+    def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """A lower and an upper bound of every exact score, over rows."""
+        return self.rows.bounds(plan, entities, relations)
+
+    def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation | None:
+        """The best answers to one query with their proofs, over rows."""
+        return self.rows.explain(plan, entities, relations, wanted)
+
+    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
+        """The best answers to each query; certified where the finder knows what it has not listed."""
+        if not listable(plan):
+            return self.rows.top(plan, entities, relations, wanted)
+        slots = zip(entities.tolist(), relations.tolist(), wanted, strict=True)
+        return [self._listed(plan, *each) for each in slots]
+
+    def _listed(self, plan: Plan, entities: list[int], relations: list[int], wanted: Wanted) -> Found:
+        """The best answers to one query: what goes first is valued whether a search would find it or not."""
+        rows, k = RowLists(self.rows.atoms, self.finder), self.rows.k or self.num_entities
+        lists = Lists(rows, self.rows.logic, entities, relations, k, wanted.least)
+        first, more = torch.tensor(wanted.first, dtype=torch.long), len(wanted.first) < wanted.count
+        unwanted = torch.tensor(wanted.without, dtype=torch.long)
+        listing = lists.top(plan.root, wanted.count + len(unwanted)) if more else Listing.empty()
+        listing = listing.leaving_out(unwanted)
+        unlisted = first[~torch.isin(first, listing.ids)]
+        valued = lists.valued(plan.root, unlisted)
+        # By rising id, so that equal ones are told apart by it; a row comes by logits, which are finer than scores.
+        ids, order = torch.cat([listing.ids, unlisted]).sort()
+        low, high = torch.cat([listing.low, valued.low])[order], torch.cat([listing.high, valued.high])[order]
+        finer = -order.float() if isinstance(plan.root, Row) else None
+        here = Wanted(wanted.count, torch.searchsorted(ids, first).tolist(), wanted.least)
+        found = here.found(low, finer, (low, high)) if len(ids) else Found((), (), True)
+        beyond = listing.rest if len(found.ids) < wanted.count else listing.rest if more else ZERO
+        settled = beyond < found.scores[-1] if len(found.ids) == wanted.count and found.ids else beyond == ZERO
+        certified = bool(found.certified) and settled and rows.sure and not rows.estimated
+        answers = [int(ids[place]) for place in found.ids]
+        return Found(answers, found.scores, certified, rows.scored, rows.estimated)
+
+
+def listed_by(atoms: Atoms) -> bool:
+    """Whether lists can take the place of the rows of atoms: found by products on a CPU, in the order of logits, and
+    calibrated by these and the sum of a row.
+    """
+    calibration, possible = atoms.calibration, atoms.possible
+    calibrated = calibration.monotone and (calibration.pointwise or calibration.by_sum)
+    plain = atoms.shards.world == 1 and (possible is None or not possible.typed)
+    return calibrated and plain and isinstance(atoms.scorer, BilinearScorer) and atoms.device.type == "cpu"

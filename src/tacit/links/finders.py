@@ -1,0 +1,84 @@
+"""What finds the best tails of rows in a run: its index, its codes, its keys, and the rows that it keeps."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.errors import RunError, SettingsError
+from tacit.folder import CODES, INDEX, LOG_SUMS, ROWS, RunFolder
+from tacit.links.cached_top import CachedTop
+from tacit.links.index_top import IndexTop, build_index
+from tacit.links.scan import CodedTop, Codes, LooplessScan
+from tacit.links.scorer import BilinearScorer, Scorer
+from tacit.links.top import TopScorer
+from tacit.links.weights import weights_fingerprint
+
+
+class Finders:
+    """Makes finders of tails for the weights of a run; what is kept on disk is of these weights alone."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
+
+    @property
+    def indexed(self) -> bool:
+        """Whether the run has an index."""
+        return self.run.has(INDEX)
+
+    def finder(
+        self, kind: str, scorer: Scorer, loopless: Tensor, *, nprobe: int = 32, sums: bool = True, cached: bool = True
+    ) -> TopScorer:
+        """A finder by `index` or `scan` for rows without loops over the relations that are `loopless`, `[R]`.
+
+        A scan reads codes where the run has them, unless `sums` are asked for, which need the keys anyway.
+        """
+        model, weights = checked(scorer), weights_fingerprint(self.run)
+        inner: TopScorer
+        if kind == "index":
+            if not self.indexed:
+                raise RunError(f"run '{self.run.path}' has no {INDEX}; build one with tacit index")
+            inner = IndexTop(model, self.run.path / INDEX, weights, loopless, nprobe)
+            found_by = f"index {inner.nprobe} {inner.stamp.nlist}"
+        elif sums or not self.run.has(CODES):
+            inner, found_by = LooplessScan(model, loopless), "scan"
+        else:
+            inner, found_by = CodedTop(model, self._codes(weights), loopless), "scan"
+        if not cached:
+            return inner
+        rules = loopless.cpu().numpy().tobytes().hex()
+        files = self.run.path / ROWS, self.run.path / LOG_SUMS
+        return CachedTop(inner, model.num_relations, *files, weights=weights, rules=rules, found_by=found_by)
+
+    @torch.no_grad()
+    def build(self, scorer: Scorer, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
+        """Write index and codes of the run's weights; returns what they are."""
+        began = time.perf_counter()
+        keys, weights = checked(scorer).keys().detach(), weights_fingerprint(self.run)
+        stamp = build_index(self.run.path / INDEX, keys, weights, nlist, seed)
+        codes = Codes.of(keys)
+        self.run.write_tensors(CODES, vars(codes), {"weights": weights})
+        written = sum((self.run.path / name).stat().st_size for name in (INDEX, CODES))
+        seconds = time.perf_counter() - began
+        return {"entities": stamp.entities, "nlist": stamp.nlist, "bytes": written, "seconds": seconds}
+
+    def _codes(self, weights: str) -> Codes:
+        if self.run.metadata(CODES).get("weights") != weights:
+            path = self.run.path / CODES
+            raise RunError(f"{path} was built for other weights than the run has; build it again with tacit index")
+        return Codes(**self.run.tensors(CODES))
+
+
+def checked(scorer: Scorer) -> BilinearScorer:
+    """A scorer whose tails can be found by products with keys on the CPU, or a `SettingsError`."""
+    if not isinstance(scorer, BilinearScorer):
+        raise SettingsError(
+            "tails are found by inner products, which complex, distmult and cp score by; this model measures distances",
+            "candidates",
+        )
+    if scorer.device.type != "cpu":
+        raise SettingsError("tails are found on the CPU; open the run with device cpu", "candidates")
+    return scorer

@@ -1,0 +1,184 @@
+"""The best tails of rows by a cluster index of the keys (faiss, `IVF,SQ8`), scored again from the keys themselves."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch  # before faiss: on macOS each brings its own OpenMP, and the first one loaded is used
+from torch import Tensor
+
+from tacit.disk import atomic_write
+from tacit.errors import RunError, SettingsError
+from tacit.links.scan import LooplessScan, listed, pair_logits
+from tacit.links.scorer import BilinearScorer
+from tacit.links.top import Top
+
+WORTH = 200_000  # entities below which a scan is faster
+NPROBE = 32
+_MARK = b"tacit index"  # at the very end of a file, after its stamp and the length of that
+_TRAINED = 48  # keys a cluster is found from
+_ADDED = 65536  # keys added at a time
+_FETCHED = 256  # candidates at least: codes order them nearly as keys do
+_SUMMED, _DRAWN = 1024, 32768  # best tails and others drawn at random, by which log Z is estimated
+_SUMMING = 64  # clusters to look for the best tails in
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What an index is of."""
+
+    weights: str  # their fingerprint
+    entities: int
+    width: int
+    nlist: int  # clusters
+    error: float  # no score from codes is further off, for a query of length 1
+
+
+@torch.no_grad()
+def build_index(path: Path, keys: Tensor, weights: str, nlist: int | None = None, seed: int = 0) -> Stamp:
+    """Write an index of keys with `nlist` clusters, `4 √N` by default, stamped with the fingerprint of the weights."""
+    library = faiss_library()
+    count, width = keys.shape
+    nlist = min(count, nlist or max(1, round(4 * math.sqrt(count))))
+    index = library.index_factory(width, f"IVF{nlist},SQ8", library.METRIC_INNER_PRODUCT)
+    index.cp.seed, index.cp.niter, index.cp.min_points_per_centroid = seed, 10, 1
+    drawn = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[: max(_TRAINED * nlist, 1000)]
+    index.train(keys[drawn.sort().values].numpy())
+    lost = longest = 0.0
+    for part in keys.split(_ADDED):
+        rows = part.contiguous().numpy()
+        index.add(rows)
+        near = torch.from_numpy(index.sa_decode(index.sa_encode(rows)))
+        lost = max(lost, float(torch.linalg.vector_norm(part.double() - near.double(), dim=1).max()))
+        longest = max(longest, float(torch.linalg.vector_norm(part.double(), dim=1).max()))
+    stamp = Stamp(weights, count, width, nlist, 1.001 * lost + 2.0**-21 * width * longest)  # sums round as well
+    atomic_write(path, lambda target: _write(index, stamp, target))
+    return stamp
+
+
+def read_stamp(path: Path) -> Stamp:
+    """What an index file is of; one that was cut short has none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - len(_MARK) - 8))
+            length, mark = int.from_bytes(file.read(8), "little"), file.read()
+            if mark != _MARK or length > size:
+                raise ValueError("its end is missing")
+            file.seek(size - len(_MARK) - 8 - length)
+            return Stamp(**json.loads(file.read(length)))
+    except (OSError, ValueError, TypeError) as error:
+        raise RunError(f"{path} is no index or damaged ({error}); build it again with tacit index") from None
+
+
+def check_stamp(path: Path, stamp: Stamp, scorer: BilinearScorer, weights: str) -> None:
+    """Raise a `RunError` unless an index is of these weights."""
+    if (stamp.weights, stamp.entities, stamp.width) != (weights, *scorer.keys().shape):
+        raise RunError(f"{path} was built for other weights than the run has; build it again with tacit index")
+
+
+class IndexTop:
+    """The best tails among those in the `nprobe` clusters nearest to a query: fast, and some may be missing.
+
+    Scores are exact. What is not in the lists may score anything, unless all clusters are looked into; then lists
+    are proven. `log Z` is estimated from the best tails and a sample of all others.
+    """
+
+    def __init__(
+        self, scorer: BilinearScorer, path: Path, weights: str, loopless: Tensor, nprobe: int = NPROBE
+    ) -> None:
+        self.scorer, self.path, self.weights, self.loopless = scorer, path, weights, loopless
+        self.stamp = read_stamp(path)
+        check_stamp(path, self.stamp, scorer, weights)
+        self.nprobe = min(nprobe, self.stamp.nlist)
+        self._index = _mapped(path)
+        drawn = torch.randperm(scorer.num_entities, generator=torch.Generator().manual_seed(0))[:_DRAWN]
+        self._drawn = drawn.sort().values
+        self._drawn_keys = scorer.keys()[self._drawn]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return IndexTop, (self.scorer, self.path, self.weights, self.loopless, self.nprobe)
+
+    @torch.no_grad()
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
+        """The best `m` tails that were found, `[B] x [B] -> [B, m]`."""
+        queries, count = self.scorer.queries(heads, relations), self.scorer.num_entities
+        fetched = min(count, max(_FETCHED, m + m // 4 + 2))
+        while True:
+            rows, ids, logits, last = self._candidates(queries, heads, relations, fetched, self.nprobe)
+            top = listed(rows, ids, logits, len(heads), m)
+            if self.nprobe < self.stamp.nlist:
+                return Top(top.ids, top.logits, torch.full_like(top.rest, torch.inf))
+            unseen = last + torch.linalg.vector_norm(queries, dim=1) * self.stamp.error
+            if fetched == count or bool((unseen <= top.rest).all()):
+                return top
+            fetched = min(count, 2 * fetched)
+
+    @torch.no_grad()
+    def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """`log Z` of each row by the best tails and `(N - n) / |S|` times a sample `S` of the others: an estimate."""
+        if self.scorer.num_entities <= _DRAWN:
+            return LooplessScan(self.scorer, self.loopless).log_sums(heads, relations)
+        queries = self.scorer.queries(heads, relations)
+        nprobe = min(self.stamp.nlist, max(self.nprobe, _SUMMING))
+        rows, ids, logits, _ = self._candidates(queries, heads, relations, _SUMMED, nprobe)
+        others = queries @ self._drawn_keys.t()  # [B, S]
+        places = torch.searchsorted(self._drawn, ids).clamp(max=len(self._drawn) - 1)
+        twice = self._drawn[places] == ids
+        others[rows[twice], places[twice]] = -torch.inf  # counted among the best
+        ruled = self.loopless[relations]
+        own = (self._drawn == heads[:, None]) & ruled[:, None]
+        others.masked_fill_(own, -torch.inf)
+        sampled = others.isfinite().sum(dim=1)
+        found = torch.bincount(rows[logits.isfinite()], minlength=len(heads))
+        weight = ((self.scorer.num_entities - ruled.long() - found) / sampled).log()
+        first = listed(rows, ids, logits, len(heads), _SUMMED).logits.logsumexp(dim=1)
+        total = torch.logaddexp(first, others.logsumexp(dim=1) + weight)
+        return total, torch.zeros_like(total, dtype=torch.bool)
+
+    def _candidates(
+        self, queries: Tensor, heads: Tensor, relations: Tensor, count: int, nprobe: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Pairs `(row, id)` by rising id with their logits, `[P]` each, and the lowest score from codes, `[B]`."""
+        library = faiss_library()
+        # A forked process has one thread, and would wait for others of a team that is gone.
+        library.omp_set_num_threads(torch.get_num_threads())
+        options = library.SearchParametersIVF(nprobe=nprobe)
+        rough, found = self._index.search(queries.contiguous().numpy(), count, params=options)
+        scores, ids = torch.from_numpy(rough), torch.from_numpy(found).sort(dim=1).values
+        last = torch.where(torch.from_numpy(found) < 0, torch.inf, scores).amin(dim=1)
+        rows, places = (ids >= 0).nonzero(as_tuple=True)
+        ids = ids[rows, places]
+        logits = pair_logits(queries, self.scorer.keys(), rows, ids)
+        logits.masked_fill_(self.loopless[relations[rows]] & (heads[rows] == ids), -torch.inf)
+        return rows, ids, logits, last
+
+
+def faiss_library() -> Any:
+    """The package, or what to install."""
+    try:
+        import faiss
+    except ImportError:
+        raise SettingsError("an index needs faiss; install it with pip install 'tacit[index]'") from None
+    return faiss
+
+
+def _mapped(path: Path) -> Any:
+    library = faiss_library()
+    try:
+        return library.read_index(str(path), library.IO_FLAG_MMAP)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise RunError(f"{path} is damaged ({reason:.200}); build it again with tacit index") from None
+
+
+def _write(index: Any, stamp: Stamp, target: str) -> None:
+    """The index, and after its end, which its reader stops at, the stamp."""
+    faiss_library().write_index(index, target)
+    said = json.dumps(asdict(stamp)).encode()
+    with Path(target).open("ab") as file:
+        file.write(said + len(said).to_bytes(8, "little") + _MARK)

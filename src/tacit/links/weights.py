@@ -1,0 +1,51 @@
+"""Which weights a run has: a fingerprint for the files that are of use with them alone."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tacit.disk import atomic_write
+from tacit.errors import RunError, TacitError
+from tacit.folder import MODEL, WEIGHTS, RunFolder
+
+
+def weights_fingerprint(run: RunFolder) -> str:
+    """A hash of every byte of a run's weights.
+
+    To hash a gigabyte takes half a second. So `weights.json` keeps the hash beside size and time of the files, and is
+    believed as long as these are the same: a file that is written anew has another time.
+    """
+    files = _files(run)
+    state = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+    kept = _kept(run.path / WEIGHTS)
+    if kept.get("files") == state:
+        return str(kept["sha256"])
+    hashed = sha256()
+    for path in files:
+        with path.open("rb") as file:
+            while block := file.read(2**22):
+                hashed.update(block)
+    made = {"files": state, "sha256": hashed.hexdigest()}
+    with suppress(TacitError):  # a run may lie where one may only read
+        atomic_write(run.path / WEIGHTS, lambda target: Path(target).write_text(json.dumps(made), encoding="utf-8"))
+    return hashed.hexdigest()
+
+
+def _files(run: RunFolder) -> list[Path]:
+    """The files of the weights: one, or as many as there were processes to train them."""
+    files = sorted(run.path.glob(f"{Path(MODEL).stem}*.safetensors"))
+    if not files:
+        raise RunError(f"run '{run.path}' has no {MODEL}; train it first")
+    return files
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return kept if isinstance(kept, dict) and isinstance(kept.get("sha256"), str) else {}

@@ -1,0 +1,214 @@
+"""Questions through lists: the answers of exact search, known ones first, and no certificate that is not earned."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tacit
+from tacit.engine.engine import Engine
+from tacit.errors import RunError, SettingsError
+from tacit.folder import CODES, INDEX, LOG_SUMS, MODEL, ROWS, RunFolder
+from tacit.graph.graph import Graph, directed
+from tacit.graph.vocabulary import Vocabulary
+from tacit.links import index_top
+from tacit.links.finders import Finders
+from tacit.links.loading import load_model, save_model
+from tacit.links.models import ComplEx, TransE
+from tacit.links.settings import TrainSettings
+from tacit.query.shapes import SHAPES
+
+N, R = 400, 6
+QUESTIONS = {
+    "1p": "?t : r0(e1, ?t)",
+    "2p": "?t : exists ?v . r0(e1, ?v) & r1(?v, ?t)",
+    "3p": "?t : exists ?v, ?w . r0(e2, ?v) & r1(?v, ?w) & r2(?w, ?t)",
+    "2i": "?t : r0(e1, ?t) & r1(e2, ?t)",
+    "ip": "?t : exists ?v . r0(e1, ?v) & r1(e2, ?v) & r2(?v, ?t)",
+    "2u": "?t : r0(e1, ?t) | r1(e2, ?t)",
+    "2in": "?t : r0(e1, ?t) & !r1(e2, ?t)",
+    "pni": "?t : !(exists ?v . r0(e1, ?v) & r1(?v, ?t)) & r2(e2, ?t)",
+    "cycle": "?t : exists ?v, ?w . r0(?v, ?w) & r1(?w, ?t) & r2(?t, ?v) & r0(e1, ?v)",
+}
+OVER_ROWS = ("pni", "cycle")
+
+
+def graph() -> Graph:
+    random = np.random.default_rng(0)
+    facts = np.stack(
+        [random.integers(N, size=900), 2 * random.integers(R, size=900), random.integers(N, size=900)], 1
+    ).astype(np.int32)
+    return Graph(Vocabulary(f"e{i}" for i in range(N)), directed(f"r{i}" for i in range(R)), facts, name="random")
+
+
+def model(seed: int = 1, scale: float = 0.7) -> ComplEx:
+    made = ComplEx(N, 2 * R, 6).requires_grad_(False)
+    made.reset(scale, torch.Generator().manual_seed(seed))
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    run = RunFolder.create(tmp_path / "run", graph(), TrainSettings(rank=6, device="cpu").to_dict())
+    save_model(run, model())
+    return run
+
+
+def opened(folder: RunFolder, **settings: object) -> tacit.Run:
+    return tacit.open(folder.path, device="cpu", **settings)
+
+
+def same(found: tacit.Answers, wanted: tacit.Answers) -> None:
+    assert found.entities == wanted.entities
+    assert [answer.known for answer in found] == [answer.known for answer in wanted]
+    np.testing.assert_allclose([a.log_score for a in found], [a.log_score for a in wanted], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
+@pytest.mark.parametrize(("observed", "new"), [("all", False), ("all", True), ("none", False)])
+def test_a_scan_gives_the_answers_of_exact_search_and_proves_them(calibration: str, observed: str, new: bool) -> None:
+    exact = Engine(graph(), model(), search="exact", calibration=calibration, observed=observed, new=new)
+    scan = exact.using(search="certified", candidates="scan", k=N)
+    for name, question in QUESTIONS.items():
+        for top in (1, 10, 60):
+            found = scan.ask(question, top)
+            same(found, exact.ask(question, top))
+            assert found.certified or name in OVER_ROWS, name
+            assert not found.estimated
+
+
+def test_a_list_that_ties_cut_is_certified_only_where_it_is_the_right_one() -> None:
+    exact = Engine(graph(), model(scale=2.0), search="exact", calibration="sigmoid")  # so large that all scores are 1
+    scan, proven = exact.using(search="certified", candidates="scan"), []
+    for question in (QUESTIONS[name] for name in QUESTIONS if name not in OVER_ROWS):
+        for top in (1, 10, 60):
+            found, wanted = scan.ask(question, top), exact.ask(question, top)
+            proven.append(found.certified)
+            assert not found.certified or found.entities == wanted.entities
+            np.testing.assert_allclose([a.score for a in found], [a.score for a in wanted], atol=1e-5)
+    assert len(set(proven)) == 2
+
+
+def test_a_scan_of_codes_and_kept_rows_change_nothing(folder: RunFolder) -> None:
+    pytest.importorskip("faiss")
+    plain = opened(folder, search="exact", calibration="sigmoid")
+    plain.index()
+    coded = opened(folder, search="certified", candidates="scan", calibration="sigmoid", k=N)
+    for _ in range(2):  # cold and warm
+        for name, question in QUESTIONS.items():
+            found = coded.ask(question)
+            same(found, plain.ask(question))
+            assert found.certified or name in OVER_ROWS
+    assert folder.has(ROWS)
+    same(coded.engine.using(cached=False).ask(QUESTIONS["2p"]), plain.ask(QUESTIONS["2p"]))
+
+
+def test_an_index_answers_and_promises_nothing(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(index_top, "_DRAWN", 100)
+    monkeypatch.setattr(index_top, "_SUMMED", 40)
+    run = opened(folder)
+    built = run.index(nlist=20)
+    assert (built["entities"], built["nlist"]) == (N, 20)
+    assert folder.has(INDEX)
+    assert folder.has(CODES)
+    exact = run.engine.using(search="exact")
+    for name in ("1p", "2p", "2i", "2u"):
+        found = run.engine.using(candidates="index", nprobe=8).ask(QUESTIONS[name])
+        assert found.certified is False
+        assert found.estimated
+        assert "estimates" in str(found)
+        assert found.to_dict()["estimated"] is True
+        assert len(set(found.entities) & set(exact.ask(QUESTIONS[name]).entities)) >= 5
+        assert found.settings["candidates"] == "index"
+    by_sigmoid = run.engine.using(candidates="index", nprobe=8, calibration="sigmoid").ask(QUESTIONS["2p"])
+    assert by_sigmoid.certified is False
+    assert not by_sigmoid.estimated
+    assert "estimates" not in str(by_sigmoid)
+
+
+def test_exact_sums_are_used_where_they_are_kept(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(index_top, "_DRAWN", 100)
+    monkeypatch.setattr(index_top, "_SUMMED", 40)
+    run = opened(folder)
+    run.index(nlist=20)
+    index = run.engine.using(candidates="index", nprobe=20)
+    assert index.ask(QUESTIONS["1p"]).estimated
+    exact = run.engine.using(search="certified", candidates="scan").ask(QUESTIONS["1p"])
+    assert folder.has(LOG_SUMS)
+    again = index.ask(QUESTIONS["1p"])
+    assert not again.estimated
+    same(again, exact)
+
+
+def test_what_the_index_does_by_itself_depends_on_size(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("faiss")
+    run = opened(folder)
+    run.index()
+    assert run.engine.candidates == "rows"
+    monkeypatch.setattr("tacit.engine.engine.WORTH", N - 1)
+    assert opened(folder).engine.candidates == "index"
+    for settings in ({"search": "exact"}, {"search": "certified"}, {"calibration": "minmax"}, {"typed": True}):
+        assert opened(folder, **settings).engine.candidates == "rows"
+    pickled = pickle.loads(pickle.dumps(opened(folder).engine))
+    assert pickled.candidates == "index"
+    assert pickled.ask(QUESTIONS["2p"]).entities == opened(folder).ask(QUESTIONS["2p"]).entities
+
+
+def test_an_index_of_other_weights_is_refused(folder: RunFolder) -> None:
+    pytest.importorskip("faiss")
+    opened(folder).index()
+    save_model(folder, model(seed=2))
+    for settings in ({"candidates": "index"}, {"candidates": "scan", "calibration": "sigmoid"}):
+        with pytest.raises(RunError, match="other weights than the run has; build it again with tacit index"):
+            opened(folder, **settings).ask(QUESTIONS["1p"])
+    scan = opened(folder, candidates="scan", search="certified")  # needs neither
+    same(scan.ask(QUESTIONS["2p"]), opened(folder, search="exact").ask(QUESTIONS["2p"]))
+
+
+def test_rows_kept_of_other_weights_or_rules_are_not_believed(folder: RunFolder) -> None:
+    opened(folder, candidates="scan").ask(QUESTIONS["2p"])
+    for settings in ({}, {"loops": True}):
+        scan = opened(folder, candidates="scan", search="certified", **settings)
+        same(scan.ask(QUESTIONS["2p"]), opened(folder, search="exact", **settings).ask(QUESTIONS["2p"]))
+    save_model(folder, model(seed=3))
+    scan = opened(folder, candidates="scan", search="certified")
+    same(scan.ask(QUESTIONS["2p"]), opened(folder, search="exact").ask(QUESTIONS["2p"]))
+
+
+def test_a_run_that_was_copied_keeps_its_index(folder: RunFolder, tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    import shutil
+
+    opened(folder).index()
+    (folder.path / MODEL).touch()  # another time, the same weights
+    assert opened(folder, candidates="index").ask(QUESTIONS["1p"])
+    shutil.copytree(folder.path, tmp_path / "copy")
+    assert opened(RunFolder(tmp_path / "copy"), candidates="index").ask(QUESTIONS["1p"])
+
+
+def test_what_cannot_be_is_refused_in_a_line(folder: RunFolder) -> None:
+    with pytest.raises(SettingsError, match="candidates is 'index', which serves beam and certified search"):
+        opened(folder, search="exact", candidates="index")
+    with pytest.raises(SettingsError, match="lists cannot serve"):
+        opened(folder, candidates="scan", calibration="minmax").ask(QUESTIONS["1p"])
+    with pytest.raises(RunError, match=r"has no index.*; build one with tacit index"):
+        opened(folder, candidates="index").ask(QUESTIONS["1p"])
+    with pytest.raises(SettingsError, match="candidates is 'index'"):
+        Engine(graph(), model(), candidates="index").ask(QUESTIONS["1p"])
+    with pytest.raises(SettingsError, match="an evaluation ranks all entities"):
+        opened(folder).evaluate(candidates="scan")
+    with pytest.raises(SettingsError, match="this model measures distances"):
+        Finders(folder).build(TransE(N, 2 * R, 4))
+
+
+def test_all_shapes_are_answered_as_a_beam_that_keeps_everything(folder: RunFolder) -> None:
+    engine = Engine(graph(), load_model(folder), k=N, candidates="scan")
+    rows = engine.using(candidates="rows")
+    for shape in SHAPES.values():
+        same(engine.ask(str(shape.query)), rows.ask(str(shape.query)))

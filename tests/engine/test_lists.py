@@ -1,0 +1,169 @@
+"""Search over lists against exact search over rows: equal where it is proven, bounds that hold where it is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tacit.engine import lists as module
+from tacit.engine.atoms import Atoms
+from tacit.engine.engine import Engine
+from tacit.engine.lists import Listing, Lists, listable
+from tacit.engine.row_lists import RowLists
+from tacit.graph.graph import Graph, directed
+from tacit.graph.vocabulary import Vocabulary
+from tacit.links.models import ComplEx
+from tacit.links.scan import CodedTop, Codes, LooplessScan
+from tacit.links.top import Top, TopScorer
+from tacit.query.shapes import SHAPES, Shape
+
+N, R, TOP = 150, 3, 5
+LISTED = ("1p", "2p", "3p", "2i", "3i", "pi", "ip", "2u", "up", "2in", "3in", "inp", "pin")
+
+
+def graph() -> Graph:
+    random = np.random.default_rng(0)
+    facts = np.stack(
+        [random.integers(N, size=200), 2 * random.integers(R, size=200), random.integers(N, size=200)], 1
+    ).astype(np.int32)
+    return Graph(Vocabulary(f"e{i}" for i in range(N)), directed(f"r{i}" for i in range(R)), facts, name="random")
+
+
+def scorer(scale: float = 1.6) -> ComplEx:
+    model = ComplEx(N, 2 * R, 4).requires_grad_(False)
+    model.reset(scale, torch.Generator().manual_seed(1))
+    return model
+
+
+def engine(**settings: object) -> Engine:
+    return Engine(graph(), scorer(), search="exact", **settings)  # type: ignore[arg-type]
+
+
+def loopless(atoms: Atoms) -> Tensor:
+    assert atoms.possible is not None
+    return atoms.possible.without_loops
+
+
+@pytest.fixture
+def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that lists end, grow and are cut even where there are few entities."""
+    for name, value in (("_LISTED", 6), ("_FIRST", 1), ("_CANDIDATES", 3)):
+        monkeypatch.setattr(module, name, value)
+
+
+def queries(shape: Shape, count: int = 6) -> list[tuple[list[int], list[int]]]:
+    random = np.random.default_rng(2)
+    slots = [
+        (random.integers(N, size=shape.num_entities), random.integers(2 * R, size=shape.num_relations))
+        for _ in range(count)
+    ]
+    return [(entities.tolist(), relations.tolist()) for entities, relations in slots]
+
+
+def exact(asked: Engine, shape: Shape, entities: list[int], relations: list[int]) -> Tensor:
+    return asked.reasoner.scores(shape.plan, torch.tensor([entities]), torch.tensor([relations]))[0]
+
+
+def check(listing: Listing, scores: Tensor, proven: bool) -> None:
+    """All bounds hold; where the search was not cut short, the best are there with the scores of exact search."""
+    assert at_most(listing.low, scores[listing.ids])
+    assert at_most(scores[listing.ids], listing.high)
+    assert at_most(scores.index_fill(0, listing.ids, -torch.inf), torch.tensor(listing.rest))
+    if proven:
+        wanted = scores.topk(TOP).values
+        found = torch.cat([listing.low, torch.full((TOP,), -torch.inf)]).topk(TOP).values
+        assert at_most(found, wanted)
+        assert at_most(wanted, found)
+
+
+def at_most(a: Tensor, b: Tensor) -> bool:
+    """But for rounding, of log-scores or, where `x + y - 1` leaves few digits of them, of scores."""
+    return bool(((a <= b + 2e-5 + 1e-5 * b.abs()) | (a.exp() <= b.exp() + 1e-5)).all())
+
+
+@pytest.mark.usefixtures("short_lists")
+@pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
+@pytest.mark.parametrize("logic", ["product", "godel", "lukasiewicz"])
+@pytest.mark.parametrize("observed", ["all", "none"])
+def test_lists_find_what_exact_search_finds(logic: str, calibration: str, observed: str) -> None:
+    asked = engine(logic=logic, calibration=calibration, observed=observed)
+    finder = LooplessScan(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
+    for name in LISTED:
+        shape = SHAPES[name]
+        assert listable(shape.plan)
+        for entities, relations in queries(shape, 2):
+            found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, N)
+            listing = found.top(shape.plan.root, TOP)
+            check(listing, exact(asked, shape, entities, relations), proven=listing.settled(TOP))
+            assert found.rows.sure
+            assert not found.rows.estimated
+            if logic == "product":
+                assert listing.settled(TOP), name
+
+
+@pytest.mark.usefixtures("short_lists")
+def test_a_search_cut_short_says_how_far_its_values_can_be_off() -> None:
+    asked = engine(calibration="sigmoid", observed="none")
+    finder, unsettled = LooplessScan(asked.scorer, loopless(asked.atoms)), 0  # type: ignore[arg-type]
+    for name in ("2p", "3p", "ip", "pi", "up"):
+        for entities, relations in queries(SHAPES[name]):
+            found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, 1)
+            listing = found.top(SHAPES[name].plan.root, TOP)
+            unsettled += not (listing.settled(TOP) and bool((listing.low == listing.high).all()))
+            check(listing, exact(asked, SHAPES[name], entities, relations), proven=False)
+    assert unsettled > 5
+
+
+def test_few_rows_are_looked_up() -> None:
+    asked = engine(calibration="softmax-count")
+    for entities, relations in queries(SHAPES["2p"]):
+        finder = LooplessScan(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
+        found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, N)
+        found.top(SHAPES["2p"].plan.root, TOP)
+        assert found.rows.scored < N / 2
+
+
+@dataclass
+class Guessing:
+    """A finder that knows neither what it has not found nor what rows weigh."""
+
+    inner: TopScorer
+
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
+        top = self.inner.top(heads, relations, m)
+        return Top(top.ids, top.logits, torch.full_like(top.rest, torch.inf))
+
+    def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        sums, exact = self.inner.log_sums(heads, relations)
+        return sums, ~exact
+
+
+@pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
+def test_what_a_finder_does_not_know_is_told(calibration: str) -> None:
+    asked = engine(calibration=calibration)
+    finder = Guessing(LooplessScan(asked.scorer, loopless(asked.atoms)))  # type: ignore[arg-type]
+    for name in ("1p", "2p", "2i"):
+        entities, relations = queries(SHAPES[name], 1)[0]
+        found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, N)
+        found.top(SHAPES[name].plan.root, TOP)
+        assert not found.rows.sure
+        assert found.rows.estimated == (calibration == "softmax-count")
+
+
+def test_a_scan_of_codes_gives_the_same_lists() -> None:
+    asked = engine(calibration="sigmoid")
+    coded = CodedTop(asked.scorer, Codes.of(asked.scorer.keys()), loopless(asked.atoms))  # type: ignore[arg-type,attr-defined]
+    for entities, relations in queries(SHAPES["2p"]):
+        found = Lists(RowLists(asked.atoms, coded), asked.logic, entities, relations, N)
+        listing = found.top(SHAPES["2p"].plan.root, TOP)
+        check(listing, exact(asked, SHAPES["2p"], entities, relations), proven=True)
+        assert found.rows.sure
+
+
+def test_what_no_list_can_answer_is_told_apart() -> None:
+    assert not listable(SHAPES["pni"].plan)
+    assert {name for name, shape in SHAPES.items() if listable(shape.plan)} == set(LISTED)

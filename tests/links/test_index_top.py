@@ -1,0 +1,123 @@
+"""The cluster index against scans: equal where it looks everywhere, honest where it does not."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from tacit.errors import RunError
+from tacit.links import index_top
+from tacit.links.index_top import IndexTop, build_index, read_stamp
+from tacit.links.models import ComplEx, DistMult
+from tacit.links.scan import LooplessScan
+
+faiss = pytest.importorskip("faiss")
+R = 4
+LOOPLESS = torch.tensor([True, False, True, False])
+
+
+def model(entities: int = 3000, seed: int = 0) -> ComplEx:
+    made = ComplEx(entities, R, 4).requires_grad_(False)
+    made.reset(1.0, torch.Generator().manual_seed(seed))
+    return made
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("index") / "index.faiss"
+    build_index(path, model().keys(), "weights")
+    return path
+
+
+def rows(count: int = 30) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.arange(count) * 7, torch.arange(count) % R
+
+
+@pytest.mark.parametrize("m", [1, 20, 400, 3000])
+def test_looking_everywhere_is_a_scan(built: Path, m: int) -> None:
+    scorer, (heads, relations) = model(), rows()
+    found = IndexTop(scorer, built, "weights", LOOPLESS, nprobe=10**6).top(heads, relations, m)
+    wanted = LooplessScan(scorer, LOOPLESS).top(heads, relations, m)
+    torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.rest, wanted.rest, rtol=1e-5, atol=1e-5)
+    assert (found.ids == wanted.ids).float().mean() > 0.99  # but for what rounding puts in another order
+
+
+def test_few_clusters_give_exact_scores_of_what_they_find_and_promise_nothing(built: Path) -> None:
+    scorer, (heads, relations) = model(), rows()
+    top = IndexTop(scorer, built, "weights", LOOPLESS, nprobe=8).top(heads, relations, 10)
+    assert bool(top.rest.isposinf().all())
+    scores = scorer.logits(heads, relations)
+    torch.testing.assert_close(top.logits, scores.gather(1, top.ids), rtol=1e-5, atol=1e-5)
+    assert not bool((top.ids == heads[:, None])[LOOPLESS[relations]].any())
+    best = LooplessScan(scorer, LOOPLESS).top(heads, relations, 10)
+    recall = sum(len(set(a) & set(b)) for a, b in zip(top.ids.tolist(), best.ids.tolist(), strict=True)) / 300
+    assert recall > 0.5  # 8 of 219 clusters, of keys that form none
+
+
+def test_short_lists_are_the_beginning_of_longer_ones(built: Path) -> None:
+    finder, (heads, relations) = IndexTop(model(), built, "weights", LOOPLESS, nprobe=8), rows()
+    short, long = finder.top(heads, relations, 10), finder.top(heads, relations, 128)
+    assert short.ids.tolist() == long.ids[:, :10].tolist()
+    assert short.logits.tolist() == long.logits[:, :10].tolist()
+
+
+def test_an_index_of_other_weights_is_refused(built: Path) -> None:
+    with pytest.raises(RunError, match="other weights"):
+        IndexTop(model(), built, "retrained", LOOPLESS)
+    with pytest.raises(RunError, match="other weights"):
+        IndexTop(model(2999), built, "weights", LOOPLESS)
+
+
+@pytest.mark.parametrize("kept", [0, 10, 0.5, 0.999])
+def test_an_index_cut_short_is_refused(built: Path, tmp_path: Path, kept: float) -> None:
+    whole, cut = built.read_bytes(), tmp_path / "cut.faiss"
+    cut.write_bytes(whole[: int(kept * len(whole)) if kept < 1 else int(kept)])
+    with pytest.raises(RunError, match="build it again with tacit index"):
+        IndexTop(model(), cut, "weights", LOOPLESS)
+
+
+def test_a_damaged_middle_is_refused(built: Path, tmp_path: Path) -> None:
+    whole, cut = built.read_bytes(), tmp_path / "cut.faiss"
+    cut.write_bytes(whole[:100] + whole[len(whole) // 2 :])
+    with pytest.raises(RunError, match="build it again with tacit index"):
+        IndexTop(model(), cut, "weights", LOOPLESS)
+
+
+def test_a_sum_of_a_sample_is_near_and_says_what_it_is(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_top, "_DRAWN", 1000)
+    monkeypatch.setattr(index_top, "_SUMMED", 200)
+    scorer, (heads, relations) = model(), rows(200)
+    total, exact = IndexTop(scorer, built, "weights", LOOPLESS).log_sums(heads, relations)
+    assert not bool(exact.any())
+    wanted = LooplessScan(scorer, LOOPLESS).log_sums(heads, relations)[0]
+    assert float((total - wanted).abs().median()) < 0.05
+    assert abs(float((total - wanted).exp().mean()) - 1) < 0.05  # it leans to neither side
+
+
+def test_a_small_graph_is_summed_exactly(built: Path) -> None:
+    scorer, (heads, relations) = model(), rows()
+    total, exact = IndexTop(scorer, built, "weights", LOOPLESS).log_sums(heads, relations)
+    assert bool(exact.all())
+    torch.testing.assert_close(total, LooplessScan(scorer, LOOPLESS).log_sums(heads, relations)[0])
+
+
+def test_an_index_can_be_pickled_and_says_what_it_is_of(built: Path) -> None:
+    finder, (heads, relations) = IndexTop(model(), built, "weights", LOOPLESS), rows()
+    again = pickle.loads(pickle.dumps(finder))
+    assert again.top(heads, relations, 5).ids.tolist() == finder.top(heads, relations, 5).ids.tolist()
+    stamp = read_stamp(built)
+    assert (stamp.entities, stamp.width, stamp.nlist) == (3000, 8, round(4 * 3000**0.5))
+
+
+def test_identical_keys_and_fewer_of_them_than_clusters(tmp_path: Path) -> None:
+    same = DistMult(5, R, 3).requires_grad_(False)
+    same.entities.weight.fill_(1.0)
+    same.relations.weight.fill_(1.0)
+    build_index(tmp_path / "index.faiss", same.keys(), "weights", nlist=50)
+    finder = IndexTop(same, tmp_path / "index.faiss", "weights", LOOPLESS)
+    top = finder.top(torch.tensor([1, 1]), torch.tensor([0, 1]), 3)
+    assert top.ids.tolist() == [[0, 2, 3], [0, 1, 2]]

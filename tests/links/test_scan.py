@@ -1,0 +1,105 @@
+"""Scans of codes and of rows without loops against plain sorting, on keys that are hard to code."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from tacit.links.models import DistMult
+from tacit.links.scan import CodedTop, Codes, LooplessScan
+
+R = 4
+LOOPLESS = torch.tensor([True, False, True, False])
+
+
+def model_of(keys: Tensor, seed: int = 0) -> DistMult:
+    """A model whose keys are given and whose relations are whole numbers."""
+    model = DistMult(len(keys), R, keys.shape[1]).requires_grad_(False)
+    model.entities.weight.copy_(keys)
+    model.relations.weight.copy_(torch.randint(-3, 4, (R, keys.shape[1]), generator=draw(seed)).float())
+    return model
+
+
+def draw(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def whole_numbers() -> Tensor:
+    """Sums of these are exact in floats, however they are added, and many of them tie."""
+    return torch.randint(-4, 5, (700, 6), generator=draw(1)).float()
+
+
+def hard_keys() -> dict[str, Tensor]:
+    plain = torch.randn(700, 8, generator=draw(2))
+    norms = plain * torch.logspace(-4, 4, 700)[:, None]
+    spikes = plain.clone()
+    spikes[::3, 0] = 500.0  # one number so large that the code leaves nothing of the others
+    near = plain[:1] + 1e-4 * torch.randn(700, 8, generator=draw(3))  # closer together than codes tell apart
+    zeros = plain.clone()
+    zeros[::2] = 0.0
+    return {
+        "plain": plain, "norms": norms, "spikes": spikes, "near": near, "zeros": zeros, "all zero": 0 * plain,
+        "ties": whole_numbers(),
+    }  # fmt: skip
+
+
+def oracle(model: DistMult, heads: Tensor, relations: Tensor) -> Tensor:
+    """All logits in double precision, loops at minus infinity."""
+    h, r, t = (table.double() for table in (model.entities.weight, model.relations.weight, model.entities.weight))
+    logits = (h[heads] * r[relations]) @ t.T
+    for row, (head, relation) in enumerate(zip(heads.tolist(), relations.tolist(), strict=True)):
+        if LOOPLESS[relation]:
+            logits[row, head] = -torch.inf
+    return logits
+
+
+@pytest.mark.parametrize("name", hard_keys())
+@pytest.mark.parametrize("m", [1, 10, 700])
+def test_a_scan_of_codes_is_exact(name: str, m: int) -> None:
+    keys = hard_keys()[name]
+    model = model_of(keys)
+    heads, relations = torch.arange(0, 700, 23), torch.arange(0, 700, 23) % R
+    top = CodedTop(model, Codes.of(model.keys()), LOOPLESS).top(heads, relations, m)
+    logits = oracle(model, heads, relations)
+    wanted = logits.sort(dim=1, descending=True, stable=True)
+    scale = 1e-6 * model.queries(heads, relations).norm(dim=1).double() * keys.norm(dim=1).max() + 1e-12
+    for row in range(len(heads)):
+        there = top.ids[row] >= 0
+        assert int(there.sum()) == min(m, int(logits[row].isfinite().sum()))
+        ids = top.ids[row][there]
+        assert len(set(ids.tolist())) == len(ids)
+        torch.testing.assert_close(top.logits[row][there].double(), logits[row, ids], rtol=1e-5, atol=float(scale[row]))
+        # What stands at each place is as good as what sorting puts there, and nothing left out is better than the rest.
+        assert bool((logits[row, ids] >= wanted.values[row, : len(ids)] - scale[row]).all())
+        outside = logits[row].index_fill(0, ids, -torch.inf).max()
+        assert float(outside) <= float(top.rest[row]) + float(scale[row])
+
+
+def test_ties_go_by_id_as_in_a_scan_of_keys() -> None:
+    model = model_of(whole_numbers())
+    heads, relations = torch.arange(40), torch.arange(40) % R
+    coded, plain = CodedTop(model, Codes.of(model.keys()), LOOPLESS), LooplessScan(model, LOOPLESS)
+    for m in (3, 50):
+        found, wanted = coded.top(heads, relations, m), plain.top(heads, relations, m)
+        assert found.ids.tolist() == wanted.ids.tolist()
+        assert found.logits.tolist() == wanted.logits.tolist()
+        assert found.rest.tolist() == wanted.rest.tolist()
+        order = oracle(model, heads, relations).sort(dim=1, descending=True, stable=True).indices[:, :m]
+        assert found.ids.tolist() == order.tolist()
+
+
+def test_codes_say_how_far_they_are_off() -> None:
+    keys = hard_keys()["spikes"]
+    codes = Codes.of(keys)
+    off = (keys.double() - codes.numbers.double() * codes.scales.double()[:, None]).norm(dim=1)
+    assert bool((off <= codes.errors.double()).all())
+    assert float(off.max()) > 0.1  # a slack that was forgotten would be seen
+
+
+def test_sums_leave_loops_out() -> None:
+    model = model_of(torch.randn(300, 8, generator=draw(5)))
+    heads, relations = torch.arange(20), torch.arange(20) % R
+    total, exact = CodedTop(model, Codes.of(model.keys()), LOOPLESS).log_sums(heads, relations)
+    assert bool(exact.all())
+    torch.testing.assert_close(total.double(), oracle(model, heads, relations).logsumexp(dim=1))
