@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -145,7 +146,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print a table and write the figures as JSON."""
     benchmark = Benchmark(__file__, __doc__)
     benchmark.add_argument("graph", nargs="?", default="world", help="world, or a folder of --data")
-    benchmark.add_argument("--run", dest="run_folder", metavar="RUN", help="a run of the graph, instead of training")
+    benchmark.add_argument(
+        "--run", dest="run_folder", type=Path, metavar="RUN", help="a run of the graph, instead of training"
+    )
     benchmark.add_argument("--shapes", default="2p,2i,3i,pi,ip,2in,3in,inp,pin")
     benchmark.add_argument("--ways", help="some of the ways, joined by commas; all by default")
     benchmark.add_argument("--k", type=int, default=64)
