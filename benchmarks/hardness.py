@@ -138,7 +138,13 @@ def measure(given: argparse.Namespace) -> Measured:
         figures[name] = row
         print(f"{name:24}", *(f"{100 * value:6.2f}" for value in row.values()), flush=True)
     counts = {links: {shape: len(each) for shape, each in sets.items()} for links, sets in queries.items()}
-    about = {"train": trained, "observed": "train", "queries": counts, "by shape": shapes}
+    about = {
+        "train": trained,
+        **{name: trained[name] for name in ("rank", "epochs", "reg")},
+        "observed": "train",
+        "queries": counts,
+        "by shape": shapes,
+    }
     return Measured(figures, about, kind=str(given.graph).lower())
 
 
