@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from tacit.engine.calibration import EVERY, Calibration, SoftmaxCount, Tails
 from tacit.engine.engine import Engine
 from tacit.engine.known_facts import KnownFacts
 from tacit.evaluate.protocol import evaluate
+from tacit.evaluate.results import Floats
 from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.loading import load_model
@@ -107,25 +109,43 @@ def opened(given: argparse.Namespace) -> tuple[Graph, Scorer, Any]:
     return graph, train(graph, settings), settings.to_dict()
 
 
+def compared(found: Mapping[str, Floats], usual: Mapping[str, Floats], group: Sequence[str]) -> dict[str, float]:
+    """The mean MRR over the shapes of a group, and the standard error of its difference to the usual way."""
+    shapes = [shape for shape in group if shape in found]
+    if not shapes:
+        return {}
+    changes = [found[shape] - usual[shape] for shape in shapes]
+    error = sum(float(change.var()) / len(change) for change in changes) ** 0.5 / len(shapes)
+    return {"mrr": sum(float(found[shape].mean()) for shape in shapes) / len(shapes), "error of the change": error}
+
+
 def measure(given: argparse.Namespace) -> Measured:
     """The mean MRR over shapes of each way, for either class of answers, questions with and without negation apart."""
     graph, model, trained = opened(given)
     queries = drawn(given, graph)
     figures: dict[str, dict[str, float]] = {}
-    shapes: dict[str, Any] = {}
-    for name in given.ways.split(",") if given.ways else WAYS:
+    shapes: dict[str, dict[str, dict[str, float]]] = {}
+    usual: dict[str, dict[str, Floats]] = {}
+    for name in dict.fromkeys(["softmax-count", *(given.ways.split(",") if given.ways else WAYS)]):
         engine, row = engine_of(graph, model, given.k, WAYS[name]), dict[str, float]()
         shapes[name] = {}
         for links, sets in queries.items():
-            mrr = shapes[name][links] = evaluate(engine.reasoner, sets).mrr
+            results = evaluate(engine.reasoner, sets)
+            shapes[name][links] = results.mrr
+            found = {shape: each.by_query["mrr"] for shape, each in results.figures.items()}
             for kind, group in (("positive", POSITIVE), ("negative", NEGATIVE)):
-                values = [mrr[shape] for shape in group if shape in mrr]
-                if values:
-                    row[f"{links}, {kind}, mrr"] = sum(values) / len(values)
+                means = compared(found, usual.setdefault(links, found), group)
+                row |= {f"{links}, {kind}, {what}": value for what, value in means.items()}
         figures[name] = row
-        print(f"{name:28}", *(f"{column}: {100 * value:.1f}" for column, value in row.items()), flush=True)
+        print(f"{name:24}", *(f"{100 * value:6.2f}" for value in row.values()), flush=True)
     counts = {links: {shape: len(each) for shape, each in sets.items()} for links, sets in queries.items()}
-    about = {"train": trained, "observed": "train", "queries": counts, "by shape": shapes}
+    about = {
+        "train": trained,
+        **{name: trained[name] for name in ("rank", "epochs", "reg")},
+        "observed": "train",
+        "queries": counts,
+        "by shape": shapes,
+    }
     return Measured(figures, about, kind=str(given.graph).lower())
 
 
@@ -133,7 +153,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print a table and write the figures as JSON."""
     benchmark = Benchmark(__file__, __doc__)
     benchmark.add_argument("graph", nargs="?", default="world", help="world, or a folder of --data")
-    benchmark.add_argument("--run", dest="run_folder", metavar="RUN", help="a run of the graph, instead of training")
+    benchmark.add_argument(
+        "--run", dest="run_folder", type=Path, metavar="RUN", help="a run of the graph, instead of training"
+    )
     benchmark.add_argument("--shapes", default="2p,2i,3i,pi,ip,2in,3in,inp,pin")
     benchmark.add_argument("--ways", help="some of the ways, joined by commas; all by default")
     benchmark.add_argument("--k", type=int, default=64)

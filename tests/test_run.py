@@ -220,3 +220,17 @@ def test_a_report_is_one_call(path: Path, tmp_path: Path) -> None:
     run = tacit.open(path)
     run.evaluate()
     assert "ring" in run.report(tmp_path / "page.md").read_text(encoding="utf-8")
+
+
+def test_new_answers_and_missing_links_are_one_call_each(path: Path) -> None:
+    run = tacit.open(path)
+    assert run.ask("?x : next(e0, ?x)", top=1).entities == ["e1"]
+    new = run.ask("?x : next(e0, ?x)", top=8, new=True)
+    assert (new.left_out, "e1" in new.entities) == (1, False)
+    assert run.explain("?x : next(e0, ?x)", 8, new=True).entities == new.entities
+    assert run.ask_many(["?x : next(e0, ?x)"], 8, new=True)[0].entities == new.entities
+    assert run.ask("?x : next(e0, ?x)", top=1).entities == ["e1"]
+    (found,) = run.sample(shapes="2p", split="test", count=3, missing=1).values()
+    evaluation = run.evaluate({"2p": found.queries}, by_missing=True)
+    assert set(evaluation.by_missing["2p"]) <= {1, 2}  # beside the training facts, valid ones may be missing too
+    assert sum(row["answers"] for row in evaluation.by_missing["2p"].values()) == len(found.queries.hard.ids)

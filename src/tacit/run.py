@@ -38,6 +38,7 @@ class Run:
     def __init__(self, folder: RunFolder, scorer: Scorer, adapted: bool = True, **settings: Any) -> None:
         self.folder, self.adapted, self._given = folder, adapted, settings
         self.engine = _engine(folder, scorer, adapted, settings)
+        self._new: tuple[Engine, Engine] | None = None  # the engine, and the same that leaves out what is known
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder.path)!r}, {self.engine!r})"
@@ -57,19 +58,33 @@ class Run:
         """What was measured while training, adapting and evaluating."""
         return self.folder.results()
 
-    def ask(self, question: str | Query, top: int = 10, *, explain: bool = False, paths: int = 1) -> Answers:
-        """The `top` best answers to a question in text, SPARQL or as a formula; with `explain`, why each came."""
-        return self.engine.ask(question, top, explain=explain, paths=paths)
+    def ask(
+        self, question: str | Query, top: int = 10, *, explain: bool = False, paths: int = 1, new: bool = False
+    ) -> Answers:
+        """The `top` best answers to a question in text, SPARQL or as a formula; with `explain`, why each came.
 
-    def explain(self, question: str | Query, top: int = 10, paths: int = 1) -> Answers:
+        With `new`, only answers that the known facts do not imply already.
+        """
+        return self._asked(new).ask(question, top, explain=explain, paths=paths)
+
+    def explain(self, question: str | Query, top: int = 10, paths: int = 1, *, new: bool = False) -> Answers:
         """The best answers, each with its `paths` best reasons, and whether the search provably missed nothing."""
-        return self.engine.explain(question, top, paths)
+        return self._asked(new).explain(question, top, paths)
 
     def ask_many(
-        self, questions: Iterable[str | Query], top: int = 10, *, explain: bool = False, paths: int = 1
-    ) -> list[Answers]:
+        self, questions: Iterable[str | Query], top: int = 10, *, explain: bool = False, paths: int = 1,
+        new: bool = False,
+    ) -> list[Answers]:  # fmt: skip
         """The answers to many questions; those of one structure run as one batch."""
-        return self.engine.ask_many(questions, top, explain=explain, paths=paths)
+        return self._asked(new).ask_many(questions, top, explain=explain, paths=paths)
+
+    def _asked(self, new: bool) -> Engine:
+        """The engine, or one over the same weights that leaves out what is known; it is kept for the next question."""
+        if not new:
+            return self.engine
+        if self._new is None or self._new[0] is not self.engine:
+            self._new = (self.engine, self.engine.using(new=True))
+        return self._new[1]
 
     def complete(
         self,
@@ -360,37 +375,6 @@ def sample(
     if out is not None:
         write_query_folder(loaded, Path(out), split, samples, options)
     return samples
-
-
-def hardness(
-    graph: Source | Graph,
-    queries: Source | None = None,
-    *,
-    split: str = "test",
-    shapes: str | None = None,
-    observed: str | Iterable[str] | None = None,
-    count: int = 200,
-    seed: int = 0,
-    progress: Drawn | None = None,
-) -> dict[str, dict[int, int]]:
-    """How many hard answers of queries are missing how many links: `{"2i": {1: 310, 2: 25}}`.
-
-    That is the least number of links that must be predicted beside the facts of the splits `observed`, by default all
-    before the split. The queries are those of the folder `queries`, or of the graph's own folder where it holds some;
-    else `count` of each shape are drawn.
-    """
-    from tacit.evaluate.evaluation import observed_before
-    from tacit.query.hardness import hardness as counted
-    from tacit.query.query_folder import draw, queries_for, shapes_of
-
-    loaded = graph if isinstance(graph, Graph) else load(graph)
-    known = None if observed is None else observed_before(split, observed)
-    if queries is None and not isinstance(graph, Graph) and (Path(graph) / f"{split}-queries.pkl").is_file():
-        queries = graph
-    if queries is not None:
-        return counted(queries_for(loaded, queries, split, shapes), loaded, split, known)
-    drawn = draw(loaded, shapes_of(shapes), split, count, progress, seed=seed)
-    return counted({name: each.queries for name, each in drawn.items()}, loaded, split, known)
 
 
 def plan(question: str, graph: Source | Graph | None = None, k: int = EngineSettings().k) -> str:

@@ -147,12 +147,14 @@ def hardness(
     from rich.console import Console
 
     from tacit.cli.progress import bar
-    from tacit.run import hardness as counted
+    from tacit.evaluate.evaluation import observed_before
+    from tacit.query.hardness import hardness as counted
+    from tacit.query.query_folder import queries_or_drawn
 
+    known, graph = None if observed is None else observed_before(split, observed), loaded(source)
     with bar() as progress:
-        found = counted(
-            source, split=split, shapes=shapes, observed=observed, count=count, seed=seed, progress=progress
-        )
+        queries = queries_or_drawn(graph, source, split, shapes, progress, count=count, seed=seed)
+    found = counted(queries, graph, split, known)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return

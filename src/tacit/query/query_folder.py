@@ -62,6 +62,24 @@ def queries_for(
     }
 
 
+def queries_or_drawn(
+    graph: Graph,
+    folder: str | Path,
+    split: str,
+    shapes: str | None = None,
+    progress: Drawn | None = None,
+    **options: Any,
+) -> dict[str, QuerySet]:
+    """The queries of a folder as queries of a graph, or, where it holds none of the split, some that are drawn.
+
+    `options` are those of `sampling.sample`.
+    """
+    if (Path(folder) / f"{split}-queries.pkl").is_file():
+        return queries_for(graph, folder, split, shapes)
+    drawn = draw(graph, shapes_of(shapes), split, progress=progress, **options)
+    return {name: each.queries for name, each in drawn.items() if len(each.queries)}
+
+
 def _translation(graph: Graph, folder: Path, split: str) -> Translation:
     """How ids of a folder read in a graph."""
     if all((folder / name).is_file() for name in MAPS):
