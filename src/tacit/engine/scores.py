@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
 from tacit.engine.logic import Logic
 from tacit.engine.projection import ZERO, Hop
 from tacit.engine.sharded import at, largest, own
+from tacit.errors import RunError
 from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.plan import (
     Best,
@@ -197,6 +200,13 @@ class Scores(Fold[Tensor, Tensor]):
 
     def _zeros(self) -> Tensor:
         return torch.full((self.batch, self.atoms.width), ZERO, device=self.atoms.device)
+
+
+def checked(scores: Tensor, shards: Shards) -> Tensor:
+    """The scores, unless some are not numbers: maxima and sums hand those on, so that none can hide."""
+    if math.isnan(float(shards.sum(scores.sum()))):
+        raise RunError("the link predictor gives scores that are not numbers; is the model damaged? train it again")
+    return scores
 
 
 def by_rows(combine: Callable[[Sequence[Tensor]], Tensor], parts: Sequence[Tensor]) -> Tensor:
