@@ -49,8 +49,9 @@ def measure(given: argparse.Namespace) -> Measured:
     training = Training(graph, settings)
     update: Any = getattr(training, "update", None) or training.step  # what older trees call it
     made = time.perf_counter() - began
-    order = torch.randperm(len(training.triples), generator=torch.Generator().manual_seed(given.seed))
-    batches = [training.triples[ids] for ids in order[: given.batch * (given.steps + 1)].split(given.batch)]
+    triples = torch.from_numpy(graph.triples("train"))
+    order = torch.randperm(len(triples), generator=torch.Generator().manual_seed(given.seed))
+    batches = [triples[ids] for ids in order[: given.batch * (given.steps + 1)].split(given.batch)]
     update(batches[0], torch.Generator().manual_seed(given.seed))  # warms up
     start = time.perf_counter()
     for number, batch in enumerate(batches[1:]):

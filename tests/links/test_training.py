@@ -88,7 +88,7 @@ def test_a_step_is_the_plain_step(name: str, extra: dict[str, object]) -> None:
     plain = make_model(name, GRAPH.num_entities, GRAPH.num_relations, settings.rank)
     plain.load_state_dict(training.model.state_dict())
     optimizer = OPTIMIZERS[settings.optimizer](plain.parameters(), lr=0.05)
-    for batch in training.triples[:17].long().split(10):
+    for batch in training.triples(torch.arange(17)).long().split(10):
         heads, relations, tails = batch.T
         loss = F.cross_entropy(plain.logits(heads, relations), tails)
         rows = plain.rows(heads, relations, tails)
@@ -116,7 +116,7 @@ def test_a_sampled_step_is_sparse_adagrad(name: str, optimizer_name: str) -> Non
     plain.load_state_dict(training.model.state_dict())
     optimizer = OPTIMIZERS[optimizer_name](plain.parameters(), lr=settings.lr)  # rows without a gradient stay
     for seed in (1, 2):
-        batch = training.triples[: 4 * seed].long()
+        batch = training.triples(torch.arange(4 * seed)).long()
         heads, relations, tails = batch.T
         drawn = torch.randint(SIZE, (5,), generator=torch.Generator().manual_seed(seed))
         scores = plain.logits(heads, relations)
@@ -193,6 +193,11 @@ def test_validation_counts_by_hand() -> None:
     for rows in (1, 2, 100):
         found = Validation(graph, 100, 0, rows).mrr(Fixed())  # type: ignore[arg-type]
         assert found == pytest.approx((1 + 1 + 1 / 3 + 1 / 1.5) / 4)
+
+
+def test_a_batch_is_of_facts_and_their_inverses() -> None:
+    expected = torch.from_numpy(GRAPH.triples("train"))
+    assert torch.equal(Training(GRAPH, SMALL).triples(torch.arange(len(expected))), expected)
 
 
 def test_validation_takes_a_sample_of_many_facts() -> None:

@@ -103,7 +103,9 @@ class Training:
         rows = self.shards.broadcast(int(min(VALIDATION_ROWS, max(1, budget // (8 * self.shards.size)))))
         chosen = settings.validate_facts, settings.seed, rows, self.shards
         self.validation = Validation(graph, *chosen) if has_valid else None
-        self.triples = torch.from_numpy(graph.triples("train")).to(device)  # [M, 3]
+        facts = graph.train if graph.train.flags.writeable else graph.train.copy()  # torch shares no others
+        self.facts = torch.from_numpy(facts).to(device)  # [M, 3]
+        self.steps = -(-2 * len(self.facts) // settings.batch)  # of an epoch, both directions
         self._batches: tuple[int, tuple[Tensor, ...]] = -1, ()  # an epoch, and the facts of its steps
         self.remedy = f"lower lr (it is {settings.lr}) or init ({settings.init}), or use precision float32"
 
@@ -114,7 +116,7 @@ class Training:
             name="epoch",
             unit="epoch",
             units=settings.epochs,
-            steps_per_unit=-(-len(self.triples) // settings.batch),
+            steps_per_unit=self.steps,
             round=1,
             validate_every=settings.validate_every,
             patience=settings.patience,
@@ -124,15 +126,23 @@ class Training:
 
     def step(self, number: int) -> tuple[Tensor, int]:
         """Learn from the next facts, in an order that depends on seed and epoch alone."""
-        epoch, place = divmod(number, -(-len(self.triples) // self.settings.batch))
+        epoch, place = divmod(number, self.steps)
         if self._batches[0] != epoch:
-            kind = torch.int32 if len(self.triples) < 2**31 else torch.int64  # the same order in half the memory
-            order = torch.randperm(len(self.triples), generator=self._generator(epoch, 0), dtype=kind)
+            many = 2 * len(self.facts)
+            kind = torch.int32 if many < 2**31 else torch.int64  # the same order in half the memory
+            order = torch.randperm(many, generator=self._generator(epoch, 0), dtype=kind)
             self._batches = epoch, torch.split(order.to(self.model.device), self.settings.batch)
         ids = self._batches[1][place]
         generator = self._generator(epoch, 1 + place, self.shards.rank)
-        loss = self.update(self.triples.index_select(0, ids), generator)
+        loss = self.update(self.triples(ids), generator)
         return loss * len(ids), len(ids)
+
+    def triples(self, ids: Tensor) -> Tensor:
+        """Some of the train facts, `[B] -> [B, 3]`: that of 2i is fact i, that of 2i + 1 its inverse."""
+        heads, relations, tails = self.facts.index_select(0, ids >> 1).unbind(1)
+        inverse = (ids & 1).to(heads.dtype)
+        turned = inverse.bool()
+        return torch.stack((heads.where(~turned, tails), relations ^ inverse, tails.where(~turned, heads)), 1)
 
     def validate(self) -> dict[str, float]:
         """The mean reciprocal rank of facts held out."""

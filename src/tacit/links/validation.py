@@ -7,9 +7,12 @@ import torch
 from numpy.typing import NDArray
 
 from tacit.distributed.shards import Shards
-from tacit.graph.graph import Graph
+from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.index import Index, within
 from tacit.links.ranking import ranks
 from tacit.links.scorer import Scorer
+
+_BLOCK = 1 << 20  # facts looked at together
 
 
 class Validation:
@@ -20,13 +23,13 @@ class Validation:
         if len(facts) > 2 * limit:
             chosen = np.sort(np.random.default_rng(seed).choice(len(facts) // 2, limit, replace=False))
             facts = facts.reshape(-1, 2, 3)[chosen].reshape(-1, 3)
-        self.index = graph.index()
         self.batch, self.shards = batch, shards
         keys = facts[:, 0].astype(np.int64) * graph.num_relations + facts[:, 1]
         distinct, rows = np.unique(keys, return_inverse=True)
         order = np.argsort(rows, kind="stable")
         self.heads, self.relations = np.divmod(distinct, graph.num_relations)
         self.rows, self.tails = rows[order], facts[order, 2].astype(np.int64)
+        self.index = Index(_facts_of(graph, distinct), graph.num_relations)
 
     def __len__(self) -> int:
         return len(self.tails)
@@ -50,6 +53,19 @@ class Validation:
                 )
                 total += float(places.double().reciprocal().sum())
         return total / max(1, len(self))
+
+
+def _facts_of(graph: Graph, keys: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The facts of all splits, both directions, that have one of these keys `head · R + relation`: few of many."""
+    found = [np.empty((0, 3), dtype=np.int32)]
+    for split in SPLITS:
+        facts = graph.split(split)
+        for start in range(0, len(facts), _BLOCK):
+            heads, relations, tails = facts[start : start + _BLOCK].T
+            for head, relation, tail in ((heads, relations, tails), (tails, relations ^ 1, heads)):
+                wanted = within(head.astype(np.int64) * graph.num_relations + relation, keys)
+                found.append(np.stack((head[wanted], relation[wanted], tail[wanted]), 1))
+    return np.concatenate(found)
 
 
 def _ids(values: NDArray[np.integer], model: Scorer) -> torch.Tensor:

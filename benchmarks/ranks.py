@@ -1,0 +1,201 @@
+"""What a second process gains in training, and how much memory sampled training takes beside its table.
+
+python benchmarks/ranks.py
+
+Each process has one thread. One that holds all rows, and two that hold half of them each, take the same steps in turns:
+`time` is by the clock and needs two idle cores, `processor` is the time of all processes together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scaffold import Benchmark, Measured
+from scale import generated
+from tacit.distributed.shards import Shards, leave, meet
+from tacit.folder import RunFolder
+from tacit.graph.graph import Graph
+from tacit.links.embeddings import MULTIPLE
+from tacit.links.loading import make_model
+from tacit.links.settings import TrainSettings
+from tacit.links.step import Step
+from tacit.links.training import train
+
+RELATIONS = 474
+WORLD = 2
+TIME, PROCESSOR, MEMORY = 0.65, 1.1, 1.3  # goals
+Turns = dict[str, list[tuple[float, float]]]  # of one process and of all, the clocks of each turn
+
+
+def in_processes(world: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """What `work(rank, *arguments)` returns in each of some processes."""
+    context = multiprocessing.get_context("spawn")
+    ends = [context.Pipe() for _ in range(world)]
+    processes = [
+        context.Process(target=_sent, args=(there, work, rank, *arguments)) for rank, (_, there) in enumerate(ends)
+    ]
+    for process in processes:
+        process.start()
+    found = [here.recv() for here, _ in ends]
+    for process in processes:
+        process.join()
+    return found
+
+
+def _sent(pipe: Any, work: Callable[..., Any], rank: int, *arguments: Any) -> None:
+    torch.set_num_threads(1)
+    pipe.send(work(rank, *arguments))
+
+
+def clocks(work: Callable[[], object]) -> tuple[float, float]:
+    """The seconds of some work by the clock, and of the processor."""
+    wall, processor = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - wall, time.process_time() - processor
+
+
+def made_step(entities: int, given: argparse.Namespace, batch: int, negatives: int, shards: Shards) -> Step:
+    """A step of ComplEx over the rows of a shard."""
+    settings = TrainSettings(rank=given.rank, batch=batch, reg=0.05, negatives=negatives)
+    model = make_model("complex", entities, RELATIONS, given.rank, 1, shards)
+    model.reset(settings.init, torch.Generator().manual_seed(given.seed))
+    return Step(model, settings, 1e12, "float32")
+
+
+def timed(rank: int, sizes: Sequence[tuple[int, int, int]], given: argparse.Namespace) -> list[Turns]:
+    """The clocks of turns of steps, by one process and by all, for some sizes."""
+    meet(f"file://{given.scratch}/meeting", rank, WORLD, 600.0)
+    taken = [turns_of(*size, given) for size in sizes]
+    leave()
+    return taken
+
+
+def turns_of(entities: int, batch: int, negatives: int, given: argparse.Namespace) -> Turns:
+    """The clocks of turns of steps of one size."""
+    shared = Shards.joined(entities)
+    draw = torch.Generator().manual_seed(given.seed)
+    sizes = (entities, RELATIONS, entities)
+    batches = [
+        torch.stack([torch.randint(size, (batch,), generator=draw) for size in sizes], 1) for _ in range(given.steps)
+    ]
+    steps = {"all": made_step(entities, given, batch, negatives, shared)}
+    if shared.leads:
+        steps["one"] = made_step(entities, given, batch, negatives, Shards(entities))
+    taken: Turns = {"one": [], "all": []}
+    for _ in range(given.turns + 1):  # the first warms up
+        for name in taken:
+            shared.wait()
+            if name in steps:
+                taken[name].append(clocks(partial(_take, steps[name], batches, draw)))
+    shared.wait()
+    return {name: turns[1:] for name, turns in taken.items()}
+
+
+def _take(step: Step, batches: list[torch.Tensor], draw: torch.Generator) -> None:
+    for batch in batches:
+        step(batch, draw)
+
+
+def beside(first: Turns, second: Turns, given: argparse.Namespace) -> dict[str, float]:
+    """The clocks of two processes beside those of one, a step."""
+    one, both = first["one"], first["all"]
+    together = [own[1] + other[1] for own, other in zip(both, second["all"], strict=True)]
+    median = statistics.median
+    figures = {"ms": median(wall for wall, _ in one), "two_ms": median(wall for wall, _ in both)}
+    figures |= {"cpu_ms": median(cpu for _, cpu in one), "two_cpu_ms": median(together)}
+    each = {name: 1e3 * seconds / given.steps for name, seconds in figures.items()}
+    ratios = [own / alone[1] for own, alone in zip(together, one, strict=True)]
+    return {**each, "time": each["two_ms"] / each["ms"], "processor": median(ratios)}
+
+
+class Held:
+    """The most memory of its own that this process holds while work is done; files that are mapped do not count."""
+
+    def __init__(self) -> None:
+        self.most, self._done = 0, False
+        self._watch = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Held:
+        self._watch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done = True
+        self._watch.join()
+
+    def _look(self) -> None:
+        while not self._done:
+            self.most = max(self.most, own_bytes())
+            time.sleep(0.005)
+
+
+def own_bytes() -> int:
+    """The bytes that this process holds and no file backs."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
+
+
+def memory(rank: int, optimizer: str, folder: str, given: argparse.Namespace) -> float:
+    """What sampled training takes beside the facts, over the size of its entity table."""
+    made = generated(given.entities, given.facts, 100, given.seed)
+    graph = Graph(made.entities, made.relations, made.train[:-1000], made.train[-1000:])
+    settings = TrainSettings(
+        rank=given.rank, epochs=2, batch=1000, negatives=200, optimizer=optimizer, validate_every=1, device="cpu",
+        checkpoint_seconds=5.0,
+    )  # fmt: skip
+    run = RunFolder.create(folder, graph, settings.to_dict())
+    before = own_bytes()
+    with Held() as held:
+        train(graph, settings, run, progress=False)
+    rows = -(-given.entities // MULTIPLE) * MULTIPLE
+    return float((held.most - before) / (4 * rows * 2 * given.rank))
+
+
+def measure(given: argparse.Namespace) -> Measured:
+    """Steps of two sizes and a whole training."""
+    sizes = {
+        "FB15k-237, all entities": (given.small, given.batch, 0),
+        "large, all entities": (given.large, given.batch // 2, 0),
+        "large, sampled": (given.large, 2 * given.batch, 2 * given.batch),
+    }
+    first, second = in_processes(WORLD, timed, list(sizes.values()), given)
+    figures = {name: beside(own, other, given) for name, own, other in zip(sizes, first, second, strict=True)}
+    for optimizer in ("adagrad", "rowwise"):
+        arguments = optimizer, str(given.scratch / optimizer), given
+        # What a process has held before would hide what training takes; tiny sizes say nothing anyway.
+        share = memory(0, *arguments) if given.tiny else in_processes(1, memory, *arguments)[0]
+        figures[f"memory, {optimizer}"] = {"of the table": share}
+    goals = {"time": TIME, "processor": PROCESSOR}
+    full = [name for name in figures if name.endswith("all entities")]
+    missed = [f"{name}: {goal}" for name in full for goal, most in goals.items() if figures[name][goal] > most]
+    if figures["memory, rowwise"]["of the table"] > MEMORY:
+        missed.append("memory, rowwise")
+    return Measured(figures, missed=missed)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table and write the figures as JSON."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.size("--rank", 100, tiny=4)
+    benchmark.size("--small", 14_505, tiny=20, help="entities")
+    benchmark.size("--large", 200_000, tiny=30, help="entities")
+    benchmark.size("--batch", 500, tiny=8)
+    benchmark.size("--steps", 3, tiny=1, help="steps per turn")
+    benchmark.size("--turns", 5, tiny=1)
+    benchmark.size("--entities", 400_000, tiny=50, help="of the training whose memory is measured")
+    benchmark.size("--facts", 1_000_000, tiny=1100)
+    benchmark.run(measure, argv)
+
+
+if __name__ == "__main__":
+    main()
