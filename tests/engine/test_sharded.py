@@ -245,7 +245,7 @@ def listed_together(wanted: Wanted, world: int, columns: list[Tensor | None]) ->
     st.integers(0, 2**32 - 1), st.sampled_from([2, 3]), st.integers(0, 9), st.integers(0, 16), st.booleans(),
     st.booleans(), st.sampled_from([0.0, 0.05, 0.2]), st.sampled_from([0.0, 0.3, 0.9]),
 )  # fmt: skip
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_lists_and_certificates_are_those_of_all_entities(
     number: int, world: int, count: int, known: int, finer: bool, bounded: bool, loose: float, without: float
 ) -> None:
