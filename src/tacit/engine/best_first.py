@@ -88,7 +88,7 @@ class BestFirst(Scores):
 
     def found(self, root: Node, wanted: Wanted) -> Found:
         """The best answers as far as they are settled."""
-        lower, upper = checked(self.whole(root))
+        lower, upper = checked(self.whole(root), self.atoms.shards)
         listed = wanted.found(self.followed().whole(root)[0], bounds=(lower, upper))
         return Found(listed.ids, listed.scores, listed.certified, self.rows)
 

@@ -202,10 +202,9 @@ class Scores(Fold[Tensor, Tensor]):
         return torch.full((self.batch, self.atoms.width), ZERO, device=self.atoms.device)
 
 
-def checked(scores: Tensor, shards: Shards | None = None) -> Tensor:
+def checked(scores: Tensor, shards: Shards) -> Tensor:
     """The scores, unless some are not numbers: maxima and sums hand those on, so that none can hide."""
-    total = scores.sum()
-    if math.isnan(float(total if shards is None else shards.sum(total))):
+    if math.isnan(float(shards.sum(scores.sum()))):
         raise RunError("the link predictor gives scores that are not numbers; is the model damaged? train it again")
     return scores
 

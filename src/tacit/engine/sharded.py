@@ -74,6 +74,8 @@ def best_answers(
     ids = shards.gathered(F.pad(kept + shards.start, (0, missing), value=-1)).flatten()
     values = shards.gathered(F.pad(rows, (0, missing))).transpose(0, 1).flatten(1)[:, ids >= 0]
     ids, order = ids[ids >= 0].sort()
+    if not len(ids):  # nothing is an answer, which is certain where bounds say so
+        return Found([], [], None if bounds is None else True)
     ahead = torch.isin(ids, torch.tensor(wanted.first, dtype=torch.long)).nonzero()[:, 0]
     among = replace(wanted, first=ahead.tolist(), without=())  # which no process has sent
     values = values[:, order]
