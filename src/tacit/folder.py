@@ -31,8 +31,9 @@ SETTINGS, FACTS = "settings.toml", "facts.npz"
 ENTITIES, RELATIONS, NAMES = "entities.txt", "relations.txt", "names.tsv"
 MODEL, ADAPTER = "model.safetensors", "adapter.safetensors"
 CHECKPOINT, ADAPTATION = "checkpoint.safetensors", "adaptation.safetensors"  # of what is under way
+QUESTIONS = "questions.safetensors"  # to validate with
 TRACE, RESULTS = "trace.jsonl", "results.json"
-FILES = (SETTINGS, ENTITIES, RELATIONS, NAMES, FACTS, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, TRACE, RESULTS)
+FILES = (SETTINGS, ENTITIES, RELATIONS, NAMES, FACTS, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, QUESTIONS, TRACE, RESULTS)
 
 Values = Mapping[str, Any]
 _T = TypeVar("_T")

@@ -232,8 +232,11 @@ def train(
     `resume` goes on with the run in the folder where there is one, with its own settings but for those given; one that
     is complete goes on where there are more `epochs` to do. `force` replaces it. `progress` hears of every `Event`, or
     True shows them: as a bar on a terminal, as lines elsewhere. Settings are those of `TrainSettings`: model, rank,
-    epochs, batch, lr, reg, device, seed and so on. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
+    epochs, batch, lr, reg, device, seed and so on; rank, epochs, batch and reg are chosen by the size of the graph
+    where none are given. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
     """
+    from tacit.evaluate.validation import validation
+    from tacit.fitting.progress import Event, shown
     from tacit.links import training
     from tacit.links.loading import pick_device
 
@@ -249,8 +252,14 @@ def train(
         chosen = before.changed(**settings)
         chosen.check_continues(before)
     else:
+        sizes = len(loaded.train), loaded.num_entities
+        given, chosen = chosen, chosen.settled(*sizes)
         folder = RunFolder.create(out, loaded, chosen.to_dict(), force)
-    training.train(loaded, chosen, folder, progress, resume=resume)
+        note = chosen.told(given, *sizes)
+        if note:
+            with shown(progress) as tell:
+                tell(Event("note", 0, 0, note=note))
+    training.train(loaded, chosen, folder, progress, resume=resume, validate=validation(loaded, chosen, folder))
     return open(out, device=chosen.device)
 
 

@@ -22,7 +22,7 @@ from tacit.links.memory import clear_memory_errors, score_budget, table_bytes
 from tacit.links.precision import float32_products, threads_for
 from tacit.links.settings import TrainSettings
 from tacit.links.step import Step
-from tacit.links.validation import Validation
+from tacit.links.validation import Validate, Validation
 
 VALIDATION_ROWS = 1000
 
@@ -33,14 +33,16 @@ def train(
     run: RunFolder | None = None,
     progress: Progress | bool = True,
     resume: bool = False,
+    validate: Validate | None = None,
 ) -> FactorModel:
-    """Train a model on the train facts of a graph, both directions; the best weights on the valid facts are kept.
+    """Train a model on the train facts of a graph, both directions; the best weights on validation are kept.
 
+    What `validate` finds decides which are best; without it, those that rank the valid facts best.
     With a `run`, progress is traced, checkpoints are written and the model is saved there; `resume` goes on from the
     last checkpoint, also that of a complete run where there are more epochs to do. Ctrl-C raises `KeyboardInterrupt`
     between two steps, after saving. `progress` is told about the training; True shows it on standard error.
     """
-    settings = settings or TrainSettings()
+    settings = (settings or TrainSettings()).settled(len(graph.train), graph.num_entities)
     if not len(graph.train):
         raise TrainingError(f"{graph.name} has no train facts to learn from")
     if run is not None:
@@ -51,7 +53,7 @@ def train(
         if resume:
             run.write_settings("train", settings.to_dict())
     with clear_memory_errors(settings), shown(progress) as tell:
-        training = Training(graph, settings)
+        training = Training(graph, settings, validate)
         stamp = {"settings": json.dumps(settings.lasting(), sort_keys=True), "facts": fingerprint(graph).facts}
         fitting = Fitting(training, training.schedule(), tell, run, CHECKPOINT, stamp)
         if resume:
@@ -70,12 +72,14 @@ def train(
 
 
 class Training:
-    """The training of a link predictor: a step is a batch of facts, a validation the ranks of facts held out."""
+    """The training of a link predictor: a step is a batch of facts, a validation what is handed in, or the ranks of
+    facts held out.
+    """
 
     faster = "a smaller rank, or negatives instead of all entities, would be faster"
 
-    def __init__(self, graph: Graph, settings: TrainSettings) -> None:
-        self.settings = settings
+    def __init__(self, graph: Graph, settings: TrainSettings, validate: Validate | None = None) -> None:
+        self.settings = settings = settings.settled(len(graph.train), graph.num_entities)
         device = pick_device(settings.device)
         self.precision = settings.precision
         if self.precision == "auto":
@@ -89,7 +93,9 @@ class Training:
         self.update = Step(self.model, settings, budget, self.precision)
         self.optimizer = self.update.optimizer
         rows = int(min(VALIDATION_ROWS, max(1, budget // (8 * graph.num_entities))))
-        self.validation = Validation(graph, settings.validate_facts, settings.seed, rows) if has_valid else None
+        self.validation = validate
+        if validate is None and has_valid:
+            self.validation = Validation(graph, settings.validate_facts, settings.seed, rows)
         self.triples = torch.from_numpy(graph.triples("train")).long().to(device)  # [M, 3]
         self._batches: tuple[int, tuple[Tensor, ...]] = -1, ()  # an epoch, and the facts of its steps
         self.remedy = f"lower lr (it is {settings.lr}) or init ({settings.init}), or use precision float32"
@@ -120,8 +126,8 @@ class Training:
         return loss * len(ids), len(ids)
 
     def validate(self) -> dict[str, float]:
-        """The mean reciprocal rank of facts held out."""
-        return {} if self.validation is None else {"1p": self.validation.mrr(self.model)}
+        """The mean reciprocal rank of each shape of questions; that of facts held out is that of `1p`."""
+        return {} if self.validation is None else self.validation(self.model)
 
     def state(self) -> dict[str, Tensor]:
         """Nothing: batches and draws depend on seed, epoch and step alone."""
@@ -133,10 +139,12 @@ class Training:
     def results(self, fitting: Fitting) -> dict[str, Any]:
         """What there is to report."""
         at, per_epoch = fitting.at, fitting.schedule.steps_per_unit
+        best_epoch = at.best_step // per_epoch or at.done
         return {
             "epochs": at.done,
             "valid_mrr": at.best,
-            "best_epoch": at.best_step // per_epoch or at.done,
+            "mrr": next((line["mrr"] for line in at.history if line["epoch"] == best_epoch), {}),
+            "best_epoch": best_epoch,
             "seconds": round(fitting.seconds, 3),
             "device": str(self.model.device),
             "precision": self.precision,
