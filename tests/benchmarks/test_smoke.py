@@ -14,7 +14,8 @@ from source_tree import ROOT
 RUNS: dict[str, tuple[str, ...]] = {
     "adapter_step": (),
     "ask": (),
-    "choose": (),
+    "choose": ("nell995",),
+    "defaults": (),
     "engine": (),
     "engine --throughput": ("--throughput",),  # what a GPU runs
     "parsing": (),

@@ -1,4 +1,4 @@
-"""A link predictor in training is asked questions: drawn once, kept with its run, and deciding which weights are best."""
+"""A link predictor in training is asked questions, drawn once and kept with its run, which decide what is best."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def steps(graph: Graph, *splits: str) -> dict[tuple[int, int], set[int]]:
 
 def test_questions_need_a_validation_fact_and_know_nothing_of_the_test() -> None:
     questions = QuestionValidation(GRAPH, SMALL.settled(42, 24)).questions
-    assert set(questions) <= set(ASKED) and {"1p", "2p", "2i"} <= set(questions)
+    assert {"1p", "2p", "2i"} <= set(questions) <= set(ASKED)
     asked = questions["2p"]
     for number in range(len(asked)):
         start, (first, second) = int(asked.entities[number, 0]), asked.relations[number].tolist()

@@ -67,11 +67,12 @@ class QuestionValidation:
         """The questions by shape; a shape of which the graph has none is left out."""
         if self.run is not None and self.run.has(QUESTIONS):
             return read_questions(self.run)
-        count = affordable(self.graph, self.settings)
-        drawn = {
-            name: sample(self.graph, SHAPES[name], "valid", count, seed=self.settings.seed, waste=WASTE).queries
-            for name in ASKED
-        }
+        most, seed = affordable(self.graph, self.settings), self.settings.seed
+        drawn = {}
+        for name in ASKED:
+            # Those without a variable between cost next to nothing, and more of them are less a matter of luck.
+            count = most if SHAPES[name].plan.has(Project) else self.settings.validate_questions
+            drawn[name] = sample(self.graph, SHAPES[name], "valid", count, seed=seed, waste=WASTE).queries
         questions = {name: queries for name, queries in drawn.items() if len(queries)}
         if self.run is not None:
             write_questions(self.run, questions)

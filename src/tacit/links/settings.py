@@ -45,7 +45,7 @@ class TrainSettings(Settings):
     device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
     validate_every: int = setting(None, f"Epochs between validations; {_BY_SIZE}.", least=1)
     validate_on: str = setting("questions", "What decides which weights are best.", choices=("questions", "facts"))
-    validate_questions: int = setting(200, "Questions of each shape asked in a validation, at most.", least=1)
+    validate_questions: int = setting(100, "Questions of each shape asked in a validation, at most.", least=1)
     validate_facts: int = setting(20_000, "Facts ranked in a validation, at most.", least=1)
     patience: int = setting(4, "Validations without a better MRR before training ends.", least=1, resumes=True)
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", least=0, resumes=True)
