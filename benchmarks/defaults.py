@@ -28,7 +28,7 @@ from tacit.links.training import train
 from tacit.links.validation import Validation
 from tacit.sources import load
 
-GRID: dict[str, tuple[float, ...]] = {"rank": (100, 200), "reg": (0.005, 0.01, 0.05, 0.1)}
+GRID: dict[str, tuple[float, ...]] = {"rank": (100, 200), "reg": (0.005, 0.01, 0.05)}
 WORSE, SHARE = 0.01, 0.1  # at most
 
 

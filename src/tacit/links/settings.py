@@ -67,7 +67,8 @@ class TrainSettings(Settings):
         7
         """
         sizes = by_size(facts, entities)
-        sizes["validate_every"] = max(5, -(-STEPS * (self.batch or sizes["batch"]) // max(1, 2 * facts)))
+        enough = -(-STEPS * (self.batch or sizes["batch"]) // max(1, 2 * facts))
+        sizes["validate_every"] = max(5, enough, (self.epochs or sizes["epochs"]) // 10)
         return self.changed(**{name: value for name, value in sizes.items() if getattr(self, name) is None})
 
     def told(self, given: TrainSettings, facts: int, entities: int) -> str:
@@ -75,7 +76,7 @@ class TrainSettings(Settings):
 
         >>> settings = TrainSettings(rank=50)
         >>> settings.settled(5216, 135).told(settings, 5216, 135)
-        'reg 0.01, 100 epochs, batch 500, for 5,216 facts of 135 entities; set them to choose yourself'
+        'reg 0.0075, 100 epochs, batch 500, for 5,216 facts of 135 entities; set them to choose yourself'
         """
         said = {"rank": "rank {}", "reg": "reg {:g}", "epochs": "{} epochs", "batch": "batch {}"}
         chosen = [text.format(getattr(self, name)) for name, text in said.items() if getattr(given, name) is None]
@@ -93,7 +94,7 @@ def by_size(facts: int, entities: int) -> dict[str, Any]:
     sparse, cost = facts < SPARSE * entities, facts * entities
     return {
         "rank": 100 if sparse or cost >= LONG else 200,
-        "reg": 0.05 if sparse else 0.01,
+        "reg": 0.05 if sparse else 0.0075,
         "epochs": 100 if cost < SHORT else 30,
         "batch": 500 if facts < 100_000 else 1000,
     }
