@@ -3,8 +3,9 @@
     python benchmarks/reproduce.py nell995 --device cuda
     python benchmarks/reproduce.py fb15k237 --device cuda --rows cqd-beam,cqd-a
 
-Rows are the files in `benchmarks/rows/TABLE/`; each may name another with `like` and change some of its settings. What
-rows have in common is trained and adapted once. Results go to `benchmarks/results/TABLE/`.
+Rows are the files in `benchmarks/rows/TABLE/`; each may name another with `like` and change some of its settings, table
+by table: `train`, `adapt`, `engine`, `queries`, and `evaluate` for what else the protocol is told. What rows have in
+common is trained and adapted once. Results go to `benchmarks/results/TABLE/`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate, one_hop_queries
 from tacit.evaluate.results import AVERAGES
+from tacit.evaluate.validation import validation
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
@@ -71,7 +73,8 @@ class Table:
         queries = self._once(("queries", row["queries"]), lambda: self._queries(row["queries"]))
         limit = self.given.limit or row.get("limit")
         started = time.perf_counter()
-        results = evaluate(engine.reasoner, queries, limit=limit, settings=engine.about)
+        asked = row.get("evaluate", {})  # what else the protocol is told, as keyword arguments
+        results = evaluate(engine.reasoner, queries, limit=limit, settings=engine.about, **asked)
         report = results.to_json() | provenance(self.given) | {"title": row["title"]}
         report["settings"] = {**row, "engine": results.settings}
         report["pipeline_seconds"] = {
@@ -90,8 +93,10 @@ class Table:
         return self.kept[name]
 
     def _trained(self, settings: Mapping[str, Any]) -> tuple[FactorModel, dict[str, float]]:
-        chosen = {**settings, "device": self.given.device, **({"rank": self.given.rank} if self.given.rank else {})}
-        model, told = self._timed("train", lambda: train(self.graph, TrainSettings.of(chosen), None, progress=False))
+        changed = {"device": self.given.device} | ({"rank": self.given.rank} if self.given.rank else {})
+        chosen = TrainSettings.of({**settings, **changed}).settled(len(self.graph.train), self.graph.num_entities)
+        validate = validation(self.graph, chosen)
+        model, told = self._timed("train", lambda: train(self.graph, chosen, None, progress=False, validate=validate))
         return model.requires_grad_(False), told
 
     def _adapted(self, row: Row, model: FactorModel) -> tuple[FactorModel, Any, dict[str, Any]]:

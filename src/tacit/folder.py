@@ -31,12 +31,13 @@ SETTINGS = "settings.toml"
 MODEL, ADAPTER = "model.safetensors", "adapter.safetensors"
 CHECKPOINT, ADAPTATION = "checkpoint.safetensors", "adaptation.safetensors"  # of what is under way
 BEST = "best-{step}.safetensors"  # the best weights of a training under way
+QUESTIONS = "questions.safetensors"  # to validate with
 TRACE, RESULTS = "trace.jsonl", "results.json"
 INDEX, CODES, WEIGHTS = "index.faiss", "codes.safetensors", "weights.json"  # of the weights, to find tails by
 ROWS, LOG_SUMS = "rows.cache", "log-sums.cache"  # what was found
 FOUND_BY = (INDEX, CODES, WEIGHTS, ROWS, LOG_SUMS)
 EARLIER = "facts.npz"  # of a run of the first format; it goes when the run is replaced
-FILES = (SETTINGS, *GRAPH_FILES, EARLIER, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, TRACE, RESULTS, *FOUND_BY)
+FILES = (SETTINGS, *GRAPH_FILES, EARLIER, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, QUESTIONS, TRACE, RESULTS, *FOUND_BY)
 # What several processes write together is in parts; `fitting/parts.py` names them.
 _PART = re.compile(r"(best-\d+|(model|checkpoint|best)-[\w-]+-of-\d+)\.safetensors")
 

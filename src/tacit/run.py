@@ -296,7 +296,8 @@ def train(
     `resume` goes on with the run in the folder where there is one, with its own settings but for those given; one that
     is complete goes on where there are more `epochs` to do. `force` replaces it. `progress` hears of every `Event`, or
     True shows them: as a bar on a terminal, as lines elsewhere. Settings are those of `TrainSettings`: model, rank,
-    epochs, batch, lr, reg, device, seed and so on. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
+    epochs, batch, lr, reg, device, seed and so on; rank, epochs, batch and reg are chosen by the size of the graph
+    where none are given. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
     """
     folder = train_folder(graph, out, resume=resume, force=force, progress=progress, **settings)
     return open(folder.path, device=folder.settings["train"]["device"])
@@ -312,6 +313,8 @@ def train_folder(
     **settings: Any,
 ) -> RunFolder:
     """Train as `train` does and leave it at the folder: what several processes trained need not fit into one."""
+    from tacit.evaluate.validation import validation
+    from tacit.fitting.progress import Event, shown
     from tacit.links import training
     from tacit.links.loading import pick_device
 
@@ -328,11 +331,20 @@ def train_folder(
         chosen = before.changed(**settings)
         chosen.check_continues(before)
     else:
+        sizes = len(loaded.train), loaded.num_entities
+        if shards.world > 1 and "validate_on" not in settings:
+            chosen = chosen.changed(validate_on="facts")  # to draw questions is work for one, while all others wait
+        given, chosen = chosen, chosen.settled(*sizes)
         if shards.leads:
             RunFolder.create(out, loaded, chosen.to_dict(), force)
+            note = chosen.told(given, *sizes)
+            if note:
+                with shown(progress) as tell:
+                    tell(Event("note", 0, 0, note=note))
         shards.wait()
         folder = RunFolder.open(out)
-    training.train(loaded, chosen, folder, progress, resume=resume)
+    validate = validation(loaded, chosen, folder, shards)
+    training.train(loaded, chosen, folder, progress, resume=resume, validate=validate)
     return folder
 
 

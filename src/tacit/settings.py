@@ -133,7 +133,7 @@ def _check(declared: Field[Any], value: Any) -> None:
     """Raise a `SettingsError` unless a value is of its field's type, one of its choices and in its range."""
     about, name = declared.metadata, declared.name
     annotation = str(declared.type)
-    if value is None and annotation.endswith(" | None"):
+    if value is None and (annotation.endswith(" | None") or declared.default is None):  # or not settled yet
         return
     wanted = _unmet(annotation.removesuffix(" | None"), about, value)
     if wanted:

@@ -52,14 +52,17 @@ def world_run(say: Callable[[str], None] | None = None) -> Path:
     if is_run(path) and is_complete(RunFolder.open(path)):
         return path
     from tacit.distributed.shards import world_size
+    from tacit.evaluate.validation import validation
     from tacit.links import training
 
     if world_size() > 1:
         raise RunError("world is trained on first use, by one process; ask it something without torchrun first")
     (say or _say)(f"training world once; it is kept in {path}")
+    settings = world_settings(graph)
     try:
-        folder = RunFolder.create(path, graph, WORLD.to_dict(), force=True)
-        training.train(graph, WORLD, folder, progress=sys.stderr.isatty())
+        folder = RunFolder.create(path, graph, settings.to_dict(), force=True)
+        validate = validation(graph, settings, folder)
+        training.train(graph, settings, folder, progress=sys.stderr.isatty(), validate=validate)
     except RunError as error:
         raise RunError(f"{error}; set TACIT_CACHE to a folder that can be written") from None
     return path
@@ -67,8 +70,13 @@ def world_run(say: Callable[[str], None] | None = None) -> Path:
 
 def world_folder(graph: Graph) -> Path:
     """Where the trained `world` is kept: facts or settings of another version of Tacit have another folder."""
-    made_of = f"{FORMAT} {fingerprint(graph)} {WORLD}".encode()
+    made_of = f"{FORMAT} {fingerprint(graph)} {world_settings(graph)}".encode()
     return cache_folder() / f"world-{sha256(made_of).hexdigest()[:12]}"
+
+
+def world_settings(graph: Graph) -> TrainSettings:
+    """How `world` is trained."""
+    return WORLD.settled(len(graph.train), graph.num_entities)
 
 
 def cache_folder() -> Path:

@@ -15,8 +15,9 @@ RUNS: dict[str, tuple[str, ...]] = {
     "adapter_step": (),
     "ask": (),
     "certified": (),
-    "choose": (),
+    "choose": ("nell995",),
     "completion": ("NELL995",),
+    "defaults": (),
     "engine": (),
     "engine --throughput": ("--throughput",),  # what a GPU runs
     "hardness": ("--shapes", "2i,2in", "--ways", "cap 0.5,odds x 4"),

@@ -61,6 +61,19 @@ def test_a_run_can_be_opened(
     assert [event["epoch"] for event in run.events() if event["event"] == "epoch"] == [1, 2, 3, 4]
 
 
+def test_what_is_chosen_by_size_is_said_and_kept(
+    facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "run")
+    assert tacit(monkeypatch, facts, "--out", out, "--epochs", "1", "--reg", "0", "--device", "cpu") == 0
+    said = capsys.readouterr().err
+    assert "rank 100, batch 500, for 12 facts of 12 entities; set them to choose yourself" in said
+    kept = RunFolder.open(out).settings["train"]
+    assert (kept["rank"], kept["batch"], kept["epochs"], kept["reg"]) == (100, 500, 1, 0.0)
+    assert tacit(monkeypatch, facts, "--out", out, "--resume") == 0
+    assert "set them to choose yourself" not in capsys.readouterr().err  # the run has settings of its own
+
+
 def test_stops_and_goes_on(
     facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,3 +52,24 @@ def test_only_what_leaves_the_weights_alone_may_change() -> None:
     ):
         with pytest.raises(SettingsError, match="leave it out to go on with the run"):
             changed.check_continues(before)
+
+
+@pytest.mark.parametrize(
+    ("facts", "entities", "rank", "reg", "epochs", "batch", "every"),
+    [
+        (1592, 14, 200, 0.0075, 100, 500, 16),  # an epoch has 7 steps: 100 of them are 15.7 epochs
+        (5216, 135, 200, 0.0075, 100, 500, 10),  # ten validations
+        (4393, 2310, 100, 0.05, 30, 500, 6),  # two facts an entity
+        (32_888, 2034, 200, 0.0075, 30, 500, 5),
+        (114_213, 63_361, 100, 0.05, 30, 1000, 5),
+    ],
+)
+def test_what_is_not_given_is_chosen_by_size(
+    facts: int, entities: int, rank: int, reg: float, epochs: int, batch: int, every: int
+) -> None:
+    settings = TrainSettings(seed=3).settled(facts, entities)
+    assert settings == TrainSettings(seed=3, rank=rank, reg=reg, epochs=epochs, batch=batch, validate_every=every)
+    assert settings.settled(1, 1) == settings  # nothing is left to choose
+    given = TrainSettings(rank=7, reg=0.0, epochs=1, batch=2, validate_every=3)
+    assert given.settled(facts, entities) == given
+    assert not given.told(given, facts, entities)

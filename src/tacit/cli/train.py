@@ -67,4 +67,7 @@ def _question(graph: Graph) -> str:
 def _report(out: Path, results: dict[str, Any]) -> None:
     mrr = results["valid_mrr"]
     quality = "not validated" if mrr is None else f"validation MRR {mrr:.4f} at epoch {results['best_epoch']}"
+    shapes = ", ".join(f"{shape} {value:.4f}" for shape, value in results["mrr"].items())
     typer.echo(f"{out}: {results['epochs']} epochs in {results['seconds']:.1f} s, {quality}")
+    if shapes:
+        typer.echo(f"validated on {shapes}", err=True)

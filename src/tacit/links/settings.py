@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
@@ -10,6 +11,10 @@ from tacit.settings import Settings, setting
 MODEL_NAMES = ("complex", "distmult", "cp", "transe", "rotate")
 OPTIMIZER_NAMES = ("adagrad", "rowwise", "adam")
 BILINEAR_NAMES = ("complex", "distmult", "cp")
+SPARSE = 5  # training facts per entity below which a graph says little of each of them
+SHORT, LONG = 5e6, 1e8  # facts times entities: what an epoch costs, below and above which it is little and much
+STEPS = 100  # between two validations, at least: questions cost more than single facts
+_BY_SIZE = "by the size of the graph where nothing is given"
 
 
 @dataclass(frozen=True)
@@ -24,11 +29,11 @@ class TrainSettings(Settings):
     noun = "training"
 
     model: str = setting("complex", "The link predictor.", choices=MODEL_NAMES)
-    rank: int = setting(100, "Numbers per entity (complex ones for complex, rotate).", least=1)
-    epochs: int = setting(30, "Passes over the facts, at most.", least=1, resumes=True)
-    batch: int = setting(500, "Triples per step.", least=1)
+    rank: int = setting(None, f"Numbers per entity (complex ones for complex, rotate); {_BY_SIZE}.", least=1)
+    epochs: int = setting(None, f"Passes over the facts, at most; {_BY_SIZE}.", least=1, resumes=True)
+    batch: int = setting(None, f"Triples per step; {_BY_SIZE}.", least=1)
     lr: float = setting(0.1, "Learning rate.", above=0)
-    reg: float = setting(0.02, "Weight of the regulariser.", least=0)
+    reg: float = setting(None, f"Weight of the regulariser; {_BY_SIZE}.", least=0)
     regulariser: str = setting("n3", "What keeps weights small.", choices=("n3", "l2"))
     optimizer: str = setting("adagrad", "How weights are moved; rowwise: one sum a row.", choices=OPTIMIZER_NAMES)
     init: float = setting(1e-3, "Scale of the first weights.", above=0)
@@ -39,7 +44,9 @@ class TrainSettings(Settings):
     precision: str = setting("auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16"))
     seed: int = setting(0, "Seed of weights, order and draws.", least=0)
     device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
-    validate_every: int = setting(5, "Epochs between validations.", least=1)
+    validate_every: int = setting(None, f"Epochs between validations; {_BY_SIZE}.", least=1)
+    validate_on: str = setting("questions", "What decides which weights are best.", choices=("questions", "facts"))
+    validate_questions: int = setting(100, "Questions of each shape asked in a validation, at most.", least=1)
     validate_facts: int = setting(20_000, "Facts ranked in a validation, at most.", least=1)
     patience: int = setting(4, "Validations without a better MRR before training ends.", least=1, resumes=True)
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", least=0, resumes=True)
@@ -53,6 +60,45 @@ class TrainSettings(Settings):
                 f"relation_weight is {self.relation_weight} but model {self.model} cannot predict relations; "
                 f"use one of {', '.join(BILINEAR_NAMES)}, or relation_weight 0"
             )
+
+    def settled(self, facts: int, entities: int) -> TrainSettings:
+        """The same, with what was not given chosen for a graph of so many training facts and entities.
+
+        >>> TrainSettings(rank=7).settled(5216, 135).rank
+        7
+        """
+        sizes = by_size(facts, entities)
+        enough = -(-STEPS * (self.batch or sizes["batch"]) // max(1, 2 * facts))
+        sizes["validate_every"] = max(5, enough, (self.epochs or sizes["epochs"]) // 10)
+        return self.changed(**{name: value for name, value in sizes.items() if getattr(self, name) is None})
+
+    def told(self, given: TrainSettings, facts: int, entities: int) -> str:
+        """What was chosen for a graph where nothing was `given`, in a line; nothing where all was.
+
+        >>> settings = TrainSettings(rank=50)
+        >>> settings.settled(5216, 135).told(settings, 5216, 135)
+        'reg 0.0075, 100 epochs, batch 500, for 5,216 facts of 135 entities; set them to choose yourself'
+        """
+        said = {"rank": "rank {}", "reg": "reg {:g}", "epochs": "{} epochs", "batch": "batch {}"}
+        chosen = [text.format(getattr(self, name)) for name, text in said.items() if getattr(given, name) is None]
+        if not chosen:
+            return ""
+        return f"{', '.join(chosen)}, for {facts:,} facts of {entities:,} entities; set them to choose yourself"
+
+
+def by_size(facts: int, entities: int) -> dict[str, Any]:
+    """Rank, regularisation, epochs and batch for a graph; `benchmarks/defaults.py` holds them against a grid.
+
+    Few facts an entity want a strong regulariser, many bear a larger rank, where that does not take too long. A small
+    graph is trained for longer, since it takes seconds anyway.
+    """
+    sparse, cost = facts < SPARSE * entities, facts * entities
+    return {
+        "rank": 100 if sparse or cost >= LONG else 200,
+        "reg": 0.05 if sparse else 0.0075,
+        "epochs": 100 if cost < SHORT else 30,
+        "batch": 500 if facts < 100_000 else 1000,
+    }
 
 
 FREE_ON_RESUME = TrainSettings.free_on_resume()

@@ -23,7 +23,7 @@ from tacit.links.memory import clear_memory_errors, score_budget, table_bytes
 from tacit.links.precision import float32_products, threads_for
 from tacit.links.settings import TrainSettings
 from tacit.links.step import Step
-from tacit.links.validation import Validation
+from tacit.links.validation import Validate, Validation
 
 VALIDATION_ROWS = 1000
 
@@ -34,9 +34,11 @@ def train(
     run: RunFolder | None = None,
     progress: Progress | bool = True,
     resume: bool = False,
+    validate: Validate | None = None,
 ) -> FactorModel:
-    """Train a model on the train facts of a graph, both directions; the best weights on the valid facts are kept.
+    """Train a model on the train facts of a graph, both directions; the best weights on validation are kept.
 
+    What `validate` finds decides which are best; without it, those that rank the valid facts best.
     With a `run`, progress is traced, checkpoints are written and the model is saved there; `resume` goes on from the
     last checkpoint, also that of a complete run where there are more epochs to do. Ctrl-C raises `KeyboardInterrupt`
     between two steps, after saving. `progress` is told about the training; True shows it on standard error.
@@ -44,7 +46,7 @@ def train(
     Processes that `torchrun` started share the entities out among them, and need the same run folder; the model that
     each returns has its own rows.
     """
-    settings = settings or TrainSettings()
+    settings = (settings or TrainSettings()).settled(len(graph.train), graph.num_entities)
     if not len(graph.train):
         raise TrainingError(f"{graph.name} has no train facts to learn from")
     shards = joined_shards(graph, settings)
@@ -60,7 +62,7 @@ def train(
                 run.write_settings("train", settings.to_dict())
         shards.wait()
     with clear_memory_errors(settings), shown(progress if shards.leads else False) as tell:
-        training = Training(graph, settings, shards=shards, holds_best=run is None)
+        training = Training(graph, settings, validate, shards=shards, holds_best=run is None)
         stamp = {"settings": json.dumps(settings.lasting(), sort_keys=True), "facts": fingerprint(graph).facts}
         fitting = Fitting(training, training.schedule(), tell, run, CHECKPOINT, stamp, shards)
         if resume:
@@ -79,14 +81,23 @@ def train(
 
 
 class Training:
-    """The training of a link predictor: a step is a batch of facts, a validation the ranks of facts held out."""
+    """The training of a link predictor: a step is a batch of facts, a validation what is handed in, or the ranks of
+    facts held out.
+    """
 
     faster = "a smaller rank, or negatives instead of all entities, would be faster"
 
     def __init__(
-        self, graph: Graph, settings: TrainSettings, *, shards: Shards | None = None, holds_best: bool = True
+        self,
+        graph: Graph,
+        settings: TrainSettings,
+        validate: Validate | None = None,
+        *,
+        shards: Shards | None = None,
+        holds_best: bool = True,
     ) -> None:
-        self.settings, self.shards = settings, shards or Shards(graph.num_entities)
+        self.settings = settings = settings.settled(len(graph.train), graph.num_entities)
+        self.shards = shards or Shards(graph.num_entities)
         device = pick_device(local_device(settings.device))
         self.precision = settings.precision
         if self.precision == "auto":
@@ -102,7 +113,9 @@ class Training:
         self.optimizer = self.update.optimizer
         rows = self.shards.broadcast(int(min(VALIDATION_ROWS, max(1, budget // (8 * self.shards.size)))))
         chosen = settings.validate_facts, settings.seed, rows, self.shards
-        self.validation = Validation(graph, *chosen) if has_valid else None
+        self.validation = validate
+        if validate is None and has_valid:
+            self.validation = Validation(graph, *chosen)
         facts = graph.train if graph.train.flags.writeable else graph.train.copy()  # torch shares no others
         self.facts = torch.from_numpy(facts).to(device)  # [M, 3]
         self.steps = -(-2 * len(self.facts) // settings.batch)  # of an epoch, both directions
@@ -145,8 +158,8 @@ class Training:
         return torch.stack((heads.where(~turned, tails), relations ^ inverse, tails.where(~turned, heads)), 1)
 
     def validate(self) -> dict[str, float]:
-        """The mean reciprocal rank of facts held out."""
-        return {} if self.validation is None else {"1p": self.validation.mrr(self.model)}
+        """The mean reciprocal rank of each shape of questions; that of facts held out is that of `1p`."""
+        return {} if self.validation is None else self.validation(self.model)
 
     def state(self) -> dict[str, Tensor]:
         """Nothing: batches and draws depend on seed, epoch and step alone."""
@@ -158,10 +171,12 @@ class Training:
     def results(self, fitting: Fitting) -> dict[str, Any]:
         """What there is to report."""
         at, per_epoch = fitting.at, fitting.schedule.steps_per_unit
+        best_epoch = at.best_step // per_epoch or at.done
         return {
             "epochs": at.done,
             "valid_mrr": at.best,
-            "best_epoch": at.best_step // per_epoch or at.done,
+            "mrr": next((line["mrr"] for line in at.history if line["epoch"] == best_epoch), {}),
+            "best_epoch": best_epoch,
             "seconds": round(fitting.seconds, 3),
             "device": str(self.model.device),
             "precision": self.precision,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from tacit.graph.index import Index, within
 from tacit.links.ranking import ranks
 from tacit.links.scorer import Scorer
 
+Validate = Callable[[Scorer], dict[str, float]]  # figures whose mean decides which weights are best
 _BLOCK = 1 << 20  # facts looked at together
 
 
@@ -33,6 +36,10 @@ class Validation:
 
     def __len__(self) -> int:
         return len(self.tails)
+
+    def __call__(self, model: Scorer) -> dict[str, float]:
+        """The figures of a model: facts are questions of one atom."""
+        return {"1p": self.mrr(model)}
 
     def mrr(self, model: Scorer) -> float:
         """The mean reciprocal rank over all facts and both directions."""
