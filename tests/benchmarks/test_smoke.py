@@ -17,6 +17,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "choose": (),
     "engine": (),
     "engine --throughput": ("--throughput",),  # what a GPU runs
+    "negation": (),
     "parsing": (),
     "possible": (),
     "ranking": (),

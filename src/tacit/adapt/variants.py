@@ -151,6 +151,8 @@ def _checked(variant: str, model: Scorer, queries: Mapping[str, QuerySet], setti
         raise SettingsError(
             f"variant {variant} needs the vectors of a {kind.__name__}, which {type(model).__name__} is not"
         )
+    if settings.learn != "scores":
+        raise SettingsError(f"learn is {settings.learn}; variants learn scores alone", "learn")
     if variant == "af" and settings.condition not in ("none", "p"):
         raise SettingsError(f"condition is {settings.condition}; variant af takes none or p", "condition")
     walking = [name for name, query_set in queries.items() if literals(query_set.shape.plan) is None]
