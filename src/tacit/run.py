@@ -429,6 +429,6 @@ def _engine(folder: RunFolder, scorer: Scorer, adapted: bool, settings: Mapping[
 
 def _described(adapter: Mapping[str, Any]) -> str | None:
     """How an adapter was trained, in a line."""
-    names = ("condition", "layers", "loss", "shapes", "held_out", "observed", "seed")
+    names = ("learn", "condition", "layers", "loss", "shapes", "held_out", "observed", "seed")
     values = {name: adapter[name] for name in names if name in adapter}
     return ", ".join(f"{name} {'+'.join(v) if isinstance(v, list) else v}" for name, v in values.items()) or None

@@ -22,6 +22,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "engine --throughput": ("--throughput",),  # what a GPU runs
     "hardness": ("--shapes", "2i,2in", "--ways", "cap 0.5,odds x 4"),
     "million": (),
+    "negation": (),
     "parsing": (),
     "possible": (),
     "ranking": (),

@@ -82,14 +82,14 @@ def adapt(
         with threads_for(training.flops):
             fitting.go()
         fitting.finish()
-        result = _result(training, fitting)
+        result = _result(training, fitting, training.learn_negation())
         if run is not None:
             _keep(run, graph, result, training)
             run.remove(ADAPTATION)
     return result
 
 
-def _result(training: AdapterTraining, fitting: Fitting) -> AdaptResult:
+def _result(training: AdapterTraining, fitting: Fitting, strengths: Mapping[str, Any]) -> AdaptResult:
     at, device = fitting.at, training.reasoner.device
     summary = {
         "steps": at.step,
@@ -102,6 +102,7 @@ def _result(training: AdapterTraining, fitting: Fitting) -> AdaptResult:
         "device": str(device),
         "peak_gb": round(torch.cuda.max_memory_allocated(device) / 1e9, 3) if device.type == "cuda" else None,
         "seed": training.settings.seed,
+        **strengths,
     }
     training.settle()
     adapter = getattr(training.calibration, "adapter", None)
@@ -128,7 +129,7 @@ def _verdict(
     """Whether to keep an adapter, and why."""
     if not training.valid:
         return {"kept": True, "verdict": "kept: there was nothing to validate with"}
-    if not summary["best_step"]:
+    if not summary["best_step"] and training.settings.learn == "scores":
         return {"kept": False, "verdict": f"not kept: no step improved validation MRR {summary['valid_mrr']:.4f}"}
     settings = training.settings
     comparison = compare(graph, training.scorer, run, adapter, settings, training.valid, training.observable)

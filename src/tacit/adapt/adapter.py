@@ -24,6 +24,10 @@ class Adapter(nn.Module):
     `condition` names what ψ sees: nothing, the relation `p`, the head as well (`sp`), or all three (`spo`). The vectors
     are those of the frozen link predictor; a predictor without vectors gets a learned one per relation.
 
+    One that learns `negation` says instead, and one that learns `both` says beside that, how many times more strongly a
+    negation excludes than the logic says: a number for every relation, and a last one for negations that are about no
+    single relation. Their logarithms are `strengths`.
+
     The last layer starts at zero, where the adapter changes nothing. So that it can never turn an order around, the
     first output `a` of ψ becomes `1 + α = 1 + a` where `a >= 0` and `exp(a)` below: above zero everywhere, with value
     and slope 1 at zero.
@@ -37,13 +41,16 @@ class Adapter(nn.Module):
         hidden: int = 32,
         seed: int = 0,
         by_id: bool = False,
+        learns: str = "scores",
     ) -> None:
         super().__init__()
         if condition not in CONDITIONS:
             raise SettingsError(f"no condition '{condition}'; an adapter sees one of {', '.join(CONDITIONS)}")
         if layers not in (1, 2):
             raise SettingsError(f"layers is {layers}; an adapter has 1 or 2")
-        self.condition, self.layers, self.hidden = condition, layers, hidden
+        if learns == "negation":  # scores stay as they are, whatever they depend on
+            condition, layers = "none", 1
+        self.condition, self.layers, self.hidden, self.learns = condition, layers, hidden, learns
         self.num_entities, self.num_relations = scorer.num_entities, scorer.num_relations
         self.by_id = by_id  # no vectors, but numbers of its own for every relation
         letters = "" if condition == "none" else condition
@@ -58,6 +65,8 @@ class Adapter(nn.Module):
             generator = torch.Generator().manual_seed(seed)
             for weight in (*self.first.values(), self.bias):
                 nn.init.uniform_(weight, -1.0, 1.0, generator=generator)
+        self.strengths: Tensor | None
+        self.register_buffer("strengths", None if learns == "scores" else torch.zeros(scorer.num_relations + 1))
         self._table: tuple[Tensor, Tensor] | None = None
         self.to(scorer.device)
 
@@ -74,7 +83,8 @@ class Adapter(nn.Module):
     @property
     def num_parameters(self) -> int:
         """How many numbers are learned."""
-        return sum(parameter.numel() for parameter in self.parameters())
+        moving = 0 if self.learns == "negation" else sum(parameter.numel() for parameter in self.parameters())
+        return moving + (0 if self.strengths is None else self.strengths.numel())
 
     def forward(self, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> tuple[Tensor, Tensor]:
         """The scale `1 + α` and the shift `β` of atoms, `[B, 1]` each, or `[B, n]` where they depend on the tail."""
@@ -90,6 +100,12 @@ class Adapter(nn.Module):
         # ψ is a sum over s, p and o up to its first layer, so that only what comes after is computed for every pair.
         blocks = torch.split(self._inner("o", ids), max(1, _BLOCK // max(1, inner.numel())))
         return _affine(torch.cat([self._outer(inner[:, None] + block) for block in blocks], dim=1))
+
+    def strengths_of(self, relations: Tensor | None) -> Tensor | None:
+        """The logs of what was learned of the strength of negation, `[B]`, or `[]` without relations."""
+        if self.strengths is None:
+            return None
+        return self.strengths[-1] if relations is None else self.strengths[relations]
 
     def table(self) -> tuple[Tensor, Tensor]:
         """The scale and shift of every relation, `[R]` each, for an adapter that sees no entity.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from tacit.adapt.calibrated import Adapted
 from tacit.adapt.query_batches import Batches
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
+from tacit.adapt.strengths import fitted_strengths
 from tacit.adapt.validation import mean_reciprocal_ranks, set_apart, with_hard_answers
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
@@ -68,7 +71,9 @@ class AdapterTraining:
     def prepare(self, graph: Graph, scorer: Scorer) -> tuple[MessageReasoner, nn.Module]:
         """The search whose scores are learned from, and what is trained."""
         settings = self.settings
-        adapter = Adapter(scorer, settings.condition, settings.layers, settings.hidden, settings.seed)
+        adapter = Adapter(
+            scorer, settings.condition, settings.layers, settings.hidden, settings.seed, learns=settings.learn
+        )
         reasoner = make_reasoner(graph, scorer, settings, settings.engine, adapter)
         self.calibration: Calibration = reasoner.atoms.calibration
         return reasoner, adapter
@@ -94,7 +99,7 @@ class AdapterTraining:
         return Schedule(
             name="adapt",
             unit="step",
-            units=settings.steps,
+            units=0 if settings.learn == "negation" else settings.steps,  # which is not learned by steps
             steps_per_unit=1,
             round=settings.validate_every,
             validate_every=settings.validate_every,
@@ -131,6 +136,21 @@ class AdapterTraining:
     def validation_reasoner(self) -> MessageReasoner:
         """The search that is validated."""
         return self.reasoner
+
+    def learn_negation(self) -> dict[str, Any]:
+        """Give the adapter the strengths by which the queries learned from rank their answers best; what is told."""
+        adapter, reasoner, logic = getattr(self.calibration, "adapter", None), self.reasoner, self.reasoner.logic
+        if adapter is None or adapter.strengths is None:
+            return {}
+
+        def at(factor: float) -> MessageReasoner:
+            stronger = replace(logic, strength=logic.strength * factor)
+            return MessageReasoner(reasoner.atoms, stronger, reasoner.k, self.settings.memory)
+
+        adapter.strengths.zero_()
+        chosen = fitted_strengths(at, [drawn.queries for drawn in self.batches.values()], len(adapter.strengths) - 1)
+        adapter.strengths.copy_(torch.from_numpy(np.log([*chosen.factors, chosen.shared])))
+        return chosen.about() | ({"valid_mrr": statistics.fmean(self.validate().values())} if self.valid else {})
 
     def settle(self) -> None:
         """Make the link predictor that of the weights as they are: it is, since it never changes."""

@@ -19,7 +19,8 @@ class Adapted(Calibration):
 
     def __init__(self, calibration: Calibration, adapter: Adapter) -> None:
         super().__init__()
-        check(calibration.name, adapter.condition)
+        if adapter.learns != "negation":
+            check(calibration.name, adapter.condition)
         self.calibration, self.adapter = calibration, adapter
         self.pointwise, self.sigmoidal = calibration.pointwise, calibration.sigmoidal
         self.monotone = adapter.by_row
@@ -49,6 +50,9 @@ class Adapted(Calibration):
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The adapted log-scores of atoms."""
+        if self.adapter.learns == "negation":
+            unchanged: Tensor = self.calibration(logits, heads, relations, tails)
+            return unchanged
         if not self.on_odds:
             scores: Tensor = self.calibration(self.moved(logits, heads, relations, tails), heads, relations, tails)
             return scores
@@ -81,6 +85,10 @@ class Adapted(Calibration):
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Adapted:
         """The same adapter over a calibration with other facts to count, of rows that are shared out so."""
         return Adapted(self.calibration.counting(facts, shards), self.adapter)
+
+    def strengths(self, relations: Tensor | None) -> Tensor | None:
+        """What was learned of the strength of negation."""
+        return self.adapter.strengths_of(relations)
 
     @torch.no_grad()
     def adaptable(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:

@@ -26,7 +26,9 @@ def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings
     try:
         about = run.metadata(ADAPTER)
         settings = AdaptSettings.of(json.loads(about["settings"]))
-        adapter = Adapter(scorer, settings.condition, settings.layers, settings.hidden, by_id="by_id" in about)
+        adapter = Adapter(
+            scorer, settings.condition, settings.layers, settings.hidden, by_id="by_id" in about, learns=settings.learn
+        )
         adapter.load_state_dict(run.tensors(ADAPTER))
     except (KeyError, ValueError, TypeError, RuntimeError, SettingsError) as error:
         reason = " ".join(str(error).split())

@@ -11,6 +11,7 @@ from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
 
 CONDITIONS = ("none", "p", "sp", "spo")
+LEARNED = ("scores", "negation", "both")
 LOSSES = ("1vsall", "bce", "log")
 # What a recipe decides where nothing else is said. As asked: for the scores that the run is asked with.
 RECIPES: dict[str, dict[str, Any]] = {
@@ -37,12 +38,23 @@ class AdaptSettings(Settings):
     `held_out` takes queries that need a validation fact instead of training queries, as Platt scaling asks: scores of
     facts a predictor was trained on say little about those of others. `masked` leaves the other right answers of a
     query out of its loss, by default for held-out queries only, since eq. 6 does not.
+
+    `halved` stands to the training facts as a test does: one half of the validation facts is what validation had found,
+    whose answers are left out of the ranks, the other what the test is about, and both are missing. The more is
+    missing, the more of what looks like an answer is refuted by a fact that nobody knows.
+
+    Where negation is learned, every relation gets a strength of its own, a factor on top of `strength`: the one by
+    which queries that negate it rank their answers best. Negations that are about no single relation, of conjunctions
+    say, share one.
     """
 
     noun = "adaptation"
 
     recipe: str = setting("asked", "For the way the run is asked, or as in the paper.", choices=tuple(RECIPES))
     shapes: tuple[str, ...] = setting("2i,3i,2in,3in", "Shapes to learn from, with commas.", read=_shapes)
+    learn: str = setting(
+        "scores", "What is learned: how to move scores, how strongly negation excludes, or both.", choices=LEARNED
+    )
     condition: str = setting("p", "What the adapter sees of an atom.", choices=CONDITIONS)
     layers: int = setting(1, "1 (linear) or 2 (with ReLU).", choices=(1, 2))
     hidden: int = setting(32, "Width of the layer between, with 2 layers.", least=1)
@@ -54,6 +66,10 @@ class AdaptSettings(Settings):
     share: float = setting(1.0, "The share of the queries to learn from.", above=0, most=1)
     held_out: bool | None = setting(
         None, "Learn from validation queries, which need facts not trained on; by default where there are such facts."
+    )
+    halved: bool = setting(
+        False,
+        "Take half of the validation facts for found, and learn from queries that need the others; none is known.",
     )
     masked: bool | None = setting(
         None, "Leave other right answers out of the loss; by default for held-out queries only."
@@ -95,10 +111,25 @@ class AdaptSettings(Settings):
                 "from or is validated with; observe train or none",
                 "observed",
             )
-        if self.calibration == "minmax":
+        if self.halved and self.held_out is False:
+            raise SettingsError("halved takes queries that need validation facts; held_out must not be false", "halved")
+        self._check_negation()
+        if self.calibration == "minmax" and self.learn != "negation":
             from tacit.adapt.calibrated import check
 
             check(self.calibration, self.condition)
+
+    def _check_negation(self) -> None:
+        if self.learn == "scores":
+            return
+        if self.recipe == "paper":
+            raise SettingsError(f"learn is {self.learn}, which is not the paper's; leave out one", "learn")
+        from tacit.query.plan import Complement
+        from tacit.query.shapes import SHAPES
+
+        if not any(SHAPES[name].plan.has(Complement) for name in self.shapes):
+            shapes = ",".join(self.shapes)
+            raise SettingsError(f"learn is {self.learn}, and none of the shapes {shapes} negates; add 2in", "learn")
 
     @property
     def masks(self) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from tacit.adapt.settings import AdaptSettings
 from tacit.errors import DataError
@@ -19,12 +22,21 @@ def training_queries(
 ) -> dict[str, QuerySet]:
     """The queries to learn from, with their answers; shapes that the folder does not have are sampled."""
     split = "valid" if settings.settled(len(graph.valid) > 0).held_out else "train"
+    if settings.halved and split == "valid":
+        return _sampled(halved(graph, settings.seed), "test", settings.shapes, count, settings.seed)
     if folder and split == "valid" and not (folder / "valid-queries.pkl").is_file():
         raise DataError("no valid-queries.pkl to learn from; for training queries, held_out must be false", folder)
     queries = queries_for(graph, folder, split, settings.shapes, absent_ok=True) if folder else {}
     missing = [name for name in settings.shapes if name not in queries]
     queries |= _sampled(graph, split, missing, count, settings.seed)
     return {name: queries[name] for name in settings.shapes if name in queries}
+
+
+def halved(graph: Graph, seed: int = 0) -> Graph:
+    """The graph with one half of its validation facts as validation, the other as test."""
+    order = np.random.default_rng(seed).permutation(len(graph.valid))
+    found, sought = np.array_split(graph.valid[order], 2)
+    return replace(graph, valid=found, test=sought)
 
 
 def validation_queries(graph: Graph, settings: AdaptSettings, folder: Path | None = None) -> dict[str, QuerySet] | None:

@@ -5,7 +5,10 @@
 - `r` (CQD_R) replaces every vector `e` by a learned linear map `We`, one `W` for entities and one for relations;
 - `c` (CQD_C) concatenates the two: `[e; We]`.
 
-Maps start near the identity (r), or near nothing (c), so that all variants start from the pretrained scores.
+All variants start from the pretrained scores. Maps start as the identity; only that of relations starts as zero in `c`.
+Were that of entities near zero as well, so would be the gradients of all, which are products of the others. What is
+learned is the difference, on vectors whose magnitudes sum to 1 on average: the learning rate then says how far the
+numbers of a mapped vector move at first, as it does without maps, whatever the rank.
 """
 
 from __future__ import annotations
@@ -56,7 +59,9 @@ class VariantTraining(AdapterTraining):
         self.tables = {key: table.weight.detach() for key, table in _tables(model).items()}
         self.maps = nn.ParameterDict()
         if variant in ("r", "c"):
-            self.maps = _maps(self.tables, variant, settings.seed)
+            self.maps = nn.ParameterDict(
+                {key: table.new_zeros(2 * table.shape[1:]) for key, table in self.tables.items()}
+            )
             rank = model.rank * (2 if variant == "c" else 1)
             self.fitted = type(model)(model.num_entities, model.num_relations, rank).to(model.device)
         else:
@@ -105,7 +110,9 @@ class VariantTraining(AdapterTraining):
         made = {}
         for key, weight in self.maps.items():
             old, parts = self.tables[key], self.tables[key].shape[1] // self.model.rank
-            mapped = old @ weight
+            mapped = (old / old.abs().sum(1).mean()) @ weight
+            if self.variant == "r" or key != "relations":
+                mapped = old + mapped
             if self.variant == "c":  # part by part: real numbers beside real ones, imaginary beside imaginary
                 pairs = zip(old.chunk(parts, -1), mapped.chunk(parts, -1), strict=True)
                 mapped = torch.cat([torch.cat(pair, -1) for pair in pairs], -1)
@@ -151,6 +158,8 @@ def _checked(variant: str, model: Scorer, queries: Mapping[str, QuerySet], setti
         raise SettingsError(
             f"variant {variant} needs the vectors of a {kind.__name__}, which {type(model).__name__} is not"
         )
+    if settings.learn != "scores":
+        raise SettingsError(f"learn is {settings.learn}; variants learn scores alone", "learn")
     if variant == "af" and settings.condition not in ("none", "p"):
         raise SettingsError(f"condition is {settings.condition}; variant af takes none or p", "condition")
     walking = [name for name, query_set in queries.items() if literals(query_set.shape.plan) is None]
@@ -161,13 +170,3 @@ def _checked(variant: str, model: Scorer, queries: Mapping[str, QuerySet], setti
 
 def _tables(model: FactorModel) -> dict[str, Embeddings]:
     return {key: table for key, table in model.named_children() if isinstance(table, Embeddings)}
-
-
-def _maps(tables: Mapping[str, Tensor], variant: str, seed: int) -> nn.ParameterDict:
-    generator = torch.Generator().manual_seed(seed)
-    maps = {}
-    for key, table in tables.items():
-        width = table.shape[1]
-        noise = torch.randn(width, width, generator=generator) * 1e-3
-        maps[key] = (noise + torch.eye(width) if variant == "r" else noise).to(table.device)
-    return nn.ParameterDict(maps)

@@ -18,7 +18,7 @@ from tacit.engine.possible import IMPOSSIBLE, Possible
 from tacit.engine.sharded import at, widest_share
 from tacit.errors import RunError, SettingsError
 from tacit.links.scorer import BilinearScorer, Scorer, shards_of
-from tacit.query.plan import Plan, Relation, Row
+from tacit.query.plan import Complement, Plan, Relation, Row, negated_relation
 
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
 _PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
@@ -287,6 +287,13 @@ class Atoms:
             return scores.masked_fill(lifted, self.observed)
         scores[known.rows, known.tails] = self.observed
         return scores
+
+    def strength(self, step: Complement[Any], relations: Tensor) -> Tensor | None:
+        """The log of how many times more strongly a negation excludes than the logic says, `[B, 1]`, if it does."""
+        about = negated_relation(step)
+        ids = None if about is None else relations[:, about.slot] ^ int(about.flip)
+        strengths = self.calibration.strengths(ids)
+        return None if strengths is None else strengths.expand(len(relations))[:, None]
 
     def known(self, heads: Tensor, relations: Tensor) -> KnownTails | None:
         """The known facts of some rows, or None where there are none."""

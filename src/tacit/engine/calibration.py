@@ -77,6 +77,13 @@ class Calibration(nn.Module):
         """The same calibration with other facts to count, where it counts any, of rows that are shared out so."""
         return self
 
+    def strengths(self, relations: Tensor | None) -> Tensor | None:
+        """Logs of how many times more strongly the negation of relations excludes than the logic says, `[B]`.
+
+        Without relations, that of negations which are about no single one, `[]`; None where the logic alone decides.
+        """
+        return None
+
 
 class Sigmoid(Calibration):
     """`log σ(x)`."""

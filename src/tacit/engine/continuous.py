@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -173,8 +173,11 @@ class Vectors(Fold[Tensor, Tensor]):
     def any(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
         return self.reasoner.logic.any(parts)
 
-    def negation(self, part: Tensor, place: Place[Tensor]) -> Tensor:
-        return self.reasoner.logic.negation(part)
+    def complement(self, step: Complement[Any], place: Place[Tensor]) -> Tensor:
+        return self.negation(self.of(step.part, place), place, self.reasoner.atoms.strength(step, self.relations))
+
+    def negation(self, part: Tensor, place: Place[Tensor], strength: Tensor | None = None) -> Tensor:
+        return self.reasoner.logic.negation(part, strength)
 
 
 def check(plan: Plan) -> None:

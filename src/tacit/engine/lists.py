@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -205,8 +206,12 @@ class Lists(Fold[Tensor, Bounds]):
     def any(self, parts: Sequence[Bounds], place: Place[Tensor]) -> Bounds:
         return Bounds(self.logic.any([part.low for part in parts]), self.logic.any([part.high for part in parts]))
 
-    def negation(self, part: Bounds, place: Place[Tensor]) -> Bounds:
-        return Bounds(self.logic.negation(part.high), self.logic.negation(part.low))
+    def complement(self, step: Complement[Any], place: Place[Tensor]) -> Bounds:
+        strength = self.rows.atoms.strength(step, torch.tensor([self.relations]))
+        return self.negation(self.of(step.part, place), place, None if strength is None else strength[0])
+
+    def negation(self, part: Bounds, place: Place[Tensor], strength: Tensor | None = None) -> Bounds:
+        return Bounds(self.logic.negation(part.high, strength), self.logic.negation(part.low, strength))
 
     def best(self, step: Best, place: Place[Tensor]) -> Bounds:
         raise TypeError("the largest value of a set has no list")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -11,7 +12,7 @@ from tacit.engine.logic import Logic
 from tacit.engine.scores import Scores
 from tacit.engine.sharded import best_of
 from tacit.query.fold import Fold, Place
-from tacit.query.plan import Best, Condition, Everything, Intersect, Node, Project, Relation, Union
+from tacit.query.plan import Best, Complement, Condition, Everything, Intersect, Node, Project, Relation, Union
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Proof:
     parts: tuple[Proof, ...] = ()
     atom: ScoredAtom | None = None
     values: tuple[tuple[int, int], ...] = ()  # variable -> entity, chosen here
+    strength: float | None = None  # of a `not`: the log of how many times more strongly it excludes than the logic says
 
     def atoms(self, negated: bool = False) -> Iterator[ScoredAtom]:
         """The atoms below, each marked if it stands under an odd number of negations."""
@@ -54,18 +56,20 @@ class Proof:
         """The log-score from the atoms alone."""
         if self.kind == "atom":
             return self.score
-        return combined(logic, self.kind, [part.recomputed(logic) for part in self.parts]) if self.parts else 0.0
+        if not self.parts:
+            return 0.0
+        return combined(logic, self.kind, [part.recomputed(logic) for part in self.parts], self.strength)
 
     def choosing(self, variable: int, entity: int) -> Proof:
         """The same proof with the value of one more variable."""
         return replace(self, values=(*self.values, (variable, entity)))
 
 
-def combined(logic: Logic, kind: str, scores: Sequence[float]) -> float:
+def combined(logic: Logic, kind: str, scores: Sequence[float], strength: float | None = None) -> float:
     """The log-score of `and`, `or` or `not` of parts."""
     values = [torch.tensor(score) for score in scores]
     if kind == "not":
-        return float(logic.negation(values[0]))
+        return float(logic.negation(values[0], None if strength is None else torch.tensor(strength)))
     return float(logic.all(values) if kind == "and" else logic.any(values))
 
 
@@ -130,11 +134,16 @@ class Reasons(Fold[int, Proof]):
     def any(self, parts: Sequence[Proof], place: Place[int]) -> Proof:
         return self._combined("or", parts)
 
-    def negation(self, part: Proof, place: Place[int]) -> Proof:
-        return self._combined("not", [part])
+    def complement(self, step: Complement[Any], place: Place[int]) -> Proof:
+        strength = self.scores.atoms.strength(step, self.scores.relations)
+        return self.negation(self.of(step.part, place), place, None if strength is None else float(strength))
 
-    def _combined(self, kind: str, parts: Sequence[Proof]) -> Proof:
-        return Proof(kind, combined(self.scores.logic, kind, [part.score for part in parts]), tuple(parts))
+    def negation(self, part: Proof, place: Place[int], strength: float | None = None) -> Proof:
+        return self._combined("not", [part], strength)
+
+    def _combined(self, kind: str, parts: Sequence[Proof], strength: float | None = None) -> Proof:
+        score = combined(self.scores.logic, kind, [part.score for part in parts], strength)
+        return Proof(kind, score, tuple(parts), strength=strength)
 
     def _through(self, step: Project, place: Place[int], s: int) -> Proof:
         edge = self.of(step.edge, replace(place, source=s))

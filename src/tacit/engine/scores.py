@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from tacit.errors import RunError
 from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.plan import (
     Best,
+    Complement,
     Condition,
     Everything,
     Loop,
@@ -159,8 +161,11 @@ class Scores(Fold[Tensor, Tensor]):
     def any(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
         return by_rows(self.logic.any, parts)
 
-    def negation(self, part: Tensor, place: Place[Tensor]) -> Tensor:
-        value = by_rows(lambda parts: self.logic.negation(parts[0]), [part])
+    def complement(self, step: Complement[Any], place: Place[Tensor]) -> Tensor:
+        return self.negation(self.of(step.part, place), place, self.atoms.strength(step, self.relations))
+
+    def negation(self, part: Tensor, place: Place[Tensor], strength: Tensor | None = None) -> Tensor:
+        value = by_rows(lambda parts: self.logic.negation(*parts), [part] if strength is None else [part, strength])
         if not self.bounds:  # of bounds, the lower becomes the upper
             return value
         return value.view(self.copies, 2, -1, value.shape[1]).flip(1).reshape(value.shape)

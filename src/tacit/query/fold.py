@@ -58,8 +58,8 @@ class Fold(ABC, Generic[End, Value]):
                 return self.all([self.of(part, place) for part in parts], place)
             case Union(parts):
                 return self.any([self.of(part, place) for part in parts], place)
-            case Complement(part):
-                return self.negation(self.of(part, place), place)
+            case Complement():
+                return self.complement(step, place)
             case Relation():
                 return self.relation(step, place)
             case Source(part):
@@ -93,6 +93,10 @@ class Fold(ABC, Generic[End, Value]):
     def loop(self, step: Loop, place: Place[End]) -> Value:
         """A relation from an entity to itself."""
         return self.relation(Relation(step.relation), replace(place, source=place.target))
+
+    def complement(self, step: Complement[Any], place: Place[End]) -> Value:
+        """The negation of what is inside; an algebra that negates relations differently looks at the step."""
+        return self.negation(self.of(step.part, place), place)
 
     @abstractmethod
     def entity(self, slot: int) -> End:

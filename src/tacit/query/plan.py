@@ -209,3 +209,18 @@ def anchored(step: Step) -> bool:
         case Union(parts):
             return all(map(anchored, parts))
     return True
+
+
+def negated_relation(step: Complement[Any]) -> Relation | None:
+    """The relation that a negation is about: that of the atom it negates, or of the last hop to what it negates.
+
+    None for a negated conjunction, disjunction or negation, which is about no single one.
+    """
+    match step.part:
+        case Relation() as relation:
+            return relation
+        case Row(_, Relation() as relation) | Project(_, _, Relation() as relation):
+            return relation
+        case Loop(slot):
+            return Relation(slot)
+    return None

@@ -1,0 +1,104 @@
+"""How strongly the negation of each relation should exclude: the strength by which held-out queries rank best.
+
+The value of a negation, `n(min(1, kx))`, is flat where it excludes, so nothing can be learned there by small steps. But
+a query negates few relations: with the ranks of its answers at every strength of a grid, the best one of each relation
+is a matter of counting. A relation that few queries negate goes with all others: to its own queries come some `prior`
+ones that are like the mean of all. How many, cross-validation says; where relations are no different, infinitely many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.engine.ranking import hard_ranks
+from tacit.engine.reasoner import Reasoner
+from tacit.query.plan import Complement, negated_relation, walk
+from tacit.query.queries import QuerySet
+
+FACTORS = (1.0, 2.0, 4.0, 8.0, 12.0, 20.0, 40.0, 0.5, 0.25)  # of equally good ones the first
+PRIORS = (math.inf, 100.0, 30.0, 10.0, 3.0)
+_FOLDS = 4
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Strengths:
+    """A factor of the strength of negation for every relation, and one for negations that are about no single one."""
+
+    factors: Floats  # [R]
+    shared: float
+    prior: float
+    gained: float  # MRR of the queries learned from, over that at factor 1
+
+    def about(self) -> dict[str, Any]:
+        """What a summary tells."""
+        prior = None if math.isinf(self.prior) else self.prior
+        return {"strength_shared": self.shared, "strength_prior": prior, "strength_gain": round(self.gained, 5)}
+
+
+def fitted_strengths(
+    reasoner_at: Callable[[float], Reasoner], queries: Sequence[QuerySet], num_relations: int
+) -> Strengths:
+    """The factors by which queries rank their answers best; `reasoner_at` is the search at a factor for all."""
+    negating = [asked for asked in queries if asked.shape.plan.has(Complement) and len(asked)]
+    ranked = [np.concatenate([_reciprocal(reasoner_at(f), asked) for asked in negating]) for f in FACTORS]
+    return best_strengths(np.stack(ranked), np.concatenate([negated(asked) for asked in negating]), num_relations)
+
+
+def negated(queries: QuerySet) -> Ints:
+    """The relation that each query negates, or -1 where it is no single one."""
+    steps = [step for step in walk(queries.shape.plan.root) if isinstance(step, Complement)]
+    about = negated_relation(steps[0]) if len(steps) == 1 else None
+    if about is None:
+        return np.full(len(queries), -1, dtype=np.int64)
+    ids: Ints = queries.relations[:, about.slot].astype(np.int64) ^ int(about.flip)
+    return ids
+
+
+def best_strengths(ranked: Floats, about: Ints, num_relations: int) -> Strengths:
+    """The best factors by `ranked[F, Q]`, the MRR of each query at each factor, and the relation each is `about`."""
+    folds = np.random.default_rng(0).permutation(len(about)) % _FOLDS
+    gains = []
+    for prior in PRIORS:
+        gain = 0.0
+        for fold in range(_FOLDS):
+            shared, own = _best(ranked[:, folds != fold], about[folds != fold], num_relations, prior)
+            gain += _reached(ranked[:, folds == fold], about[folds == fold], shared, own)
+        gains.append(gain)
+    prior = PRIORS[int(np.argmax(gains))]
+    shared, own = _best(ranked, about, num_relations, prior)
+    gained = (_reached(ranked, about, shared, own) - float(ranked[0].sum())) / max(1, len(about))
+    return Strengths(np.array(FACTORS)[own], FACTORS[shared], prior, gained)
+
+
+def _best(ranked: Floats, about: Ints, num_relations: int, prior: float) -> tuple[int, Ints]:
+    """The places of the best factors in the grid: the shared one, and that of every relation."""
+    mean = ranked.mean(1) if ranked.shape[1] else np.zeros(len(ranked))
+    shared = int(mean.argmax())
+    if math.isinf(prior):
+        return shared, np.full(num_relations, shared)
+    sums = np.zeros((num_relations, len(ranked)))
+    np.add.at(sums, about[about >= 0], ranked.T[about >= 0])
+    own: Ints = (sums + prior * mean).argmax(1)
+    return shared, own
+
+
+def _reached(ranked: Floats, about: Ints, shared: int, own: Ints) -> float:
+    """The sum of the queries' MRR with factors at some places of the grid."""
+    places = np.where(about >= 0, own[about], shared)
+    return float(ranked[places, np.arange(len(about))].sum())
+
+
+def _reciprocal(reasoner: Reasoner, queries: QuerySet) -> Floats:
+    """The MRR of each query."""
+    ranks, rows = hard_ranks(reasoner, queries).numpy().astype(np.float64), queries.hard.rows
+    sums = np.bincount(rows, 1.0 / ranks, len(queries)).astype(np.float64)
+    return sums / np.maximum(1, np.bincount(rows, minlength=len(queries)))
