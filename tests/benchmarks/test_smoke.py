@@ -14,6 +14,7 @@ from source_tree import ROOT
 RUNS: dict[str, tuple[str, ...]] = {
     "adapter_step": (),
     "ask": (),
+    "certified": (),
     "choose": (),
     "engine": (),
     "engine --throughput": ("--throughput",),  # what a GPU runs

@@ -123,6 +123,7 @@ def test_an_index_answers_and_promises_nothing(folder: RunFolder, monkeypatch: p
         assert found.certified is False
         assert found.estimated
         assert "estimates" in str(found)
+        assert "estimates" in found._repr_html_()
         assert found.to_dict()["estimated"] is True
         assert len(set(found.entities) & set(exact.ask(QUESTIONS[name]).entities)) >= 5
         assert found.settings["candidates"] == "index"

@@ -179,6 +179,7 @@ class Answers(Sequence[Answer]):
     certified: bool | None = None  # whether dropped candidates provably change nothing; None where nobody asked
     settings: dict[str, Any] = field(default_factory=dict)
     explained: bool | None = None  # whether there are reasons; None where nobody asked, False where a search has none
+    rows: int | None = None  # how many candidates were followed, each by a row of scores; None where nobody counted
     estimated: bool = False  # whether scores are shares of sums that were estimated
 
     @overload
@@ -265,8 +266,9 @@ class Answers(Sequence[Answer]):
                 f"<td>{answer.mark}</td>" + (f'<td style="text-align:left">{why}</td></tr>' if explained else "</tr>")
             )
         because = '<th style="text-align:left">because</th>' if explained else ""
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         head = f"<tr><th></th><th>answer</th><th>score</th><th></th>{because}</tr>"
-        return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>"
+        return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>" + notes
 
 
 ESTIMATED = "Scores are estimates: the sums that they are shares of were sampled."

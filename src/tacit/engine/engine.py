@@ -249,10 +249,9 @@ class Engine:
         for question, listed, implied, why in zip(asked, found, known, told, strict=True):
             pairs, there = zip(listed.ids, listed.scores, strict=True), set(implied)
             answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
-            explained = why is not None if paths else None
-            results.append(
-                Answers(str(question.query), tuple(answers), listed.certified, self.about, explained, listed.estimated)
-            )
+            explained, text = why is not None if paths else None, str(question.query)
+            about = (self.about, explained, listed.rows, listed.estimated)
+            results.append(Answers(text, tuple(answers), listed.certified, *about))
         return results
 
     def _wanted(self, plan: Plan, asked: Asked, top: int, known: list[int]) -> Wanted:

@@ -19,7 +19,7 @@ class Found:
     ids: Sequence[int]
     scores: Sequence[float]
     certified: bool | None = None  # whether these are provably what exact search finds; None where nobody looked
-    rows: int | None = None  # of scores that were looked at, candidate by candidate; None where nobody counted
+    rows: int | None = None  # how many candidates were followed, each by a row of scores; None where nobody counted
     estimated: bool = False  # whether scores rest on sums that were estimated
 
 

@@ -130,7 +130,7 @@ class Hop:
         first = 0
         for relation, size in zip(distinct.tolist(), sizes.tolist(), strict=True):
             queries = slice(first, first + size)
-            useful = (values[queries].amax(dim=0) > ZERO).nonzero()[:, 0]
+            useful = (values[queries].amax(dim=0) != ZERO).nonzero()[:, 0]  # what is no number must not get lost
             self.along(useful, relation, values[queries], out[queries])
             first += size
 
