@@ -34,6 +34,7 @@ from tacit.query.formula import Query
 from tacit.query.reading import read
 
 TOP, NEAR = 10, 0.02
+FEW = 3  # known answers, where there are more to be predicted
 FASTER, PASSES, WARM, SHARE, WALL = 20, 1.2, 20, 0.95, 100.0  # what is aimed at
 Triples = NDArray[np.int64]
 
@@ -90,15 +91,19 @@ def grow(given: argparse.Namespace, folder: Path) -> RunFolder:
 
 
 def questions(graph: Graph, count: int, seed: int) -> dict[str, list[Query]]:
-    """Questions that start at facts and go on over a relation that their tails have."""
+    """Questions that start at a fact and go on over a relation that its tail has, with few answers that are known."""
     random, index = np.random.default_rng(seed + 1), graph.index()
     asked: dict[str, list[Query]] = {"1p": [], "2p": []}
     while len(asked["2p"]) < count:
         head, relation, tail = graph.train[random.integers(len(graph.train))].tolist()
         onwards = np.unique(graph.train[graph.train[:, 0] == tail][:, 1])
-        if not len(onwards) or len(index.tails(head, relation)) > 200:
+        if not len(onwards):
             continue
-        first, second = (graph.relations[r] for r in (relation, int(random.choice(onwards))))
+        second_hop, middle = int(random.choice(onwards)), index.tails(head, relation)
+        known = np.unique(index.neighbours(middle, np.full(len(middle), second_hop))[1])
+        if len(known) > FEW:
+            continue
+        first, second = (graph.relations[r] for r in (relation, second_hop))
         texts = f"?t : {first}(e{head}, ?t)", f"?t : exists ?v . {first}(e{head}, ?v) & {second}(?v, ?t)"
         for shape, text in zip(asked, texts, strict=True):
             asked[shape].append(read(text, graph)[0])

@@ -38,6 +38,7 @@ def test_an_index_is_built_and_asked(run: Path, monkeypatch: pytest.MonkeyPatch)
     assert (run / INDEX).is_file()
     monkeypatch.setattr(index_top, "_DRAWN", 10)
     monkeypatch.setattr(index_top, "_SUMMED", 4)
+    monkeypatch.setattr(index_top, "_EXACT", 2)
     question = "?x : exists ?y . next(n1, ?y) & next(?y, ?x)"
     reply = json.loads(called("ask", str(run), question, "--candidates", "index", "--nprobe", "3", "--json"))
     assert reply["estimated"] is True

@@ -111,6 +111,7 @@ def test_an_index_answers_and_promises_nothing(folder: RunFolder, monkeypatch: p
     pytest.importorskip("faiss")
     monkeypatch.setattr(index_top, "_DRAWN", 100)
     monkeypatch.setattr(index_top, "_SUMMED", 40)
+    monkeypatch.setattr(index_top, "_EXACT", 8)
     run = opened(folder)
     built = run.index(nlist=20)
     assert (built["entities"], built["nlist"]) == (N, 20)
@@ -122,6 +123,7 @@ def test_an_index_answers_and_promises_nothing(folder: RunFolder, monkeypatch: p
         assert found.certified is False
         assert found.estimated
         assert "estimates" in str(found)
+        assert "estimates" in found._repr_html_()
         assert found.to_dict()["estimated"] is True
         assert len(set(found.entities) & set(exact.ask(QUESTIONS[name]).entities)) >= 5
         assert found.settings["candidates"] == "index"
@@ -135,6 +137,7 @@ def test_exact_sums_are_used_where_they_are_kept(folder: RunFolder, monkeypatch:
     pytest.importorskip("faiss")
     monkeypatch.setattr(index_top, "_DRAWN", 100)
     monkeypatch.setattr(index_top, "_SUMMED", 40)
+    monkeypatch.setattr(index_top, "_EXACT", 8)
     run = opened(folder)
     run.index(nlist=20)
     index = run.engine.using(candidates="index", nprobe=20)

@@ -80,8 +80,6 @@ def show_on(console: Console, answers: Answers) -> None:
                 console.print(Padding(Text(f"or {witness.score:.3f}, because", style="dim"), (0, 0, 0, 5)))
             for text, carries in witness.lines():
                 console.print(Padding(Text(text, style="" if carries else "dim"), (0, 0, 0, 7)))
-    if answers.note:
-        console.print(answers.note, style="dim")
     if answers.certified is not None:
         missed = answers.indexed and not answers.certified
         console.print(MAY_MISS if missed else VERDICTS[answers.certified], style="dim")

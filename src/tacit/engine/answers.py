@@ -243,13 +243,13 @@ class Answers(Sequence[Answer]):
             for number, witness in enumerate(answer.witnesses):
                 lines += [f"      or {witness.score:.3f}, because"] if number else []
                 lines += [f"        {text}" for text, _ in witness.lines()]
-        lines += [f"      {self.note}"] if self.note else []
         return "\n".join([*lines, *self.notes, *([self.verdict] if self.settings.get("search") == "certified" else [])])
 
     @property
     def notes(self) -> list[str]:
         """What a reader of the answers should know, in sentences."""
-        return [NO_REASONS] * (self.explained is False) + [ESTIMATED] * self.estimated
+        left_out = [self.note] if self.note else []
+        return left_out + [NO_REASONS] * (self.explained is False) + [ESTIMATED] * self.estimated
 
     @property
     def verdict(self) -> str:
@@ -277,9 +277,9 @@ class Answers(Sequence[Answer]):
                 f"<td>{answer.mark}</td>" + (f'<td style="text-align:left">{why}</td></tr>' if explained else "</tr>")
             )
         because = '<th style="text-align:left">because</th>' if explained else ""
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         head = f"<tr><th></th><th>answer</th><th>score</th><th></th>{because}</tr>"
-        note = f"<p>{self.note}</p>" if self.note else ""
-        return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>{note}"
+        return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>" + notes
 
 
 ESTIMATED = "Scores are estimates: the sums that they are shares of were sampled."

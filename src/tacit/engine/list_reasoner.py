@@ -73,7 +73,7 @@ class ListReasoner(Reasoner):
         settled = beyond < found.scores[-1] if len(found.ids) == wanted.count and found.ids else beyond == ZERO
         certified = bool(found.certified) and settled and rows.sure and not rows.estimated
         answers = [int(ids[place]) for place in found.ids]
-        return Found(answers, found.scores, certified, rows.scored, rows.estimated)
+        return Found(answers, found.scores, certified, len(lists.followed), rows.estimated)
 
 
 def listed_by(atoms: Atoms) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -115,6 +115,7 @@ class Lists(Fold[Tensor, Bounds]):
     relations: Sequence[int]
     k: int  # candidates of a hop to try at most; with more to do, what is left is not proven
     floor: float = ZERO  # what values of entities need not be told apart from, if they are lower
+    followed: set[tuple[Node, int]] = field(default_factory=set)  # candidates that were tried, by where they come from
 
     def top(self, step: Node, count: int) -> Listing:
         """The best `count` entities of a set at least, where there are so many."""
@@ -263,6 +264,7 @@ class _Expansion:
         ids, low, high = (part[: self._step] for part in self._left)
         self._left = [part[self._step :] for part in self._left]
         self._step *= 2
+        self.lists.followed |= {(self.source, candidate) for candidate in ids.tolist()}
         self.ids, self.low, self.high = (
             torch.cat([self.ids, ids]),
             torch.cat([self.low, low]),

@@ -23,8 +23,8 @@ _MARK = b"tacit index"  # at the very end of a file, after its stamp and the len
 _TRAINED = 48  # keys a cluster is found from
 _ADDED = 65536  # keys added at a time
 _FETCHED = 256  # candidates at least: codes order them nearly as keys do
-_SUMMED, _DRAWN = 1024, 32768  # best tails and others drawn at random, by which log Z is estimated
-_SUMMING = 64  # clusters to look for the best tails in
+_SUMMED, _DRAWN = 1024, 16384  # best tails and others drawn at random, by which log Z is estimated
+_SUMMING, _EXACT = 64, 64  # clusters to look for the best tails in, and how many of these are scored from keys
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class IndexTop:
         queries, count = self.scorer.queries(heads, relations), self.scorer.num_entities
         fetched = min(count, max(_FETCHED, m + m // 4 + 2))
         while True:
-            rows, ids, logits, last = self._candidates(queries, heads, relations, fetched, self.nprobe)
+            rows, ids, logits, last = self._candidates(queries, heads, relations, fetched)
             top = listed(rows, ids, logits, len(heads), m)
             if self.nprobe < self.stamp.nlist:
                 return Top(top.ids, top.logits, torch.full_like(top.rest, torch.inf))
@@ -123,39 +123,43 @@ class IndexTop:
         """`log Z` of each row by the best tails and `(N - n) / |S|` times a sample `S` of the others: an estimate."""
         if self.scorer.num_entities <= _DRAWN:
             return LooplessScan(self.scorer, self.loopless).log_sums(heads, relations)
-        queries = self.scorer.queries(heads, relations)
-        nprobe = min(self.stamp.nlist, max(self.nprobe, _SUMMING))
-        rows, ids, logits, _ = self._candidates(queries, heads, relations, _SUMMED, nprobe)
+        queries, ruled = self.scorer.queries(heads, relations), self.loopless[relations]
+        best, ids = self._search(queries, _SUMMED, min(self.stamp.nlist, max(self.nprobe, _SUMMING)))
+        rows, places = torch.arange(len(heads)).repeat_interleave(_EXACT), torch.arange(_EXACT).repeat(len(heads))
+        first = ids[:, :_EXACT].clamp(min=0).reshape(-1)  # these weigh most, and codes are a little off
+        best[rows, places] = pair_logits(queries, self.scorer.keys(), rows, first)
+        best.masked_fill_((ids < 0) | (ruled[:, None] & (ids == heads[:, None])), -torch.inf)
         others = queries @ self._drawn_keys.t()  # [B, S]
-        places = torch.searchsorted(self._drawn, ids).clamp(max=len(self._drawn) - 1)
-        twice = self._drawn[places] == ids
-        others[rows[twice], places[twice]] = -torch.inf  # counted among the best
-        ruled = self.loopless[relations]
-        own = (self._drawn == heads[:, None]) & ruled[:, None]
-        others.masked_fill_(own, -torch.inf)
-        sampled = others.isfinite().sum(dim=1)
-        found = torch.bincount(rows[logits.isfinite()], minlength=len(heads))
-        weight = ((self.scorer.num_entities - ruled.long() - found) / sampled).log()
-        first = listed(rows, ids, logits, len(heads), _SUMMED).logits.logsumexp(dim=1)
-        total = torch.logaddexp(first, others.logsumexp(dim=1) + weight)
+        at = torch.searchsorted(self._drawn, ids).clamp(max=len(self._drawn) - 1)
+        twice = (self._drawn[at] == ids).nonzero(as_tuple=True)
+        others[twice[0], at[twice]] = -torch.inf  # counted among the best
+        others.masked_fill_(ruled[:, None] & (self._drawn == heads[:, None]), -torch.inf)
+        unseen = self.scorer.num_entities - ruled.long() - best.isfinite().sum(dim=1)
+        weight = (unseen / others.isfinite().sum(dim=1)).log()
+        total = torch.logaddexp(best.logsumexp(dim=1), others.logsumexp(dim=1) + weight)
         return total, torch.zeros_like(total, dtype=torch.bool)
 
     def _candidates(
-        self, queries: Tensor, heads: Tensor, relations: Tensor, count: int, nprobe: int
+        self, queries: Tensor, heads: Tensor, relations: Tensor, count: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Pairs `(row, id)` by rising id with their logits, `[P]` each, and the lowest score from codes, `[B]`."""
-        library = faiss_library()
-        # A forked process has one thread, and would wait for others of a team that is gone.
-        library.omp_set_num_threads(torch.get_num_threads())
-        options = library.SearchParametersIVF(nprobe=nprobe)
-        rough, found = self._index.search(queries.contiguous().numpy(), count, params=options)
-        scores, ids = torch.from_numpy(rough), torch.from_numpy(found).sort(dim=1).values
-        last = torch.where(torch.from_numpy(found) < 0, torch.inf, scores).amin(dim=1)
+        scores, found = self._search(queries, count, self.nprobe)
+        last = torch.where(found < 0, torch.inf, scores).amin(dim=1)
+        ids = found.sort(dim=1).values
         rows, places = (ids >= 0).nonzero(as_tuple=True)
         ids = ids[rows, places]
         logits = pair_logits(queries, self.scorer.keys(), rows, ids)
         logits.masked_fill_(self.loopless[relations[rows]] & (heads[rows] == ids), -torch.inf)
         return rows, ids, logits, last
+
+    def _search(self, queries: Tensor, count: int, nprobe: int) -> tuple[Tensor, Tensor]:
+        """Scores from codes, falling, and ids, -1 where there are fewer, `[B, count]` each."""
+        library = faiss_library()
+        # A forked process has one thread, and would wait for others of a team that is gone.
+        library.omp_set_num_threads(torch.get_num_threads())
+        options = library.SearchParametersIVF(nprobe=nprobe)
+        scores, ids = self._index.search(queries.contiguous().numpy(), count, params=options)
+        return torch.from_numpy(scores), torch.from_numpy(ids)
 
 
 def faiss_library() -> Any:
