@@ -27,11 +27,12 @@ from tacit.adapt.adaptation import adapt
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.engine.engine import Engine
+from tacit.evaluate.evaluation import missing_rows
 from tacit.evaluate.protocol import evaluate, one_hop_queries
 from tacit.evaluate.results import AVERAGES
 from tacit.evaluate.validation import validation
 from tacit.graph.datasets import load
-from tacit.graph.graph import Graph
+from tacit.graph.graph import SPLITS, Graph
 from tacit.links.factors import FactorModel
 from tacit.links.settings import TrainSettings
 from tacit.links.training import train
@@ -77,6 +78,9 @@ class Table:
         results = evaluate(engine.reasoner, queries, limit=limit, settings=engine.about, **asked)
         report = results.to_json() | provenance(self.given) | {"title": row["title"]}
         report["settings"] = {**row, "engine": results.settings}
+        split = row["queries"].get("split", "test")
+        if not row["queries"].get("one_hop"):  # a fact held out is one missing link
+            report["by_missing"] = missing_rows(results, self.graph, split, SPLITS[: SPLITS.index(split)])
         report["pipeline_seconds"] = {
             "load": self.loading, **training, **adaptation, "evaluate": time.perf_counter() - started,
         }  # fmt: skip
