@@ -148,7 +148,7 @@ def own_bytes() -> int:
 def memory(rank: int, optimizer: str, folder: str, given: argparse.Namespace) -> float:
     """What sampled training takes beside the facts, over the size of its entity table."""
     made = generated(given.entities, given.facts, 100, given.seed)
-    graph = Graph(made.entities, made.relations, made.train[:-1000], made.train[-1000:])
+    graph = Graph(made.entities, made.relations, made.train[:-100], made.train[-100:])
     settings = TrainSettings(
         rank=given.rank, epochs=2, batch=1000, negatives=200, optimizer=optimizer, validate_every=1, device="cpu",
         checkpoint_seconds=5.0,
@@ -192,8 +192,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark.size("--batch", 500, tiny=8)
     benchmark.size("--steps", 3, tiny=1, help="steps per turn")
     benchmark.size("--turns", 5, tiny=1)
-    benchmark.size("--entities", 400_000, tiny=50, help="of the training whose memory is measured")
-    benchmark.size("--facts", 1_000_000, tiny=1100)
+    benchmark.size("--entities", 1_000_000, tiny=50, help="of the training whose memory is measured")
+    benchmark.size("--facts", 500_000, tiny=1100)
     benchmark.run(measure, argv)
 
 

@@ -53,17 +53,21 @@ def test_a_few_epochs_teach_the_world(tmp_path: Path) -> None:
 
 
 class PlainRowwise:
-    """Adagrad with one sum a row, written out."""
+    """Adagrad with one sum for a row of entities, and one for each number of a relation, written out."""
 
     def __init__(self, parameters: Iterator[torch.nn.Parameter], lr: float) -> None:
-        self.tables, self.lr = list(parameters), lr
+        entities, relations, *others = parameters
+        self.tables, self.lr = [entities, *others], lr
+        self.relations = torch.optim.Adagrad([relations], lr=lr)
         self.sums = [[0.0] * len(table) for table in self.tables]
 
     def zero_grad(self) -> None:
+        self.relations.zero_grad()
         for table in self.tables:
             table.grad = None
 
     def step(self) -> None:
+        self.relations.step()
         for table, sums in zip(self.tables, self.sums, strict=True):
             assert table.grad is not None
             for row, gradient in enumerate(table.grad):
@@ -223,7 +227,7 @@ def test_memory_of_tables_by_hand() -> None:
     assert table_bytes(SMALL, SIZE, 4, holds_best=True) == 4 * 1056 * 4  # weights, gradient, squares, best
     assert table_bytes(replace(SMALL, negatives=5), SIZE, 4, holds_best=False) == 4 * 1056 * 2
     rowwise = replace(SMALL, negatives=5, optimizer="rowwise")
-    assert table_bytes(rowwise, SIZE, 4, holds_best=False) == 4 * (1056 + 128 + 4)  # a sum for each row
+    assert table_bytes(rowwise, SIZE, 4, holds_best=False) == 4 * (1056 + 128 + 32)  # a sum for each row of entities
     cp = replace(SMALL, model="cp", optimizer="adam")
     assert table_bytes(cp, SIZE, 4, holds_best=False) == 4 * (2 * 128 * 4 + 4 * 4) * 4
 

@@ -35,7 +35,7 @@ class TrainSettings(Settings):
     lr: float = setting(0.1, "Learning rate.", above=0)
     reg: float = setting(None, f"Weight of the regulariser; {_BY_SIZE}.", least=0)
     regulariser: str = setting("n3", "What keeps weights small.", choices=("n3", "l2"))
-    optimizer: str = setting("adagrad", "How weights are moved; rowwise: one sum a row.", choices=OPTIMIZER_NAMES)
+    optimizer: str = setting("adagrad", "How weights are moved; rowwise: one sum an entity.", choices=OPTIMIZER_NAMES)
     init: float = setting(1e-3, "Scale of the first weights.", above=0)
     norm: int = setting(1, "Norm of the distances of transe and rotate.", choices=(1, 2))
     relation_weight: float = setting(0.0, "Weight of the loss that predicts relations.", least=0)

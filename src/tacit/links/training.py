@@ -25,7 +25,7 @@ from tacit.links.settings import TrainSettings
 from tacit.links.step import Step
 from tacit.links.validation import Validate, Validation
 
-VALIDATION_ROWS = 1000
+VALIDATION_ROWS, VALIDATION_BYTES = 1000, 64e6  # of scores, at a time
 
 
 def train(
@@ -111,6 +111,8 @@ class Training:
         self.module = self.model = model.to(device)
         self.update = Step(self.model, settings, budget, self.precision)
         self.optimizer = self.update.optimizer
+        if device.type == "cpu":  # more rows at a time are no faster there, and scores should not outgrow the tables
+            budget = min(budget, max(VALIDATION_BYTES, tables / 10))
         rows = self.shards.broadcast(int(min(VALIDATION_ROWS, max(1, budget // (8 * self.shards.size)))))
         chosen = settings.validate_facts, settings.seed, rows, self.shards
         self.validation = validate
