@@ -24,7 +24,7 @@ _TRAINED = 48  # keys a cluster is found from
 _ADDED = 65536  # keys added at a time
 _FETCHED = 256  # candidates at least: codes order them nearly as keys do
 _SUMMED, _DRAWN = 1024, 16384  # best tails and others drawn at random, by which log Z is estimated
-_SUMMING, _EXACT = 64, 64  # clusters to look for the best tails in, and how many of these are scored from keys
+_SUMMING, _EXACT = 256, 64  # clusters to look for the best tails in, and how many of these are scored from keys
 
 
 @dataclass(frozen=True)
