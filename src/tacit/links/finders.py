@@ -42,7 +42,7 @@ class Finders:
             if not self.indexed:
                 raise RunError(f"run '{self.run.path}' has no {INDEX}; build one with tacit index")
             inner = IndexTop(model, self.run.path / INDEX, weights, loopless, nprobe, self.run.graph().index("train"))
-            found_by = f"index {inner.nprobe} {inner.stamp.nlist}"
+            found_by = f"index {inner.nprobe} {inner.stamp.nlist} {inner.stamp.seed}"
         elif sums or not self.run.has(CODES):
             inner, found_by = LooplessScan(model, loopless), "scan"
         else:

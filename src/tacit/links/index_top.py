@@ -38,6 +38,7 @@ class Stamp:
     entities: int
     width: int
     nlist: int  # clusters
+    seed: int  # that they were drawn by
     error: float  # no score from codes is further off, for a query of length 1
 
 
@@ -58,7 +59,7 @@ def build_index(path: Path, keys: Tensor, weights: str, nlist: int | None = None
         near = torch.from_numpy(index.sa_decode(index.sa_encode(rows)))
         lost = max(lost, float(torch.linalg.vector_norm(part.double() - near.double(), dim=1).max()))
         longest = max(longest, float(torch.linalg.vector_norm(part.double(), dim=1).max()))
-    stamp = Stamp(weights, count, width, nlist, 1.001 * lost + 2.0**-21 * width * longest)  # sums round as well
+    stamp = Stamp(weights, count, width, nlist, seed, 1.001 * lost + 2.0**-21 * width * longest)  # sums round as well
     atomic_write(path, lambda target: _write(index, stamp, target))
     return stamp
 
