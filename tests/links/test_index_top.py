@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tacit.errors import RunError
+from tacit.graph.index import Index
 from tacit.links import index_top
 from tacit.links.index_top import IndexTop, build_index, read_stamp
 from tacit.links.models import ComplEx, DistMult
@@ -58,6 +59,19 @@ def test_few_clusters_give_exact_scores_of_what_they_find_and_promise_nothing(bu
     assert recall > 0.5  # 8 of 219 clusters, of keys that form none
 
 
+def test_what_lies_beside_known_tails_is_found_though_its_cluster_is_far(built: Path) -> None:
+    scorer, (heads, relations) = model(), rows(200)
+    best = LooplessScan(scorer, LOOPLESS).top(heads, relations, 1).ids[:, 0]
+    facts = Index(torch.stack([heads, relations, best], dim=1).numpy(), R)
+    near, known = (IndexTop(scorer, built, "weights", LOOPLESS, nprobe=1, facts=given) for given in (None, facts))
+    assert bool((known.top(heads, relations, 1).ids[:, 0] == best).all())
+    assert not bool((near.top(heads, relations, 1).ids[:, 0] == best).all())
+    top = known.top(heads, relations, 300)
+    for row in top.ids.tolist():
+        listed = [tail for tail in row if tail >= 0]
+        assert len(set(listed)) == len(listed)
+
+
 def test_short_lists_are_the_beginning_of_longer_ones(built: Path) -> None:
     finder, (heads, relations) = IndexTop(model(), built, "weights", LOOPLESS, nprobe=8), rows()
     short, long = finder.top(heads, relations, 10), finder.top(heads, relations, 128)
@@ -91,9 +105,13 @@ def test_a_sum_of_a_sample_is_near_and_says_what_it_is(built: Path, monkeypatch:
     monkeypatch.setattr(index_top, "_DRAWN", 1000)
     monkeypatch.setattr(index_top, "_SUMMED", 200)
     scorer, (heads, relations) = model(), rows(200)
-    total, exact = IndexTop(scorer, built, "weights", LOOPLESS).log_sums(heads, relations)
+    scan = LooplessScan(scorer, LOOPLESS)
+    known = torch.stack([heads, relations, scan.top(heads, relations, 1).ids[:, 0]], dim=1)
+    total, exact = IndexTop(scorer, built, "weights", LOOPLESS, facts=Index(known.numpy(), R)).log_sums(
+        heads, relations
+    )
     assert not bool(exact.any())
-    wanted = LooplessScan(scorer, LOOPLESS).log_sums(heads, relations)[0]
+    wanted = scan.log_sums(heads, relations)[0]
     assert float((total - wanted).abs().median()) < 0.05
     assert abs(float((total - wanted).exp().mean()) - 1) < 0.05  # it leans to neither side
 

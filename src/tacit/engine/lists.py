@@ -33,6 +33,7 @@ ZERO = float("-inf")
 _LISTED = 128  # tails of a row that are looked at
 _FIRST = 4  # candidates that are expanded at first; then twice as many each time
 _CANDIDATES = 64  # of a variable that are asked for at first; then four times as many each time
+_EQUALS = 1024  # that are kept beyond what is asked for
 _MOST = 2048  # of a variable that are asked for at all
 
 
@@ -174,8 +175,10 @@ class Lists(Fold[Tensor, Bounds]):
             beyond = max(beyond, float(rests.max()))
             reached = [self.logic.conjunction(value, row.scores) for value, row in zip(low, found, strict=True)]
             ids, values = _greatest(torch.cat([ids, *(row.ids for row in found)]), torch.cat([values, *reached]))
-        places = best(values[None], count)[1]
-        kept, left = ids[places[0]], values.scatter(0, places[0], ZERO)
+        # Known tails of one candidate are worth the same: who cuts among equals must see them all.
+        equals = int((values >= values.topk(count).values[-1]).sum()) if len(values) > count else count
+        places = best(values[None], min(equals, count + _EQUALS))[1][0]
+        kept, left = ids[places], values.scatter(0, places, ZERO)
         valued = hop.valued(relation, kept)
         others = float(left.max()) if len(left) else ZERO
         return Listing(kept, valued.low, valued.high, max(hop.reach, beyond, others))

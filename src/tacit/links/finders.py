@@ -41,8 +41,8 @@ class Finders:
         if kind == "index":
             if not self.indexed:
                 raise RunError(f"run '{self.run.path}' has no {INDEX}; build one with tacit index")
-            inner = IndexTop(model, self.run.path / INDEX, weights, loopless, nprobe)
-            found_by = f"index {inner.nprobe} {inner.stamp.nlist}"
+            inner = IndexTop(model, self.run.path / INDEX, weights, loopless, nprobe, self.run.graph().index("train"))
+            found_by = f"index {inner.nprobe} {inner.stamp.nlist} {inner.stamp.seed}"
         elif sums or not self.run.has(CODES):
             inner, found_by = LooplessScan(model, loopless), "scan"
         else:

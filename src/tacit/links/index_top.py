@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch  # before faiss: on macOS each brings its own OpenMP, and the first one loaded is used
+import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.disk import atomic_write
 from tacit.errors import RunError, SettingsError
+from tacit.graph.index import Index
 from tacit.links.scan import LooplessScan, listed, pair_logits
 from tacit.links.scorer import BilinearScorer
 from tacit.links.top import Top
@@ -24,7 +26,8 @@ _TRAINED = 48  # keys a cluster is found from
 _ADDED = 65536  # keys added at a time
 _FETCHED = 256  # candidates at least: codes order them nearly as keys do
 _SUMMED, _DRAWN = 1024, 16384  # best tails and others drawn at random, by which log Z is estimated
-_SUMMING, _EXACT = 64, 64  # clusters to look for the best tails in, and how many of these are scored from keys
+_KNOWN, _BESIDE, _NEAREST = 8, 64, 4  # known tails of a row, what lies beside each, and the clusters that it is in
+_SUMMING, _EXACT = 128, 64  # clusters to look for the best tails in, and how many of these are scored from keys
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Stamp:
     entities: int
     width: int
     nlist: int  # clusters
+    seed: int  # that they were drawn by
     error: float  # no score from codes is further off, for a query of length 1
 
 
@@ -55,7 +59,7 @@ def build_index(path: Path, keys: Tensor, weights: str, nlist: int | None = None
         near = torch.from_numpy(index.sa_decode(index.sa_encode(rows)))
         lost = max(lost, float(torch.linalg.vector_norm(part.double() - near.double(), dim=1).max()))
         longest = max(longest, float(torch.linalg.vector_norm(part.double(), dim=1).max()))
-    stamp = Stamp(weights, count, width, nlist, 1.001 * lost + 2.0**-21 * width * longest)  # sums round as well
+    stamp = Stamp(weights, count, width, nlist, seed, 1.001 * lost + 2.0**-21 * width * longest)  # sums round as well
     atomic_write(path, lambda target: _write(index, stamp, target))
     return stamp
 
@@ -82,16 +86,23 @@ def check_stamp(path: Path, stamp: Stamp, scorer: BilinearScorer, weights: str) 
 
 
 class IndexTop:
-    """The best tails among those in the `nprobe` clusters nearest to a query: fast, and some may be missing.
+    """The best tails among those in the `nprobe` clusters nearest to a query and beside known tails, where `facts` are
+    given: fast, and some may be missing.
 
     Scores are exact. What is not in the lists may score anything, unless all clusters are looked into; then lists
     are proven. `log Z` is estimated from the best tails and a sample of all others.
     """
 
     def __init__(
-        self, scorer: BilinearScorer, path: Path, weights: str, loopless: Tensor, nprobe: int = NPROBE
+        self,
+        scorer: BilinearScorer,
+        path: Path,
+        weights: str,
+        loopless: Tensor,
+        nprobe: int = NPROBE,
+        facts: Index | None = None,
     ) -> None:
-        self.scorer, self.path, self.weights, self.loopless = scorer, path, weights, loopless
+        self.scorer, self.path, self.weights, self.loopless, self.facts = scorer, path, weights, loopless, facts
         self.stamp = read_stamp(path)
         check_stamp(path, self.stamp, scorer, weights)
         self.nprobe = min(nprobe, self.stamp.nlist)
@@ -101,7 +112,7 @@ class IndexTop:
         self._drawn_keys = scorer.keys()[self._drawn]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return IndexTop, (self.scorer, self.path, self.weights, self.loopless, self.nprobe)
+        return IndexTop, (self.scorer, self.path, self.weights, self.loopless, self.nprobe, self.facts)
 
     @torch.no_grad()
     def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
@@ -128,6 +139,12 @@ class IndexTop:
         rows, places = torch.arange(len(heads)).repeat_interleave(_EXACT), torch.arange(_EXACT).repeat(len(heads))
         first = ids[:, :_EXACT].clamp(min=0).reshape(-1)  # these weigh most, and codes are a little off
         best[rows, places] = pair_logits(queries, self.scorer.keys(), rows, first)
+        beside = self._beside(heads, relations)
+        beside = beside.masked_fill(_within(beside, ids), -1)
+        also, where = (beside >= 0).nonzero(as_tuple=True)
+        more = queries.new_full(beside.shape, -torch.inf)
+        more[also, where] = pair_logits(queries, self.scorer.keys(), also, beside[also, where])
+        best, ids = torch.cat([best, more], dim=1), torch.cat([ids, beside], dim=1)
         best.masked_fill_((ids < 0) | (ruled[:, None] & (ids == heads[:, None])), -torch.inf)
         others = queries @ self._drawn_keys.t()  # [B, S]
         at = torch.searchsorted(self._drawn, ids).clamp(max=len(self._drawn) - 1)
@@ -139,12 +156,31 @@ class IndexTop:
         total = torch.logaddexp(best.logsumexp(dim=1), others.logsumexp(dim=1) + weight)
         return total, torch.zeros_like(total, dtype=torch.bool)
 
+    def _beside(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """What lies beside known tails of rows, -1 where there are fewer, `[B, n]`: training has put it where they are,
+        and the clusters nearest to a query may not be theirs.
+        """
+        if self.facts is None:
+            return heads.new_empty(len(heads), 0)
+        rows, tails = map(torch.from_numpy, self.facts.neighbours(heads.numpy(), relations.numpy()))
+        place = torch.arange(len(rows)) - torch.searchsorted(rows, rows)
+        rows, tails, place = (part[place < _KNOWN] for part in (rows, tails.long(), place))
+        found = heads.new_full((len(heads), _KNOWN, _BESIDE), -1)
+        if len(rows):
+            found[rows, place] = self._search(self.scorer.keys()[tails], _BESIDE, min(_NEAREST, self.stamp.nlist))[1]
+        found = found.view(len(heads), -1).sort(dim=1).values
+        again = F.pad(found[:, 1:] == found[:, :-1], (1, 0))
+        return found.masked_fill(again, -1)
+
     def _candidates(
         self, queries: Tensor, heads: Tensor, relations: Tensor, count: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Pairs `(row, id)` by rising id with their logits, `[P]` each, and the lowest score from codes, `[B]`."""
         scores, found = self._search(queries, count, self.nprobe)
         last = torch.where(found < 0, torch.inf, scores).amin(dim=1)
+        if self.nprobe < self.stamp.nlist:
+            beside = self._beside(heads, relations)
+            found = torch.cat([found, beside.masked_fill(_within(beside, found), -1)], dim=1)
         ids = found.sort(dim=1).values
         rows, places = (ids >= 0).nonzero(as_tuple=True)
         ids = ids[rows, places]
@@ -160,6 +196,13 @@ class IndexTop:
         options = library.SearchParametersIVF(nprobe=nprobe)
         scores, ids = self._index.search(queries.contiguous().numpy(), count, params=options)
         return torch.from_numpy(scores), torch.from_numpy(ids)
+
+
+def _within(ids: Tensor, others: Tensor) -> Tensor:
+    """Whether each id of a row is among others of the same row, `[B, n] x [B, m] -> [B, n]`."""
+    ordered = others.sort(dim=1).values
+    places = torch.searchsorted(ordered, ids).clamp(max=ordered.shape[1] - 1)
+    return ordered.gather(1, places) == ids
 
 
 def faiss_library() -> Any:
