@@ -37,6 +37,20 @@ def test_a_mapped_model_scores_as_the_one_that_was_saved(tmp_path: Path, name: s
     assert loaded.state_dict().keys() == saved.state_dict().keys()
 
 
+def test_where_files_are_not_mapped_tables_are_padded_with_zeros(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, and on Windows: the table is made without values, and no row of it may stay so."""
+    run = run_of(tmp_path, "complex", 11, 4)
+    monkeypatch.setattr("tacit.links.loading.MAPS", False)
+    monkeypatch.setattr("torch.empty_like", lambda like, **given: torch.full(like.shape, torch.nan, dtype=like.dtype))
+    copied = load_model(run).entities
+    monkeypatch.undo()
+    assert copied.storage.shape == (128, 8)
+    assert torch.equal(copied.weight, load_model(run).entities.weight)
+    assert not copied.storage[11:].any()
+
+
 def test_who_trains_a_mapped_model_changes_no_file(tmp_path: Path) -> None:
     run = run_of(tmp_path, "complex", 11, 4)
     before, loaded, other = (run.path / MODEL).read_bytes(), load_model(run), load_model(run)
