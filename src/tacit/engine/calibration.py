@@ -18,6 +18,7 @@ from tacit.errors import SettingsError
 EVERY = slice(None)
 Tails = slice | Tensor
 _NEARLY_ONE = math.log1p(-(2.0**-10))
+_CACHED = 2**18  # floats that stay in cache
 
 
 class Calibration(nn.Module):
@@ -140,7 +141,7 @@ class SoftmaxCount(Calibration):
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The log-softmax of each row, plus the log of its count, clipped below 0."""
-        return self._shared_out(logits, heads, relations, self.shards.log_sum(logits))
+        return self._shared_out(logits, heads, relations, self.shards.log_total(_log_sums(logits)))
 
     def single(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tensor, log_sums: Tensor) -> Tensor:
         """The log-scores of single atoms, `[P]`, whose rows have the given `log Z`."""
@@ -156,6 +157,14 @@ class SoftmaxCount(Calibration):
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> SoftmaxCount:
         """The same with other facts to count, of rows that are shared out so."""
         return SoftmaxCount(facts, shards)
+
+
+def _log_sums(logits: Tensor) -> Tensor:
+    """`log Σ e^x` of each row, `[B, n] -> [B]`; on a CPU by few rows, whose exponentials stay in cache."""
+    step = max(1, _CACHED // max(1, logits.shape[1]))
+    if logits.is_cuda or logits.requires_grad or step >= len(logits):
+        return torch.logsumexp(logits, dim=1)
+    return torch.cat([torch.logsumexp(rows, dim=1) for rows in logits.split(step)])
 
 
 CALIBRATIONS: dict[str, Callable[[KnownFacts], Calibration]] = {
