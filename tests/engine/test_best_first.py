@@ -25,7 +25,7 @@ from tacit.engine.engine import Asked, Engine
 from tacit.engine.found import Found, Wanted
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import NEGATIONS, NORMS
-from tacit.errors import TacitError
+from tacit.errors import RunError, TacitError
 from tacit.graph.graph import Graph, directed, no_triples
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.models import ComplEx
@@ -190,6 +190,17 @@ def test_reasons_come_from_the_candidates_that_were_followed() -> None:
         assert found.certified
         for answer, other in zip(found, exact, strict=True):
             assert answer.witnesses[0].score == pytest.approx(other.witnesses[0].score, abs=1e-6)
+
+
+@pytest.mark.parametrize("search", ["exact", "certified"])
+def test_scores_that_are_no_numbers_are_refused(search: str) -> None:
+    graph = random_engine(3).graph
+    model = ComplEx(graph.num_entities, graph.num_relations, 4).requires_grad_(False)
+    model.reset(1e20, torch.Generator().manual_seed(2))  # products overflow
+    engine = Engine(graph, model, calibration="softmax-count", observed="none", search=search)
+    for asked in questions(engine, 5):
+        with pytest.raises(RunError):
+            engine.ask_many([asked])
 
 
 class Counting(FactorScorer):

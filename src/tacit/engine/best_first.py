@@ -16,7 +16,7 @@ from tacit.engine.atoms import Atoms
 from tacit.engine.found import Found, Wanted, unsettled
 from tacit.engine.logic import Logic
 from tacit.engine.projection import ZERO, Hop
-from tacit.engine.scores import Scores
+from tacit.engine.scores import Scores, checked
 from tacit.links.top import best
 from tacit.query.fold import EVERYWHERE, Place
 from tacit.query.plan import (
@@ -88,7 +88,7 @@ class BestFirst(Scores):
 
     def found(self, root: Node, wanted: Wanted) -> Found:
         """The best answers as far as they are settled."""
-        lower, upper = self.whole(root)
+        lower, upper = checked(self.whole(root))
         listed = wanted.found(self.followed().whole(root)[0], bounds=(lower, upper))
         return Found(listed.ids, listed.scores, listed.certified, self.rows)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +14,7 @@ from tacit.engine.best_first import BestFirst
 from tacit.engine.found import Found, Wanted
 from tacit.engine.logic import Logic
 from tacit.engine.reasons import Proof, Reasons
-from tacit.engine.scores import Scores
-from tacit.errors import RunError
+from tacit.engine.scores import Scores, checked
 from tacit.graph.index import Index
 from tacit.query.plan import Best, Complement, Condition, Plan, Project, Row, walk
 from tacit.query.symbolic import answers as symbolic_sets
@@ -202,13 +200,6 @@ def explained(found: Found, scores: Scores, plan: Plan) -> Explanation:
     """Answers with proofs from the scores of one query that remembers every set."""
     reasons = Reasons(scores)
     return Explanation(found, lambda answer, count: reasons.proofs(plan.root, answer, count))
-
-
-def checked(scores: Tensor) -> Tensor:
-    """The scores, unless some are not numbers: maxima and sums hand those on, so that none can hide."""
-    if math.isnan(float(scores.sum())):
-        raise RunError("the link predictor gives scores that are not numbers; is the model damaged? train it again")
-    return scores
 
 
 def _negates_hops(plan: Plan) -> bool:

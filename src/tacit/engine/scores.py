@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from tacit.engine.atoms import Atoms
 from tacit.engine.logic import Logic
 from tacit.engine.projection import ZERO, Hop
+from tacit.errors import RunError
 from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.plan import (
     Best,
@@ -191,6 +193,13 @@ class Scores(Fold[Tensor, Tensor]):
 
     def _zeros(self) -> Tensor:
         return torch.full((self.batch, self.atoms.num_entities), ZERO, device=self.atoms.device)
+
+
+def checked(scores: Tensor) -> Tensor:
+    """The scores, unless some are not numbers: maxima and sums hand those on, so that none can hide."""
+    if math.isnan(float(scores.sum())):
+        raise RunError("the link predictor gives scores that are not numbers; is the model damaged? train it again")
+    return scores
 
 
 def by_rows(combine: Callable[[Sequence[Tensor]], Tensor], parts: Sequence[Tensor]) -> Tensor:
