@@ -214,13 +214,6 @@ def checked(scores: Tensor, shards: Shards) -> Tensor:
     return scores
 
 
-def checked(scores: Tensor) -> Tensor:
-    """The scores, unless some are not numbers: maxima and sums hand those on, so that none can hide."""
-    if math.isnan(float(scores.sum())):
-        raise RunError("the link predictor gives scores that are not numbers; is the model damaged? train it again")
-    return scores
-
-
 def by_rows(combine: Callable[[Sequence[Tensor]], Tensor], parts: Sequence[Tensor]) -> Tensor:
     """Combine sets entity by entity; on a CPU a few rows at a time, so that what comes between stays in cache."""
     batch, n = len(parts[0]), max(part.shape[1] for part in parts)
