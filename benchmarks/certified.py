@@ -100,7 +100,7 @@ def figures_of(given: argparse.Namespace, engine: Engine, some: list[Asked]) -> 
         figures["compared"] = len(pairs)
         figures["wrong"] = sum(wrong(one, other) for one, other in pairs)
         proven = [one.entities == other.entities for one, other in pairs if one.certified]
-        figures["same order, share"] = float(np.mean(proven)) if proven else float("nan")
+        figures |= {"same order, share": float(np.mean(proven))} if proven else {}
     return figures
 
 

@@ -137,10 +137,10 @@ class Hop:
     def along(self, heads: Tensor, relation: int, source: Tensor, out: Tensor) -> None:
         """Raise `out[Q, N]` by what a relation leads to from some candidates `[P]` of sets `[Q, N]`."""
         rows, width = self.sizes()
+        if len(heads) < rows and self.atoms.device.type == "cpu":  # of few rows, more columns stay in cache
+            width = max(width, min(self.atoms.num_entities, _CPU_BYTES // (4 * max(1, len(heads)))))
         for start in range(0, len(heads), rows):
             some = heads[start : start + rows]
-            if self.atoms.device.type == "cpu":  # few rows stay in cache by more columns
-                width = max(width, min(self.atoms.num_entities, _CPU_BYTES // (4 * len(some))))
             for block in pieces(self.atoms.blocks(some, torch.full_like(some, relation), width)):
                 for query, values in enumerate(source):
                     reached = self.logic.conjunction(block.scores, values[some, None])
