@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def work(rank: int, world: int) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="processes meet over the device lo")
 @pytest.mark.parametrize("world", [2, 3])
 def test_ranks_find_what_one_process_finds(world: int, tmp_path: Path) -> None:
     found = on_ranks(world, tmp_path, work)

@@ -27,6 +27,8 @@ from tacit.links.settings import TrainSettings
 from tacit.links.step import Step
 from tacit.links.training import train
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes meet over the device lo")
+
 # Weights that are never near 0, so that float32 sums in another order lead to the same model.
 SETTINGS = replace(SMALL, init=1.0, reg=0.1, lr=0.05)
 SAMPLED = replace(SETTINGS, negatives=5, optimizer="rowwise", model="cp")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tacit.links.step import Step
 from tacit.links.training import Training
 from tacit.links.validation import Validation
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes meet over the device lo")
 STEPS = 5
 LARGE, SMALL_BUDGET = 1e9, 1.0
 

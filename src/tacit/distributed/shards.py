@@ -48,7 +48,7 @@ class Shards:
         """
         if world_size() == 1:
             return cls(total)
-        if not dist.is_initialized():
+        if not _met():
             meet(None, process_number(), world_size(), timeout, device)
         return cls(total, dist.get_rank(), dist.get_world_size())
 
@@ -198,18 +198,18 @@ def meet(place: str | None, rank: int, world: int, timeout: float = TIMEOUT, dev
 
 def leave() -> None:
     """Take leave of the other ranks; without it some backends complain at the end of a process."""
-    if dist.is_initialized():
+    if _met():
         dist.destroy_process_group()
 
 
 def world_size() -> int:
     """How many processes `torchrun` started; 1 without it."""
-    return dist.get_world_size() if dist.is_initialized() else _number("WORLD_SIZE", 1)
+    return dist.get_world_size() if _met() else _number("WORLD_SIZE", 1)
 
 
 def process_number() -> int:
     """Which of them this is; 0 without `torchrun`."""
-    return dist.get_rank() if dist.is_initialized() else _number("RANK", 0)
+    return dist.get_rank() if _met() else _number("RANK", 0)
 
 
 def local_processes() -> int:
@@ -221,6 +221,10 @@ def local_device(device: str) -> str:
     """The device of this process: of several on one machine, each takes the GPU of its own number."""
     several = world_size() > 1 and device in ("auto", "cuda") and torch.cuda.is_available()
     return f"cuda:{_number('LOCAL_RANK', 0)}" if several else device
+
+
+def _met() -> bool:
+    return dist.is_available() and dist.is_initialized()  # some builds of torch come without
 
 
 def _number(variable: str, default: int) -> int:
