@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tacit.engine.engine import Engine
     from tacit.evaluate.evaluation import Evaluation, Progress
     from tacit.fitting.progress import Event
+    from tacit.links.finders import Finders
     from tacit.links.scorer import Scorer
     from tacit.query.formula import Query
     from tacit.query.queries import QuerySet
@@ -35,9 +36,14 @@ class Run:
     `engine` answers its questions; `engine.using(k=1024)` is the same with other settings.
     """
 
-    def __init__(self, folder: RunFolder, scorer: Scorer, adapted: bool = True, **settings: Any) -> None:
+    def __init__(
+        self, folder: RunFolder, scorer: Scorer, adapted: bool = True, finders: Finders | None = None, **settings: Any
+    ) -> None:
+        from tacit.links.finders import Finders
+
         self.folder, self.adapted, self._given = folder, adapted, settings
-        self.engine = _engine(folder, scorer, adapted, settings)
+        self._finders = finders or Finders(folder)
+        self.engine = self._engine(scorer, adapted, settings)
         self._new: tuple[Engine, Engine] | None = None  # the engine, and the same that leaves out what is known
 
     def __repr__(self) -> str:
@@ -154,7 +160,7 @@ class Run:
         if result.summary["kept"] and variant is None:
             self.adapted = True  # its own settings are the defaults from now on
             self._given = {name: value for name, value in self._given.items() if name not in chosen.engine}
-            self.engine = _engine(self.folder, self.engine.scorer, True, self._given)
+            self.engine = self._engine(self.engine.scorer, True, self._given)
         return result.summary
 
     def index(self, *, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
@@ -163,10 +169,8 @@ class Run:
         What is returned says how many entities and clusters it has, its bytes and the seconds it took. Graphs of more
         than 200,000 entities are asked through it from now on; below that, exact search is faster.
         """
-        from tacit.links.finders import Finders
-
-        built = Finders(self.folder).build(self.engine.scorer, nlist, seed)
-        self.engine = _engine(self.folder, self.engine.scorer, self.adapted, self._given)
+        built = self._finders.build(self.engine.scorer, nlist, seed)
+        self.engine = self._engine(self.engine.scorer, self.adapted, self._given)
         return built
 
     def drop_adapter(self) -> None:
@@ -175,7 +179,7 @@ class Run:
 
         if not drop_adapter(self.folder):
             raise RunError(f"run '{self.folder.path}' has no adapter to drop")
-        self.engine = _engine(self.folder, self.engine.scorer, False, self._given)
+        self.engine = self._engine(self.engine.scorer, False, self._given)
 
     def evaluate(
         self,
@@ -223,7 +227,7 @@ class Run:
         chosen = self._given | settings
         observed = observed_before(split, chosen.get("observed", adapter.get("observed")))
         asked = {**chosen, "observed": observed, "candidates": "rows"}  # ranks are among all entities
-        engine = _engine(self.folder, self.engine.scorer, adapted, asked)
+        engine = self._engine(self.engine.scorer, adapted, asked)
         name = None if queries is None or isinstance(queries, Mapping) else Path(queries).name
         about = {"graph": self.graph.name, "queries": name, "adapter": _described(adapter)}
         evaluation = evaluated(
@@ -242,6 +246,24 @@ class Run:
 
         return write_report(self.folder, out)
 
+    def _engine(self, scorer: Scorer, adapted: bool, settings: Mapping[str, Any]) -> Engine:
+        """The engine of the run over a scorer, with the adapter where it has one and it is wanted."""
+        from tacit.engine.engine import Engine
+        from tacit.engine.known_facts import KnownFacts
+
+        graph, chosen, finders = self.folder.graph(), EngineSettings.of(settings), self._finders
+        if not adapted or not self.folder.has(ADAPTER):
+            return Engine(graph, scorer, chosen, finders=finders)
+        from tacit.adapt.calibrated import Adapted
+        from tacit.adapt.loading import load_adapter
+        from tacit.engine.calibration import calibration
+
+        adapter, trained = load_adapter(self.folder, scorer)
+        counted = KnownFacts(graph.index(*(chosen.observed or ("train",))), scorer.device)
+        calibrated = Adapted(calibration(trained.calibration, counted), adapter)
+        combined = EngineSettings.of({**trained.engine, **settings})
+        return Engine(graph, scorer, combined, adapter=calibrated, finders=finders)
+
     def _kept(self, evaluation: Evaluation) -> Evaluation:
         """The evaluation, written into the run in place of those with equal settings."""
         before, written = self.results, evaluation.to_json()
@@ -259,10 +281,12 @@ def open(source: Source, *, device: str = "auto", adapted: bool = True, **settin
     Settings are those of `EngineSettings`; where the run has an adapter, those it was trained for are the defaults, and
     another `calibration` is refused. `adapted=False` leaves the adapter out.
     """
+    from tacit.links.finders import Finders
     from tacit.links.loading import load_model, pick_device
 
     folder = find_run(source)
-    return Run(folder, load_model(folder, str(pick_device(device))), adapted, **settings)
+    finders = Finders(folder)  # before the weights are read
+    return Run(folder, load_model(folder, str(pick_device(device))), adapted, finders, **settings)
 
 
 def open_engine(source: Source, *, device: str = "auto", adapted: bool = True, **settings: Any) -> Engine:
@@ -405,26 +429,6 @@ def plan(question: str, graph: Source | Graph | None = None, k: int = EngineSett
     if known is not None:
         bind(prepared, known)
     return f"{query}\n\n{describe(prepared, k, known.num_entities if known else None)}"
-
-
-def _engine(folder: RunFolder, scorer: Scorer, adapted: bool, settings: Mapping[str, Any]) -> Engine:
-    """The engine of a run over its scorer, with the adapter where it has one and it is wanted."""
-    from tacit.engine.engine import Engine
-    from tacit.engine.known_facts import KnownFacts
-    from tacit.links.finders import Finders
-
-    graph, chosen, finders = folder.graph(), EngineSettings.of(settings), Finders(folder)
-    if not adapted or not folder.has(ADAPTER):
-        return Engine(graph, scorer, chosen, finders=finders)
-    from tacit.adapt.calibrated import Adapted
-    from tacit.adapt.loading import load_adapter
-    from tacit.engine.calibration import calibration
-
-    adapter, trained = load_adapter(folder, scorer)
-    counted = KnownFacts(graph.index(*(chosen.observed or ("train",))), scorer.device)
-    calibrated = Adapted(calibration(trained.calibration, counted), adapter)
-    combined = EngineSettings.of({**trained.engine, **settings})
-    return Engine(graph, scorer, combined, adapter=calibrated, finders=finders)
 
 
 def _described(adapter: Mapping[str, Any]) -> str | None:

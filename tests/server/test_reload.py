@@ -14,7 +14,7 @@ import pytest
 import tacit
 from served import Running, running
 from tacit.errors import RunError
-from tacit.folder import ADAPTER, MODEL, RESULTS, SETTINGS, TRACE, RunFolder
+from tacit.folder import ADAPTER, LOG_SUMS, MODEL, QUESTIONS, RESULTS, ROWS, SETTINGS, TRACE, WEIGHTS, RunFolder
 from tacit.graph.graph import Graph
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import ServerSettings
@@ -148,3 +148,13 @@ def test_a_run_that_changes_while_it_is_read_is_refused(folder: Path, monkeypatc
     monkeypatch.setattr(RunFolder, "graph", slow)
     with pytest.raises(RunError, match="the run was changed on disk"):
         served.engine()
+
+
+def test_what_questions_leave_in_a_run_is_no_change_of_it(folder: Path) -> None:
+    """A worker keeps the rows that it finds; one that dies after that must be replaced."""
+    served = ServedRun.at(folder, "cpu")
+    asked = served.engine().using(candidates="scan")
+    answers = asked.ask("?c : exists ?d . borders(France, ?d) & speaks(?d, ?c)")
+    (folder / QUESTIONS).write_bytes(b"of a training under way")
+    assert {ROWS, LOG_SUMS, WEIGHTS} <= {file.name for file in folder.iterdir()}
+    assert served.engine().ask(answers.query).entities == answers.entities

@@ -15,14 +15,18 @@ from tacit.links.index_top import IndexTop, build_index
 from tacit.links.scan import CodedTop, Codes, LooplessScan
 from tacit.links.scorer import BilinearScorer, Scorer
 from tacit.links.top import TopScorer
-from tacit.links.weights import weights_fingerprint
+from tacit.links.weights import weights_fingerprint, weights_state
 
 
 class Finders:
-    """Makes finders of tails for the weights of a run; what is kept on disk is of these weights alone."""
+    """Makes finders of tails for the weights of a run; what is kept on disk is of these weights alone.
+
+    They are those that the run has when this is made, which is before they are read: whoever has weights open that were
+    replaced on disk since then keeps nothing of theirs there.
+    """
 
     def __init__(self, run: RunFolder) -> None:
-        self.run = run
+        self.run, self._opened = run, weights_state(run)
 
     @property
     def indexed(self) -> bool:
@@ -36,7 +40,7 @@ class Finders:
 
         A scan reads codes where the run has them, unless `sums` are asked for, which need the keys anyway.
         """
-        model, weights = checked(scorer), weights_fingerprint(self.run)
+        model, weights = checked(scorer), weights_fingerprint(self.run, self._opened)
         inner: TopScorer
         if kind == "index":
             if not self.indexed:
@@ -57,7 +61,7 @@ class Finders:
     def build(self, scorer: Scorer, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
         """Write index and codes of the run's weights; returns what they are."""
         began = time.perf_counter()
-        keys, weights = checked(scorer).keys().detach(), weights_fingerprint(self.run)
+        keys, weights = checked(scorer).keys().detach(), weights_fingerprint(self.run, self._opened)
         stamp = build_index(self.run.path / INDEX, keys, weights, nlist, seed)
         codes = Codes.of(keys)
         self.run.write_tensors(CODES, vars(codes), {"weights": weights})

@@ -13,34 +13,38 @@ from tacit.errors import RunError, TacitError
 from tacit.folder import MODEL, WEIGHTS, RunFolder
 
 
-def weights_fingerprint(run: RunFolder) -> str:
-    """A hash of every byte of a run's weights.
+State = tuple[tuple[str, int, int], ...]
+
+
+def weights_state(run: RunFolder) -> State:
+    """Name, size and time of the files of a run's weights: one, or as many as there were processes to train them."""
+    files = sorted(run.path.glob(f"{Path(MODEL).stem}*.safetensors"))
+    stats = [path.stat() for path in files]
+    return tuple((path.name, stat.st_size, stat.st_mtime_ns) for path, stat in zip(files, stats, strict=True))
+
+
+def weights_fingerprint(run: RunFolder, opened: State) -> str:
+    """A hash of every byte of a run's weights, which must be those that were `opened`.
 
     To hash a gigabyte takes half a second. So `weights.json` keeps the hash beside size and time of the files, and is
     believed as long as these are the same: a file that is written anew has another time.
     """
-    files = _files(run)
-    state = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]
-    kept = _kept(run.path / WEIGHTS)
+    if not opened:
+        raise RunError(f"run '{run.path}' has no {MODEL}; train it first")
+    if weights_state(run) != opened:
+        raise RunError(f"the weights of run '{run.path}' were changed since it was opened; open it again")
+    kept, state = _kept(run.path / WEIGHTS), [list(file) for file in opened]
     if kept.get("files") == state:
         return str(kept["sha256"])
     hashed = sha256()
-    for path in files:
-        with path.open("rb") as file:
+    for name, _, _ in opened:
+        with (run.path / name).open("rb") as file:
             while block := file.read(2**22):
                 hashed.update(block)
     made = {"files": state, "sha256": hashed.hexdigest()}
     with suppress(TacitError):  # a run may lie where one may only read
         atomic_write(run.path / WEIGHTS, lambda target: Path(target).write_text(json.dumps(made), encoding="utf-8"))
     return hashed.hexdigest()
-
-
-def _files(run: RunFolder) -> list[Path]:
-    """The files of the weights: one, or as many as there were processes to train them."""
-    files = sorted(run.path.glob(f"{Path(MODEL).stem}*.safetensors"))
-    if not files:
-        raise RunError(f"run '{run.path}' has no {MODEL}; train it first")
-    return files
 
 
 def _kept(path: Path) -> dict[str, Any]:

@@ -10,15 +10,28 @@ from typing import Protocol
 
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
-from tacit.folder import ADAPTATION, CHECKPOINT, FILES, RESULTS, SETTINGS, TRACE, RunFolder
+from tacit.folder import (
+    ADAPTATION,
+    CHECKPOINT,
+    FILES,
+    LOG_SUMS,
+    QUESTIONS,
+    RESULTS,
+    ROWS,
+    SETTINGS,
+    TRACE,
+    WEIGHTS,
+    RunFolder,
+)
 from tacit.graph.graph import Graph
 from tacit.links.loading import load_model
 from tacit.run import Run, open_engine
 from tacit.server.group import ALONE, Group
 
 CHANGED = "the run was changed on disk since the service opened it; restart the service, or let it reload (SIGHUP)"
-# What an engine is made of; the rest is written beside it while somebody trains, adapts or evaluates.
-OPENED = tuple(name for name in FILES if name not in (CHECKPOINT, ADAPTATION, TRACE, RESULTS))
+# What an engine is made of; the rest is written beside it while somebody trains, adapts, evaluates or asks.
+_BESIDE = (CHECKPOINT, ADAPTATION, QUESTIONS, TRACE, RESULTS, WEIGHTS, ROWS, LOG_SUMS)
+OPENED = tuple(name for name in FILES if name not in _BESIDE)
 
 
 class Served(Protocol):
