@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import math
 from pathlib import Path
@@ -20,6 +21,7 @@ from tacit.engine.engine import Engine
 from tacit.errors import SettingsError, TacitError, UnknownName
 from tacit.graph.graph import Graph
 from tacit.graph.prefixes import Prefixes
+from tacit.graph.terms import n_triples
 from tacit.graph.writing import write_scored
 from tacit.sources import load
 
@@ -81,6 +83,13 @@ def test_facts_about_entities_and_of_relations() -> None:
     assert both == pytest.approx({f: s for f, s in about.items() if f[1] == "r1" and "e2" in f}, rel=1e-5)
 
 
+def test_loops_about_an_entity_come_once() -> None:
+    every = one_by_one(engine(), 0.01)
+    about = by_fact(list(Completion(engine(), entities=["e0"], min_score=0.01)))
+    assert ("e0", "r0", "e0") in about
+    assert about == pytest.approx({fact: score for fact, score in every.items() if "e0" in fact}, rel=1e-5)
+
+
 def test_the_best_of_all_come_in_order_and_those_of_each_relation_too() -> None:
     every = sorted(one_by_one(engine(), 0.05).items(), key=lambda item: -item[1])
     best = list(Completion(engine(), min_score=0.05, top=7))
@@ -120,6 +129,21 @@ ODD = [
     ("_:b1", "geo:since", '"1814"^^xsd:gYear', 0.5),
     ('"1814"^^xsd:gYear', "geo:in", "geo:Norway", 0.25),
 ]
+
+
+def test_literals_that_quote_a_datatype_stay_what_they_are() -> None:
+    oxigraph = pytest.importorskip("pyoxigraph")
+    for label in (r'"x\"^^y"', r'"x\"^^y"@en', r'"x\"^^y"^^xsd:gYear'):
+        quad = next(iter(oxigraph.parse(f"<a:b> <a:c> {n_triples(label, RDF)} .", oxigraph.RdfFormat.N_TRIPLES)))
+        assert quad.object.value == 'x"^^y'
+
+
+def test_every_line_end_within_a_field_of_csv_is_quoted(tmp_path: Path) -> None:
+    facts = [("a\rb", "r\nr", "c\r\nd", 0.5), ("e", "r", "f", 0.25)]
+    write_scored(tmp_path / "facts.csv", facts, Prefixes())
+    with (tmp_path / "facts.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert [(*row[:3], float(row[3])) for row in rows[1:]] == facts
 
 
 def test_tables_read_back_as_graphs(tmp_path: Path) -> None:
@@ -165,6 +189,6 @@ def test_the_command_writes_and_shows(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["complete", str(tmp_path / "run"), "--min-score", "0.001", "--relation", "lives"])
     assert len(shown.output.splitlines()) == 20
     assert all("lives(" in line for line in shown.output.splitlines())
-    refused = CliRunner().invoke(app, ["complete", str(tmp_path / "run"), "--out", str(tmp_path / "facts.doc")])
-    assert isinstance(refused.exception, SettingsError)
+    for wrong in (["--out", str(tmp_path / "facts.doc")], ["--top", "0"]):
+        assert isinstance(CliRunner().invoke(app, ["complete", str(tmp_path / "run"), *wrong]).exception, SettingsError)
     assert "no missing fact" in CliRunner().invoke(app, ["complete", str(tmp_path / "run"), "--min-score", "1"]).output

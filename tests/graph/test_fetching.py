@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,6 +34,7 @@ class Moody(ThreadingHTTPServer):
         self.store = oxigraph.Store()
         self.store.load(TURTLE.encode(), oxigraph.RdfFormat.TURTLE)
         self.cap, self.busy, self.says, self.asked = 100, 0, (503, {"Retry-After": "0"}), list[str]()
+        self.body = b"try later"
 
     @property
     def url(self) -> str:
@@ -52,7 +54,7 @@ class Answering(BaseHTTPRequestHandler):
         self.server.asked.append(query)
         if self.server.busy:
             self.server.busy -= 1
-            self._send(self.server.says[0], b"try later", self.server.says[1])
+            self._send(self.server.says[0], self.server.body, self.server.says[1])
             return
         asked = int(query.split("LIMIT ")[1].split()[0])
         capped = query.replace(f"LIMIT {asked}", f"LIMIT {min(asked, self.server.cap)}")
@@ -65,7 +67,7 @@ class Answering(BaseHTTPRequestHandler):
 
     def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
@@ -135,7 +137,110 @@ def test_what_was_stopped_goes_on(server: Moody, tmp_path: Path) -> None:
     assert sorted(out.read_text(encoding="utf-8").splitlines()) == sorted(server.lines())
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "example.org/sparql", "http://"])
+def rows(*bindings: dict[str, object]) -> bytes:
+    return json.dumps({"results": {"bindings": bindings}}).encode()
+
+
+def fact(o: object, p: object = None) -> dict[str, object]:
+    return {"s": {"type": "uri", "value": "x:s"}, "p": p or {"type": "uri", "value": "x:p"}, "o": o}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>welcome</html>",
+        b'{"results": {"bindings": [{"s"',
+        b"[" * 100_000,
+        b'{"boolean": true}',
+        b'{"results": {"bindings": {"s": 1}}}',
+        rows({"s": {"type": "uri", "value": "x:s"}, "o": {"type": "uri", "value": "x:o"}}),
+        rows(fact({"type": "bnode", "value": "b0"})),
+        rows(fact({"type": "triple", "value": {"subject": {}}})),
+        rows(fact({"type": "uri"})),
+        rows(fact({"type": "uri", "value": 7})),
+        rows(fact({"type": "literal", "value": "a", "xml:lang": "en .\n<x:a> <x:b> <x:c>"})),
+        rows(fact({"type": "uri", "value": "x:o"}, p={"type": "literal", "value": "p"})),
+    ],
+)
+def test_what_is_no_answer_of_an_endpoint_is_refused(server: Moody, tmp_path: Path, body: bytes) -> None:
+    server.busy, server.says, server.body = 1, (200, {}), body
+    with pytest.raises(DataError, match="does not answer as a SPARQL endpoint does"):
+        fetch(endpoint(server), tmp_path / "facts.nt")
+
+
+def test_odd_terms_are_written_so_that_the_file_can_be_read(server: Moody, tmp_path: Path) -> None:
+    values = ["http://x.org/a b", "http://x.org/{c}", "http://x.org/d\n<x:y>"]
+    odd = [fact({"type": "uri", "value": value}) for value in values]
+    odd += [fact({"type": "literal", "value": "half \ud800", "datatype": 'http://x.org/"t'})]
+    server.busy, server.says, server.body = 1, (200, {}), rows(*odd)
+    server.store.clear()
+    assert fetch(endpoint(server), tmp_path / "facts.nt") == (4, True)
+    ends = {str(quad.object) for quad in oxigraph.parse(path=str(tmp_path / "facts.nt"))}
+    assert ends == {
+        "<http://x.org/a%20b>", "<http://x.org/%7Bc%7D>", "<http://x.org/d%0A%3Cx:y%3E>",
+        '"half ?"^^<http://x.org/%22t>',
+    }  # fmt: skip
+
+
+def test_a_server_that_repeats_its_first_page_is_left(server: Moody, tmp_path: Path) -> None:
+    server.busy, server.says = 100, (200, {})
+    server.body = rows(*(fact({"type": "uri", "value": f"x:{number}"}) for number in range(9)))
+    assert fetch(endpoint(server), tmp_path / "one.nt", most=4) == (4, False)  # though nine were sent
+    with pytest.raises(DataError, match="does not heed OFFSET"):
+        fetch(endpoint(server), tmp_path / "facts.nt")
+    with pytest.raises(DataError, match="does not heed OFFSET"):  # nor when it is gone on with
+        fetch(endpoint(server), tmp_path / "facts.nt")
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        ((301, {"Location": "https://example.org/sparql"}), "sends us to https://example.org/sparql"),
+        ((302, {"Location": "file:///etc/passwd"}), "sends us to file:///etc/passwd"),
+        ((307, {}), "sends us to elsewhere"),
+        ((206, {}), "no whole page"),
+    ],
+)
+def test_nobody_is_followed_and_nothing_partial_taken(
+    server: Moody, tmp_path: Path, says: tuple[int, dict[str, str]], told: str
+) -> None:
+    server.busy, server.says, server.body = 1, says, rows()
+    with pytest.raises(DataError, match=told):
+        fetch(endpoint(server), tmp_path / "facts.nt")
+    assert len(server.asked) == 1
+
+
+def test_an_answer_that_was_cut_short_is_asked_for_again(
+    server: Moody, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tacit.graph.fetching.time.sleep", lambda seconds: None)
+    server.busy, server.body = 2, rows(fact({"type": "uri", "value": "x:o"}))
+    server.says = (200, {"Content-Length": str(len(server.body) + 10), "Connection": "close"})
+    assert fetch(endpoint(server), tmp_path / "facts.nt")[0] == len(server.lines())
+    server.busy, server.body = 1, b"ff\r\ncut"
+    server.says = (200, {"Transfer-Encoding": "chunked", "Connection": "close"})
+    assert fetch(endpoint(server), tmp_path / "other.nt")[0] == len(server.lines())
+
+
+def test_no_file_is_written_over_and_an_empty_try_is_forgotten(server: Moody, tmp_path: Path) -> None:
+    out = tmp_path / "facts.nt"
+    with pytest.raises(DataError, match="has no facts"):
+        fetch(endpoint(server, pattern="?s <x:none> ?o . BIND(<x:p> AS ?p)"), out)
+    everything = "{ ?s ?p ?o } UNION { ?s <x:none> ?o } # all of it"  # the latter leaves ?p open
+    assert fetch(endpoint(server, pattern=everything), out)[0] == len(server.lines())
+    server.asked.clear()
+    with pytest.raises(DataError, match="exists already"):
+        fetch(endpoint(server), out)
+    assert not server.asked
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd", "example.org/sparql", "http://", "http://a b/", "http://a:x/", "http://a/\n", "http://é/",
+        "ftp://a/",
+    ],
+)  # fmt: skip
 def test_only_web_addresses_are_asked(url: str) -> None:
     with pytest.raises(SettingsError, match="no address"):
         Endpoint(url)

@@ -40,7 +40,7 @@ def complete(
     run = open(source, device=device, adapted=not unadapted)
     with bar() as progress:
         missing = run.complete(
-            relation or (), entity or (), min_score=min_score, top=top or (None if out else _SHOWN),
+            relation or (), entity or (), min_score=min_score, top=_SHOWN if top is None and out is None else top,
             progress=lambda what, done, total: progress("facts", done, total), **given,
         )  # fmt: skip
         if out is not None:

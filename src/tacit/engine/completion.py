@@ -141,7 +141,7 @@ def _missing(engine: Engine, heads: Tensor, relations: Tensor, least: float, don
                 known.lift(block.scores, block.columns, -math.inf)
             row, column = (block.scores >= 2.0 * least).nonzero().T
             tails = column + block.columns.start
-            fresh = ~torch.isin(tails, finished)
+            fresh = ~torch.isin(tails, finished) & ((along[row] % 2 == 0) | (some[row] != tails))  # a loop has one way
             picked = block.scores[row[fresh], column[fresh]]
             ahead.append((some[row[fresh]], along[row[fresh]], tails[fresh], picked))
         if start + rows >= len(heads) or sum(len(part[0]) for part in ahead) >= _PAIRS:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -23,6 +25,8 @@ _ANSWER = "application/sparql-results+json"
 _LARGEST = 1 << 28  # bytes of a page that are read
 _TRIES, _PATIENCE = 6, 120.0  # for a page, and the longest wait in seconds that a server may ask for
 _BUSY = (408, 429, 500, 502, 503, 504)  # what a server says that may answer later
+_ADDRESS = re.compile(r"https?://[!-~]+", re.IGNORECASE)
+_LANGUAGE = re.compile(r"[A-Za-z]+(-[A-Za-z0-9]+)*(--[a-z]+)?")
 
 Progress = Callable[[int], None]  # how many facts there are so far
 
@@ -31,8 +35,8 @@ Progress = Callable[[int], None]  # how many facts there are so far
 class Endpoint:
     """Where to ask, for which facts, and how gently.
 
-    `pattern` is a graph pattern over `?s`, `?p` and `?o`: all facts by default. Facts about blank nodes are left out:
-    their names mean nothing from one page to the next.
+    `pattern` is a graph pattern over `?s`, `?p` and `?o`: all facts by default. Facts about blank nodes are left out,
+    whose names mean nothing from one page to the next, and rows that leave one of the three open.
     """
 
     url: str
@@ -42,42 +46,49 @@ class Endpoint:
     timeout: float = 60.0
 
     def __post_init__(self) -> None:
-        if urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).netloc:
+        if not _is_address(self.url):
             raise SettingsError(f"'{self.url}' is no address of an endpoint; it begins with http:// or https://", "url")
         for name, least in (("page", 1), ("delay", 0), ("timeout", 0.1)):
-            if getattr(self, name) < least:
+            if not getattr(self, name) >= least:
                 raise SettingsError(f"{name} is {getattr(self, name)}; it must be at least {least}", name)
 
     def query(self, offset: int, most: int) -> str:
         """The query for the rows of a page; ordered, since pages of an unordered whole may overlap."""
-        named = "FILTER(!isBlank(?s) && !isBlank(?o))"
+        named = "FILTER(isIRI(?s) && isIRI(?p) && (isIRI(?o) || isLiteral(?o)))"
         return (
-            f"SELECT DISTINCT ?s ?p ?o WHERE {{ {self.pattern} {named} }} "
+            f"SELECT DISTINCT ?s ?p ?o WHERE {{ {self.pattern}\n{named} }} "  # the pattern may end in a comment
             f"ORDER BY ?s ?p ?o LIMIT {most} OFFSET {offset}"
         )
 
-    def rows(self, offset: int, most: int) -> list[str]:
+    def rows(self, offset: int, most: int) -> list[bytes]:
         """The facts of a page as lines of N-Triples; a server that is busy is asked again later."""
         body = urlencode({"query": self.query(offset, most)}).encode()
         headers = {"Accept": _ANSWER, "User-Agent": "tacit (knowledge graph completion)"}
         request = urllib.request.Request(self.url, body, headers)
         for tries in range(1, _TRIES + 1):
             try:
-                with urllib.request.urlopen(request, timeout=self.timeout) as reply:
+                with _OPENER.open(request, timeout=self.timeout) as reply:
                     text = reply.read(_LARGEST + 1)
+                    if reply.length and len(text) <= _LARGEST:
+                        raise OSError("its answer was cut short")
+                if reply.status != 200:  # 206, say, where a server gave up before all rows were found
+                    raise DataError(f"{self.url} answers {reply.status} {reply.reason}, which is no whole page")
                 break
             except urllib.error.HTTPError as error:
                 said = " ".join(error.read(2000).decode(errors="replace").split())[:200]
+                if 300 <= error.code < 400:
+                    place = error.headers.get("Location", "elsewhere")[:200]
+                    raise DataError(f"{self.url} sends us to {place}; give that address if you trust it") from None
                 if error.code not in _BUSY or tries == _TRIES:
                     raise DataError(f"{self.url} answers {error.code} {error.reason}: {said}") from None
                 time.sleep(_wait(error.headers.get("Retry-After", ""), tries))
-            except (OSError, urllib.error.URLError) as error:
+            except (OSError, http.client.HTTPException) as error:
                 if tries == _TRIES:
                     raise DataError(f"{self.url} does not answer ({getattr(error, 'reason', error)})") from None
                 time.sleep(_wait("", tries))
         if len(text) > _LARGEST:
             raise DataError(f"a page of {self.url} is larger than {_LARGEST >> 20} MB; ask for smaller pages")
-        return [_line(row) for row in _bindings(self.url, text)]
+        return _lines(self.url, text)[:most]
 
 
 def fetch(
@@ -92,17 +103,22 @@ def fetch(
     path = Path(out)
     if path.suffix != ".nt":
         raise SettingsError(f"'{path}' is no name for N-Triples; it ends in .nt", "out")
+    if path.exists():
+        raise DataError("exists already; choose another file, or delete it", path)
     part, state = path.with_name(path.name + ".part"), path.with_name(path.name + ".part.json")
     with written(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         count, size = _progress_of(state, part, endpoint)
-        with part.open("ab") as file:
+        with part.open("ab+") as file:
             file.truncate(size)
             whole = False
             while count < most and not whole:
                 lines = endpoint.rows(count, min(endpoint.page, most - count))
                 whole = not lines  # a server may cap its pages: only an empty one is the last
-                file.write("".join(lines).encode())
+                file.seek(0)
+                if lines and file.readline() == lines[0]:  # rows are distinct, and those of a page come after others
+                    raise DataError(f"{endpoint.url} gives its first rows again: it does not heed OFFSET")
+                file.write(b"".join(lines))  # at the end, wherever it was read
                 file.flush()
                 os.fsync(file.fileno())
                 count += len(lines)
@@ -125,9 +141,9 @@ def _progress_of(state: Path, part: Path, endpoint: Endpoint) -> tuple[int, int]
         count, size = int(before["facts"]), int(before["bytes"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0, 0
-    if not same:
+    if count and not same:
         raise DataError(f"{part} was begun from {before['url']} for {before['pattern']}; delete it to start anew")
-    return (count, size) if part.is_file() and part.stat().st_size >= size else (0, 0)
+    return (count, size) if same and part.is_file() and part.stat().st_size >= size else (0, 0)
 
 
 def _remember(state: Path, endpoint: Endpoint, count: int, size: int) -> None:
@@ -139,7 +155,7 @@ def _remember(state: Path, endpoint: Endpoint, count: int, size: int) -> None:
 
 def _wait(asked: str, tries: int) -> float:
     """How long to leave a server alone: as long as it asks for, else longer each time."""
-    if asked.isdigit():
+    if asked.isdecimal():
         return min(float(asked), _PATIENCE)
     try:
         return min(max(parsedate_to_datetime(asked).timestamp() - time.time(), 0.0), _PATIENCE)
@@ -147,27 +163,52 @@ def _wait(asked: str, tries: int) -> float:
         return min(2.0 ** (tries - 1), _PATIENCE)
 
 
-def _bindings(url: str, text: bytes) -> Iterator[Mapping[str, Any]]:
+class _Staying(urllib.request.HTTPRedirectHandler):
+    """Follows nobody: what is posted would be lost on the way, and another server has not been asked for."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        """No request, so that the answer counts as an error."""
+
+
+_OPENER = urllib.request.build_opener(_Staying)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(_ADDRESS.fullmatch(url) and parts.hostname and parts.port != 0)
+    except ValueError:  # of a port that is no number, say
+        return False
+
+
+def _lines(url: str, text: bytes) -> list[bytes]:
+    """The rows of an answer as lines of N-Triples."""
     try:
         rows = json.loads(text)["results"]["bindings"]
-        yield from ({name: row[name] for name in "spo"} for row in rows)
-    except (ValueError, KeyError, TypeError) as error:
+        return [b" ".join(_term(row[name], name == "o") for name in "spo") + b" .\n" for row in rows]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{url} does not answer as a SPARQL endpoint does ({error!r:.100})") from None
 
 
-def _line(row: Mapping[str, Any]) -> str:
-    return " ".join(_term(row[name]) for name in "spo") + " .\n"
+def _term(term: Mapping[str, str], is_object: bool) -> bytes:
+    """A term of SPARQL's JSON results, as N-Triples writes it; half a surrogate pair is no character."""
+    kind, value = term["type"], term["value"]
+    if kind == "uri":
+        return _iri(value)
+    if not is_object or kind not in ("literal", "typed-literal"):
+        raise ValueError(f"a {kind} where none can be")
+    text = f'"{value.translate(_STRING)}"'.encode(errors="replace")
+    if language := term.get("xml:lang"):
+        if not _LANGUAGE.fullmatch(language):
+            raise ValueError(f"no language: {language}")
+        return text + f"@{language}".encode()
+    return text + b"^^" + _iri(term["datatype"]) if term.get("datatype") else text
 
 
-def _term(term: Mapping[str, str]) -> str:
-    """A term of SPARQL's JSON results, as N-Triples writes it."""
-    if term["type"] == "uri":
-        return f"<{term['value'].translate(_IRI)}>"
-    text = f'"{term["value"].translate(_STRING)}"'
-    if term.get("xml:lang"):
-        return f"{text}@{term['xml:lang']}"
-    return f"{text}^^<{term['datatype']}>" if term.get("datatype") else text
+def _iri(value: str) -> bytes:
+    """An IRI; what none may hold is percent-encoded, since a reader would refuse the whole file for it."""
+    return f"<{value.translate(_IRI)}>".encode(errors="replace")
 
 
 _STRING = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
-_IRI = str.maketrans({letter: f"\\u{ord(letter):04X}" for letter in '<>"{}|^`\\ '})
+_IRI = str.maketrans({letter: f"%{ord(letter):02X}" for letter in [*map(chr, range(33)), "\x7f", *'<>"{}|^`\\']})

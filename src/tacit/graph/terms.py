@@ -33,6 +33,7 @@ def n_triples(label: str, prefixes: Prefixes) -> str:
     if prefixes and label.startswith("_:"):
         return label
     if prefixes and label.startswith('"'):
-        text, mark, datatype = label.rpartition('"^^')
-        return f"{text}{mark}<{iri_of(datatype, prefixes)}>" if mark else label
+        end = label.rindex('"') + 1  # what it quotes may look like a datatype
+        text, mark = label[:end], label[end:]
+        return f"{text}^^<{iri_of(mark[2:], prefixes)}>" if mark.startswith("^^") else label
     return f"<{iri_of(label, prefixes)}>"

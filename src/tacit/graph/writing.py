@@ -55,8 +55,8 @@ def _tsv(fact: Scored, prefixes: Prefixes) -> str:
 
 def _csv(fact: Scored, prefixes: Prefixes) -> str:
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow([*fact[:3], f"{fact[3]:.6g}"])
-    return line.getvalue()
+    csv.writer(line, lineterminator="\r\n").writerow([*fact[:3], f"{fact[3]:.6g}"])  # which quotes both of them
+    return line.getvalue()[:-2] + "\n"
 
 
 def _json(fact: Scored, prefixes: Prefixes) -> str:
