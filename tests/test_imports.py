@@ -26,6 +26,7 @@ LAYERS = (
     "adapt",
     "evaluate",
     "sources",
+    "making",
     "run",
     "server",
     "cli",

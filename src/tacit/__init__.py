@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tacit.errors import TacitError as TacitError
     from tacit.graph.graph import Graph as Graph
     from tacit.links.scorer import Scorer as Scorer
+    from tacit.making import sample as sample
     from tacit.query.formula import And as And
     from tacit.query.formula import Atom as Atom
     from tacit.query.formula import Entity as Entity
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from tacit.query.text import parse as parse
     from tacit.run import Run as Run
     from tacit.run import open as open
-    from tacit.run import sample as sample
     from tacit.run import train as train
     from tacit.sources import load as load
 
@@ -60,7 +60,7 @@ _HOMES = {
     "load": "sources",
     "open": "run",
     "parse": "query.text",
-    "sample": "run",
+    "sample": "making",
     "train": "run",
 }
 __all__ = ["And", "Answer", "Answers", "Atom", "Engine", "Entity", "Exists", "Graph", "Not", "Or", "Query", "Run",

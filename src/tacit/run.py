@@ -11,8 +11,8 @@ from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.folder import ADAPTER, RunFolder
 from tacit.graph.graph import Graph
-from tacit.links.settings import TrainSettings
-from tacit.sources import Source, find_run, is_run, load
+from tacit.making import plan, sample, train_folder
+from tacit.sources import Source, find_run, load
 
 # What needs torch is imported where it is used: whoever only loads a graph need not wait for it.
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tacit.links.scorer import Scorer
     from tacit.query.formula import Query
     from tacit.query.queries import QuerySet
-    from tacit.query.query_folder import Drawn
     from tacit.query.sampling import Sample
 
 
@@ -325,110 +324,6 @@ def train(
     """
     folder = train_folder(graph, out, resume=resume, force=force, progress=progress, **settings)
     return open(folder.path, device=folder.settings["train"]["device"])
-
-
-def train_folder(
-    graph: Source | Graph,
-    out: Source,
-    *,
-    resume: bool = False,
-    force: bool = False,
-    progress: Callable[[Event], None] | bool = True,
-    **settings: Any,
-) -> RunFolder:
-    """Train as `train` does and leave it at the folder: what several processes trained need not fit into one."""
-    from tacit.evaluate.validation import validation
-    from tacit.fitting.progress import Event, shown
-    from tacit.links import training
-    from tacit.links.loading import pick_device
-
-    if resume and force:
-        raise SettingsError("resume and force contradict each other; give one of them")
-    chosen = TrainSettings.of(settings)
-    pick_device(chosen.device)  # before anything is written
-    loaded = graph if isinstance(graph, Graph) else load(graph)
-    shards = training.joined_shards(loaded, chosen)
-    if resume and shards.broadcast(is_run(out)):
-        folder = RunFolder.open(out)
-        folder.check(loaded)
-        before = TrainSettings.of(folder.settings["train"])
-        chosen = before.changed(**settings)
-        chosen.check_continues(before)
-    else:
-        sizes = len(loaded.train), loaded.num_entities
-        if shards.world > 1 and "validate_on" not in settings:
-            chosen = chosen.changed(validate_on="facts")  # to draw questions is work for one, while all others wait
-        given, chosen = chosen, chosen.settled(*sizes)
-        if shards.leads:
-            RunFolder.create(out, loaded, chosen.to_dict(), force)
-            note = chosen.told(given, *sizes)
-            if note:
-                with shown(progress) as tell:
-                    tell(Event("note", 0, 0, note=note))
-        shards.wait()
-        folder = RunFolder.open(out)
-    validate = validation(loaded, chosen, folder, shards)
-    training.train(loaded, chosen, folder, progress, resume=resume, validate=validate)
-    return folder
-
-
-def sample(
-    graph: Source | Graph,
-    out: Source | None = None,
-    *,
-    shapes: str | Iterable[str] | None = None,
-    templates: Iterable[str] = (),
-    split: str = "train",
-    count: int = 1000,
-    max_answers: int | None = None,
-    seed: int = 0,
-    waste: float = 0.999,
-    missing: int | str | None = None,
-    force: bool = False,
-    progress: Drawn | None = None,
-) -> dict[str, Sample]:
-    """Draw queries with easy and hard answers from a graph; with `out`, also write them there as a BetaE folder.
-
-    `shapes` are names as in `2i,3i,2in`, or all, positive, negative; `templates` are questions whose names stand for
-    any. Each shape gets `count` queries, of at most `max_answers` hard answers, about the facts of a `split`; it is
-    given up when more than the share `waste` of the tries is in vain. With `missing`, 2 or "2+", the hard answers are
-    those that exactly, or at least, so many links must be predicted for; the others count as easy. `force` replaces
-    queries of the split in the folder. `progress` hears the shape, the queries drawn and those wanted. The queries of
-    `2i` are `["2i"].queries`.
-    """
-    from tacit.query.query_folder import check_place, draw, shapes_of, write_query_folder
-    from tacit.query.sampling import links_wanted
-
-    if out is not None:
-        check_place(Path(out), split, force)
-    wanted = shapes_of(shapes, templates, None if missing is None else links_wanted(missing, split))
-    for shape in wanted.values() if out is not None else ():
-        shape.encoded()  # what no file can hold is refused before it is drawn
-    loaded = graph if isinstance(graph, Graph) else load(graph)
-    options: dict[str, Any] = {"count": count, "max_answers": max_answers, "seed": seed, "waste": waste}
-    options |= {} if missing is None else {"missing": missing}
-    samples = draw(loaded, wanted, split, progress=progress, **options)
-    if out is not None:
-        write_query_folder(loaded, Path(out), split, samples, options)
-    return samples
-
-
-def plan(question: str, graph: Source | Graph | None = None, k: int = EngineSettings().k) -> str:
-    """How a question would be answered with `k` candidates kept, as a tree of steps with what each costs.
-
-    With a graph, names are looked up in it and its entities counted.
-    """
-    from tacit.query.compile import compile_query
-    from tacit.query.describe import describe
-    from tacit.query.names import bind
-    from tacit.query.reading import read
-
-    known = graph if graph is None or isinstance(graph, Graph) else load(graph)
-    query, _ = read(question, known)
-    prepared = compile_query(query)
-    if known is not None:
-        bind(prepared, known)
-    return f"{query}\n\n{describe(prepared, k, known.num_entities if known else None)}"
 
 
 def _described(adapter: Mapping[str, Any]) -> str | None:

@@ -141,3 +141,18 @@ def test_what_was_noticed_in_the_facts_is_said(
     (tmp_path / "twice.tsv").write_text("a\tr\tb\na\tr\tb\nb\tr\ta\n")
     assert tacit(monkeypatch, str(tmp_path / "twice.tsv"), "--out", str(tmp_path / "run"), *FLAGS) == 0
     assert "note: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "said_first"), [("0", True), ("1", False)])
+def test_of_several_processes_on_a_machine_the_first_one_says_what_went_wrong(
+    number: str, said_first: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others wait to be ended by torchrun; where the first one has not failed, they say it after all."""
+    before: list[str] = []
+    monkeypatch.setenv("LOCAL_RANK", number)
+    monkeypatch.setattr("sys.argv", ["tacit", "plan", "?x : "])
+    monkeypatch.setattr("time.sleep", lambda seconds: before.append(capsys.readouterr().err))
+    with pytest.raises(SystemExit):
+        main()
+    assert before == ([] if said_first else [""])
+    assert capsys.readouterr().err.startswith("error: ")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rank_processes import on_ranks
-from tacit.distributed.shards import Shards, local_device, share, top_by_id
+from tacit.distributed.shards import Shards, local_device, share
 from tacit.errors import SettingsError
 
 SIZES = (11, 2, 64)  # rows; two of them leave a third rank without any
@@ -86,15 +86,6 @@ def test_one_process_needs_no_others() -> None:
     assert torch.equal(shards.rows(table, ids), table[ids])
     assert torch.equal(shards.top(scores, 4)[1], by_sorting(scores, 4)[1])
     assert (shards.any(False, True), shards.broadcast("x")) == ((False, True), "x")
-
-
-@given(st.lists(st.lists(st.integers(-2, 2), min_size=6, max_size=6), min_size=1, max_size=4), st.integers(1, 8))
-def test_ties_go_by_id(rows: list[list[int]], k: int) -> None:
-    values = torch.tensor(rows, dtype=torch.float32)
-    found, ids = top_by_id(values, k)
-    expected = by_sorting(values, k)
-    assert torch.equal(ids, expected[1])
-    assert torch.equal(found, expected[0])
 
 
 @given(st.integers(0, 50), st.integers(1, 7))

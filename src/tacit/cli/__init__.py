@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
 
 import typer
 
 from tacit import __version__
 from tacit.cli import adapt, ask, complete, data, evaluate, imports, index, plan, sample, serve, train
 from tacit.errors import TacitError
+
+_HELD_BACK = 3.0  # seconds
 
 app = typer.Typer(
     name="tacit",
@@ -61,13 +64,24 @@ def main() -> None:
         if debug:
             raise
         message = " ".join(str(error).split())
+        _hold_back()
         typer.echo(f"error: {message}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         if debug:
             raise
+        _hold_back()
         typer.echo("interrupted", err=True)
         sys.exit(130)
     except BrokenPipeError:  # the reader of a pipe went away: not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _hold_back() -> None:
+    """Let the first of the processes that torchrun started on this machine say what all of them have found.
+
+    Torchrun ends the others as soon as the first one ends; where it does not end, they speak for themselves.
+    """
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        time.sleep(_HELD_BACK)

@@ -20,6 +20,6 @@ def plan(
     ] = "",
 ) -> None:
     """Print how a question would be answered, as a tree of steps with what each costs."""
-    from tacit.run import plan as plan_question
+    from tacit.making import plan as plan_question
 
     typer.echo(plan_question(query, loaded(graph) if graph else None, EngineSettings.of(given).k))

@@ -33,7 +33,7 @@ def train(
     Started by torchrun, several processes share the entities out among them.
     """
     from tacit.distributed.shards import leave, process_number, world_size
-    from tacit.run import train_folder
+    from tacit.making import train_folder
 
     TrainSettings.of(given)  # a wrong setting is found before facts are read
     facts = data.loaded(graph, literals, labels, language, columns)

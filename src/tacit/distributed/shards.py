@@ -6,6 +6,7 @@ This is the only module that imports `torch.distributed`. With one process every
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
+from tacit.distributed.ties import best
 from tacit.errors import LimitError, SettingsError
 
 TIMEOUT = 60.0  # seconds that a rank waits for the others
@@ -106,7 +108,7 @@ class Shards:
         Where there are fewer than k columns in all, all of them.
         """
         k = min(k, self.total)
-        kept, ids = top_by_id(values, k)
+        kept, ids = best(values, k)
         ids = ids + self.start
         if self.world == 1:
             return kept, ids
@@ -159,29 +161,6 @@ def share(total: int, rank: int, world: int) -> tuple[int, int]:
     [(0, 2), (2, 4), (4, 7)]
     """
     return total * rank // world, total * (rank + 1) // world
-
-
-def top_by_id(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest values of each row and their columns, `[B, n] -> [B, k]`: falling, equal ones by rising column.
-
-    `torch.topk` leaves open which of equal values it takes at the cut, and in what order.
-
-    >>> top_by_id(torch.tensor([[3.0, 5.0, 3.0, 3.0]]), 3)
-    (tensor([[5., 3., 3.]]), tensor([[1, 0, 2]]))
-    """
-    k = min(k, values.shape[1])
-    found, columns = values.topk(k, sorted=False)
-    if k < values.shape[1] and k:
-        least = found.min(-1, keepdim=True).values
-        tied = (values == least).sum(-1) > (found == least).sum(-1)  # some were left out
-        for row in tied.nonzero()[:, 0].tolist():
-            above = (values[row] > least[row]).nonzero()[:, 0]
-            equal = (values[row] == least[row]).nonzero()[: k - len(above), 0]
-            columns[row] = torch.cat([above, equal])
-    columns = columns.sort(-1).values
-    found = values.gather(-1, columns)
-    order = torch.sort(found, dim=-1, descending=True, stable=True).indices
-    return found.gather(-1, order), columns.gather(-1, order)
 
 
 def meet(place: str | None, rank: int, world: int, timeout: float = TIMEOUT, device: str = "cpu") -> None:
@@ -240,7 +219,8 @@ def _answered(shards: Shards) -> Iterator[None]:
         yield
     except RuntimeError as error:
         shards.lost = True
-        reason = str(error).strip().split("\n")[-1][:200]
+        # Of what gloo says, without the place in its source and advice on where to look.
+        reason = re.sub(r"^\[[^]]*\] ", "", str(error).strip().split("\n")[-1]).split(". ")[0][:200]
         raise LimitError(
             f"rank {shards.rank} of {shards.world} lost another, which ended or did not answer in time ({reason}); "
             "start all of them again"

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from tacit.distributed.ties import best
 from tacit.engine.atoms import Atoms
 from tacit.engine.found import Found, Wanted, unsettled
 from tacit.engine.logic import Logic
 from tacit.engine.projection import ZERO, Hop
 from tacit.engine.scores import Scores, checked
-from tacit.links.top import best
 from tacit.query.fold import EVERYWHERE, Place
 from tacit.query.plan import (
     At,

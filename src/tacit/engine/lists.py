@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.distributed.ties import best
 from tacit.engine.logic import Logic
 from tacit.engine.row_lists import RowLists
-from tacit.links.top import best
 from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.plan import (
     Best,

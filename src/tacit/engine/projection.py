@@ -11,7 +11,7 @@ from torch import Tensor
 from tacit.engine import kernels
 from tacit.engine.atoms import Atoms, Block
 from tacit.engine.logic import Logic
-from tacit.engine.sharded import best_of, whole
+from tacit.engine.sharded import whole
 
 ZERO = float("-inf")
 _CPU_ROWS = 512  # rows a product is computed for at a time: enough for full speed, few enough to stay in cache
@@ -39,8 +39,8 @@ class Hop:
         if self.k is None or self.k >= n:
             return whole(shards, source), torch.arange(n, device=source.device).expand(len(source), n), None
         if self.raised is None:
-            return *best_of(shards, source, self.k), None
-        values, ids = best_of(shards, source, self.k + 1)
+            return *shards.top(source, self.k), None
+        values, ids = shards.top(source, self.k + 1)
         return values[:, :-1], ids[:, :-1], values[:, -1]
 
     def raise_bounds(self, out: Tensor, dropped: Tensor | None) -> Tensor:

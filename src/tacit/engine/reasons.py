@@ -10,7 +10,6 @@ import torch
 
 from tacit.engine.logic import Logic
 from tacit.engine.scores import Scores
-from tacit.engine.sharded import best_of
 from tacit.query.fold import Fold, Place
 from tacit.query.plan import Best, Complement, Condition, Everything, Intersect, Node, Project, Relation, Union
 
@@ -110,7 +109,7 @@ class Reasons(Fold[int, Proof]):
         return self._through(step, place, self._sources(step, _target(place), 1)[0])
 
     def best(self, step: Best, place: Place[int]) -> Proof:
-        entity = int(best_of(self.scores.atoms.shards, self.scores.whole(step.part), 1)[1])
+        entity = int(self.scores.atoms.shards.top(self.scores.whole(step.part), 1)[1])
         return self.of(step.part, Place(target=entity)).choosing(step.variable, entity)
 
     def condition(self, step: Condition, place: Place[int]) -> Proof:

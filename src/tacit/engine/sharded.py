@@ -14,13 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.shards import Shards, share
+from tacit.distributed.ties import best
 from tacit.engine.found import ZERO, Found, Wanted, unsettled
-from tacit.links.top import best
-
-
-def best_of(shards: Shards, values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The `k` largest values of each set and their entities, `[B, n] -> [B, k]` each: larger first, then by id."""
-    return best(values, k) if shards.world == 1 else shards.top(values, k)
 
 
 def whole(shards: Shards, values: Tensor) -> Tensor:

@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.distributed.ties import best
 from tacit.engine.ranking import batch_size, slots
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import SettingsError
 from tacit.evaluate.results import Floats
-from tacit.links.top import best
 from tacit.query.queries import AnswerSets, QuerySet
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tacit.distributed.ties import best
 from tacit.links.scorer import BilinearScorer
-from tacit.links.top import ScanTop, Top, best
+from tacit.links.top import ScanTop, Top
 
 _BLOCK = 2048  # keys whose floats stay in cache
 _HELD = 2**23  # rough scores held at a time

@@ -12,7 +12,6 @@ from tacit.disk import atomic_write
 from tacit.errors import RunError, TacitError
 from tacit.folder import MODEL, WEIGHTS, RunFolder
 
-
 State = tuple[tuple[str, int, int], ...]
 
 
