@@ -26,7 +26,7 @@ from tacit.engine.engine import Engine
 from tacit.engine.found import Wanted
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import NEGATIONS, NORMS, Logic
-from tacit.errors import SettingsError, TacitError
+from tacit.errors import SettingsError, TacitError, TrainingError
 from tacit.folder import ADAPTER, RunFolder
 from tacit.graph.graph import Graph
 from tacit.graph.index import Index
@@ -220,6 +220,7 @@ def test_what_is_learned_comes_back_with_the_run(run: RunFolder, learn: str, mon
     assert learned is not None
     assert len(learned) == graph.num_relations + 1
     assert learned.exp().tolist() == pytest.approx([3.0] * len(learned))
+    assert result.summary["parameters"] == len(learned) + (2 * model.rank * 2 + 2 if learn == "both" else 0)
     assert run.has(ADAPTER)
     engine = open_engine(run.path, device="cpu")
     again = engine.atoms.calibration.strengths(torch.arange(graph.num_relations))
@@ -288,6 +289,21 @@ def test_half_of_the_validation_facts_is_found_and_half_sought(run: RunFolder) -
 def test_what_cannot_be_learned_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         AdaptSettings.of(values)
+
+
+@pytest.mark.parametrize("valid", [[], [("a", "r", "c")]])
+def test_halving_takes_two_facts(valid: list[tuple[str, str, str]]) -> None:
+    graph = Graph.of([("a", "r", "b"), ("b", "r", "c")], valid)
+    with pytest.raises(SettingsError, match=f"at least two validation facts, and the graph has {len(valid)} valid"):
+        training_queries(graph, AdaptSettings(halved=True, device="cpu"))
+
+
+@pytest.mark.parametrize("learn", ["negation", "both"])
+def test_negation_is_not_learned_from_nothing(run: RunFolder, learn: str) -> None:
+    graph, chosen = run.graph(), NEGATION.changed(learn=learn)
+    drawn = training_queries(graph, chosen.changed(learn="scores", shapes="2i"), count=20)
+    with pytest.raises(TrainingError, match="no query that negates"):
+        adapt(graph, load_model(run), drawn, chosen)
 
 
 def test_variants_learn_scores_alone(run: RunFolder) -> None:

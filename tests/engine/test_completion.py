@@ -6,6 +6,7 @@ import csv
 import gzip
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import tacit
 from family_runs import families
 from tables import FactorScorer, TableScorer
 from tacit.cli import app
+from tacit.engine import completion
 from tacit.engine.completion import Completion, Prediction
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError, TacitError, UnknownName
@@ -98,6 +100,30 @@ def test_the_best_of_all_come_in_order_and_those_of_each_relation_too() -> None:
     for relation in ("r0", "r1", "r2"):
         scores = [fact.score for fact in streamed if fact.relation == relation]
         assert scores == sorted(scores, reverse=True)
+
+
+def test_no_more_is_held_than_the_best_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = list(Completion(engine(), min_score=1e-6, top=3))
+    held = []
+    joined = completion._Facts.joined.__func__  # type: ignore[attr-defined]
+
+    def counting(cls: type, parts: list[completion._Facts]) -> completion._Facts:
+        together: completion._Facts = joined(cls, parts)
+        held.append(len(together.scores))
+        return together
+
+    monkeypatch.setattr(completion, "_ROWS", {"cpu": 1})
+    monkeypatch.setattr(completion, "_PAIRS", 1)
+    monkeypatch.setattr(completion._Facts, "joined", classmethod(counting))
+    assert list(Completion(engine(), min_score=1e-6, top=3)) == expected
+    assert max(held) <= 3 + len(NAMES)  # the best so far, and those of a row
+
+
+def test_shares_of_a_run_do_not_complete_it() -> None:
+    asked = engine()
+    asked.scorer.shards = SimpleNamespace(world=2, start=0, stop=5, size=5, total=9)  # type: ignore[attr-defined]
+    with pytest.raises(SettingsError, match="without shards"):
+        Completion(asked)
 
 
 def test_known_facts_and_loops_are_not_missing() -> None:

@@ -60,8 +60,8 @@ def test_facts_about_the_unseen_are_kept_but_not_evaluated(tmp_path: Path) -> No
     assert graph.evaluable("valid").tolist() == [[1, 0, 0]]
     assert graph.evaluable("test").tolist() == [[1, 0, 1]]
     assert graph.notes == (
-        "valid: 1 fact kept out of evaluation: it names entities or relations not in train",
-        "test: 2 facts kept out of evaluation: they name entities or relations not in train",
+        "valid: 1 fact that nothing is learned about: it names entities or relations not in train",
+        "test: 2 facts that nothing is learned about: they name entities or relations not in train",
     )
 
 

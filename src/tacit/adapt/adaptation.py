@@ -91,13 +91,15 @@ def adapt(
 
 def _result(training: AdapterTraining, fitting: Fitting, strengths: Mapping[str, Any]) -> AdaptResult:
     at, device = fitting.at, training.reasoner.device
+    adapter = getattr(training.calibration, "adapter", None)
+    weights = sum(parameter.numel() for parameter in training.module.parameters())
     summary = {
         "steps": at.step,
         "best_step": at.best_step if training.valid else at.step,
         "valid_mrr": at.best,
         "unadapted_mrr": at.history[0]["valid_mrr"],
         "seconds": round(fitting.seconds, 3),
-        "parameters": sum(parameter.numel() for parameter in training.module.parameters()),
+        "parameters": weights if adapter is None else adapter.num_parameters,
         "queries": {name: len(drawn) for name, drawn in training.batches.items()},
         "device": str(device),
         "peak_gb": round(torch.cuda.max_memory_allocated(device) / 1e9, 3) if device.type == "cuda" else None,
@@ -105,7 +107,6 @@ def _result(training: AdapterTraining, fitting: Fitting, strengths: Mapping[str,
         **strengths,
     }
     training.settle()
-    adapter = getattr(training.calibration, "adapter", None)
     return AdaptResult(training.scorer, training.calibration, adapter, training.settings, at.history, summary)
 
 

@@ -31,6 +31,7 @@ from tacit.fitting.checkpoint import Weights
 from tacit.fitting.loop import Schedule
 from tacit.graph.graph import Graph
 from tacit.links.scorer import BilinearScorer, Scorer
+from tacit.query.plan import Complement
 from tacit.query.queries import QuerySet
 
 CHECKPOINT_SECONDS = 30.0
@@ -65,6 +66,10 @@ class AdapterTraining:
         self.batches = {name: drawn for name, drawn in batches.items() if len(drawn)}
         if not self.batches:
             raise TrainingError(f"no query of {', '.join(queries) or 'any shape'} has an answer to learn from")
+        if settings.learn != "scores" and not any(d.queries.shape.plan.has(Complement) for d in self.batches.values()):
+            raise TrainingError(
+                "no query that negates was found to learn negation from; give queries that do, or learn scores"
+            )
         self.losses = {name: self._loss(drawn.queries) for name, drawn in self.batches.items()}
         self.optimizer = torch.optim.Adagrad(self.module.parameters(), lr=settings.lr)
 

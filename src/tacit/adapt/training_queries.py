@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from tacit.adapt.settings import AdaptSettings
-from tacit.errors import DataError
+from tacit.errors import DataError, SettingsError
+from tacit.graph.builder import counted
 from tacit.graph.graph import Graph
 from tacit.query.queries import QuerySet
 from tacit.query.query_folder import queries_for
@@ -21,6 +22,9 @@ def training_queries(
     graph: Graph, settings: AdaptSettings, folder: Path | None = None, count: int = 5000
 ) -> dict[str, QuerySet]:
     """The queries to learn from, with their answers; shapes that the folder does not have are sampled."""
+    if settings.halved and len(graph.valid) < 2:
+        facts = counted(len(graph.valid), "validation fact")
+        raise SettingsError(f"halved takes at least two validation facts, and the graph has {facts}", "halved")
     split = "valid" if settings.settled(len(graph.valid) > 0).held_out else "train"
     if settings.halved and split == "valid":
         return _sampled(halved(graph, settings.seed), "test", settings.shapes, count, settings.seed)

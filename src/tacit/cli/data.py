@@ -220,7 +220,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _parts(statistics: Statistics) -> Table:
-    table = _table("Facts by split", "split", "facts", "can be evaluated")
+    table = _table("Facts by split", "split", "facts", "can be predicted")
     for split, count in statistics.facts.items():
         table.add_row(split, f"{count:,}", "-" if split == "train" else f"{statistics.evaluable[split]:,}")
     return table

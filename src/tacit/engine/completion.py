@@ -16,6 +16,7 @@ from tacit.engine.reasoner import CPU_MEMORY, CUDA_MEMORY
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 from tacit.graph.writing import write_scored
+from tacit.links.scorer import shards_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,6 +78,8 @@ class Completion:
             raise SettingsError(f"min_score is {min_score}; it must be above 0 and at most 1", "min_score")
         if top is not None and top < 1:
             raise SettingsError(f"top must be at least 1, not {top}", "top")
+        if shards_of(engine.scorer).world > 1:
+            raise SettingsError("a graph is completed by one process that holds the whole run; open it without shards")
         graph = engine.graph
         every = range(0, graph.num_relations, 2)
         self.engine, self.least, self.top, self.progress = engine, math.log(min_score), top, progress
@@ -88,7 +91,7 @@ class Completion:
         total = len(self.entities) or len(self.relations)
         for number, (what, heads, along) in enumerate(_tasks(self.engine, self.relations, self.entities)):
             with torch.no_grad():
-                facts = _missing(self.engine, heads, along, least, self.entities[:number])
+                facts = _missing(self.engine, heads, along, least, self.entities[:number], self.top)
             if self.top is None:
                 yield from _named(self.engine.graph, facts.best(None))
             else:
@@ -121,8 +124,10 @@ def _tasks(engine: Engine, relations: list[int], entities: list[int]) -> Iterato
         yield graph.relations[relation], everyone, torch.full_like(everyone, relation)
 
 
-def _missing(engine: Engine, heads: Tensor, relations: Tensor, least: float, done: list[int]) -> _Facts:
-    """The facts of some directed rows that have at least a log-score and are not known.
+def _missing(
+    engine: Engine, heads: Tensor, relations: Tensor, least: float, done: list[int], top: int | None
+) -> _Facts:
+    """The facts of some directed rows that have at least a log-score and are not known; the `top` best of them, or all.
 
     Neither direction is worth more than 1, so a fact whose mean is to be `m` is worth at least `m²` in each of them.
     """
@@ -147,6 +152,10 @@ def _missing(engine: Engine, heads: Tensor, relations: Tensor, least: float, don
         if start + rows >= len(heads) or sum(len(part[0]) for part in ahead) >= _PAIRS:
             kept.append(_from_both_ends(atoms, *map(torch.cat, zip(*ahead, strict=True)), rows=rows, least=least))
             ahead = []
+            if top is not None:  # the others need not be held
+                kept = [_Facts.joined(kept).best(top)]
+                if len(kept[0].scores) == top:
+                    least = max(least, float(kept[0].scores[-1]))
     return _Facts.joined(kept)
 
 

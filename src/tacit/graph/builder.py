@@ -143,8 +143,8 @@ def assemble(
         unseen = len(graph.split(split)) - len(graph.evaluable(split))
         if unseen:
             about = "it names" if unseen == 1 else "they name"
-            what = f"{counted(unseen, 'fact')} kept out of evaluation: {about} entities or relations not in train"
-            notes.append(f"{split}: {what}")
+            what = f"{counted(unseen, 'fact')} that nothing is learned about"
+            notes.append(f"{split}: {what}: {about} entities or relations not in train")
     return Graph(entities, relations, kept[0], kept[1], kept[2], name, tuple(notes))
 
 

@@ -51,7 +51,7 @@ def load(
     A single file has all its facts in train. Of RDF, `literals` keeps statements with a literal as facts, and names in
     `language` come first; `labels` is a table of two columns, label and readable name; `columns` says how those of a
     table of facts are ordered, by name ("head,tail,relation") or as the positions of head, relation and tail ("1,3,2").
-    `Graph.notes` says what was noticed on the way: duplicates, literals, facts that cannot be evaluated.
+    `Graph.notes` says what was noticed on the way: duplicates, literals, facts that cannot be predicted.
     """
     folder, splits = _located(source)
     if columns is not None and {FORMATS[extension(path)] for path in splits.values()} != {TABLE}:

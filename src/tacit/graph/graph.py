@@ -65,7 +65,7 @@ class Graph:
     valid: Triples = field(default_factory=no_triples)
     test: Triples = field(default_factory=no_triples)
     name: str = "graph"
-    notes: tuple[str, ...] = ()  # what was noticed while reading: duplicates, literals, facts that cannot be evaluated
+    notes: tuple[str, ...] = ()  # what was noticed while reading: duplicates, literals, facts that cannot be predicted
     prefixes: Prefixes = field(default_factory=Prefixes)  # of labels that stand for IRIs
 
     @classmethod
