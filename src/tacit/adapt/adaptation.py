@@ -90,14 +90,15 @@ def adapt(
 
 
 def _result(training: AdapterTraining, fitting: Fitting, strengths: Mapping[str, Any]) -> AdaptResult:
-    at, device = fitting.at, training.reasoner.device
+    at, device, module = fitting.at, training.reasoner.device, training.module
+    learned = module.num_parameters if isinstance(module, Adapter) else sum(p.numel() for p in module.parameters())
     summary = {
         "steps": at.step,
         "best_step": at.best_step if training.valid else at.step,
         "valid_mrr": at.best,
         "unadapted_mrr": at.history[0]["valid_mrr"],
         "seconds": round(fitting.seconds, 3),
-        "parameters": sum(parameter.numel() for parameter in training.module.parameters()),
+        "parameters": learned,
         "queries": {name: len(drawn) for name, drawn in training.batches.items()},
         "device": str(device),
         "peak_gb": round(torch.cuda.max_memory_allocated(device) / 1e9, 3) if device.type == "cuda" else None,
