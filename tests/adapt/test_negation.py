@@ -216,9 +216,12 @@ def test_what_is_learned_comes_back_with_the_run(run: RunFolder, learn: str, mon
     monkeypatch.setattr(strengths, "FACTORS", (3.0,))  # so that there is something to learn
     graph, model, chosen = run.graph(), load_model(run), NEGATION.changed(learn=learn)
     result = adapt(graph, model, training_queries(graph, chosen, count=60), chosen, run=run, valid={})
-    learned = result.adapter.strengths if result.adapter is not None else None
+    assert result.adapter is not None
+    learned = result.adapter.strengths
     assert learned is not None
     assert len(learned) == graph.num_relations + 1
+    moving = 0 if learn == "negation" else sum(parameter.numel() for parameter in result.adapter.parameters())
+    assert result.summary["parameters"] == moving + len(learned)
     assert learned.exp().tolist() == pytest.approx([3.0] * len(learned))
     assert result.summary["parameters"] == len(learned) + (2 * model.rank * 2 + 2 if learn == "both" else 0)
     assert run.has(ADAPTER)
