@@ -195,7 +195,7 @@ def test_any_text_is_a_query_or_an_error_of_ours() -> None:
     read, messages = 0, set[str]()
     for _ in range(int(os.environ.get("TACIT_FUZZ", "3000"))):
         text = mutated(rng)
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             query = parse(text)
             read += 1
@@ -203,6 +203,6 @@ def test_any_text_is_a_query_or_an_error_of_ours() -> None:
             compile_query(query)
         except TacitError as error:
             messages.add(str(error))
-        assert time.perf_counter() - start < 1, text
+        assert time.process_time() - start < 1, text
     assert read > 100
     assert not [message for message in messages if "\n" in message]
