@@ -272,12 +272,12 @@ PLAIN = '<!DOCTYPE rdf [<!ENTITY geo "http://example.org/geo/"> <!ENTITY e "&#23
 )
 def test_xml_entities_of_entities_or_files_are_refused_at_once(tmp_path: Path, head: str, name: str | None) -> None:
     body = XML.partition("?>\n")[2].replace(">France<", ">&l9;<")
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(
         DataError, match=f"declares entity '{name}' by more than" if name else "declares entities beyond"
     ):
         read(tmp_path, "g.rdf", head + body, literals=True)
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_xml_entities_of_plain_text_are_read(tmp_path: Path) -> None:

@@ -276,10 +276,10 @@ def test_an_unknown_iri_is_located() -> None:
     ],
 )
 def test_what_is_too_large_is_refused_at_once(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(QueryError):
         parse_sparql(PREFIX + text)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_any_text_is_a_query_or_an_error_of_ours() -> None:

@@ -163,10 +163,10 @@ def test_a_name_is_located_by_its_role() -> None:
     ],
 )
 def test_what_is_too_large_is_refused_at_once(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(QueryError):
         parse(text)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 PIECES = [
