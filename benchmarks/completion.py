@@ -1,10 +1,12 @@
-"""How many of the facts that a run predicts are true: precision at n on the facts held back for testing.
+"""How many of the facts that a run predicts are true: precision at n on facts held back.
 
     python benchmarks/completion.py world
+    python benchmarks/completion.py world --split valid     # what the way of scoring was to be chosen by
     python benchmarks/completion.py NELL995 --device cuda --rank 1000 --epochs 100 --reg 0.05 --batch 1000
 
-A link predictor is trained once and completes the graph from its train and valid facts; a prediction counts as right
-where it is one of the test facts. Others may be true as well, and merely unknown: what is stated is a lower bound.
+A link predictor is trained once and completes the graph from the facts before the split; a prediction counts as right
+where it is a fact of the split, and not at all where it is one of a later split. Others may be true as well, and merely
+unknown: what is stated is a lower bound.
 Facts are scored from both ends (the default) or from their subject alone, with and without kinds (`typed`).
 """
 
@@ -51,12 +53,18 @@ def one_end(engine: Engine, top: int) -> Iterator[Prediction]:
         yield Prediction(graph.entities[head], graph.relations[relation], graph.entities[tail], math.exp(value))
 
 
-def precision(facts: list[Prediction], graph: Graph, counts: list[int]) -> dict[str, float]:
-    """The shares of test facts among the best so many predictions, and among those of at least one half."""
-    held_back = {
+def labelled(graph: Graph, split: str) -> set[tuple[str, str, str]]:
+    """The facts of a split by labels."""
+    return {
         (graph.entities[head], graph.relations[relation], graph.entities[tail])
-        for head, relation, tail in graph.test.tolist()
+        for head, relation, tail in graph.split(split).tolist()
     }
+
+
+def precision(facts: list[Prediction], graph: Graph, split: str, counts: list[int]) -> dict[str, float]:
+    """The shares of facts of a split among the best so many predictions, and among those of at least one half."""
+    held_back, later = labelled(graph, split), labelled(graph, "test") if split == "valid" else set()
+    facts = [fact for fact in facts if fact[:3] not in later]
     right = [fact[:3] in held_back for fact in facts]
     shares = {f"of the best {n:,}, share": sum(right[:n]) / n for n in counts if n <= len(facts)}
     likely = sum(fact.score >= 0.5 for fact in facts)
@@ -78,23 +86,30 @@ def measure(given: argparse.Namespace) -> Measured:
         if ends == "one end" and given.device == "cuda":
             continue  # a comparison for small graphs
         engine = Engine(
-            graph, model, observed="train+valid", typed=typed, precision="bf16" if given.device == "cuda" else "float32"
+            graph,
+            model,
+            observed="train" if given.split == "valid" else "train+valid",
+            typed=typed,
+            precision="bf16" if given.device == "cuda" else "float32",
         )
         wait(given.device)
         start = time.perf_counter()
-        top = min(counts[-1], 10 * len(graph.test))
+        top = min(counts[-1], 10 * len(graph.split(given.split)))
         with torch.no_grad():
             facts = list(Completion(engine, min_score=LEAST, top=top) if ends == "both ends" else one_end(engine, top))
         seconds = round(time.perf_counter() - start, 2)
         name = f"{ends}, {'typed' if typed else 'any kind'}"
-        figures[name] = {**precision(facts, graph, counts), "s": seconds}
-    return Measured(figures, {"test facts": len(graph.test), "least score": LEAST}, kind=given.graph.lower())
+        figures[name] = {**precision(facts, graph, given.split, counts), "s": seconds}
+    kind = given.graph.lower() + ("-valid" if given.split == "valid" else "")
+    about = {"facts held back": len(graph.split(given.split)), "least score": LEAST}
+    return Measured(figures, about, kind=kind)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Print a table and write the figures as JSON."""
     benchmark = Benchmark(__file__, __doc__)
     benchmark.add_argument("graph", nargs="?", default="world", help="world, or a folder of --data")
+    benchmark.add_argument("--split", default="test", choices=("valid", "test"), help="the facts held back")
     benchmark.add_argument("--reg", type=float, default=0.02)
     benchmark.add_argument("--batch", type=int, default=500)
     benchmark.size("--rank", 100, tiny=4)
