@@ -164,7 +164,7 @@ def share(total: int, rank: int, world: int) -> tuple[int, int]:
 
 
 def meet(place: str | None, rank: int, world: int, timeout: float = TIMEOUT, device: str = "cpu") -> None:
-    """Meet the other ranks at a place such as `file:///tmp/name`; None is where `torchrun` says."""
+    """Meet the other ranks at a place, the address of a file they share; None is where `torchrun` says."""
     on_gpu = torch.device(device).type == "cuda"
     backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
     try:
