@@ -1,11 +1,11 @@
 """Reproduces a table, whole pipelines from raw triples: train, adapt, evaluate, one settings file per row.
 
     python benchmarks/reproduce.py nell995 --device cuda
-    python benchmarks/reproduce.py fb15k237 --device cuda --rows cqd-beam,cqd-a
+    python benchmarks/reproduce.py fb15k237 fb15k237-ablation --device cuda --rows cqd-beam,cqd-a
 
 Rows are the files in `benchmarks/rows/TABLE/`; each may name another with `like` and change some of its settings, table
 by table: `train`, `adapt`, `engine`, `queries`, and `evaluate` for what else the protocol is told. What rows have in
-common is trained and adapted once. Results go to `benchmarks/results/TABLE/`.
+common, also those of several tables, is trained and adapted once. Results go to `benchmarks/results/TABLE/`.
 """
 
 from __future__ import annotations
@@ -172,25 +172,30 @@ def line(name: str, report: Mapping[str, Any]) -> str:
 
 
 def measure(given: argparse.Namespace) -> None:
-    """Make the rows of a table and write their results."""
-    paths = sorted((ROWS / given.table).glob("*.toml"))
-    names = given.rows.split(",") if given.rows else [path.stem for path in paths]
-    rows = {name: read_row(ROWS / given.table / f"{name}.toml", given.tiny) for name in names}
-    table = Table(data_folder(given, next(iter(rows.values()))["folder"]), given)
-    out = given.out / given.table
-    out.mkdir(parents=True, exist_ok=True)
+    """Make the rows of tables and write their results."""
+    rows = {table: sorted(path.stem for path in (ROWS / table).glob("*.toml")) for table in given.table}
+    wanted = given.rows.split(",") if given.rows else sorted(set().union(*rows.values()))
+    if unknown := set(wanted).difference(*rows.values()):
+        raise SystemExit(f"no such row: {', '.join(sorted(unknown))}; there are {rows}")
+    tables: dict[str, Table] = {}
     print("ranks of ties: realistic (mean); mean per question", flush=True)
-    for name, row in rows.items():
-        report = table.run(row)
-        (out / f"{name}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
-        print(line(name, report), flush=True)
+    for table in given.table:
+        out = given.out / table
+        out.mkdir(parents=True, exist_ok=True)
+        for name in [name for name in wanted if name in rows[table]]:
+            row = read_row(ROWS / table / f"{name}.toml", given.tiny)
+            if row["folder"] not in tables:
+                tables[row["folder"]] = Table(data_folder(given, row["folder"]), given)
+            report = tables[row["folder"]].run(row)
+            (out / f"{name}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+            print(line(name, report), flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Make the rows of a table."""
+    """Make the rows of tables."""
     benchmark = Benchmark(__file__, __doc__)
     benchmark.set_defaults(device="cuda" if torch.cuda.is_available() else "cpu")
-    benchmark.add_argument("table", choices=sorted(path.name for path in ROWS.iterdir()))
+    benchmark.add_argument("table", nargs="+", choices=sorted(path.name for path in ROWS.iterdir()))
     benchmark.add_argument("--rows", help="names of rows, joined by commas; all by default")
     benchmark.add_argument("--limit", type=int, help="evaluate so many queries of each shape")
     benchmark.add_argument("--rank", type=int, help="another rank, to try the pipeline on a small machine")
