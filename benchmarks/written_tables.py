@@ -127,7 +127,8 @@ def _table(name: str, asked: Any, path: Path) -> str:
 def _row(name: str, file: Path, metric: str, missing: int | None) -> Row:
     """The line of a file of results: all of them, or those of answers that so many links are missing for."""
     results = read_results(file)
-    if results.get("settings", {}).get("new"):
+    settings = results.get("settings", {})
+    if settings.get("engine", settings).get("new"):  # the settings of a row hold those of the engine
         name += ", known answers last"
     if missing is None:
         return Row(name, percentages(results, metric))

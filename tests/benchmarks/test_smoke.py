@@ -27,7 +27,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "possible": (),
     "ranking": (),
     "ranks": (),
-    "reproduce nell995": ("nell995", "--rows", "cqd-co,cqd-a,tacit-train-x12"),
+    "reproduce nell995": ("nell995", "--rows", "cqd-co,cqd-a,tacit-train-new"),
     "reproduce fb15k237": ("fb15k237", "--rows", "cqd-a-1percent,link-prediction"),
     "reproduce fb15k237-ablation": ("fb15k237-ablation", "--rows", "cqd-f,cqd-af,cqd-r,cqd-c"),
     "sampling": (),

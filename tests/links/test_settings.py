@@ -60,7 +60,7 @@ def test_only_what_leaves_the_weights_alone_may_change() -> None:
         (1592, 14, 200, 0.0075, 100, 500, 16),  # an epoch has 7 steps: 100 of them are 15.7 epochs
         (5216, 135, 200, 0.0075, 100, 500, 10),  # ten validations
         (4393, 2310, 100, 0.05, 30, 500, 6),  # two facts an entity
-        (32_888, 2034, 200, 0.0075, 30, 500, 5),
+        (32_888, 2034, 200, 0.01, 30, 500, 5),
         (114_213, 63_361, 100, 0.05, 30, 1000, 5),
     ],
 )

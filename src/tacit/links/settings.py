@@ -89,13 +89,13 @@ class TrainSettings(Settings):
 def by_size(facts: int, entities: int) -> dict[str, Any]:
     """Rank, regularisation, epochs and batch for a graph; `benchmarks/defaults.py` holds them against a grid.
 
-    Few facts an entity want a strong regulariser, many bear a larger rank, where that does not take too long. A small
-    graph is trained for longer, since it takes seconds anyway.
+    Few facts an entity want a strong regulariser, many bear a larger rank, where that does not take too long; among
+    those the smallest graphs want the weakest. A small graph is trained for longer, since it takes seconds anyway.
     """
     sparse, cost = facts < SPARSE * entities, facts * entities
     return {
         "rank": 100 if sparse or cost >= LONG else 200,
-        "reg": 0.05 if sparse else 0.0075,
+        "reg": 0.05 if sparse else 0.0075 if cost < SHORT else 0.01,
         "epochs": 100 if cost < SHORT else 30,
         "batch": 500 if facts < 100_000 else 1000,
     }
