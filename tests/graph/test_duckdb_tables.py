@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -81,6 +82,11 @@ def test_a_regular_table_is_read_alike(
         own, by_duckdb, went = read_in_both_ways(packed, monkeypatch, **options)
         assert own == by_duckdb
         assert went
+        packed = path.with_name(path.name + ".xz")
+        packed.write_bytes(lzma.compress(path.read_bytes()))
+        again, by_duckdb, went = read_in_both_ways(packed, monkeypatch, **options)
+        assert again[:3] == by_duckdb[:3] == own[:3]
+        assert not went  # DuckDB does not unpack it
 
 
 def test_the_ids_of_splits_go_on_from_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

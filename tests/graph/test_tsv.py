@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from tacit.graph.graph import Graph
 from tacit.graph.tsv import write_tsv
 
 FACTS = [("France", "borders", "Spain"), ("Paris", "capital of", "France"), ("Málaga", "city in", "Spain")]
+PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+UNPACK = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}
 
 
 def facts(graph: Graph, *parts: str) -> list[tuple[str, str, str]]:
@@ -55,9 +59,10 @@ def test_ids_follow_first_occurrence(tmp_path: Path) -> None:
 def test_the_same_facts_however_they_are_laid_out(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_bytes(content.encode())
     assert facts(load(tmp_path / name)) == FACTS
-    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content.encode()))
-    assert facts(load(tmp_path / f"{name}.gz")) == FACTS
-    assert load(tmp_path / f"{name}.gz").name == "g"
+    for packing, pack in PACK.items():
+        (tmp_path / (name + packing)).write_bytes(pack(content.encode()))
+        assert facts(load(tmp_path / (name + packing))) == FACTS
+        assert load(tmp_path / (name + packing)).name == "g"
 
 
 def test_a_skipped_header_is_noted(tmp_path: Path) -> None:
@@ -112,8 +117,8 @@ def test_an_inverse_label_is_the_fact_the_other_way_round(tmp_path: Path) -> Non
         ("g.csv", b"a,r,b\na,r\n", "g.csv, line 2: has 2 columns; expected 3 .* separated by commas"),
         ("g.csv", b'a,r,b\n"a,r,b\n', "g.csv, line 2: is not CSV"),
         ("g.csv", b"", "g.csv: holds no facts"),
-        ("g.tsv.gz", b"a\tr\tb\n", "g.tsv.gz: is not a whole gzip file"),
-        ("g.tsv.gz", gzip.compress(b"a\tr\tb\n" * 99, mtime=0)[:-9], "g.tsv.gz: is not a whole gzip file"),
+        *((f"g.tsv{p}", b"a\tr\tb\n", f"g.tsv{p}: is not a whole {p} file") for p in PACK),
+        *((f"g.tsv{p}", PACK[p](b"a\tr\tb\n" * 99)[:-9], f"g.tsv{p}: is not a whole {p} file") for p in PACK),
     ],
 )
 def test_bad_files_name_the_file_and_the_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
@@ -140,10 +145,12 @@ def test_an_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         load(tmp_path / "g.tsv")
 
 
-@pytest.mark.parametrize("name", ["out.tsv", "out.txt.gz"])
+@pytest.mark.parametrize("name", ["out.tsv", *(f"out.txt{packing}" for packing in PACK)])
 def test_written_files_read_back(tmp_path: Path, name: str) -> None:
     graph = Graph.of(FACTS)
     write_tsv(graph, tmp_path / "deep" / name)
+    written = (tmp_path / "deep" / name).read_bytes()
+    assert UNPACK.get(Path(name).suffix, bytes)(written).decode() == lines(FACTS)
     assert facts(load(tmp_path / "deep" / name)) == FACTS
     assert [p.name for p in (tmp_path / "deep").iterdir()] == [name]
 

@@ -10,7 +10,7 @@ from tacit.errors import DataError, SettingsError
 from tacit.graph.betae import is_betae, read_betae
 from tacit.graph.builder import Builder
 from tacit.graph.columns import USUAL
-from tacit.graph.files import extension
+from tacit.graph.files import PACKINGS, extension, unpacked
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.naming import NAMES, read_names, read_prefixes
 from tacit.graph.prefixes import Prefixes
@@ -34,7 +34,7 @@ FORMATS = {  # by extension: a table of three columns, or pyoxigraph's name for 
     ".xml": "RDF_XML",
     ".jsonld": "JSON_LD",
 }
-_READABLE = ", ".join(FORMATS)
+_READABLE, _PACKED = ", ".join(FORMATS), f"each also as {', '.join(PACKINGS)}"
 
 
 def load(
@@ -61,7 +61,7 @@ def load(
         graph = replace(read_betae(folder, name or folder.resolve().name), prefixes=prefixes)
     else:
         path = folder or splits["train"]
-        name = name or (folder.resolve().name if folder else path.name.removesuffix(".gz")[: -len(extension(path))])
+        name = name or (folder.resolve().name if folder else unpacked(path).stem)
         graph = _read(splits, name, prefixes, literals, language, columns)
     if folder and (folder / NAMES).exists():
         graph = read_names(graph, folder / NAMES)
@@ -80,9 +80,7 @@ def _located(source: str | Path) -> tuple[Path | None, dict[str, Path]]:
     if not exists:
         raise DataError(f"no such file or folder, nor a data set (there is {', '.join(DATASETS)})", path)
     if extension(path) not in FORMATS:
-        raise DataError(
-            f"unknown extension '{path.suffix}'; Tacit reads {_READABLE} and folders, each also as .gz", path
-        )
+        raise DataError(f"unknown extension '{path.suffix}'; Tacit reads {_READABLE} and folders, {_PACKED}", path)
     return None, {"train": path}
 
 
@@ -90,7 +88,7 @@ def _parts(folder: Path) -> dict[str, Path]:
     """The file of each split; two that could be it are an error."""
     splits: dict[str, Path] = {}
     for split in SPLITS:
-        names = [f"{split}{kind}{packing}" for kind in FORMATS for packing in ("", ".gz")]
+        names = [f"{split}{kind}{packing}" for kind in FORMATS for packing in ("", *PACKINGS)]
         here = [folder / name for name in names if (folder / name).exists()]
         if len(here) > 1:
             raise DataError(f"has both {here[0].name} and {here[1].name}; keep one of them", folder)
@@ -99,7 +97,7 @@ def _parts(folder: Path) -> dict[str, Path]:
     missing = [split for split in SPLITS if split not in splits]
     if missing:
         raise DataError(
-            f"has no {' or '.join(missing)} file; expected train, valid and test ({_READABLE}, each also as .gz), "
+            f"has no {' or '.join(missing)} file; expected train, valid and test ({_READABLE}, {_PACKED}), "
             "or a BetaE folder with id2ent.pkl",
             folder,
         )

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.graph.builder import Builder
 from tacit.graph.delimited import COLUMNS, is_regular, listed
-from tacit.graph.files import BOM, extension, opened
+from tacit.graph.files import BOM, extension, opened, unpacked
 
 PARQUET = ".parquet"
 LARGE = 1 << 25  # bytes of text, about a million lines, from which it pays
@@ -53,8 +53,10 @@ def add_text(path: Path, split: str, builder: Builder, order: Sequence[int], ski
 
     `order` has the positions of head, relation and tail; the first `skip` lines are a header.
     """
-    size = path.stat().st_size * (_PACKED if path.suffix == ".gz" else 1)
-    if size < LARGE or find_spec("duckdb") is None:
+    packed = path.suffix == ".gz"
+    size = path.stat().st_size * (_PACKED if packed else 1)
+    unknown = unpacked(path) != path and not packed  # a packing that DuckDB does not read
+    if size < LARGE or unknown or find_spec("duckdb") is None:
         return None
     separator = b"," if extension(path) == ".csv" else b"\t"
     lines = _regular_lines(path, separator)
@@ -65,7 +67,7 @@ def add_text(path: Path, split: str, builder: Builder, order: Sequence[int], ski
     try:
         with connected() as connection:
             chosen = ", ".join(f"c{position} AS {name}" for name, position in zip("hrt", order, strict=True))
-            given = [_exactly(path), "gzip" if path.suffix == ".gz" else "none", separator.decode(), skip]
+            given = [_exactly(path), "gzip" if packed else "none", separator.decode(), skip]
             connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM {TEXT}", given)
             coded = _coded(connection)
     except duckdb.Error:  # what is not UTF-8, most likely: the own reader says where

@@ -1,8 +1,10 @@
-"""Files in and out: gzip-aware reading in blocks of whole lines, and writing that leaves nothing half-done."""
+"""Files in and out, packed ones too: reading in blocks of whole lines, and writing that leaves nothing half-done."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import os
 import shutil
 import tempfile
@@ -10,34 +12,43 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tacit.errors import DataError, LimitError
 
 BLOCK = 1 << 16  # bytes; large enough for numpy to pay off, small enough for its fields to stay in the cache
 LONGEST_LINE = 1 << 24
 BOM = b"\xef\xbb\xbf"
+PACKINGS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+def unpacked(path: Path) -> Path:
+    """The name of a file without the extension of its packing."""
+    return path.with_suffix("") if path.suffix in PACKINGS else path
 
 
 def extension(path: Path) -> str:
-    """The extension that tells the format: the one before `.gz` where there is one."""
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
+    """The extension that tells the format: the one before that of a packing where there is one."""
+    return unpacked(path).suffix.lower()
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """A file open for reading bytes, unpacked where it ends in `.gz`; what goes wrong becomes a `DataError`."""
+    """A file open for reading bytes, unpacked where its name says so; what goes wrong becomes a `DataError`."""
+    packing = PACKINGS.get(path.suffix)
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            yield file  # type: ignore[misc]  # a GzipFile is no IO[bytes] to the type checker
+        with packing(path, "rb") if packing else path.open("rb") as file:
+            yield file
     except FileNotFoundError:
         raise DataError("no such file", path) from None
     except IsADirectoryError:
         raise DataError("is a folder where a file is expected", path) from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"is not a whole gzip file ({error}); unpack it, or fetch it again", path) from None
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror or error})", path) from None
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        if packing and getattr(error, "errno", None) is None:  # not the system's, but that of what unpacks
+            raise DataError(
+                f"is not a whole {path.suffix} file ({error}); unpack it, or fetch it again", path
+            ) from None
+        raise DataError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path) from None
 
 
 def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -76,16 +87,19 @@ def decoded(block: bytes, line: int, path: Path) -> str:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears under its name, packed where that ends in `.gz`, once it is written without error."""
+    """A file that appears under its name, packed where that says so, once it is written without error."""
     with written(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         draft = Path(name)
         try:
             with os.fdopen(handle, "wb") as raw:
-                if path.suffix == ".gz":
+                if path.suffix == ".gz":  # without a time, so that equal facts give equal files
                     with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
                         yield packed  # type: ignore[misc]
+                elif path.suffix in PACKINGS:
+                    with PACKINGS[path.suffix](raw, "wb") as packed:
+                        yield packed
                 else:
                     yield raw
             draft.chmod(0o666 & ~_umask())

@@ -9,7 +9,7 @@ from tacit.graph.builder import Builder
 from tacit.graph.columns import ENOUGH, FEWER, SHARED, USUAL, Order, column_order, header_order, is_half_a_header
 from tacit.graph.delimited import COLUMNS, check_writable, table_fields
 from tacit.graph.duckdb_tables import PARQUET, add_parquet, add_text, parquet_columns
-from tacit.graph.files import atomic_file, atomic_folder, extension
+from tacit.graph.files import PACKINGS, atomic_file, atomic_folder, extension
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
 
@@ -82,14 +82,15 @@ def _doubt(path: Path, split: str, builder: Builder) -> None:
 
 
 def write_tsv(graph: Graph, path: str | Path) -> None:
-    """Writes label facts: to one file, all splits together, where the name ends in `.tsv` or `.txt` (or in `.gz` after
-    these); to a folder with `train.tsv`, `valid.tsv` and `test.tsv` where it has no extension or is a folder.
+    """Writes label facts: to one file, all splits together, where the name ends in `.tsv` or `.txt` (or in a packing
+    after these); to a folder with `train.tsv`, `valid.tsv` and `test.tsv` where it has no extension or is a folder.
     """
     path = Path(path)
     if path.suffix and not path.is_dir():
         if extension(path) not in (".tsv", ".txt"):
             raise DataError(
-                "can be written as .tsv, .txt, either with .gz, or as a folder (a name without extension)", path
+                f"can be written as .tsv or .txt, packed or not ({', '.join(PACKINGS)}), or as a folder (no extension)",
+                path,
             )
         with atomic_file(path) as file:
             file.write(_lines(graph, graph.facts()))
