@@ -32,8 +32,6 @@ def write(path: Path, rows: list[tuple[str, ...]], order: tuple[int, ...], heade
     ("header", "order"),
     [
         ("subject,object,relation", (0, 2, 1)),
-        (":START_ID,:END_ID,:TYPE", (0, 2, 1)),
-        (":START_ID(Place),:TYPE,:END_ID(Country)", (0, 1, 2)),
         ("source,type,target", (0, 1, 2)),
         ("Source_ID,Target_ID,Edge Type", (0, 2, 1)),
         ("from,to,relation", (0, 2, 1)),
@@ -67,7 +65,7 @@ def test_the_order_can_be_given(tmp_path: Path, order: tuple[int, ...]) -> None:
     assert facts(load(headed, columns=",".join(names[i] for i in order))) == FACTS
 
 
-@pytest.mark.parametrize("columns", ["head,tail", "1,2", "1,2,2", "0,1,2", "head,head,tail", "a,b,c", "", "4,5,6"])
+@pytest.mark.parametrize("columns", ["head,tail", "1,2", "1,2,2", "0,1,2", "head,head,tail", "a,b,c", "", "1,2,x"])
 def test_columns_that_name_no_order_are_refused(columns: str) -> None:
     with pytest.raises(SettingsError, match=r"columns '.*' must name the three columns, as in 'head,tail,relation'"):
         column_order(columns)
@@ -138,3 +136,54 @@ def test_columns_that_may_be_swapped_are_noted(tmp_path: Path) -> None:
         "if that is the relation, give columns '1,3,2'",
     )
     assert load(tmp_path / "g.tsv", columns="1,2,3").notes == ()
+
+
+WIDE = [("1", "France", "0.5", "borders", "Spain"), ("2", "Paris", "", "capital of", "France")]
+
+
+@pytest.mark.parametrize("name", ["g.csv", "g.tsv"])
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        ("id,source,weight,type,target", None),
+        ("id,source,weight,type,target", "target,source,type"),
+        ("id,source,weight,type,target", "2,4,5"),
+        ("id,one,weight,how,other", "one,how,other"),
+        ("", "2,4,5"),
+    ],
+)
+def test_of_a_wider_table_three_columns_are_chosen(tmp_path: Path, name: str, header: str, columns: str | None) -> None:
+    separator = "," if name.endswith("csv") else "\t"
+    path = write(tmp_path / name, WIDE, tuple(range(5)), header.replace(",", separator))
+    graph = load(path, columns=columns)
+    assert facts(graph) == FACTS[:2]
+    read = f"train: of {name} the columns source, type, target were read as head, relation, tail"
+    assert (read in graph.notes) == (columns is None)
+    assert any("taken for a header" in note for note in graph.notes) == bool(header)
+
+
+def test_names_of_columns_may_be_given_that_say_nothing_themselves(tmp_path: Path) -> None:
+    path = write(tmp_path / "g.csv", FACTS, (2, 0, 1), "into,place,how")
+    assert facts(load(path, columns="place,how,into")) == FACTS
+
+
+@pytest.mark.parametrize(
+    ("lines", "columns", "error", "message"),
+    [
+        ("a,b,c,d\n", None, DataError, "g.csv, line 1: has 4 columns; expected 3 .* or columns that say which"),
+        ("x,head,rel,tail,start\n", None, DataError, "g.csv, line 1: has 5 columns; expected 3"),  # start: a head?
+        ("h,r,t,x\na,r,b,1\na,r,b\n", None, DataError, "g.csv, line 3: has 3 columns; the first line has 4"),
+        ("h,r,t,x\na,r,,1\n", None, DataError, "g.csv, line 2: the tail is empty"),
+        ("h,r,t,x\n", None, DataError, "g.csv: holds no facts"),
+        ("h,r,t,x\na,r,b,1\n", "h,r,y", SettingsError, "columns 'h,r,y' must name three of h, r, t, x or give"),
+        ("h,r,t,x\na,r,b,1\n", "1,2,5", SettingsError, "columns '1,2,5' ask for column 5, and .*g.csv has 4"),
+        ("a,r,b\n", "4,5,6", SettingsError, "columns '4,5,6' ask for column 6, and .*g.csv has 3"),
+        ("h,r,r,t\na,r,b,1\n", "h,r,t", SettingsError, "columns 'h,r,t' must name three of"),
+    ],
+)
+def test_what_no_column_can_be_chosen_by(
+    tmp_path: Path, lines: str, columns: str | None, error: type[Exception], message: str
+) -> None:
+    (tmp_path / "g.csv").write_text(lines)
+    with pytest.raises(error, match=message):
+        load(tmp_path / "g.csv", columns=columns)

@@ -155,6 +155,11 @@ def test_parquet_is_a_table_like_any_other(tmp_path: Path) -> None:
     assert named.notes[0] == "train: the columns of n.parquet were read as tail, head, relation"
     told = load(parquet(tmp_path / "t.parquet", turned, "x,y,z"), columns="tail,head,relation")
     assert shown(told) == expected
+    wide = [(i, t, 0.5, r, h) for i, (h, r, t) in enumerate(rows)]
+    kinds = "BIGINT,VARCHAR,DOUBLE,VARCHAR,VARCHAR"
+    path = parquet(tmp_path / "w.parquet", wide, "id,target,weight,type,source", kinds)
+    assert shown(load(path))[:3] == expected[:3]
+    assert shown(load(path, columns="5,4,2"))[:3] == expected[:3]
     spaced = [(f" {h}", f"{r}  ", t) for h, r, t in rows]
     assert shown(load(parquet(tmp_path / "s.parquet", spaced, "a,b,c"))) == expected
 

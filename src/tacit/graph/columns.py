@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tacit.errors import SettingsError
 from tacit.graph.delimited import COLUMNS
@@ -23,36 +23,51 @@ _TELLING = ("relation", "relationship", "predicate")  # hardly the label of anyt
 _NEO4J = re.compile(r":(START_ID|END_ID|TYPE)\b.*")
 
 
-def column_order(columns: str) -> Order:
-    """The order that names in the order of the file give, or the positions of head, relation and tail.
+def column_order(columns: str, header: Sequence[str] = ()) -> Order:
+    """The places of head, relation and tail that `columns` gives, in a table that may have a header.
+
+    They are positions, or words for the three roles in the order of the file, or names of columns: where these are
+    such words they may be in any order, else they are those of head, relation and tail.
 
     >>> column_order("head,tail,relation"), column_order("subject object predicate"), column_order("2,3,1")
     ((0, 2, 1), (0, 2, 1), (1, 2, 0))
+    >>> column_order("year, book, author", ["author", "book", "pages", "year"])
+    (3, 1, 0)
     """
-    words = re.split(r"[,\s]+", columns.strip())
-    if sorted(words) == ["1", "2", "3"]:
-        head, relation, tail = (int(word) - 1 for word in words)
-        return head, relation, tail
-    order = header_order(words)
-    if order is None:
-        raise SettingsError(
-            f"columns '{columns}' must name the three columns, as in 'head,tail,relation', "
-            "or give the positions of head, relation and tail, as in '1,3,2'",
-            "columns",
-        )
-    return order
+    words = words_of(columns)
+    if len(words) == len(set(words)) == 3:
+        roles = header_order(words)
+        if all(word.isdecimal() and int(word) for word in words):
+            return _order(int(word) - 1 for word in words)
+        if roles and len(header) <= 3:
+            return roles
+        if all(header.count(word) == 1 for word in words):
+            return _order(header.index(words[i]) for i in roles or USUAL)
+    wanted = "the three columns, as in 'head,tail,relation'," if len(header) <= 3 else f"three of {', '.join(header)}"
+    raise SettingsError(
+        f"columns '{columns}' must name {wanted} or give the positions of head, relation and tail, as in '1,3,2'",
+        "columns",
+    )
+
+
+def words_of(columns: str) -> list[str]:
+    """The three words of `columns`, separated by commas, or by spaces where there are none."""
+    return [word.strip() for word in columns.split(",")] if "," in columns else columns.split()
 
 
 def header_order(words: Sequence[str]) -> Order | None:
-    """The order that a header gives: three words, one for each role; None where it is none.
+    """The order that a header gives: one word for each role, among others; None where it is none.
 
     >>> header_order([":START_ID(Person)", ":END_ID", ":TYPE"]), header_order(["France", "type", "country"])
     ((0, 2, 1), None)
     """
     roles = [_role(word) for word in words]
-    if sorted(map(str, roles)) != sorted(COLUMNS):
-        return None
-    return roles.index("head"), roles.index("relation"), roles.index("tail")
+    return _order(map(roles.index, COLUMNS)) if all(roles.count(role) == 1 for role in COLUMNS) else None
+
+
+def _order(places: Iterable[int]) -> Order:
+    head, relation, tail = places
+    return head, relation, tail
 
 
 def is_half_a_header(fields: Sequence[str]) -> bool:

@@ -51,30 +51,67 @@ def _careful(text: str, line: int, path: Path, columns: Sequence[str]) -> list[s
 
 
 def _csv_fields(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
+    yield from batched(_checked(row, columns, "commas", path, line) for line, row in _csv_rows(path))
+
+
+def table_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a table of any width with their lines; blank ones go, and all others are as wide as the first."""
+    width = 0
+    for line, row in _csv_rows(path) if extension(path) == ".csv" else _tab_rows(path):
+        width = width or len(row)
+        if len(row) != width:
+            raise DataError(f"has {_counted(row)}; the first line has {width}", path, line)
+        yield line, [field.strip(" ") for field in row]
+
+
+def chosen_fields(path: Path, order: Sequence[int]) -> Iterator[list[str]]:
+    """Some columns of a wider table in flat lists, block by block."""
+
+    def chosen(line: int, row: list[str]) -> list[str]:
+        return _checked([row[i] for i in order], COLUMNS, "", path, line)
+
+    yield from batched(chosen(line, row) for line, row in table_rows(path))
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     lines = (row for line, block in blocks(path) for row in io.StringIO(decoded(block, line, path)))
     rows = csv.reader(lines, strict=True, skipinitialspace=True)
-    fields: list[str] = []
     try:
-        for row in rows:
-            if row:
-                fields += _checked(row, columns, "commas", path, rows.line_num)
-                if len(fields) >= 30_000:
-                    yield fields
-                    fields = []
+        yield from ((rows.line_num, row) for row in rows if row)
     except csv.Error as error:
         raise DataError(f"is not CSV ({error})", path, rows.line_num) from None
+
+
+def _tab_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for line, block in blocks(path):
+        for number, content in enumerate(decoded(block, line, path)[:-1].split("\n"), start=line):
+            if content and not content.isspace():
+                yield number, content.split("\t")
+
+
+def batched(rows: Iterable[list[str]]) -> Iterator[list[str]]:
+    """Rows in flat lists of many."""
+    fields: list[str] = []
+    for row in rows:
+        fields += row
+        if len(fields) >= 30_000:
+            yield fields
+            fields = []
     yield fields
 
 
 def _checked(row: list[str], columns: Sequence[str], separators: str, path: Path, line: int) -> list[str]:
     row = [field.strip(" ") for field in row]
     if len(row) != len(columns):
-        number = "1 column" if len(row) == 1 else f"{len(row)} columns"
         expected = f"{len(columns)} ({', '.join(columns)}) separated by {separators}"
-        raise DataError(f"has {number}; expected {expected}", path, line)
+        raise DataError(f"has {_counted(row)}; expected {expected}", path, line)
     if not all(row):
         raise DataError(f"the {columns[row.index('')]} is empty; expected {listed(columns)}", path, line)
     return row
+
+
+def _counted(row: Sequence[str]) -> str:
+    return "1 column" if len(row) == 1 else f"{len(row)} columns"
 
 
 def listed(columns: Sequence[str]) -> str:

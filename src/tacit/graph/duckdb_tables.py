@@ -79,10 +79,11 @@ def add_text(path: Path, split: str, builder: Builder, order: Sequence[int], ski
 
 
 def add_parquet(path: Path, split: str, builder: Builder, order: Sequence[int]) -> int:
-    """Adds the facts of a Parquet file with three columns, and gives their number."""
+    """Adds the facts of a Parquet file whose columns have an order, and gives their number."""
     with _reading(path) as connection:
-        names = _checked_columns(connection, path, COLUMNS)
-        chosen = ", ".join(f"{_label(names[at])} AS {name}" for name, at in zip("hrt", order, strict=True))
+        there = _columns(connection, path)
+        names = _labels([there[at] for at in order], path)
+        chosen = ", ".join(f"{_label(at)} AS {name}" for name, at in zip("hrt", names, strict=True))
         connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM read_parquet(?)", [_exactly(path)])
         for name, role in zip("hrt", COLUMNS, strict=True):
             _refuse_empty(connection, path, name, role, COLUMNS)
@@ -178,10 +179,15 @@ def _checked_columns(connection: Any, path: Path, columns: Sequence[str]) -> lis
     if len(there) != len(columns):
         number = "1 column" if len(there) == 1 else f"{len(there)} columns"
         raise DataError(f"has {number}; expected {len(columns)} ({', '.join(columns)})", path)
-    for name, kind in there:
+    return _labels(there, path)
+
+
+def _labels(columns: Sequence[tuple[str, str]], path: Path) -> list[str]:
+    """The names of columns, all of which hold labels."""
+    for name, kind in columns:
         if not _LABELS.fullmatch(kind):
             raise DataError(f"column '{name}' holds {kind}; labels are text or integers", path)
-    return [name for name, _ in there]
+    return [name for name, _ in columns]
 
 
 def _refuse_empty(connection: Any, path: Path, name: str, role: str, columns: Sequence[str]) -> None:

@@ -1,13 +1,24 @@
-"""Label facts in three columns: separated by tabs or commas, or of a Parquet file."""
+"""Label facts in three columns of a table: separated by tabs or commas, or of a Parquet file."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from tacit.errors import DataError
+from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import Builder
-from tacit.graph.columns import ENOUGH, FEWER, SHARED, USUAL, Order, column_order, header_order, is_half_a_header
-from tacit.graph.delimited import COLUMNS, check_writable, table_fields
+from tacit.graph.columns import (
+    ENOUGH,
+    FEWER,
+    SHARED,
+    USUAL,
+    Order,
+    column_order,
+    header_order,
+    is_half_a_header,
+    words_of,
+)
+from tacit.graph.delimited import COLUMNS, check_writable, chosen_fields, table_fields, table_rows
 from tacit.graph.duckdb_tables import PARQUET, add_parquet, add_text, parquet_columns
 from tacit.graph.files import PACKINGS, atomic_file, atomic_folder, extension
 from tacit.graph.graph import SPLITS, Graph, Triples
@@ -17,44 +28,77 @@ _SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2'
 
 
 def read_tsv(path: Path, split: str, builder: Builder, columns: str | None = None, usual: Order = USUAL) -> Order:
-    """Adds the facts of a three-column file, and gives the order of its columns.
+    """Adds the facts of a table, and gives the order in which tables beside it may be read.
 
     The order is what `columns` says, else what a header says, else `usual`; columns that look swapped are noted, or
-    refused where there is little doubt.
+    refused where there is little doubt. Of a table with more than three, `columns` or a header must say which.
     """
-    given = column_order(columns) if columns is not None else None
     if extension(path) == PARQUET:
-        named = header_order(parquet_columns(path))
-        order, told = given or named or usual, bool(given or named)
+        header = parquet_columns(path)
+        order, told = told_order(header, columns, usual, path)
         lines = add_parquet(path, split, builder, order)
     else:
-        order, told, lines = _add_text(path, split, builder, given, usual)
+        header = next((row for _, row in table_rows(path)), [])
+        order, told, lines = _add_text(path, split, builder, columns, usual, header)
     if not lines and split == "train":  # the other splits may be empty: all facts are known ones
         raise DataError("holds no facts; expected lines of head, relation and tail", path)
-    if order != USUAL and not given:
+    review(path, split, builder, header, order, columns is not None, told, lines)
+    return order if len(header) <= 3 else usual
+
+
+def told_order(
+    header: Sequence[str], columns: str | None, usual: Order, path: Path, line: int | None = None
+) -> tuple[Order, bool]:
+    """Where head, relation and tail stand in a table with these columns, and whether something told it."""
+    told = header_order(header) if columns is None else column_order(columns, header)
+    if told is None and len(header) != 3:
+        wide = " or columns that say which are meant" if len(header) > 3 else ""
+        number = "1 column" if len(header) == 1 else f"{len(header)} columns"
+        raise DataError(f"has {number}; expected 3 ({', '.join(COLUMNS)}){wide}", path, line)
+    order = told or usual
+    if max(order) >= len(header):
+        raise SettingsError(
+            f"columns '{columns}' ask for column {max(order) + 1}, and {path} has {len(header)}", "columns"
+        )
+    return order, told is not None
+
+
+def review(
+    path: Path, split: str, builder: Builder, header: Sequence[str], order: Order, asked: bool, told: bool, lines: int
+) -> None:
+    """Notes how columns were read where nobody asked for it, and doubts what nothing has told."""
+    if not asked and len(header) > 3:
+        names = ", ".join(header[i] for i in order)
+        builder.notes.append(f"{split}: of {path.name} the columns {names} were read as {', '.join(COLUMNS)}")
+    elif not asked and order != USUAL:
         names = ", ".join(COLUMNS[order.index(i)] for i in range(3))
         builder.notes.append(f"{split}: the columns of {path.name} were read as {names}")
     if not told and order == USUAL and lines >= ENOUGH:
         _doubt(path, split, builder)
-    return order
 
 
-def _add_text(path: Path, split: str, builder: Builder, given: Order | None, usual: Order) -> tuple[Order, bool, int]:
+def _add_text(
+    path: Path, split: str, builder: Builder, columns: str | None, usual: Order, first: list[str]
+) -> tuple[Order, bool, int]:
     """Adds the facts of a table of text; gives the order of columns, whether something told it, and the facts."""
+    wide, given = len(first) > 3, None
+    if columns is not None or wide:
+        given, _ = told_order(first, columns, usual, path, 1) if first else (usual, False)
     order, told, lines = given or usual, given is not None, 0
-    blocks = (fields for fields in table_fields(path) if fields)
+    named = columns is not None and set(words_of(columns)) <= set(first)
+    blocks = (fields for fields in (chosen_fields(path, order) if wide else table_fields(path)) if fields)
     for number, fields in enumerate(blocks):
         if not number:
             header = header_order(fields[:3])
-            skipped = header is not None or is_half_a_header(fields)
+            skipped = named or header is not None or is_half_a_header(fields)
             if skipped:
                 order, told = _of_header(path, fields, given or header), True
                 builder.notes.append(f"{split}: the first line of {path.name} was taken for a header and skipped")
                 del fields[:3]
-            at_once = add_text(path, split, builder, order, int(skipped))
+            at_once = None if wide else add_text(path, split, builder, order, int(skipped))
             if at_once is not None:
                 return order, told, at_once
-        if order != USUAL:
+        if order != USUAL and not wide:
             fields[0::3], fields[1::3], fields[2::3] = (fields[i::3] for i in order)
         lines += len(fields) // 3
         builder.add(split, fields)
