@@ -30,7 +30,7 @@ class DataError(TacitError):
 
     def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
         self.path = None if path is None else Path(path)
-        self.line = line
+        self.message, self.line = message, line
         place = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
         super().__init__(place + message)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,13 @@ from tacit.sources import Source, is_run, load
 # What needs torch is imported where it is used.
 if TYPE_CHECKING:
     from tacit.fitting.progress import Event
+    from tacit.graph.datasets import Facts
     from tacit.query.query_folder import Drawn
     from tacit.query.sampling import Sample
 
 
 def train_folder(
-    graph: Source | Graph,
+    graph: Facts | Sequence[Facts],
     out: Source,
     *,
     resume: bool = False,
@@ -66,7 +67,7 @@ def train_folder(
 
 
 def sample(
-    graph: Source | Graph,
+    graph: Facts | Sequence[Facts],
     out: Source | None = None,
     *,
     shapes: str | Iterable[str] | None = None,
@@ -106,7 +107,7 @@ def sample(
     return samples
 
 
-def plan(question: str, graph: Source | Graph | None = None, k: int = EngineSettings().k) -> str:
+def plan(question: str, graph: Facts | None = None, k: int = EngineSettings().k) -> str:
     """How a question would be answered with `k` candidates kept, as a tree of steps with what each costs.
 
     With a graph, names are looked up in it and its entities counted.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tacit.engine.engine import Engine
     from tacit.evaluate.evaluation import Evaluation, Progress
     from tacit.fitting.progress import Event
+    from tacit.graph.datasets import Facts
     from tacit.links.finders import Finders
     from tacit.links.scorer import Scorer
     from tacit.query.formula import Query
@@ -293,7 +294,7 @@ def open_engine(source: Source, *, device: str = "auto", adapted: bool = True, *
     return open(source, device=device, adapted=adapted, **settings).engine
 
 
-def facts_engine(source: Source | Graph, **settings: Any) -> Engine:
+def facts_engine(source: Facts, **settings: Any) -> Engine:
     """An engine that predicts nothing: the observed facts of a graph or run, by symbolic search."""
     from tacit.engine.engine import Engine
     from tacit.links.scorer import GraphScorer
@@ -306,7 +307,7 @@ def facts_engine(source: Source | Graph, **settings: Any) -> Engine:
 
 
 def train(
-    graph: Source | Graph,
+    graph: Facts | Sequence[Facts],
     out: Source,
     *,
     resume: bool = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,23 +14,29 @@ from tacit.errors import RunError
 from tacit.folder import FORMAT, SETTINGS, RunFolder, fingerprint
 from tacit.graph import datasets
 from tacit.graph.graph import Graph
-from tacit.graph.naming import read_names
 from tacit.links.settings import TrainSettings
 
 WORLD = TrainSettings(device="cpu")
 Source = str | Path
 
 
-def load(source: Source, **options: Any) -> Graph:
-    """The graph of a run folder, a folder or file of facts, or a data set ("world"); what exists as a path is meant.
+def load(source: datasets.Facts | Sequence[datasets.Facts], **options: Any) -> Graph:
+    """The graph of a run folder, a folder or file of facts, a DataFrame, standard input ("-") or a data set ("world").
 
-    Options are those of `tacit.graph.datasets.load`: `literals` keeps the literals of RDF files as entities, `labels`
-    names a table of readable names, `language` those that come first, and `columns` the order of a table's columns.
+    What exists as a path is meant first. A list of them is one graph: equal labels are one entity. Options are those of
+    `tacit.graph.read_settings.ReadSettings`: `literals` keeps the literals of RDF files as entities, `labels` names a
+    table of readable names, `language` those that come first, `columns` head, relation and tail of a table, and
+    `format` what standard input holds.
     """
-    if is_run(source):
-        graph, labels = RunFolder.open(source).graph(), options.get("labels")
-        return read_names(graph, Path(labels)) if labels else graph
-    return datasets.load(Path(source) if exists(source) else source, **options)
+    several: list[Any] = list(source) if isinstance(source, list | tuple) else [source]
+    return datasets.load([_found(one) for one in several], **options)
+
+
+def _found(source: Any) -> Any:
+    """The graph of a run, the path that exists, or what was given."""
+    if not isinstance(source, str | Path) or not exists(source):
+        return source
+    return RunFolder.open(source).graph() if is_run(source) else Path(source)
 
 
 def find_run(source: Source) -> RunFolder:

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tacit.errors import DataError, SettingsError
 from tacit.graph.betae import is_betae, read_betae
 from tacit.graph.builder import Builder
 from tacit.graph.columns import USUAL
+from tacit.graph.duckdb_tables import PARQUET
 from tacit.graph.files import PACKINGS, extension, unpacked
+from tacit.graph.frames import is_frame, read_frame
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.naming import NAMES, read_names, read_prefixes
+from tacit.graph.joining import joined
+from tacit.graph.naming import NAMES, NAMING, read_names, read_prefixes
+from tacit.graph.neo4j import Export, read_neo4j
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.rdf import labelling, read_rdf
+from tacit.graph.read_settings import ReadSettings
+from tacit.graph.standard_input import STANDARD_INPUT, standard_input
 from tacit.graph.tsv import read_tsv
+
+if TYPE_CHECKING:
+    import pandas
+
+    Facts = str | Path | Graph | pandas.DataFrame
 
 DATASETS = {"world": "countries, cities, borders, languages, currencies and time zones of the world"}
 TABLE = "TABLE"
@@ -37,55 +51,107 @@ FORMATS = {  # by extension: a table of three columns, or pyoxigraph's name for 
 _READABLE, _PACKED = ", ".join(FORMATS), f"each also as {', '.join(PACKINGS)}"
 
 
-def load(
-    source: str | Path,
-    *,
-    literals: bool = False,
-    labels: str | Path | None = None,
-    language: str = "en",
-    columns: str | None = None,
-    name: str | None = None,
-) -> Graph:
-    """The graph of a data set ("world"), a folder (train, valid and test, or BetaE's) or a single file.
+@dataclass(frozen=True)
+class _Folder:
+    """A folder with the file of each split; of a BetaE folder none, and files without splits as they are."""
 
-    A single file has all its facts in train. Of RDF, `literals` keeps statements with a literal as facts, and names in
-    `language` come first; `labels` is a table of two columns, label and readable name; `columns` says how those of a
-    table of facts are ordered, by name ("head,tail,relation") or as the positions of head, relation and tail ("1,3,2").
-    `Graph.notes` says what was noticed on the way: duplicates, literals, facts that cannot be predicted.
+    path: Path
+    splits: dict[str, Path] = field(default_factory=dict)
+    files: tuple[Path, ...] = ()
+
+
+def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options: Any) -> Graph:
+    """The graph of a data set ("world"), a folder, a file, a DataFrame, standard input ("-"), or of several of them.
+
+    A folder has a file for each of train, valid and test, or is BetaE's, or holds any files of facts; these, a single
+    file and a DataFrame have all their facts in train. Equal labels of several sources are one entity. Options are
+    those of `ReadSettings`. `Graph.notes` says what was noticed on the way: duplicates, literals, facts that cannot be
+    predicted.
     """
-    folder, splits = _located(source)
-    if columns is not None and {FORMATS[extension(path)] for path in splits.values()} != {TABLE}:
-        raise SettingsError(f"columns '{columns}' are those of a table, and {source} is none", "columns")
-    prefixes = read_prefixes(folder) if folder else Prefixes()
-    if folder and not splits:
-        graph = replace(read_betae(folder, name or folder.resolve().name), prefixes=prefixes)
+    reading = ReadSettings.of(options)
+    sources: list[Any] = list(source) if isinstance(source, list | tuple) else [source]
+    with ExitStack() as stack:
+        located = [_located(one, reading, stack) for one in sources]
+        if reading.columns is not None and not any(map(_has_table, located)):
+            given = ", ".join(str(getattr(one, "name", one)) for one in sources)
+            raise SettingsError(f"columns '{reading.columns}' are those of a table, and {given} is none", "columns")
+        graph = _loaded(located, name, reading, Prefixes())
+    return graph if reading.labels is None else read_names(graph, Path(reading.labels))
+
+
+def _loaded(sources: Sequence[Any], name: str | None, reading: ReadSettings, prefixes: Prefixes) -> Graph:
+    """One graph of what was located: graphs, DataFrames, folders and files; the files of a Neo4j export are one."""
+    tables = [one for one in sources if isinstance(one, Path) and FORMATS[extension(one)] == TABLE]
+    exports = {one: found for one in tables if reading.columns is None and (found := _export(one))}
+    graphs: list[Graph] = []
+    for one in sources:
+        if isinstance(one, Graph):
+            graphs.append(one)
+        elif is_frame(one):
+            graphs.append(read_frame(one, "graph", reading.columns))
+        elif isinstance(one, _Folder):
+            graphs.append(_of_folder(one, reading))
+        elif one not in exports:
+            graphs.append(_read({"train": one}, unpacked(one).stem, prefixes, reading))
+        elif one == next(iter(exports)):
+            graphs.append(read_neo4j(list(exports.values()), unpacked(one).stem))
+    if not graphs:
+        raise DataError("no source of facts was given; expected a file, a folder or a data set")
+    if len(graphs) == 1:
+        return graphs[0] if name is None else replace(graphs[0], name=name)
+    first, *others = (graph.name for graph in graphs)
+    return joined(graphs, name or (f"{first}+{others[0]}" if len(others) == 1 else f"{first}+{len(others)} more"))
+
+
+def _has_table(source: Any) -> bool:
+    if isinstance(source, _Folder):
+        return any(map(_has_table, (*source.splits.values(), *source.files)))
+    return FORMATS[extension(source)] == TABLE if isinstance(source, Path) else is_frame(source)
+
+
+def _export(path: Path) -> Export | None:
+    return None if extension(path) == PARQUET else Export.at(path)
+
+
+def _of_folder(folder: _Folder, reading: ReadSettings) -> Graph:
+    path, name = folder.path, folder.path.resolve().name
+    prefixes = read_prefixes(path)
+    if folder.files:
+        graph = _loaded(folder.files, name, reading, prefixes)
+    elif folder.splits:
+        graph = _read(folder.splits, name, prefixes, reading)
     else:
-        path = folder or splits["train"]
-        name = name or (folder.resolve().name if folder else unpacked(path).stem)
-        graph = _read(splits, name, prefixes, literals, language, columns)
-    if folder and (folder / NAMES).exists():
-        graph = read_names(graph, folder / NAMES)
-    return graph if labels is None else read_names(graph, Path(labels))
+        graph = replace(read_betae(path, name), prefixes=prefixes)
+    return read_names(graph, path / NAMES) if (path / NAMES).exists() else graph
 
 
-def _located(source: str | Path) -> tuple[Path | None, dict[str, Path]]:
-    """The folder of a source, if it is one, and the file of each split; of a BetaE folder no files."""
-    path = Path(str(files("tacit.graph") / str(source)) if source in DATASETS else source)
+def _located(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
+    """What a source is: a graph, a DataFrame, a folder, or the path of a file."""
+    if isinstance(source, Graph) or is_frame(source):
+        return source
+    if not isinstance(source, str | Path):
+        raise DataError(f"a {type(source).__name__} is no source of facts; expected paths, DataFrames or graphs")
+    if source == STANDARD_INPUT:
+        if extension(Path(f"-.{reading.format}")) not in FORMATS:
+            names = ", ".join(kind[1:] for kind in FORMATS)
+            raise SettingsError(f"format is '{reading.format}'; it must be one of {names}, {_PACKED}", "format")
+        return stack.enter_context(standard_input(reading.format))
+    path = Path(str(files("tacit.graph") / source) if source in DATASETS else source)
     try:
         is_folder, exists = path.is_dir(), path.exists()
     except OSError as error:  # a name too long, a folder one may not look into
         raise DataError(f"cannot be read ({error.strerror or error})", f"{path!s:.80}") from None
     if is_folder:
-        return path, {} if is_betae(path) else _parts(path)
+        return _Folder(path) if is_betae(path) else _parts(path)
     if not exists:
         raise DataError(f"no such file or folder, nor a data set (there is {', '.join(DATASETS)})", path)
     if extension(path) not in FORMATS:
         raise DataError(f"unknown extension '{path.suffix}'; Tacit reads {_READABLE} and folders, {_PACKED}", path)
-    return None, {"train": path}
+    return path
 
 
-def _parts(folder: Path) -> dict[str, Path]:
-    """The file of each split; two that could be it are an error."""
+def _parts(folder: Path) -> _Folder:
+    """The file of each split, two that could be it being an error; where there is none of any, all files of facts."""
     splits: dict[str, Path] = {}
     for split in SPLITS:
         names = [f"{split}{kind}{packing}" for kind in FORMATS for packing in ("", *PACKINGS)]
@@ -95,29 +161,30 @@ def _parts(folder: Path) -> dict[str, Path]:
         if here:
             splits[split] = here[0]
     missing = [split for split in SPLITS if split not in splits]
+    facts = [path for path in sorted(folder.iterdir()) if extension(path) in FORMATS and path.name not in NAMING]
+    if not splits and facts:
+        return _Folder(folder, files=tuple(facts))
     if missing:
         raise DataError(
             f"has no {' or '.join(missing)} file; expected train, valid and test ({_READABLE}, {_PACKED}), "
-            "or a BetaE folder with id2ent.pkl",
+            "other files of facts, or a BetaE folder with id2ent.pkl",
             folder,
         )
-    return splits
+    return _Folder(folder, splits)
 
 
-def _read(
-    splits: dict[str, Path], name: str, given: Prefixes, literals: bool, language: str, columns: str | None
-) -> Graph:
+def _read(splits: dict[str, Path], name: str, given: Prefixes, reading: ReadSettings) -> Graph:
     builder = Builder()
     kinds = {split: FORMATS[extension(path)] for split, path in splits.items()}
     if set(kinds.values()) == {TABLE}:
-        order = USUAL
+        usual = USUAL
         for split, path in splits.items():
-            order = read_tsv(path, split, builder, columns, order)
+            usual = read_tsv(path, split, builder, reading.columns, usual)
         return replace(builder.graph(name), prefixes=given)
     declared = dict(given)
     for split, path in splits.items():
         if kinds[split] == TABLE:
             raise DataError("is a table beside RDF files; all splits must be tables, or all RDF", path)
-        read_rdf(path, kinds[split], split, builder, literals, language, declared)
+        read_rdf(path, kinds[split], split, builder, reading.literals, reading.language, declared)
     prefixes, label = labelling(builder, declared)
     return replace(builder.graph(name, label), prefixes=prefixes)

@@ -22,6 +22,11 @@ INVERSE = "^-1"
 _ABSOLUTE = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*://[^\x00-\x20<>"{}|\\^`]*')
 
 
+def is_absolute(text: str) -> bool:
+    """Whether a text is an absolute IRI with a host or path, as it stands in a table."""
+    return _ABSOLUTE.fullmatch(text) is not None
+
+
 def no_triples() -> Triples:
     """An empty split."""
     return np.empty((0, 3), dtype=np.int32)
@@ -131,7 +136,7 @@ class Graph:
         ('http://a.org/Oslo', None, None)
         """
         labels = [self.prefixes.label(iri), f"<{iri}>"]
-        if _ABSOLUTE.fullmatch(iri) and self.prefixes.iri(iri) is None:
+        if is_absolute(iri) and self.prefixes.iri(iri) is None:
             labels.insert(1, iri)
         return next((label for label in labels if label in self.entities or label in self.relations), None)
 
