@@ -9,6 +9,7 @@ import numpy as np
 
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.redundancy import ENOUGH, redundancies
+from tacit.graph.values import Values, values
 
 PERCENTILES = (0, 25, 50, 75, 90, 99, 100)
 
@@ -44,6 +45,7 @@ class Statistics:
     degrees: dict[str, float]
     hubs: tuple[tuple[str, int], ...]
     relations: tuple[RelationStatistics, ...]  # the most frequent first
+    values: tuple[Values, ...]  # the relations that have numbers or dates for entities
     notes: tuple[str, ...]
 
     @classmethod
@@ -62,6 +64,7 @@ class Statistics:
             {f"p{p}": float(value) for p, value in zip(PERCENTILES, spread, strict=True)},
             tuple((graph.entities[i], int(degrees[i])) for i in largest if degrees[i]),
             _relations(graph),
+            values(graph),
             graph.notes,
         )
 
@@ -70,6 +73,8 @@ class Statistics:
         plain = asdict(self)
         for row, relation in zip(plain["relations"], self.relations, strict=True):
             row["symmetric"] = relation.symmetric
+        for row, found in zip(plain["values"], self.values, strict=True):
+            row["shared"] = found.shared
         return plain
 
 

@@ -1,0 +1,53 @@
+"""Numbers and dates as entities."""
+
+from __future__ import annotations
+
+import pytest
+
+from tacit.graph.graph import Graph
+from tacit.graph.values import Values, values
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["7", "-7", "+3.5", "3.", ".5", "1e9", "1,234,567.8", "12%", "1984", '"7"^^xsd:integer', '"0.5"'],
+)
+def test_a_number_is_recognised(label: str) -> None:
+    assert [one.kind for one in values(Graph.of([("Anna", "has", label)]))] == ["numbers"]
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["2024-05-01", "2024-05", "2024-05-01T10:30:00Z", "2024-05-01 10:30", "1.5.2024", "05/01/2024", "2024/5/1",
+     '"1984"^^xsd:gYear', '"2024-05-01"^^<http://www.w3.org/2001/XMLSchema#date>', '"-0044"^^xsd:gYear'],
+)  # fmt: skip
+def test_a_date_is_recognised(label: str) -> None:
+    assert [one.kind for one in values(Graph.of([("Anna", "born", label)]))] == ["dates"]
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["Q7", "7 Up", "Boeing 747", "1.2.3.4", "", "-", ".", "e", "%", "1-2", "1984a", "a1", '"7 people"', '"x"@en', '"'],
+)
+def test_a_name_is_no_number(label: str) -> None:
+    assert values(Graph.of([("Anna", "has", label or " x")])) == ()
+
+
+def test_counts_worked_out_by_hand() -> None:
+    ages = [(f"person {i}", "age", str(20 + i % 2)) for i in range(20)]  # two ages, ten persons each
+    heights = [(f"person {i}", "height", f"1.{60 + i}") for i in range(4)] + [("person 9", "height", "tall")]
+    eras = [("1984", "year of", "Neuromancer")]
+    lives = [(f"person {i}", "lives in", f"{i} Main St") for i in range(5)]
+    assert values(Graph.of(ages + heights, eras, lives)) == (
+        Values("age", "tail", "numbers", 20, 2, ("20", "21")),
+        Values("height", "tail", "numbers", 4, 4, ("1.60", "1.61", "1.62")),
+        Values("year of", "head", "numbers", 1, 1, ("1984",)),
+    )
+    assert [one.shared for one in values(Graph.of(ages + heights))] == [True, False]
+
+
+def test_identifiers_are_no_values() -> None:
+    assert values(Graph.of([("12", "knows", "7"), ("7", "knows", "9")])) == ()
+    assert values(Graph.of([("Anna", "bought", "4711"), ("4711", "made by", "Acme")])) == ()
+    mixed = [("Anna", "likes", "7"), ("Anna", "likes", "Bo"), ("Bo", "likes", "Anna")]  # a third is less than half
+    assert values(Graph.of(mixed)) == ()
