@@ -12,6 +12,7 @@ import typer
 from tacit.adapt.settings import AdaptSettings
 from tacit.cli import app
 from tacit.engine.settings import EngineSettings
+from tacit.graph.read_settings import ReadSettings
 from tacit.links.settings import TrainSettings
 from tacit.server.settings import Limits, ServerSettings
 from tacit.settings import KINDS as TYPES
@@ -34,6 +35,7 @@ Python takes the same settings by name, as in `tacit.train(graph, out, rank=200)
 `settings.toml`.
 """
 KINDS: dict[str, type[Settings]] = {
+    "Reading files": ReadSettings,
     "Training": TrainSettings,
     "Adapting": AdaptSettings,
     "Asking and evaluating": EngineSettings,

@@ -12,12 +12,20 @@ from tacit.adapt.settings import CONDITIONS, AdaptSettings
 from tacit.engine import atoms, calibration, logic
 from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, EngineSettings
 from tacit.errors import SettingsError
+from tacit.graph.read_settings import ReadSettings
 from tacit.links.models import MODELS
 from tacit.links.settings import MODEL_NAMES, TrainSettings
 from tacit.server.settings import Limits, ServerSettings
 from tacit.settings import Settings, settings_of
 
-CLASSES: tuple[type[Settings], ...] = (TrainSettings, AdaptSettings, EngineSettings, Limits, ServerSettings)
+CLASSES: tuple[type[Settings], ...] = (
+    ReadSettings,
+    TrainSettings,
+    AdaptSettings,
+    EngineSettings,
+    Limits,
+    ServerSettings,
+)
 NUMBERS = [
     pytest.param(kind, declared.name, id=f"{kind.__name__}.{declared.name}")
     for kind in CLASSES

@@ -116,6 +116,28 @@ def test_names_and_columns_reach_the_graph(tmp_path: Path) -> None:
     assert json.loads(run("describe", *source, "--json"))["num_relations"] == 2
 
 
+def test_several_files_and_standard_input_are_one_graph(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("Oslo\tNorway\tin\n")
+    (tmp_path / "b.csv").write_text("Bergen,Norway,in\n")
+    source = [str(tmp_path / "a.tsv"), str(tmp_path / "b.csv"), "-"]
+    fed = {"input": "<http://a.org/Ulm> <http://a.org/in> <http://a.org/Germany> .\n", "catch_exceptions": False}
+    shown = CliRunner().invoke(
+        app, ["data", "describe", *source, "--format", "nt", "--columns", "1,3,2", "--json"], **fed
+    )
+    assert json.loads(shown.stdout)["facts"]["train"] == 3
+    assert json.loads(shown.stdout)["num_entities"] == 5
+    made = CliRunner().invoke(
+        app,
+        ["train", *source, "--format", "nt", "--columns", "1,3,2", "--out", str(tmp_path / "run"), "--epochs", "1"],
+        **fed,
+    )
+    assert made.exit_code == 0
+    graph = RunFolder.open(tmp_path / "run").graph()
+    assert {"Oslo", "Bergen", "Norway"} < set(graph.entities)
+    with pytest.raises(SettingsError, match=r"^--columns '1,3' must name the three columns"):
+        run("describe", source[1], "--columns", "1,3")
+
+
 def test_split_replaces_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="exists already"):
         run("split", "world", "--out", str(tmp_path))

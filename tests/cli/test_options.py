@@ -13,12 +13,14 @@ from tacit.cli import app as tacit
 from tacit.cli import options
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
+from tacit.graph.read_settings import ReadSettings
 from tacit.links.settings import TrainSettings
 from tacit.server.settings import ServerSettings
 from tacit.settings import Settings, settings_of
 
 COMMANDS: Any = typer.main.get_command(tacit)
-USES = [("train", TrainSettings), ("adapt", AdaptSettings), ("ask", EngineSettings), ("eval", EngineSettings),
+USES = [("train", ReadSettings), ("sample", ReadSettings), ("plan", ReadSettings), ("import", ReadSettings),
+        ("train", TrainSettings), ("adapt", AdaptSettings), ("ask", EngineSettings), ("eval", EngineSettings),
         ("serve", ServerSettings)]  # fmt: skip
 
 

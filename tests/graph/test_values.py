@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from tacit.cli import app
 from tacit.graph.graph import Graph
+from tacit.graph.statistics import Statistics
 from tacit.graph.values import Values, values
 
 
@@ -51,3 +57,19 @@ def test_identifiers_are_no_values() -> None:
     assert values(Graph.of([("Anna", "bought", "4711"), ("4711", "made by", "Acme")])) == ()
     mixed = [("Anna", "likes", "7"), ("Anna", "likes", "Bo"), ("Bo", "likes", "Anna")]  # a third is less than half
     assert values(Graph.of(mixed)) == ()
+
+
+def test_describe_says_which_and_what_to_do(tmp_path: Path) -> None:
+    lines = [f"film {i}\treleased\t{1950 + i}-01-02\nfilm {i}\trated\t{i % 2}\n" for i in range(30)]
+    (tmp_path / "g.tsv").write_text("".join(lines))
+    shown = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "g.tsv")], catch_exceptions=False).output
+    table = shown[shown.index("Numbers and dates as entities") :].splitlines()
+    rated, released = (next(line for line in table if line.split()[:1] == [word]) for word in ("rated", "released"))
+    assert " ".join(released.split()) == (
+        "released 30 30 dates 1950-01-02, 1951-01-02, 1952-01-02 leave out, or use ranges"
+    )
+    assert " ".join(rated.split()) == "rated 30 2 numbers 0, 1 may stay: many facts share each"
+    assert "Leave such facts out, or replace values by ranges" in shown
+    told = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "g.tsv"), "--json"]).output
+    assert {one["relation"]: one["shared"] for one in json.loads(told)["values"]} == {"released": False, "rated": True}
+    assert Statistics.of(Graph.of([("a", "r", "b")])).values == ()

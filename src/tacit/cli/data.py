@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from tacit.cli import options
+from tacit.graph.read_settings import ReadSettings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from tacit.graph.graph import Graph
     from tacit.graph.statistics import RelationStatistics, Statistics
+    from tacit.graph.values import Values
 
 app = typer.Typer(help="List, describe and write graphs.", no_args_is_help=True, rich_markup_mode=None)
 
-LITERALS = typer.Option(False, "--literals", help="Keep the literals of RDF files as entities.")
-LABELS = typer.Option(None, "--labels", help="A table of two columns, label and readable name.", metavar="FILE")
-LANGUAGE = typer.Option("en", "--language", help="The language of names in RDF files that comes first.")
-COLUMNS = typer.Option(
-    None,
-    "--columns",
-    help="The columns of a table: head,tail,relation or another order, or the positions of head, relation and tail.",
-)
+Graphs = Annotated[
+    list[str],
+    typer.Argument(
+        help="A data set (world), a folder or file of facts, or - for standard input; several are one graph.",
+        metavar="GRAPH...",
+    ),
+]
 MOST_RELATIONS = 25  # more fill a screen; `--json` has them all
 
 
@@ -44,18 +47,16 @@ def list_() -> None:
 
 
 @app.command()
+@options.of_settings(ReadSettings, "reading")
 def describe(
-    graph: str = typer.Argument(..., help="A data set, a folder or a file of facts.", metavar="GRAPH"),
-    literals: bool = LITERALS,
-    labels: str | None = LABELS,
-    language: str = LANGUAGE,
-    columns: str | None = COLUMNS,
+    graph: Graphs,
+    reading: dict[str, Any],
     as_json: bool = typer.Option(False, "--json", help="Print everything as JSON."),
 ) -> None:
     """Describe a graph: its splits, relations, degrees and hubs."""
     from tacit.graph.statistics import Statistics
 
-    statistics = Statistics.of(loaded(graph, literals, labels, language, columns))
+    statistics = Statistics.of(loaded(graph, **reading))
     if as_json:
         typer.echo(json.dumps(statistics.to_json(), ensure_ascii=False, indent=2))
     else:
@@ -76,16 +77,14 @@ def world(
 
 
 @app.command("split")
+@options.of_settings(ReadSettings, "reading")
 def split_(
-    graph: str = typer.Argument(..., help="A data set, a folder or a file of facts.", metavar="GRAPH"),
+    graph: Graphs,
+    reading: dict[str, Any],
     out: str = typer.Option(..., "--out", help="The folder to write train.tsv, valid.tsv and test.tsv to."),
     valid: float = typer.Option(0.1, "--valid", help="The share of the facts to validate with."),
     test: float = typer.Option(0.1, "--test", help="The share of the facts to test with."),
     seed: int = typer.Option(0, "--seed", min=0, help="Seed of the draw."),
-    literals: bool = LITERALS,
-    labels: str | None = LABELS,
-    language: str = LANGUAGE,
-    columns: str | None = COLUMNS,
 ) -> None:
     """Draw train, valid and test splits that do not give each other away."""
     from pathlib import Path
@@ -99,10 +98,12 @@ def split_(
         raise DataError("exists already; choose another folder", out)
     if Path(out).suffix:
         raise DataError("is no name for a folder; leave its extension out", out)
-    drawn = split(loaded(graph, literals, labels, language, columns), valid, test, seed)
+    drawn = split(loaded(graph, **reading), valid, test, seed)
     empty = [name for name in SPLITS if not len(drawn.split(name))]
     if empty:
-        raise DataError(f"has no facts to spare for {' and '.join(empty)}; give larger shares or more facts", graph)
+        raise DataError(
+            f"has no facts to spare for {' and '.join(empty)}; give larger shares or more facts", " ".join(graph)
+        )
     write_tsv(drawn, out)
     for note in drawn.notes:
         typer.echo(f"note: {note}", err=True)
@@ -168,17 +169,11 @@ def hardness(
     Console(highlight=False).print(table)
 
 
-def loaded(
-    source: str,
-    literals: bool = False,
-    labels: str | None = None,
-    language: str = "en",
-    columns: str | None = None,
-) -> Graph:
+def loaded(source: str | list[str], **reading: Any) -> Graph:
     """The graph of a command's GRAPH; what was noticed while reading goes to standard error."""
     from tacit.sources import load
 
-    graph = load(source, literals=literals, labels=labels, language=language, columns=columns)
+    graph = load(source, **reading)
     for note in graph.notes:
         typer.echo(f"note: {note}", err=True)
     return graph
@@ -186,6 +181,8 @@ def loaded(
 
 def _print(statistics: Statistics) -> None:
     from rich.console import Console
+
+    from tacit.graph.values import ADVICE
 
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
@@ -197,6 +194,9 @@ def _print(statistics: Statistics) -> None:
     console.print(_relations(statistics.relations[:MOST_RELATIONS]))
     if len(statistics.relations) > MOST_RELATIONS:
         console.print(f"  ... and {len(statistics.relations) - MOST_RELATIONS} more relations: --json lists them all\n")
+    if statistics.values:
+        console.print(_values(statistics.values))
+        console.print(f"{ADVICE}\n", soft_wrap=True)
     console.print(_degrees(statistics))
     console.print(_hubs(statistics))
 
@@ -241,6 +241,20 @@ def _relations(relations: tuple[RelationStatistics, ...]) -> Table:
             f"{relation.heads_per_tail:.1f}",
             Text(", ".join(remarks)),
         )
+    return table
+
+
+def _values(found: tuple[Values, ...]) -> Table:
+    from rich.text import Text
+
+    table = _table("Numbers and dates as entities", "relation", "facts", "different")
+    for column in ("", "such as", "advice"):
+        table.add_column(column, overflow="fold")
+    for one in found:
+        advice = "may stay: many facts share each" if one.shared else "leave out, or use ranges"
+        where = one.kind if one.end == "tail" else f"{one.kind} as heads"
+        examples = Text(", ".join(one.examples))
+        table.add_row(Text(one.relation), f"{one.facts:,}", f"{one.distinct:,}", where, examples, advice)
     return table
 
 

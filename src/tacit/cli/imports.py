@@ -7,12 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
+from tacit.cli import options
 from tacit.cli.data import loaded
+from tacit.graph.read_settings import ReadSettings
 
 
+@options.of_settings(ReadSettings, "reading")
 def import_(
     source: Annotated[Path, typer.Argument(help="A .pt checkpoint of kbc or CQD, or a PyKEEN directory.")],
     out: Annotated[Path, typer.Option("--out", help="The run folder to make.")],
+    reading: dict[str, Any],
     graph: Annotated[
         str | None, typer.Option("--graph", help="The graph it was trained on; a PyKEEN directory has its own.")
     ] = None,
@@ -29,7 +33,7 @@ def import_(
 
     where: Any = reciprocal
     imported = read_import(source, trust_pickle, where)
-    facts = imported.graph(source.name) if graph is None else loaded(graph)
+    facts = imported.graph(source.name) if graph is None else loaded(graph, **reading)
     run = import_run(imported, facts, out, source.name, force)
     about = run.settings["train"]
     typer.echo(f"{out}: {about['model']} of rank {about['rank']} for {facts}")

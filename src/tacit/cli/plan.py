@@ -9,12 +9,15 @@ import typer
 from tacit.cli import options
 from tacit.cli.data import loaded
 from tacit.engine.settings import EngineSettings
+from tacit.graph.read_settings import ReadSettings
 
 
 @options.of_settings(EngineSettings, only=("k",))
+@options.of_settings(ReadSettings, "reading")
 def plan(
     query: Annotated[str, typer.Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.", metavar="QUERY")],
     given: dict[str, Any],
+    reading: dict[str, Any],
     graph: Annotated[
         str, typer.Option("--graph", help="A graph or run to look the names up in, and to count its entities.")
     ] = "",
@@ -22,4 +25,4 @@ def plan(
     """Print how a question would be answered, as a tree of steps with what each costs."""
     from tacit.making import plan as plan_question
 
-    typer.echo(plan_question(query, loaded(graph) if graph else None, EngineSettings.of(given).k))
+    typer.echo(plan_question(query, loaded(graph, **reading) if graph else None, EngineSettings.of(given).k))

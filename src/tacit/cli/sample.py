@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tacit.cli.data import loaded
+from tacit.cli import options
+from tacit.cli.data import Graphs, loaded
 from tacit.cli.progress import bar
+from tacit.graph.read_settings import ReadSettings
 
 if TYPE_CHECKING:
     from tacit.query.sampling import Sample
 
 
+@options.of_settings(ReadSettings, "reading")
 def sample(
-    graph: Annotated[str, typer.Argument(help="A data set (world), a folder or a file of facts.", metavar="GRAPH")],
+    graph: Graphs,
+    reading: dict[str, Any],
     out: Annotated[Path, typer.Option("--out", help="The BetaE folder to write; other splits in it stay.")],
     shapes: str = typer.Option(
         "", "--shapes", help="Shapes, as in 2i,3i,2in; or all (the default), positive, negative."
@@ -47,7 +51,7 @@ def sample(
 
     with bar() as progress:
         samples = sample_graph(
-            loaded(graph), out, shapes=shapes, templates=template or (), split=split, count=count,
+            loaded(graph, **reading), out, shapes=shapes, templates=template or (), split=split, count=count,
             max_answers=max_answers, seed=seed, waste=waste, missing=missing, force=force, progress=progress,
         )  # fmt: skip
     _print(samples.values())

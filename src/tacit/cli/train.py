@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import data, options
+from tacit.errors import SettingsError
+from tacit.graph.read_settings import STANDARD_INPUT, ReadSettings
 from tacit.links.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -17,14 +19,12 @@ if TYPE_CHECKING:
 
 
 @options.of_settings(TrainSettings)
+@options.of_settings(ReadSettings, "reading")
 def train(
-    graph: Annotated[str, typer.Argument(help="A data set (world), a folder or a file of facts.")],
+    graph: data.Graphs,
     out: Annotated[Path, typer.Option("--out", help="The run folder to make.")],
     given: dict[str, Any],
-    literals: bool = data.LITERALS,
-    labels: str | None = data.LABELS,
-    language: str = data.LANGUAGE,
-    columns: str | None = data.COLUMNS,
+    reading: dict[str, Any],
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")] = False,
 ) -> None:
@@ -36,7 +36,9 @@ def train(
     from tacit.making import train_folder
 
     TrainSettings.of(given)  # a wrong setting is found before facts are read
-    facts = data.loaded(graph, literals, labels, language, columns)
+    if world_size() > 1 and STANDARD_INPUT in graph:
+        raise SettingsError("standard input is read by one process alone; write it to a file for several")
+    facts = data.loaded(graph, **reading)
     leads, world = process_number() == 0, world_size()
     if leads:
         typer.echo(str(facts), err=True)
@@ -44,7 +46,7 @@ def train(
         run = train_folder(facts, out, resume=resume, force=force, **given)
     except KeyboardInterrupt as interrupt:
         start = ["tacit"] if world == 1 else ["torchrun", "--nproc-per-node", str(world), "-m", "tacit"]
-        again = shlex.join([*start, "train", graph, "--out", str(out), "--resume"])
+        again = shlex.join([*start, "train", *graph, "--out", str(out), "--resume"])
         if leads:
             typer.echo(f"{str(interrupt) or 'interrupted'}; go on with: {again}", err=True)
         sys.exit(130)

@@ -22,8 +22,8 @@ from tacit.graph.naming import NAMES, NAMING, read_names, read_prefixes
 from tacit.graph.neo4j import Export, read_neo4j
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.rdf import labelling, read_rdf
-from tacit.graph.read_settings import ReadSettings
-from tacit.graph.standard_input import STANDARD_INPUT, standard_input
+from tacit.graph.read_settings import STANDARD_INPUT, ReadSettings
+from tacit.graph.standard_input import standard_input
 from tacit.graph.tsv import read_tsv
 
 if TYPE_CHECKING:

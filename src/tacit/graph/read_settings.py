@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from tacit.settings import Settings, setting
 
+STANDARD_INPUT = "-"  # where the path of a file is expected
+
 
 def _text(value: object) -> object:
     return None if value is None else str(value)  # a path is as good as its name

@@ -12,8 +12,6 @@ from pathlib import Path
 from tacit.errors import DataError
 from tacit.graph.files import written
 
-STANDARD_INPUT = "-"
-
 
 @contextmanager
 def standard_input(format: str) -> Iterator[Path]:
