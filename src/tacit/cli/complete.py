@@ -9,6 +9,7 @@ import typer
 
 from tacit.cli import options
 from tacit.cli.progress import bar
+from tacit.cli.shell_completion import relations
 from tacit.engine.settings import EngineSettings
 
 _ENGINE = ("calibration", "observed", "loops", "typed", "precision", "memory")
@@ -19,7 +20,10 @@ _SHOWN = 20  # facts, where there is no file to write
 def complete(
     source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run, or world.")],
     given: dict[str, Any],
-    relation: Annotated[list[str] | None, typer.Option("--relation", help="Of this relation; may be repeated.")] = None,
+    relation: Annotated[
+        list[str] | None,
+        typer.Option("--relation", autocompletion=relations, help="Of this relation; may be repeated."),
+    ] = None,
     entity: Annotated[list[str] | None, typer.Option("--entity", help="About this entity; may be repeated.")] = None,
     min_score: Annotated[float, typer.Option("--min-score", help="The least score, above 0.")] = 0.5,
     top: Annotated[int | None, typer.Option("--top", help="The best ones only; all by default.")] = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tacit.cli import options
+from tacit.cli import options, shell_completion
 from tacit.graph.read_settings import ReadSettings
 
 if TYPE_CHECKING:
@@ -136,7 +136,12 @@ def hardness(
         ..., help="A graph with splits, or a folder of queries with its graph.", metavar="GRAPH|QUERIES"
     ),
     split: Literal["valid", "test"] = typer.Option("test", "--split", help="The facts that are asked about."),
-    shapes: str | None = typer.Option(None, "--shapes", help="Shapes, as in 2i,3i,2in; or positive, negative, all."),
+    shapes: str | None = typer.Option(
+        None,
+        "--shapes",
+        autocompletion=shell_completion.shapes,
+        help="Shapes, as in 2i,3i,2in; or positive, negative, all.",
+    ),
     observed: str | None = typer.Option(
         None, "--observed", help="Splits whose facts are known, joined by +; all before the split by default."
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli import options
+from tacit.cli import options, shell_completion
 from tacit.cli.progress import bar
 from tacit.engine.settings import EngineSettings
 
@@ -30,7 +30,12 @@ def evaluate(
     ] = None,
     split: Annotated[str, typer.Option("--split", help="train, valid or test.")] = "test",
     shapes: Annotated[
-        str | None, typer.Option("--shapes", help="Shapes such as 1p,2i,3in, or positive, negative, all.")
+        str | None,
+        typer.Option(
+            "--shapes",
+            autocompletion=shell_completion.shapes,
+            help="Shapes such as 1p,2i,3in, or positive, negative, all.",
+        ),
     ] = None,
     unadapted: options.Unadapted = False,
     ties: Annotated[str, typer.Option("--ties", help="realistic, optimistic or pessimistic.")] = "realistic",
@@ -71,7 +76,9 @@ def evaluate(
 
 
 def report(
-    source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run folder, or world.")],
+    source: Annotated[
+        str, typer.Argument(metavar="RUN|world", autocompletion=shell_completion.runs, help="A run folder, or world.")
+    ],
     out: Annotated[Path, typer.Option("--out", help="The page to write, .html or .md.")] = Path("report.html"),
 ) -> None:
     """Write settings, tables and figures of a run as one page that needs no other file."""

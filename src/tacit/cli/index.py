@@ -6,9 +6,13 @@ from typing import Annotated
 
 import typer
 
+from tacit.cli.shell_completion import runs
+
 
 def index(
-    source: Annotated[str, typer.Argument(metavar="RUN|world", help="The run whose weights to index.")],
+    source: Annotated[
+        str, typer.Argument(metavar="RUN|world", autocompletion=runs, help="The run whose weights to index.")
+    ],
     nlist: Annotated[
         int | None, typer.Option("--nlist", min=1, help="Clusters; four times the root of the entities by default.")
     ] = None,

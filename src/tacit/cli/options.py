@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import Field
 from functools import wraps
 from typing import Annotated, Any
 
 import typer
 
+from tacit.cli.shell_completion import choice, runs
 from tacit.errors import SettingsError
 from tacit.settings import Settings, settings_of
 
@@ -47,6 +48,7 @@ def of_settings(
     def decorate(command: Command) -> Command:
         own = dict(inspect.signature(command, eval_str=True).parameters)
         own.pop(into)
+        _complete_runs(own.values())
         spoken = {name: _flag(name) for name in own} | named
 
         @wraps(command)
@@ -71,6 +73,14 @@ def of_settings(
     return decorate
 
 
+def _complete_runs(parameters: Iterable[inspect.Parameter]) -> None:
+    """Let a shell complete every argument that is called RUN."""
+    for parameter in parameters:
+        for about in getattr(parameter.annotation, "__metadata__", ()):
+            if (about.metavar or "").startswith("RUN"):
+                about.autocompletion = runs
+
+
 def _option(field: Field[Any], flag: str, default: Any, variable: str | None) -> inspect.Parameter:
     """The option of a field, as typer reads it from a signature."""
     about, annotation = field.metadata, str(field.type)
@@ -79,7 +89,10 @@ def _option(field: Field[Any], flag: str, default: Any, variable: str | None) ->
         kind = "str"
     metavar = "|".join(map(str, about["choices"])) or None
     words = f"{flag}/--no-{flag.removeprefix('--')}" if kind == "bool" else flag
-    option = typer.Option(words, help=about["help"], metavar=metavar, envvar=variable, show_envvar=True)
+    completed = choice([str(word) for word in about["choices"]]) if about["choices"] else None
+    option = typer.Option(
+        words, help=about["help"], metavar=metavar, envvar=variable, show_envvar=True, autocompletion=completed
+    )
     optional = _TYPES[kind] | None if annotation.endswith(" | None") else _TYPES[kind]
     return inspect.Parameter(
         field.name,

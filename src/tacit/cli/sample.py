@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tacit.cli import options
+from tacit.cli import options, shell_completion
 from tacit.cli.data import Graphs, loaded
 from tacit.cli.progress import bar
 from tacit.graph.read_settings import ReadSettings
@@ -23,7 +23,10 @@ def sample(
     reading: dict[str, Any],
     out: Annotated[Path, typer.Option("--out", help="The BetaE folder to write; other splits in it stay.")],
     shapes: str = typer.Option(
-        "", "--shapes", help="Shapes, as in 2i,3i,2in; or all (the default), positive, negative."
+        "",
+        "--shapes",
+        autocompletion=shell_completion.shapes,
+        help="Shapes, as in 2i,3i,2in; or all (the default), positive, negative.",
     ),
     template: Annotated[
         list[str] | None,

@@ -1,0 +1,67 @@
+"""What a shell completes: runs, the choices of a setting, shapes and relations."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import typer
+
+_MOST = 200  # words that anyone would look through
+_LOOKED_AT = 1000  # folders that a key press may cost
+
+
+def choice(words: Sequence[str]) -> Callable[[str], list[str]]:
+    """What completes to one of some words."""
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+
+
+def runs(incomplete: str) -> list[str]:
+    """World, and the run folders that begin so or lie in a folder that does."""
+    from tacit.sources import is_run
+
+    typed = Path(incomplete)
+    folder = typed if incomplete.endswith("/") else typed.parent
+    found = ["world"] if "world".startswith(incomplete) else []
+    for path in _folders(folder):
+        if str(path).startswith(incomplete.removeprefix("./")):
+            found += [str(run) for run in (path, *_folders(path)) if is_run(run)]
+    return found[:_MOST]
+
+
+def shapes(incomplete: str) -> list[str]:
+    """Names of shapes, the last of those that commas separate."""
+    from tacit.query.shapes import SHAPES
+
+    before, comma, last = incomplete.rpartition(",")
+    words = [*SHAPES] if comma else [*SHAPES, "positive", "negative", "all"]
+    return [before + comma + word for word in words if word.startswith(last)]
+
+
+def relations(context: typer.Context, incomplete: str) -> list[str]:
+    """The relations of the run that the command is about, as far as a shell can write them without quotes."""
+    from tacit.errors import TacitError
+    from tacit.folder import RunFolder
+    from tacit.graph.datasets import load
+    from tacit.sources import is_run
+
+    # An option that lacks its value, as the one that is completed does, keeps arguments from being read.
+    source = str(context.params.get("source") or next(iter(context.args), ""))
+    if source != "world" and not is_run(source):
+        return []
+    try:
+        graph = RunFolder.open(source).graph() if is_run(source) else load(source)
+    except TacitError:
+        return []
+    labels = (label for label in graph.relations.labels[0::2] if label.startswith(incomplete))
+    return list(islice((label for label in labels if shlex.quote(label) == label), _MOST))
+
+
+def _folders(path: Path) -> Iterator[Path]:
+    try:
+        inside = islice(path.iterdir(), _LOOKED_AT)
+        yield from sorted(one for one in inside if one.is_dir() and not one.name.startswith("."))
+    except OSError:  # no such folder, or one that nobody may look into
+        return

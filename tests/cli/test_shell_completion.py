@@ -1,0 +1,78 @@
+"""What a shell completes, asked as bash asks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tacit.cli import app
+from tacit.folder import RunFolder
+from tacit.graph.datasets import load
+from tacit.graph.graph import Graph
+from tacit.links.models import MODELS
+from tacit.query.shapes import SHAPES
+
+
+def completed(line: str) -> list[str]:
+    """The words that complete the last one of a line."""
+    words = line.split(" ")
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_TACIT_COMPLETE": "complete_bash"}
+    return CliRunner().invoke(app, env=asked, prog_name="tacit", catch_exceptions=False).output.split()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with runs and others."""
+    monkeypatch.chdir(tmp_path)
+    graph = Graph.of([("a", "likes", "b"), ("a", "like wise", "b"), ("b", "hates", "a")])
+    RunFolder.create(tmp_path / "runs" / "mine", graph, {})
+    RunFolder.create(tmp_path / "rural", graph, {})
+    (tmp_path / "runs" / "notes").mkdir()
+    (tmp_path / ".runs").mkdir()
+    return tmp_path
+
+
+def test_commands_and_options_are_completed() -> None:
+    assert completed("tacit tr") == ["train"]
+    assert "--columns" in completed("tacit train --co")
+
+
+def test_runs_are_completed(folder: Path) -> None:
+    for command in ("ask", "serve", "adapt", "eval", "complete", "report", "index"):
+        assert set(completed(f"tacit {command} ru")) == {"runs/mine", "rural"}
+    assert completed("tacit ask runs/") == ["runs/mine"]
+    assert completed(f"tacit ask {folder}/rur") == [str(folder / "rural")]
+    assert completed("tacit ask w") == ["world"]
+    assert completed("tacit ask nowhere/at/all/") == []
+
+
+def test_choices_shapes_and_relations_are_completed(folder: Path) -> None:
+    assert completed("tacit train x --model ") == list(MODELS)
+    assert completed("tacit ask world --logic go") == ["godel"]
+    assert completed("tacit eval world --shapes 2i,3i") == [f"2i,{name}" for name in SHAPES if name.startswith("3i")]
+    assert completed("tacit sample world --shapes pos") == ["positive"]
+    assert completed("tacit complete rural --relation li") == ["likes"]  # the other one needs quotes
+    assert completed("tacit complete rural --relation hates --relation ") == ["likes", "hates"]
+    wanted = [label for label in load("world").relations.labels[0::2] if label.startswith("in")]
+    assert completed("tacit complete world --relation in") == wanted
+    assert completed("tacit complete nowhere --relation ") == []
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_takes_the_script(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "bin").mkdir()
+    (folder / "bin" / "tacit").write_text(f"#!{sys.executable}\nfrom tacit.cli import main\nmain()\n")
+    (folder / "bin" / "tacit").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")  # the parent of a test is no shell
+    script = CliRunner().invoke(app, ["--show-completion", "bash"], prog_name="tacit").output
+    asked = f"{script}\nCOMP_WORDS=(tacit ask rur); COMP_CWORD=2; _tacit_completion tacit; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", asked], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["rural"], done.stderr
