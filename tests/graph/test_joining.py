@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -154,6 +156,20 @@ def test_standard_input(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         tacit.load("-", format="xls")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_named_pipe_is_read_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "g.csv")
+    for data in ("head,tail,relation\nOslo,Norway,in\n", "a,b\n"):
+        writer = threading.Thread(target=(tmp_path / "g.csv").write_text, args=(data,), daemon=True)
+        writer.start()
+        if data.startswith("head"):
+            assert facts(tacit.load(tmp_path / "g.csv")) == {("Oslo", "in", "Norway")}
+        else:
+            with pytest.raises(DataError, match=rf"^{tmp_path}/g\.csv, line 1: has 2 columns"):
+                tacit.load(tmp_path / "g.csv")
+        writer.join(10)
+
+
 def test_what_cannot_be_joined_is_told(folder: Path) -> None:
     with pytest.raises(DataError, match="no source of facts was given"):
         tacit.load([])
@@ -162,5 +178,7 @@ def test_what_cannot_be_joined_is_told(folder: Path) -> None:
     (folder / "b.csv").write_text("a,r\n")
     with pytest.raises(DataError, match=r"b\.csv, line 1: has 2 columns"):
         tacit.load([folder / "a.tsv", folder / "b.csv"])
+    with pytest.raises(SettingsError, match="format is 'csv', but that of files is told by their names"):
+        tacit.load(folder / "a.tsv", format="csv")
     with pytest.raises(SettingsError, match="columns '1,3,2' are those of a table, and graph is none"):
         tacit.load(Graph.of([("a", "r", "b")]), columns="1,3,2")

@@ -23,7 +23,7 @@ from tacit.graph.neo4j import Export, read_neo4j
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.rdf import labelling, read_rdf
 from tacit.graph.read_settings import STANDARD_INPUT, ReadSettings
-from tacit.graph.standard_input import standard_input
+from tacit.graph.spooling import pipe, standard_input
 from tacit.graph.tsv import read_tsv
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
     """
     reading = ReadSettings.of(options)
     sources: list[Any] = list(source) if isinstance(source, list | tuple) else [source]
+    if "format" in options and not any(isinstance(one, str) and one == STANDARD_INPUT for one in sources):
+        raise SettingsError(f"format is '{reading.format}', but that of files is told by their names", "format")
     with ExitStack() as stack:
         located = [_located(one, reading, stack) for one in sources]
         if reading.columns is not None and not any(map(_has_table, located)):
@@ -147,7 +149,7 @@ def _located(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
         raise DataError(f"no such file or folder, nor a data set (there is {', '.join(DATASETS)})", path)
     if extension(path) not in FORMATS:
         raise DataError(f"unknown extension '{path.suffix}'; Tacit reads {_READABLE} and folders, {_PACKED}", path)
-    return path
+    return stack.enter_context(pipe(path)) if path.is_fifo() else path
 
 
 def _parts(folder: Path) -> _Folder:
