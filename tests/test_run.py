@@ -79,6 +79,18 @@ def test_training_goes_on_where_it_was_or_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
+def test_a_fact_is_scored_and_answers_are_counted(path: Path) -> None:
+    run = tacit.open(path)
+    head, relation, tail = (GRAPH.entities[0], GRAPH.relations[0], GRAPH.entities[1])
+    scored = {e.entity: e for e in run.ask(f"?x : {relation}({head}, ?x)", top=100)}
+    for label in (tail, GRAPH.entities[3]):
+        found = run.score(head, relation, label)
+        assert (found.score, found.known) == (pytest.approx(scored[label].score), scored[label].known)
+    known = [e for e in scored.values() if e.known]
+    predicted = sum(e.score for e in scored.values() if not e.known)
+    assert run.count(f"?x : {relation}({head}, ?x)") == (len(known), pytest.approx(len(known) + predicted))
+
+
 def test_a_calibration_never_drops_the_adapter(path: Path) -> None:
     with_adapter(path, calibration="sigmoid", logic="godel")
     run = tacit.open(path)
