@@ -16,6 +16,7 @@ from tacit.graph.prefixes import Prefixes
 from tacit.query.compile import compile_query
 from tacit.query.formula import quoted
 from tacit.query.names import bind
+from tacit.query.reading import Reading
 from tacit.query.sparql import parse_sparql
 from tacit.query.text import parse
 
@@ -80,13 +81,13 @@ READ = {
 
 @pytest.mark.parametrize("text", READ)
 def test_reads(text: str) -> None:
-    query, limit = parse_sparql(PREFIX + text)
-    assert query.same_as(parse(READ[text])), query
-    assert limit is None
+    reading = parse_sparql(PREFIX + text)
+    assert reading.query.same_as(parse(READ[text])), reading.query
+    assert reading == Reading(reading.query)
 
 
 def test_reads_the_limit() -> None:
-    assert parse_sparql(PREFIX + "SELECT ?c { :a :p ?c } LIMIT 7")[1] == 7
+    assert parse_sparql(PREFIX + "SELECT ?c { :a :p ?c } LIMIT 7").limit == 7
 
 
 @pytest.mark.parametrize(
@@ -155,8 +156,7 @@ GRAPH = Graph.of([("New York", "part of", "geo:USA"), ("<http://ex.org/a>", "htt
 
 
 def bound(text: str) -> tuple[list[int], list[int]]:
-    query, _ = parse_sparql(text, GRAPH)
-    return bind(compile_query(query), GRAPH)
+    return bind(compile_query(parse_sparql(text, GRAPH).query), GRAPH)
 
 
 def test_iris_find_their_labels_in_a_graph() -> None:
@@ -189,7 +189,7 @@ SWEDEN = from_rdf(["http://a.org/next", "http://b.org/geo#Sweden", "http://a.org
     ],
 )
 def test_an_iri_is_what_the_query_declares(text: str) -> None:
-    assert str(parse_sparql(text, SWEDEN)[0]) == "?x : next(geo:Sweden, ?x)"
+    assert str(parse_sparql(text, SWEDEN).query) == "?x : next(geo:Sweden, ?x)"
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ IRIS = st.from_regex(r"\A(http://a\.org/|urn:|tacit:|ex:|http://b\.org/g#)[A-Za-
 def test_every_iri_of_a_graph_from_rdf_reads_as_itself(iris: list[str], declared: dict[str, str]) -> None:
     graph = from_rdf([*iris, "http://a.org/last"], declared)
     for iri in iris:
-        query, _ = parse_sparql(f"SELECT ?x {{ <{iri}> <{iris[0]}> ?x }}", graph)
+        query = parse_sparql(f"SELECT ?x {{ <{iri}> <{iris[0]}> ?x }}", graph).query
         assert query.formula.subject.name == graph.prefixes.label(iri)  # type: ignore[attr-defined]
 
 
@@ -232,7 +232,7 @@ def test_every_iri_of_a_graph_from_rdf_reads_as_itself(iris: list[str], declared
 def test_every_label_can_be_named_in_the_scheme_of_tables(label: str) -> None:
     graph = Graph.of([(label, "next", "other")])
     text = f"SELECT ?x {{ <tacit:{quote(label, safe='')}> <tacit:next> ?x }}"
-    assert parse_sparql(text, graph)[0] == parse(f"?x : next({quoted(label)}, ?x)")
+    assert parse_sparql(text, graph).query == parse(f"?x : next({quoted(label)}, ?x)")
 
 
 @pytest.mark.parametrize(
@@ -250,13 +250,13 @@ def test_a_literal_is_the_label_that_rdf_gives_it(written: str, label: str) -> N
     graph = Graph.of([("a:b", "a:c", label)])
     graph = Graph(graph.entities, graph.relations, graph.train, prefixes=Prefixes({"a": "http://a.org/"}))
     text = f"PREFIX t: <http://t.org/> SELECT ?x {{ ?x <http://a.org/c> {written} }}"
-    assert parse_sparql(text, graph)[0] == parse(f"?x : a:c(?x, {quoted(label)})")
+    assert parse_sparql(text, graph).query == parse(f"?x : a:c(?x, {quoted(label)})")
 
 
 def test_names_in_a_query_are_unescaped() -> None:
     graph = Graph.of([("a,b", "in", "ūc")])
-    assert parse_sparql(r"PREFIX : <tacit:> SELECT ?x { :a\,b :in ?x }", graph)[0] == parse("?x : in('a,b', ?x)")
-    assert parse_sparql(r"PREFIX : <tacit:> SELECT ?x { ?x :in :\u016bc }", graph)[0] == parse("?x : in(?x, ūc)")
+    assert parse_sparql(r"PREFIX : <tacit:> SELECT ?x { :a\,b :in ?x }", graph).query == parse("?x : in('a,b', ?x)")
+    assert parse_sparql(r"PREFIX : <tacit:> SELECT ?x { ?x :in :\u016bc }", graph).query == parse("?x : in(?x, ūc)")
 
 
 def test_an_unknown_iri_is_located() -> None:

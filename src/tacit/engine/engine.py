@@ -37,7 +37,7 @@ from tacit.query.describe import describe
 from tacit.query.formula import Query
 from tacit.query.names import bind
 from tacit.query.plan import Complement, Plan, Prepared
-from tacit.query.reading import read
+from tacit.query.reading import Reading, read
 from tacit.query.symbolic import answers as symbolic_sets
 
 
@@ -49,6 +49,9 @@ class Asked(NamedTuple):
     entities: list[int]
     relations: list[int]
     limit: int | None = None
+    offset: int = 0
+    min_score: float = 0.0
+    known: bool | None = None
 
 
 class Engine:
@@ -241,9 +244,10 @@ class Engine:
             return query
         if not isinstance(query, str | Query):
             raise QueryError(f"a question is a text or a Query, not {type(query).__name__}")
-        asked, limit = read(query, self.graph) if isinstance(query, str) else (query, None)
-        prepared = compile_query(asked)
-        return Asked(asked, prepared, *bind(prepared, self.graph), limit)
+        reading = read(query, self.graph) if isinstance(query, str) else Reading(query)
+        prepared = compile_query(reading.query)
+        entities, relations = bind(prepared, self.graph)
+        return Asked(reading.query, prepared, entities, relations, *reading[1:])
 
     def _answered(self, plan: Plan, asked: list[Asked], top: int, paths: int) -> list[Answers]:
         """The answers to questions of one plan; with `paths`, as many reasons for each answer."""

@@ -22,6 +22,7 @@ from tacit.graph.graph import Graph
 from tacit.query.formula import MAX_ATOMS, Atom, Entity, Formula, Query, Term, Variable, atoms
 from tacit.query.iris import Labels
 from tacit.query.quantify import quantified
+from tacit.query.reading import Reading
 from tacit.query.text import place
 
 MAX_CHARACTERS = 10_000
@@ -62,11 +63,11 @@ _STRING = r"\"{3}.*?\"{3}|'{3}.*?'{3}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'
 _OPAQUE = re.compile(rf"{_STRING}|<[^<>\s]*>|#[^\n]*", re.DOTALL)  # where no keyword is one
 
 
-def parse_sparql(text: str, graph: Graph | None = None) -> tuple[Query, int | None]:
-    """The query a SPARQL text asks and its LIMIT; IRIs become labels as `tacit.query.iris` says.
+def parse_sparql(text: str, graph: Graph | None = None) -> Reading:
+    """The query a SPARQL text asks and what it says of the answers; IRIs become labels as `tacit.query.iris` says.
 
-    >>> parse_sparql("PREFIX : <tacit:> SELECT ?c { :France :borders ?c MINUS { ?c :speaks :German } } LIMIT 5")
-    (<?c : borders(France, ?c) & !speaks(?c, German)>, 5)
+    >>> parse_sparql("PREFIX : <tacit:> SELECT ?c { :France :borders ?c MINUS { ?c :speaks :German } }").query
+    <?c : borders(France, ?c) & !speaks(?c, German)>
     """
     _check_size(text)
     text = _CODE.sub(lambda code: chr(int(code[1] or code[2], 16)), text)
@@ -135,7 +136,7 @@ class _Reader:
         self.names = {variable.name for variable in _mentioned(tree)}
         self.groups = 0
 
-    def query(self) -> tuple[Query, int | None]:
+    def query(self) -> Reading:
         """A whole query: one selected variable, a pattern, and perhaps a limit."""
         tree = self.tree
         if tree.name != "SelectQuery":
@@ -157,7 +158,7 @@ class _Reader:
             raise self.error(f"{target} is not bound in every alternative", rf"[?$]{target.name}\b")
         formula = _some(cases, frozenset({target}))
         limit = limits.limit if limits else None
-        return Query(target, formula), None if limit is None else int(limit)  # type: ignore[arg-type]
+        return Reading(Query(target, formula), None if limit is None else int(limit))  # type: ignore[arg-type]
 
     def target(self) -> Variable:
         """The variable that is selected; `*` selects those that a solution may bind."""
