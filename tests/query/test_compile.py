@@ -193,7 +193,7 @@ def test_an_inner_quantifier_over_two_outer_variables_conditions_on_the_inner_on
         (~Atom("r", A, T), r"\?t occurs only under negation"),
         (to(A, "r") & Exists(X, ~Atom("q", X, T)), r"\?x occurs only under negation"),
         (to(A, "r") & ~Exists(X, ~Atom("q", X, T)), r"\?x occurs only under negation"),
-        (Atom("r", X, T), r"\?x is neither the target nor bound"),
+        (Atom("r", X, T), r"\?x is neither asked for nor bound"),
         (Exists(T, Atom("r", A, T)), r"the target \?t occurs nowhere"),
     ],
 )

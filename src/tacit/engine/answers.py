@@ -7,7 +7,9 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from tacit.errors import QueryError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +136,11 @@ class Witness:
 
 @dataclass(frozen=True)
 class Answer:
-    """An entity that answers a question, by label and readable name, its score in [0, 1], and why."""
+    """What answers a question: an entity by label and readable name, its score in [0, 1], and why.
+
+    `values` are the labels of the variables that were asked for, `names` their readable names. Where that is not one,
+    `entity` is empty and `id` -1.
+    """
 
     entity: str
     id: int
@@ -143,9 +149,11 @@ class Answer:
     known: bool  # the graph alone implies it
     witnesses: tuple[Witness, ...] = ()
     name: str = ""
+    values: dict[str, str] = field(default_factory=dict, hash=False)
+    names: dict[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.name or self.entity)
+        object.__setattr__(self, "name", self.name or ", ".join(self.names.values()) or self.entity)
 
     def __str__(self) -> str:
         return f"{self.name}  {self.score:.3f} {self.mark}"
@@ -157,9 +165,10 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it."""
-        data: dict[str, Any] = {
-            "entity": self.entity,
-            "name": self.name,
+        data: dict[str, Any] = {"entity": self.entity, "name": self.name} if self.entity else {}
+        data |= {
+            "values": self.values,
+            "names": self.names,
             "score": self.score,
             "log_score": self.log_score if math.isfinite(self.log_score) else None,
             "known": self.known,
@@ -167,9 +176,23 @@ class Answer:
         return data | ({"witnesses": [witness.to_dict() for witness in self.witnesses]} if self.witnesses else {})
 
 
+class Count(NamedTuple):
+    """How many answers there are: those that the known facts imply, and how many are expected in all.
+
+    Each answer is expected with its score; what the facts imply counts whole, unless a negation is part of the
+    question: a fact that is missing may then rule it out.
+    """
+
+    known: int
+    expected: float
+
+
 @dataclass(frozen=True)
 class Answers(Sequence[Answer]):
     """The best answers to a question, best first: a sequence of `Answer` that prints as a table.
+
+    `kind` says what they are: `entities`, `tuples` of them or `relations`, with a value for each of the `variables`;
+    `truth`, a single answer without values; or `count`, none, with `counted` in their place.
 
     `entities` are their labels; `to_pandas()`, `to_json()` and `to_dict()` hand them on; a notebook shows them as HTML.
     """
@@ -182,6 +205,9 @@ class Answers(Sequence[Answer]):
     rows: int | None = None  # how many candidates were followed, each by a row of scores; None where nobody counted
     left_out: int | None = None  # how many known answers are not listed; None unless only new ones were asked for
     estimated: bool = False  # whether scores are shares of sums that were estimated
+    kind: str = "entities"
+    variables: tuple[str, ...] = ()  # what was asked for, without question marks
+    counted: Count | None = None  # how many there are, where that was asked
 
     @overload
     def __getitem__(self, position: int) -> Answer: ...
@@ -198,7 +224,9 @@ class Answers(Sequence[Answer]):
 
     @property
     def entities(self) -> list[str]:
-        """The labels of the answers, best first."""
+        """The labels of the answers, best first, where one variable was asked for."""
+        if self.kind not in ("entities", "relations"):
+            raise QueryError(f"the answers are {self.kind}, not one entity each; see kind, values and counted")
         return [answer.entity for answer in self.answers]
 
     @property
@@ -214,7 +242,8 @@ class Answers(Sequence[Answer]):
         rows = [{"rank": rank} | answer.to_dict() for rank, answer in enumerate(self.answers, start=1)]
         told: dict[str, Any] = {"certified": self.certified, "explained": self.explained, "estimated": self.estimated}
         told |= {} if self.left_out is None else {"left_out": self.left_out}
-        return {"query": self.query, **told, "answers": rows}
+        told |= {} if self.counted is None else {"count": self.counted._asdict()}
+        return {"query": self.query, "kind": self.kind, "variables": list(self.variables), **told, "answers": rows}
 
     def to_json(self, indent: int | None = None) -> str:
         """The answers as JSON text."""

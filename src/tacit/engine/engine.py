@@ -245,6 +245,8 @@ class Engine:
         if not isinstance(query, str | Query):
             raise QueryError(f"a question is a text or a Query, not {type(query).__name__}")
         reading = read(query, self.graph) if isinstance(query, str) else Reading(query)
+        if reading.query.kind != "entities":
+            raise QueryError(f"a question for {reading.query.kind} is read, and not answered")
         prepared = compile_query(reading.query)
         entities, relations = bind(prepared, self.graph)
         return Asked(reading.query, prepared, entities, relations, *reading[1:])
@@ -264,12 +266,13 @@ class Engine:
         for question, listed, implied, why in zip(asked, found, known, told, strict=True):
             pairs, there = zip(listed.ids, listed.scores, strict=True), set(implied)
             answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
+            variables = tuple(target.name for target in question.query.targets)
             explained = why is not None if paths else None
             left_out = len(implied) if self.settings.new else None
             results.append(
                 Answers(
                     str(question.query), tuple(answers), listed.certified, self.about, explained,
-                    listed.rows, left_out, listed.estimated,
+                    listed.rows, left_out, listed.estimated, question.query.kind, variables,
                 )
             )  # fmt: skip
         return results
@@ -298,7 +301,9 @@ class Engine:
         entities = self.graph.entities
         proofs = why.proofs(i, paths) if why is not None else []
         witnesses = tuple(self._witness(prepared, proof) for proof in proofs)
-        return Answer(entities[i], i, math.exp(score), score, known, witnesses, entities.name(i))
+        name, (variable, *_) = entities.name(i), prepared.variables
+        given = {variable: entities[i]}, {variable: name}
+        return Answer(entities[i], i, math.exp(score), score, known, witnesses, name, *given)
 
     def _witness(self, prepared: Prepared, proof: Proof) -> Witness:
         tree = self._part(prepared, proof)

@@ -140,13 +140,32 @@ Step: TypeAlias = "Node | Edge"
 
 
 @dataclass(frozen=True)
+class Held:
+    """An answer variable beside the last one: its values are tried one by one, each in an entity slot of its own.
+
+    `ranking` is the fuzzy set of its values with the answer variables after it existential, which says what to try
+    first; `bound` is what no tuple with a value exceeds.
+    """
+
+    variable: int
+    slot: int
+    ranking: Node
+    bound: Node
+
+
+@dataclass(frozen=True)
 class Plan:
-    """The structure shared by all queries that differ only in their entities and relations."""
+    """The structure shared by all queries that differ only in their entities and relations.
+
+    The root is the fuzzy set of the last answer variable, given the others, which are held.
+    """
 
     root: Node
-    num_entities: int  # entity slots a query fills; `Condition` adds slots after these
+    num_entities: int  # entity slots a query fills; `Held` and `Condition` add slots after these
     num_relations: int  # relation slots a query fills
-    num_variables: int  # variable 0 is the target
+    num_variables: int
+    targets: tuple[int, ...] = (0,)  # the answer variables, as asked for; none where a formula holds or not
+    held: tuple[Held, ...] = ()
 
     def has(self, *kinds: type) -> bool:
         """Whether a step of one of some kinds occurs anywhere."""
