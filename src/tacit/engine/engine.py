@@ -37,7 +37,7 @@ from tacit.query.describe import describe
 from tacit.query.formula import Query
 from tacit.query.names import bind
 from tacit.query.plan import Complement, Plan, Prepared
-from tacit.query.reading import Reading, read
+from tacit.query.reading import Column, Reading, read
 from tacit.query.symbolic import answers as symbolic_sets
 
 
@@ -52,6 +52,8 @@ class Asked(NamedTuple):
     offset: int = 0
     min_score: float = 0.0
     known: bool | None = None
+    among: tuple[str, ...] | None = None
+    columns: tuple[Column, ...] = ()
 
 
 class Engine:

@@ -9,6 +9,18 @@ from tacit.query.formula import Query
 from tacit.query.text import parse
 
 
+class Column(NamedTuple):
+    """A column of SPARQL results: its name, and what it shows of each answer.
+
+    That is the `value` of the variable, the `score`, whether it is `known`, how many there are (`count`) or are
+    `expected`. `label` is the only value a variable has by VALUES, or the variable that is counted.
+    """
+
+    name: str
+    shows: str = "value"
+    label: str = ""
+
+
 class Reading(NamedTuple):
     """A query, and which of its answers are asked for: the text syntax says nothing of that, SPARQL may."""
 
@@ -17,6 +29,8 @@ class Reading(NamedTuple):
     offset: int = 0
     min_score: float = 0.0
     known: bool | None = None  # whether only known answers are wanted, or only predicted ones
+    among: tuple[str, ...] | None = None  # the labels that alone may be answers
+    columns: tuple[Column, ...] = ()  # of SPARQL results
 
 
 def read(text: str, graph: Graph | None = None) -> Reading:
