@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -163,6 +163,11 @@ class Answer:
         """What the answer is, in a word."""
         return "known" if self.known else "predicted"
 
+    @property
+    def cells(self) -> list[str]:
+        """The readable name of each variable that was asked for."""
+        return list(self.names.values()) or [self.name]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it."""
         data: dict[str, Any] = {"entity": self.entity, "name": self.name} if self.entity else {}
@@ -250,13 +255,18 @@ class Answers(Sequence[Answer]):
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per answer; the first witness's variables as columns."""
+        """One row per answer, with a column for each of several variables; the first witness's variables as columns."""
         import pandas as pd
 
-        columns = ["rank", "entity", "name", "score", "known"]
+        if self.counted is not None:
+            return pd.DataFrame([self.counted])
+        single = self.kind in ("entities", "relations")
+        columns = ["rank", *(["entity", "name"] if single else map("?{}".format, self.variables)), "score", "known"]
         rows = []
         for rank, answer in enumerate(self.answers, start=1):
-            row: dict[str, Any] = {"rank": rank} | {name: getattr(answer, name) for name in columns[1:]}
+            row: dict[str, Any] = {"rank": rank, "entity": answer.entity, "name": answer.name}
+            row |= {f"?{name}": value for name, value in answer.values.items()}
+            row = {name: row[name] for name in columns[:-2]} | {"score": answer.score, "known": answer.known}
             if answer.witnesses:
                 row |= {f"?{name}": value for name, value in answer.witnesses[0].variables.items()}
             rows.append(row)
@@ -264,15 +274,29 @@ class Answers(Sequence[Answer]):
 
     def __str__(self) -> str:
         if not self.answers:
-            return f"{self.query}\n  {self.note or 'no answer'}"
-        width = max(len(answer.name) for answer in self.answers)
-        lines = [self.query]
-        for rank, answer in enumerate(self.answers, start=1):
-            lines.append(f"{rank:>4}. {answer.name:<{width}}  {answer.score:.3f}  {answer.mark}")
+            return f"{self.query}\n  {self.instead}"
+        heads = [[f"?{name}" for name in self.variables]] if len(self.variables) > 1 else []
+        shown = in_columns([*heads, *(answer.cells for answer in self.answers)])
+        lines = [self.query, *(f"      {head}".rstrip() for head in shown[: len(heads)])]
+        for rank, (cells, answer) in enumerate(zip(shown[len(heads) :], self.answers, strict=True), start=1):
+            place = f"{rank:>4}. {cells}" if self.kind != "truth" else f"   {self.truth}:"
+            lines.append(f"{place}  {answer.score:.3f}  {answer.mark}")
             for number, witness in enumerate(answer.witnesses):
                 lines += [f"      or {witness.score:.3f}, because"] if number else []
                 lines += [f"        {text}" for text, _ in witness.lines()]
         return "\n".join([*lines, *self.notes, *([self.verdict] if self.settings.get("search") == "certified" else [])])
+
+    @property
+    def instead(self) -> str:
+        """What is to be said where no answer is listed: how many there are, or why there is none."""
+        if self.counted is not None:
+            return f"{self.counted.known:,} known, {self.counted.expected:,.1f} expected with predictions"
+        return self.note or "no answer"
+
+    @property
+    def truth(self) -> str:
+        """Whether a yes/no question is rather to be answered with yes or with no: from a score of 0.5 on, yes."""
+        return "yes" if self.answers[0].score >= 0.5 else "no"
 
     @property
     def notes(self) -> list[str]:
@@ -294,21 +318,36 @@ class Answers(Sequence[Answer]):
 
     def _repr_html_(self) -> str:
         if not self.answers:
-            return f"<p><code>{html.escape(self.query)}</code></p><p>{self.note or 'no answer'}</p>"
+            return f"<p><code>{html.escape(self.query)}</code></p><p>{self.instead}</p>"
         explained = any(answer.witnesses for answer in self.answers)
         rows = []
         for rank, answer in enumerate(self.answers, start=1):
             told = [line for witness in answer.witnesses[:1] for line in witness.lines()]
             why = "<br>".join(html.escape(text) if plain else f"<i>{html.escape(text)}</i>" for text, plain in told)
             rows.append(
-                f"<tr><td>{rank}</td><td><b>{html.escape(answer.name)}</b></td><td>"
+                f"<tr><td>{rank}</td>{_html_cells(answer.cells if self.kind != 'truth' else [self.truth])}<td>"
                 f'<meter value="{answer.score:.4f}" min="0" max="1"></meter> {answer.score:.3f}</td>'
                 f"<td>{answer.mark}</td>" + (f'<td style="text-align:left">{why}</td></tr>' if explained else "</tr>")
             )
         because = '<th style="text-align:left">because</th>' if explained else ""
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        head = f"<tr><th></th><th>answer</th><th>score</th><th></th>{because}</tr>"
+        names = [f"?{name}" for name in self.variables] if len(self.variables) > 1 else ["answer"]
+        head = f"<tr><th></th>{''.join(f'<th>{name}</th>' for name in names)}<th>score</th><th></th>{because}</tr>"
         return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>" + notes
+
+
+def in_columns(rows: Sequence[Sequence[str]], length: Callable[[str], int] = len) -> list[str]:
+    """Rows of cells as lines, each column as wide as its widest cell.
+
+    >>> in_columns([["Oslo", "Norway"], ["Bern", "CH"]])
+    ['Oslo  Norway', 'Bern  CH    ']
+    """
+    widths = [max(map(length, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell + " " * (w - length(cell)) for cell, w in zip(row, widths, strict=True)) for row in rows]
+
+
+def _html_cells(cells: Sequence[str]) -> str:
+    return "".join(f"<td><b>{html.escape(cell)}</b></td>" for cell in cells)
 
 
 ESTIMATED = "Scores are estimates: the sums that they are shares of were sampled."

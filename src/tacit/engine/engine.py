@@ -6,24 +6,25 @@ import math
 import os
 from collections.abc import Iterable
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
+from tacit.engine.answers import Answer, Answers, Count
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
 from tacit.engine.found import Wanted
+from tacit.engine.kinds import answered
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.list_reasoner import ListReasoner, listed_by
 from tacit.engine.logic import Logic
 from tacit.engine.new_answers import NewAnswers
 from tacit.engine.possible import Possible
 from tacit.engine.reasoner import CertifiedReasoner, Explanation, MessageReasoner, Reasoner, SymbolicReasoner
-from tacit.engine.reasons import Proof
 from tacit.engine.settings import EngineSettings
+from tacit.engine.witnesses import witness
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index
@@ -34,7 +35,7 @@ from tacit.links.scorer import Scorer, shards_of
 from tacit.links.top import TopScorer
 from tacit.query.compile import compile_query
 from tacit.query.describe import describe
-from tacit.query.formula import Query
+from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
 from tacit.query.plan import Complement, Plan, Prepared
 from tacit.query.reading import Column, Reading, read
@@ -147,10 +148,12 @@ class Engine:
     @cached_property
     def reasoner(self) -> Reasoner:
         """What turns plans into scores; those of known answers are left out where only new ones are wanted."""
-        reasoner = self._reasoner()
-        return NewAnswers(reasoner, self.graph.index(*self.settings.observed)) if self.settings.new else reasoner
+        search = self.search
+        return NewAnswers(search, self.graph.index(*self.settings.observed)) if self.settings.new else search
 
-    def _reasoner(self) -> Reasoner:
+    @cached_property
+    def search(self) -> Reasoner:
+        """What turns plans into scores, those of known answers included."""
         settings = self.settings
         if self._given is not None:
             return self._given
@@ -212,6 +215,17 @@ class Engine:
         """The best answers with their reasons, and whether the search provably missed nothing."""
         return self.ask(query, top, explain=True, paths=paths)
 
+    def score(self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1) -> Answer:
+        """How far a fact holds: its score in [0, 1], whether it is known, and with `explain` why."""
+        fact = Query((), Atom(relation, Entity(head), Entity(tail)))
+        return self.ask(fact, explain=explain, paths=paths)[0]
+
+    def count(self, query: str | Query) -> Count:
+        """How many answers a question for entities has: known ones, and how many are expected with predictions."""
+        asked = self.prepare(query)
+        counting = Query(asked.query.targets, asked.query.formula, count=True)
+        return cast(Count, self.ask_many([asked._replace(query=counting)])[0].counted)
+
     @torch.no_grad()
     def ask_many(
         self, queries: Iterable[str | Query | Asked], top: int = 10, *, explain: bool = False, paths: int = 1
@@ -224,15 +238,18 @@ class Engine:
             raise QueryError("ask_many takes a list of questions; ask takes one")
         asked = [self.prepare(query) for query in queries]
         groups: dict[Plan, list[int]] = {}
-        for i, question in enumerate(asked):
-            groups.setdefault(question.prepared.plan, []).append(i)
         results: dict[int, Answers] = {}
+        for i, question in enumerate(asked):
+            if question.query.kind == "entities":
+                groups.setdefault(question.prepared.plan, []).append(i)
+            else:
+                results[i] = answered(self, question, top, paths if explain else 0)
         for plan, members in groups.items():
             step = self.reasoner.batch(plan)
             for start in range(0, len(members), step):
                 part = members[start : start + step]
-                answered = self._answered(plan, [asked[i] for i in part], top, paths if explain else 0)
-                results |= dict(zip(part, answered, strict=True))
+                listed = self._answered(plan, [asked[i] for i in part], top, paths if explain else 0)
+                results |= dict(zip(part, listed, strict=True))
         return [results[i] for i in range(len(asked))]
 
     def describe(self, query: str | Query | Asked) -> str:
@@ -247,8 +264,6 @@ class Engine:
         if not isinstance(query, str | Query):
             raise QueryError(f"a question is a text or a Query, not {type(query).__name__}")
         reading = read(query, self.graph) if isinstance(query, str) else Reading(query)
-        if reading.query.kind != "entities":
-            raise QueryError(f"a question for {reading.query.kind} is read, and not answered")
         prepared = compile_query(reading.query)
         entities, relations = bind(prepared, self.graph)
         return Asked(reading.query, prepared, entities, relations, *reading[1:])
@@ -257,7 +272,7 @@ class Engine:
         """The answers to questions of one plan; with `paths`, as many reasons for each answer."""
         entities = torch.tensor([question.entities for question in asked], dtype=torch.long).view(len(asked), -1)
         relations = torch.tensor([question.relations for question in asked], dtype=torch.long).view(len(asked), -1)
-        known = self._known(plan, entities, relations)
+        known = self.known(plan, entities, relations)
         wanted = [self._wanted(plan, question, top, first) for question, first in zip(asked, known, strict=True)]
         slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
         told = [self.reasoner.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
@@ -284,12 +299,17 @@ class Engine:
         count = min(top, self.graph.num_entities, top if asked.limit is None else asked.limit)
         if self.settings.new:
             return Wanted(count, without=known)
-        if plan.has(Complement):  # what is not known to be true may yet be
-            return Wanted(count)
-        fact = torch.tensor(math.log(self.settings.observed_score))
-        return Wanted(count, known, float(self.logic.all([fact] * max(1, plan.num_relations))))
+        least = self.least(plan)
+        return Wanted(count) if least is None else Wanted(count, known, least)
 
-    def _known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
+    def least(self, plan: Plan) -> float | None:
+        """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""
+        if plan.has(Complement):  # what is not known to be true may yet be
+            return None
+        fact = torch.tensor(math.log(self.settings.observed_score))
+        return float(self.logic.all([fact] * max(1, plan.num_relations)))
+
+    def known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
         """The answers that the observed facts alone imply, for each query."""
         if not self.settings.observed:
             return [[] for _ in relations]
@@ -302,31 +322,10 @@ class Engine:
     ) -> Answer:
         entities = self.graph.entities
         proofs = why.proofs(i, paths) if why is not None else []
-        witnesses = tuple(self._witness(prepared, proof) for proof in proofs)
+        witnesses = tuple(witness(self.graph, prepared, proof) for proof in proofs)
         name, (variable, *_) = entities.name(i), prepared.variables
         given = {variable: entities[i]}, {variable: name}
         return Answer(entities[i], i, math.exp(score), score, known, witnesses, name, *given)
-
-    def _witness(self, prepared: Prepared, proof: Proof) -> Witness:
-        tree = self._part(prepared, proof)
-        name = self.graph.entities.name
-        variables = {prepared.variables[v]: name(e) for v, e in sorted(proof.substitution().items())}
-        return Witness(math.exp(proof.score), variables, tree)
-
-    def _part(self, prepared: Prepared, proof: Proof, negated: bool = False, carried: bool = True) -> WitnessPart:
-        """A proof with names in place of ids."""
-        name, atom = self.graph.entities.name, None
-        if proof.atom is not None:
-            a = proof.atom
-            relation = self.graph.relations.name(a.relation)
-            atom = WitnessAtom(name(a.subject), relation, name(a.object), math.exp(a.score), a.observed, negated)
-        best = max((part.score for part in proof.parts), default=0.0)
-        parts = tuple(
-            self._part(prepared, part, negated ^ (proof.kind == "not"), proof.kind != "or" or part.score == best)
-            for part in proof.parts
-        )
-        variables = {prepared.variables[v]: name(e) for v, e in proof.values}
-        return WitnessPart(proof.kind, math.exp(proof.score), parts, atom, variables, carried)
 
     def __repr__(self) -> str:
         return f"Engine({self.graph!r}, {self.settings.search}, k={self.settings.k}, {self.settings.logic})"
