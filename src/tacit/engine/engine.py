@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, cast
 
@@ -274,6 +275,7 @@ class Engine:
         relations = torch.tensor([question.relations for question in asked], dtype=torch.long).view(len(asked), -1)
         known = self.known(plan, entities, relations)
         wanted = [self._wanted(plan, question, top, first) for question, first in zip(asked, known, strict=True)]
+        wanted = [self._among(each, question.among) for each, question in zip(wanted, asked, strict=True)]
         slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
         told = [self.reasoner.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
         found = [each.found for each in told if each is not None]
@@ -301,6 +303,16 @@ class Engine:
             return Wanted(count, without=known)
         least = self.least(plan)
         return Wanted(count) if least is None else Wanted(count, known, least)
+
+    def _among(self, wanted: Wanted, labels: tuple[str, ...] | None) -> Wanted:
+        """The same answers, of some entities alone."""
+        if labels is None:
+            return wanted
+        ids = {self.graph.entities.id(label) for label in labels}
+        others = set(range(self.graph.num_entities)) - ids
+        return replace(
+            wanted, first=[i for i in wanted.first if i in ids], without=sorted(others.union(wanted.without))
+        )
 
     def least(self, plan: Plan) -> float | None:
         """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""
