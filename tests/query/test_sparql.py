@@ -97,6 +97,9 @@ READ = {
         "?c : p(?c, a) & q(?c, b) | p(?c, b) & q(?c, ?y)"
     ),
     "SELECT ?c { ?c :p ?x VALUES ?x { :a :b } VALUES ?x { :b :d } }": "?c : p(?c, b)",
+    "SELECT ?c { ?c :q :d ; :p ?x ; :r ?x, ?y VALUES ?x { :a :b } FILTER NOT EXISTS { ?c :q ?z } }": (
+        "?c : q(?c, d) & r(?c, ?y) & !q(?c, ?z) & (p(?c, a) & r(?c, a) | p(?c, b) & r(?c, b))"
+    ),
     "SELECT ?c { { ?c :p ?x VALUES ?x { :a } } UNION { ?c :q ?x } ?x :r ?c }": (
         "?c : p(?c, a) & r(a, ?c) | (exists ?x . q(?c, ?x) & r(?x, ?c))"
     ),

@@ -3,16 +3,17 @@
 A solution binds some of the variables, and alternatives may bind different ones. So a pattern is read as *cases*: which
 variables a solution binds, which of them have one certain value (from `VALUES`), and a formula that holds of exactly
 those solutions. A variable with a certain value stands in the formula as itself, until it is closed: then the value
-takes its place.
+takes its place, and several values are alternatives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import NamedTuple
 
-from tacit.query.elimination import substitute
-from tacit.query.formula import Entity, Formula, Variable
+from tacit.query.elimination import conjunction, substitute
+from tacit.query.formula import And, Entity, Formula, Variable
 from tacit.query.quantify import quantified
 
 Domain = frozenset[Variable]
@@ -48,7 +49,17 @@ def joined(left: Cases, right: Cases) -> Cases:
 
 def united(branches: Iterable[Cases], needed: Domain) -> Cases:
     """The solutions of any, without the variables that nothing else speaks of."""
-    return _merged(_kept(case, formula, needed) for branch in branches for case, formula in branch.items())
+    rows: dict[tuple[Case, Truth, Domain], list[Fixed]] = {}  # of cases that differ in values that go
+    for case, formula in (pair for branch in branches for pair in branch.items()):
+        kept = frozenset(pair for pair in case.fixed if pair[0] in needed)
+        rows.setdefault((Case(case.domain & needed, kept), formula, case.domain), []).append(case.fixed - kept)
+    closed = []
+    for (case, formula, domain), gone in rows.items():
+        if isinstance(formula, Formula):
+            formula = _one_of(formula, gone)
+            formula = quantified(formula, (domain - needed) & formula.free)
+        closed.append((case, formula))
+    return _merged(closed)
 
 
 def some(cases: Cases) -> Truth:
@@ -56,13 +67,16 @@ def some(cases: Cases) -> Truth:
     return united([cases], NONE).get(Case(NONE), False)
 
 
-def _kept(case: Case, formula: Truth, needed: Domain) -> tuple[Case, Truth]:
-    fixed = frozenset(pair for pair in case.fixed if pair[0] in needed)
-    if isinstance(formula, Formula):
-        for variable, value in case.fixed - fixed:
-            formula = substitute(formula, variable, value)
-        formula = quantified(formula, (case.domain - needed) & formula.free)
-    return Case(case.domain & needed, fixed), formula
+def _one_of(formula: Formula, rows: list[Fixed]) -> Formula:
+    """That a formula holds of the values of some row: alternatives, of no more than the parts that speak of them."""
+    variables = {variable for row in rows for variable, _ in row}
+    if isinstance(formula, And):
+        spoken = [part for part in formula.parts if part.free & variables]
+        if 0 < len(spoken) < len(formula.parts):
+            others = [part for part in formula.parts if not part.free & variables]
+            return And((*others, _one_of(conjunction(spoken), rows)))
+    parts = [reduce(lambda part, pair: substitute(part, *pair), row, formula) for row in rows]
+    return reduce(Formula.__or__, dict.fromkeys(parts))
 
 
 def _merged(cases: Iterable[tuple[Case, Truth]]) -> Cases:
