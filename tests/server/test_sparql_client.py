@@ -12,10 +12,11 @@ from urllib.error import HTTPError
 from urllib.parse import unquote
 
 import pytest
-from pyoxigraph import NamedNode, QueryResultsFormat, RdfFormat, Store, parse_query_results
-from rdflib import RDF, Namespace, URIRef
+from pyoxigraph import BlankNode, NamedNode, QueryResultsFormat, RdfFormat, Store, parse_query_results
+from rdflib import RDF, BNode, Namespace, URIRef
 from rdflib import Graph as RdfGraph
 from rdflib.plugins.stores.sparqlstore import SPARQLStore
+from rdflib.query import Result
 from SPARQLWrapper import SPARQLWrapper
 from SPARQLWrapper.SPARQLExceptions import QueryBadFormed
 
@@ -28,6 +29,7 @@ from tacit.links.scorer import GraphScorer
 from tacit.server.answering import Answerer
 from tacit.server.jobs import Job, Kind
 from tacit.server.settings import Limits, ServerSettings
+from tacit.server.sparql_formats import TSV, XML
 
 PREFIXES = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#> "
 QUERIES = {
@@ -295,6 +297,15 @@ def test_terms_of_an_rdf_graph_come_back_as_they_went_in(tmp_path: Path) -> None
         expected = json.loads(store.query(query).serialize(format=QueryResultsFormat.JSON))  # type: ignore[union-attr]
         rows, others = (data["results"]["bindings"] for data in (json.loads(reply.body), expected))
         assert sorted(shown(row["o"]) for row in rows) == sorted(shown(row["o"]) for row in others)
+        for kind, parsed in ((XML, QueryResultsFormat.XML), (TSV, QueryResultsFormat.TSV)):
+            (reply,) = answerer.replies([Job(Kind.SPARQL, f"{query} LIMIT 100", top=100, media_type=kind)])
+            ours, theirs = Result.parse(io.BytesIO(reply.body), content_type=kind), store.query(query)
+            written = [
+                (term.value, getattr(term, "language", None)) for (term,) in theirs if type(term) is not BlankNode
+            ]  # type: ignore[union-attr]
+            found = [(str(term), getattr(term, "language", None)) for (term,) in ours if type(term) is not BNode]
+            assert sorted(found, key=str) == sorted(written, key=str)
+            assert len(list(parse_query_results(reply.body, parsed))) == len(others)  # type: ignore[arg-type]
         for iri in [row["o"]["value"] for row in rows if row["o"]["type"] == "uri"]:  # and back
             back = f"SELECT ?s {{ ?s {predicate} <{iri}> }} LIMIT 100"
             (reply,) = answerer.replies([Job(Kind.SPARQL, back, top=100)])
