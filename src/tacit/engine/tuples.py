@@ -105,7 +105,7 @@ class TupleSearch:
         """
         size, kept = self.reasoner.num_entities, list[tuple[Tensor, ...]]()
         for rows in entities.split(max(1, self.reasoner.batch(self.plan) // 4)):
-            ranked = self._values(held.ranking, rows)
+            ranked = self._values(held.ranking, held.marginal, rows)
             bound, scores, known = (x.flatten() for x in (self._bound(held.bound, rows), ranked.scores, ranked.known))
             # Of the facts alone nothing holds but what is known.
             possible = known if isinstance(self.reasoner, SymbolicReasoner) else (bound > ZERO) | known
@@ -140,7 +140,7 @@ class TupleSearch:
 
     def _keep(self, entities: Tensor) -> None:
         """Value the last variable for some rows, and keep the best tuples."""
-        values = self._values(self.plan.root, entities)
+        values = self._values(self.plan.root, self.plan.root, entities)
         first = values.known & (self.least is not None)
         if self.prove:
             loose = unsettled(values.lower, values.upper)
@@ -154,13 +154,13 @@ class TupleSearch:
             fresh = Tuples(torch.stack(columns, dim=1), values.scores[rows, last], values.known[rows, last])
             self.found = self.found.best_with(fresh, self.count, self.least is not None)
 
-    def _values(self, step: Node, entities: Tensor) -> _Values:
-        """The values of a step, with known answers at what they are worth at least, or at nothing."""
-        plan = replace(self.plan, root=step, held=())
+    def _values(self, step: Node, implied_by: Node, entities: Tensor) -> _Values:
+        """The values of a step, with what facts imply by a step at what that is worth at least, or at nothing."""
+        plan, symbolic = replace(self.plan, root=step, held=()), replace(self.plan, root=implied_by, held=())
         relations = self.relations.expand(len(entities), -1)
         known = torch.zeros(len(entities), self.reasoner.num_entities, dtype=torch.bool)
         if self.index is not None:
-            implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), self.index, known.shape[1])
+            implied = symbolic_sets(symbolic, entities.numpy(), relations.numpy(), self.index, known.shape[1])
             known[torch.from_numpy(implied.rows).long(), torch.from_numpy(implied.ids).long()] = True
         scores = self._whole(self.reasoner.scores(plan, entities, relations))
         bounds = self._bounds(plan, entities, relations) if self.prove else None

@@ -124,9 +124,9 @@ def _plan(shape: Query, targets: tuple[int, ...], num_entities: int, num_relatio
         open_.remove(cut)
         slot, deeper = slots[0], slots[1:]
         own = [f for f in factors if free_variables(f) <= {cut}]
-        ranking = _node(_exists([*open_, *variables], factors), cut, slots)
+        marginal = _node(_exists([*open_, *variables], factors), cut, slots)
         bound = [_node(f, cut, slots) for f in own]
-        held.append(Held(int(cut.name), slot, _intersect([*said, ranking]), _intersect([*said, *bound])))
+        held.append(Held(int(cut.name), slot, _intersect([*said, marginal]), _intersect([*said, *bound])))
         # A value is worth in a tuple what the bound says of it: the same atoms, read the same way.
         said += [At(_node(f, cut, deeper), slot) for f in own]
         rest = [substitute(f, cut, Entity(str(slot))) for f in factors if f not in own]

@@ -143,14 +143,22 @@ Step: TypeAlias = "Node | Edge"
 class Held:
     """An answer variable beside the last one: its values are tried one by one, each in an entity slot of its own.
 
-    `ranking` is the fuzzy set of its values with the answer variables after it existential, which says what to try
-    first; `bound` is what no tuple with a value exceeds.
+    `marginal` is the fuzzy set of its values with the answer variables after it existential; `bound` is what no tuple
+    with a value exceeds, by the parts that speak of nothing else. `ranking`, one of the two, says what to try first.
     """
 
     variable: int
     slot: int
-    ranking: Node
+    marginal: Node
     bound: Node
+
+    @property
+    def ranking(self) -> Node:
+        """The marginal, unless that takes a row for every entity and the bound tells values apart, too."""
+        scanned = any(isinstance(step, Project) and not anchored(step.source) for step in walk(self.marginal))
+        parts = self.bound.parts if isinstance(self.bound, Intersect) else (self.bound,)
+        telling = any(anchored(part) and not isinstance(part, At | Best) for part in parts)
+        return self.bound if scanned and telling else self.marginal
 
 
 @dataclass(frozen=True)
