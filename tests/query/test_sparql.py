@@ -316,6 +316,9 @@ def test_an_unknown_iri_is_located() -> None:
         bound("PREFIX : <tacit:>\nSELECT ?x { ?x <http://ex.org/in> :Rioo }")
 
 
+VALUES = " ".join(f":v{i}" for i in range(40))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -325,6 +328,7 @@ def test_an_unknown_iri_is_located() -> None:
         "SELECT ?x { " + "?x :p :a . " * 1500 + "}",
         "SELECT ?x { ?x :p :a FILTER(" + "!" * 5000 + "1) }",
         "SELECT ?x { ?x :p '" + "a" * 100_000 + "' }",
+        "SELECT ?x { ?x :p ?y " + "".join(f"VALUES ?{name} {{{VALUES}}} " for name in "yzuvw") + "}",
     ],
 )
 def test_what_is_too_large_is_refused_at_once(text: str) -> None:

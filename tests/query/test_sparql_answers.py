@@ -21,7 +21,7 @@ WANTED: dict[str, dict[str, object]] = {
     "SELECT ?c { :a :p ?c VALUES ?c { :a :b } }": {"among": ("a", "b")},
     "SELECT ?c { { :a :p ?c } VALUES ?c { :b } } VALUES ?c { :a :b }": {"among": ("b",)},
     SCORED + "}": {},
-    SCORED + "} ORDER BY DESC(?s) LIMIT 2": {"limit": 2},
+    SCORED + "} ORDER BY DESC(?s) LIMIT 2": {"limit": 2, "by_score": True},
     SCORED + "} ORDER BY DESC(?k) DESC(?s)": {},
     SCORED + "FILTER(?s >= 0.5) }": {"min_score": 0.5},
     SCORED + "FILTER(0.25 <= ?s) FILTER(?s >= 0.125) }": {"min_score": 0.25},

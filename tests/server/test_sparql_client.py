@@ -11,6 +11,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
 from pyoxigraph import BlankNode, NamedNode, QueryResultsFormat, RdfFormat, Store, parse_query_results
 from rdflib import RDF, BNode, Namespace, URIRef
@@ -22,6 +23,7 @@ from SPARQLWrapper.SPARQLExceptions import QueryBadFormed
 
 from served import Running, running
 from served_graphs import EUROPE, open_europe
+from tables import TableScorer
 from tacit.engine.engine import Engine
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
@@ -135,6 +137,23 @@ def test_counts_relations_and_given_values(service: Running) -> None:
         PREFIXES + "SELECT ?a { ?a :borders :France } LIMIT 2", initBindings={"a": URIRef("tacit:Italy")}
     )
     assert [label(row[0]) for row in named] == ["Italy"]
+
+
+def test_rows_are_ordered_by_score_where_that_is_asked() -> None:
+    facts = [("a", "p", "x"), ("b", "q", "y"), ("c", "p", "c"), ("c", "q", "c")]
+    graph = Graph.of(facts)
+    likely = np.full((graph.num_entities, graph.num_entities), 0.99)  # of two, one holds more likely than a fact
+    likely[[graph.entities.id("a"), graph.entities.id("b")], [graph.entities.id("y"), graph.entities.id("x")]] = 0.01
+    engine = Engine(graph, TableScorer([likely, likely]), calibration="sigmoid", search="exact")
+    query = "SELECT ?o ?s ?k { { :a :p ?o } UNION { :b :q ?o } ?o answer:score ?s ; answer:known ?k } ORDER BY "
+    scores: dict[str, list[float]] = {}
+    for order in ("DESC(?s)", "DESC(?k) DESC(?s)"):
+        (reply,) = Answerer(engine, Limits()).replies([Job(Kind.SPARQL, f"{PREFIXES}{query}{order} LIMIT 9", top=9)])
+        rows = json.loads(reply.body)["results"]["bindings"]
+        known = [row["k"]["value"] == "true" for row in rows]
+        scores[order] = [float(row["s"]["value"]) for row in rows]
+    assert known == sorted(known, reverse=True)
+    assert scores["DESC(?s)"] == sorted(scores[order], reverse=True) != scores[order]
 
 
 def test_new_answers_by_a_parameter_of_the_address(service: Running) -> None:

@@ -56,6 +56,7 @@ class Asked(NamedTuple):
     known: bool | None = None
     among: tuple[str, ...] | None = None
     columns: tuple[Column, ...] = ()
+    by_score: bool = False
 
 
 class Engine:

@@ -31,6 +31,7 @@ class Reading(NamedTuple):
     known: bool | None = None  # whether only known answers are wanted, or only predicted ones
     among: tuple[str, ...] | None = None  # the labels that alone may be answers
     columns: tuple[Column, ...] = ()  # of SPARQL results
+    by_score: bool = False  # whether its rows are ordered by score alone; else known ones go first
 
 
 def read(text: str, graph: Graph | None = None) -> Reading:

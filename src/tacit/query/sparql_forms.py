@@ -46,7 +46,7 @@ class Form:
         self._take_told()
         columns = self._columns()
         targets = self._targets(columns)
-        self._check_order()
+        by_score = self._by_score()
         counting = any(column.shows in ("count", "expected") for column in columns)
         limit, offset = self._page(single=counting or not targets)
         formula, row, among = self._formula(targets)
@@ -54,7 +54,7 @@ class Form:
             raise self._several(targets[:1], "is counted")
         columns = tuple(column._replace(label=row.get(column.name, column.label)) for column in columns)
         query = self._query([target for target in targets if target.name not in row], formula, counting)
-        return Reading(query, limit, offset, self.min_score, self.known, among, columns)
+        return Reading(query, limit, offset, self.min_score, self.known, among, columns, by_score)
 
     def _query(self, targets: list[Variable], formula: Formula, counting: bool) -> Query:
         try:
@@ -125,13 +125,15 @@ class Form:
             raise self.source.error("FILTER on the score of what is counted is not supported", keyword("FILTER"))
         return targets
 
-    def _check_order(self) -> None:
-        """Answers come best first: known ones, then by score; any other order is refused."""
-        if self.tree.orderby:
-            given = [(condition.order, str(inner(condition.expr))) for condition in self.tree.orderby.condition]
-            known, score = (("DESC", self.told[what].name if what in self.told else "") for what in ("known", "score"))
-            if given not in ([score], [known, score]) or not score[1]:
-                raise self.source.refused(self.tree.orderby)
+    def _by_score(self) -> bool:
+        """Whether rows are ordered by score alone; else known ones go first, and any other order is refused."""
+        if not self.tree.orderby:
+            return False
+        given = [(condition.order, str(inner(condition.expr))) for condition in self.tree.orderby.condition]
+        known, score = (("DESC", self.told[what].name if what in self.told else "") for what in ("known", "score"))
+        if given not in ([score], [known, score]) or not score[1]:
+            raise self.source.refused(self.tree.orderby)
+        return given == [score]
 
     def _page(self, single: bool) -> tuple[int | None, int]:
         """LIMIT and OFFSET; a single result has no second page."""
@@ -148,6 +150,7 @@ class Form:
         cases = groups.cases(self.tree.where, None, NONE, kept.union(mentioned(clause.var if clause else ())))
         if clause:
             cases = joined(cases, groups.values(clause))
+            groups.check(cases)
         cases = {case: formula for case, formula in united([cases], kept).items() if formula is not False}
         if not cases:
             raise QueryError(_NO_ANSWERS)

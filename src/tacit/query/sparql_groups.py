@@ -26,6 +26,7 @@ from tacit.query.sparql_source import Source, inner, kind, mentioned
 from tacit.query.sparql_terms import Block, Terms
 
 MAX_GROUPS = 1_000  # read in all: a group inside EXISTS is read once for each case around it
+MAX_CASES = 300  # of a group: the rows of VALUES beside each other multiply
 
 
 class Groups:
@@ -94,6 +95,8 @@ class Groups:
 
     def check(self, cases: Cases) -> None:
         """Refuse what grew too large: alternatives that bind different variables are written out one by one."""
+        if len(cases) > MAX_CASES:
+            raise QueryError(f"VALUES and alternatives have more than {MAX_CASES} combinations; ask in parts")
         said = [formula for formula in set(cases.values()) if isinstance(formula, Formula)]
         if self.groups > MAX_GROUPS or sum(1 for formula in said for _ in atoms(formula)) > MAX_ATOMS:
             raise QueryError(f"the query has more than {MAX_ATOMS} triple patterns, written out; ask it in parts")

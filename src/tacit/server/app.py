@@ -18,7 +18,7 @@ from tacit.server import schemas
 from tacit.server.error_replies import add_error_replies
 from tacit.server.jobs import Job, Kind
 from tacit.server.middleware import Guard, KnownHosts
-from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, SPARQL_BODY, SPARQL_REPLY
+from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, NOT_ACCEPTABLE, SPARQL_BODY, SPARQL_REPLY
 from tacit.server.replies import Reply, encoded, failure
 from tacit.server.served_run import Served
 from tacit.server.service import Service
@@ -125,7 +125,8 @@ def _lookups(app: FastAPI, service: Service) -> None:
 
 
 def _sparql(app: FastAPI, service: Service) -> None:
-    described: dict[str, Any] = {"responses": {200: SPARQL_REPLY}, "response_class": Response, "tags": ["questions"]}
+    replies = {200: SPARQL_REPLY, 406: NOT_ACCEPTABLE}
+    described: dict[str, Any] = {"responses": replies, "response_class": Response, "tags": ["questions"]}
 
     async def answer(asked: Asking, new: bool) -> Response:
         if asked.query is None:

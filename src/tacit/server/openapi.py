@@ -25,6 +25,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     503: {"model": ErrorReply, "description": "The question was lost or waited too long; ask again."},
 }
 
+NOT_ACCEPTABLE = {"model": ErrorReply, "description": "Results come in no format that the request accepts."}
+
 EXAMPLE = "PREFIX : <tacit:> SELECT ?c WHERE { :France :borders ?c MINUS { ?c :speaks :German } } LIMIT 5"
 
 SPARQL_BODY: dict[str, Any] = {

@@ -24,7 +24,8 @@ def results(graph: Graph, asked: Asked, answers: Answers) -> dict[str, Any]:
         numbers = {"count": ("integer", answers.counted.known), "expected": ("double", answers.counted.expected)}
         rows = [{column.name: _literal(*numbers[column.shows]) for column in asked.columns}]
     else:
-        rows = [{column.name: _shown(column, answer, graph) for column in asked.columns} for answer in answers]
+        ordered = sorted(answers, key=lambda answer: -answer.score) if asked.by_score else answers
+        rows = [{column.name: _shown(column, answer, graph) for column in asked.columns} for answer in ordered]
     return {"head": {"vars": [column.name for column in asked.columns]}, "results": {"bindings": rows}}
 
 
