@@ -37,6 +37,15 @@ QUESTIONS: dict[str, list[Row]] = {
         ((NAMES[a], NAMES[b]), P[a, b] * (1 - Q[a, b]), bool(KNOWN[0][a, b] and not KNOWN[1][a, b]))
         for a, b in product(range(SIZE), repeat=2)
     ],
+    "?x { :e0 :p ?x": [((NAMES[x],), P[0, x], bool(KNOWN[0][0, x])) for x in range(SIZE)],
+    "?x { VALUES ?x { :e4 :e0 :e1 :e3 } :e0 :p ?x": [
+        ((NAMES[x],), P[0, x], bool(KNOWN[0][0, x])) for x in (0, 1, 3, 4)
+    ],
+    "?x { ?y :p ?x MINUS { ?x :q :e1 } VALUES ?y { :e0 :e2 }": [
+        ((NAMES[x],), (P[0, x] + P[2, x] - P[0, x] * P[2, x]) * (1 - Q[x, 1]), known)
+        for x in range(SIZE)
+        for known in [bool((KNOWN[0][0, x] or KNOWN[0][2, x]) and not KNOWN[1][x, 1])]
+    ],
     "?r { :e0 ?r :e2": [
         ((name,), scores[0, 2], bool(held[0, 2])) for name, scores, held in zip("pqr", SCORES, KNOWN, strict=True)
     ],
