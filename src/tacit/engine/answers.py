@@ -14,6 +14,8 @@ from tacit.errors import QueryError
 if TYPE_CHECKING:
     import pandas as pd
 
+LIKELY = 0.5  # the score from which an answer is taken to hold rather than not: sensible answers end below it
+
 
 @dataclass(frozen=True)
 class WitnessAtom:
@@ -296,7 +298,7 @@ class Answers(Sequence[Answer]):
     @property
     def truth(self) -> str:
         """Whether a yes/no question is rather to be answered with yes or with no: from a score of 0.5 on, yes."""
-        return "yes" if self.answers[0].score >= 0.5 else "no"
+        return "yes" if self.answers[0].score >= LIKELY else "no"
 
     @property
     def notes(self) -> list[str]:

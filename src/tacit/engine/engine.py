@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, cast
 
@@ -38,7 +39,7 @@ from tacit.query.describe import describe
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
 from tacit.query.plan import Complement, Plan, Prepared
-from tacit.query.reading import read
+from tacit.query.reading import Column, Reading, read
 from tacit.query.symbolic import answers as symbolic_sets
 
 
@@ -50,6 +51,12 @@ class Asked(NamedTuple):
     entities: list[int]
     relations: list[int]
     limit: int | None = None
+    offset: int = 0
+    min_score: float = 0.0
+    known: bool | None = None
+    among: tuple[str, ...] | None = None
+    columns: tuple[Column, ...] = ()
+    by_score: bool = False
 
 
 class Engine:
@@ -258,9 +265,10 @@ class Engine:
             return query
         if not isinstance(query, str | Query):
             raise QueryError(f"a question is a text or a Query, not {type(query).__name__}")
-        asked, limit = read(query, self.graph) if isinstance(query, str) else (query, None)
-        prepared = compile_query(asked)
-        return Asked(asked, prepared, *bind(prepared, self.graph), limit)
+        reading = read(query, self.graph) if isinstance(query, str) else Reading(query)
+        prepared = compile_query(reading.query)
+        entities, relations = bind(prepared, self.graph)
+        return Asked(reading.query, prepared, entities, relations, *reading[1:])
 
     def _answered(self, plan: Plan, asked: list[Asked], top: int, paths: int) -> list[Answers]:
         """The answers to questions of one plan; with `paths`, as many reasons for each answer."""
@@ -268,6 +276,7 @@ class Engine:
         relations = torch.tensor([question.relations for question in asked], dtype=torch.long).view(len(asked), -1)
         known = self.known(plan, entities, relations)
         wanted = [self._wanted(plan, question, top, first) for question, first in zip(asked, known, strict=True)]
+        wanted = [self._among(each, question.among) for each, question in zip(wanted, asked, strict=True)]
         slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
         told = [self.reasoner.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
         found = [each.found for each in told if each is not None]
@@ -295,6 +304,16 @@ class Engine:
             return Wanted(count, without=known)
         least = self.least(plan)
         return Wanted(count) if least is None else Wanted(count, known, least)
+
+    def _among(self, wanted: Wanted, labels: tuple[str, ...] | None) -> Wanted:
+        """The same answers, of some entities alone."""
+        if labels is None:
+            return wanted
+        ids = {self.graph.entities.id(label) for label in labels}
+        others = set(range(self.graph.num_entities)) - ids
+        return replace(
+            wanted, first=[i for i in wanted.first if i in ids], without=sorted(others.union(wanted.without))
+        )
 
     def least(self, plan: Plan) -> float | None:
         """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""

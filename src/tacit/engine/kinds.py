@@ -7,6 +7,7 @@ yes/no question a plan whose value is the same whatever the entity, a relation t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -31,13 +32,30 @@ def answered(engine: Engine, asked: Asked, top: int, paths: int) -> Answers:
     answer = {"truth": _truth, "relations": _relations, "tuples": _tuples, "count": _count}[asked.query.kind]
     count = top if asked.limit is None else min(top, asked.limit)
     entities, relations = torch.tensor([asked.entities]).long(), torch.tensor([asked.relations]).long()
+    question = _Question(engine, asked, entities, relations, paths)
+    listing = asked.query.kind in ("tuples", "relations")
     return replace(
-        answer(_Question(engine, asked, entities, relations, paths), count),
+        _page(question, answer, count) if listing else answer(question, count),
         query=str(asked.query),
         settings=engine.about,
         kind=asked.query.kind,
         variables=tuple(target.name for target in asked.query.targets),
     )
+
+
+def _page(question: _Question, answer: Callable[[_Question, int], Answers], count: int) -> Answers:
+    """The answers from an offset on, of those that are wanted: known ones or not, with a score high enough."""
+    asked, listed = question.asked, question.asked.offset + count
+    while True:
+        found = answer(question, listed)
+        kept = [each for each in found if each.score >= asked.min_score and asked.known in (None, each.known)]
+        last = found[-1] if len(found) == listed and found else None
+        # After one that is not known come lower ones alone; after a known one anything may, where those go first.
+        falling = last is not None and (not last.known or question.least is None)
+        done = last is None or (falling and (asked.known is True or last.score < asked.min_score))
+        if done or len(kept) >= asked.offset + count:
+            return replace(found, answers=tuple(kept[asked.offset : asked.offset + count]))
+        listed += max(1, len(found) - len(kept))
 
 
 class _Question:
@@ -47,6 +65,17 @@ class _Question:
         self.engine, self.graph, self.search = engine, engine.graph, engine.search
         self.asked, self.prepared, self.plan = asked, asked.prepared, asked.prepared.plan
         self.entities, self.relations, self.paths = entities, relations, paths
+
+    @property
+    def new(self) -> bool:
+        """Whether known answers are left out."""
+        return self.engine.settings.new or self.asked.known is False
+
+    @property
+    def least(self) -> float | None:
+        """What a known answer is worth at least; None where known ones do not go before others."""
+        least = self.engine.least(self.plan)
+        return ZERO if least is None and self.asked.known else least
 
     @property
     def proving(self) -> bool:
@@ -96,14 +125,14 @@ def _truth(question: _Question, count: int) -> Answers:
 
 def _relations(question: _Question, count: int) -> Answers:
     """The relations between two entities, known ones first."""
-    engine, plan, search, (variable,) = question.engine, question.plan, question.search, question.prepared.variables
+    plan, search, (variable,) = question.plan, question.search, question.prepared.variables
     forward = torch.arange(0, question.graph.num_relations, 2)[:, None]  # [R, 1]
     ends = question.entities.expand(len(forward), -1)
     step = search.batch(plan)
     parts = zip(ends.split(step), forward.split(step), strict=True)
     scores = torch.cat([search.scores(plan, *part)[:, 0].cpu() for part in parts])
     known = question.holds(ends, forward).nonzero()[:, 0].tolist()
-    least, new = engine.least(plan), engine.settings.new
+    least, new = question.least, question.new
     wanted = Wanted(count, without=known) if new or least is None else Wanted(count, known, least)
     sure = search.exact or (question.proving and search.bounds(plan, ends[:1], forward[:1]) is not None)
     found = wanted.found(scores, bounds=(scores, scores) if sure else None)  # a single atom has no hops to miss
@@ -121,10 +150,10 @@ def _relations(question: _Question, count: int) -> Answers:
 
 def _tuples(question: _Question, count: int) -> Answers:
     """The best tuples of entities."""
-    engine, plan, index, new = question.engine, question.plan, question.index, question.engine.settings.new
+    engine, plan, index, new = question.engine, question.plan, question.index, question.new
     search = TupleSearch(
         question.search, plan, question.relations, index, None if question.search.exact else engine.settings.k, count,
-        None if new else engine.least(plan), new, question.proving,
+        None if new else question.least, new, question.proving,
     ).run(question.entities)  # fmt: skip
     names, answers, reasons = [question.prepared.variables[target] for target in plan.targets], [], []
     held = {each.variable for each in plan.held}

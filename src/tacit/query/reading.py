@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tacit.graph.graph import Graph
 from tacit.query.formula import Query
-from tacit.query.sparql import is_sparql, parse_sparql
 from tacit.query.text import parse
 
 
-def read(text: str, graph: Graph | None = None) -> tuple[Query, int | None]:
-    """The query that a text or a SPARQL query asks, and the LIMIT of the latter.
+class Column(NamedTuple):
+    """A column of SPARQL results: its name, and what it shows of each answer.
 
-    >>> read("?c : borders(France, ?c)")
-    (<?c : borders(France, ?c)>, None)
-    >>> read("PREFIX : <tacit:> SELECT ?c { :France :borders ?c } LIMIT 3")
-    (<?c : borders(France, ?c)>, 3)
+    That is the `value` of the variable, the `score`, whether it is `known`, how many there are (`count`) or are
+    `expected`. `label` is the only value a variable has by VALUES, or the variable that is counted.
     """
-    return parse_sparql(text, graph) if is_sparql(text) else (parse(text), None)
+
+    name: str
+    shows: str = "value"
+    label: str = ""
+
+
+class Reading(NamedTuple):
+    """A query, and which of its answers are asked for: the text syntax says nothing of that, SPARQL may."""
+
+    query: Query
+    limit: int | None = None
+    offset: int = 0
+    min_score: float = 0.0
+    known: bool | None = None  # whether only known answers are wanted, or only predicted ones
+    among: tuple[str, ...] | None = None  # the labels that alone may be answers
+    columns: tuple[Column, ...] = ()  # of SPARQL results
+    by_score: bool = False  # whether its rows are ordered by score alone; else known ones go first
+
+
+def read(text: str, graph: Graph | None = None) -> Reading:
+    """The query that a text or a SPARQL query asks, with what the latter says of its answers.
+
+    >>> read("?c : borders(France, ?c)").query
+    <?c : borders(France, ?c)>
+    >>> read("PREFIX : <tacit:> SELECT ?c { :France :borders ?c } LIMIT 3").limit
+    3
+    """
+    from tacit.query.sparql import is_sparql, parse_sparql  # here, since it makes readings
+
+    return parse_sparql(text, graph) if is_sparql(text) else Reading(parse(text))

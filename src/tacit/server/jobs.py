@@ -27,6 +27,7 @@ class Job:
     top: int = 10
     paths: int = 1
     changes: tuple[tuple[str, str | int | bool], ...] = ()  # engine settings that differ from the service's own
+    media_type: str = "application/sparql-results+json"  # of the reply to a SPARQL query
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -44,7 +45,7 @@ class Job:
 
 # Each alternative takes what it starts, ended or not, so that no text takes the square of its length.
 _WORD = re.compile(rf"{UNCLOSED}|<[^<>\s]*>|{VARIABLE}|{NAME}|[+/-]+|\s+", re.DOTALL)
-_KEPT = frozenset((*KEYWORDS, "minus", "union", "filter", "select", "where"))
+_KEPT = frozenset((*KEYWORDS, "minus", "union", "filter", "select", "where", "ask", "values", "distinct", "count"))
 
 
 def _blank(word: re.Match[str]) -> str:
