@@ -106,7 +106,7 @@ def questions(graph: Graph, count: int, seed: int) -> dict[str, list[Query]]:
         first, second = (graph.relations[r] for r in (relation, second_hop))
         texts = f"?t : {first}(e{head}, ?t)", f"?t : exists ?v . {first}(e{head}, ?v) & {second}(?v, ?t)"
         for shape, text in zip(asked, texts, strict=True):
-            asked[shape].append(read(text, graph)[0])
+            asked[shape].append(read(text, graph).query)
     return asked
 
 

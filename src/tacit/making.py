@@ -117,7 +117,7 @@ def plan(question: str, graph: Source | Graph | None = None, k: int = EngineSett
     from tacit.query.reading import read
 
     known = graph if graph is None or isinstance(graph, Graph) else load(graph)
-    query, _ = read(question, known)
+    query = read(question, known).query
     prepared = compile_query(query)
     if known is not None:
         bind(prepared, known)

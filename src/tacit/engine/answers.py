@@ -7,10 +7,19 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
+
+from tacit.engine.answer_statements import statements
+from tacit.graph.files import extension
+from tacit.graph.prefixes import Prefixes
+from tacit.graph.writing import NUMBER, RDF, TEXT, TRUTH, WHOLE, check_format, write_lines, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+LIKELY = 0.5  # the score from which an answer is taken to hold rather than not: sensible answers end below it
+ANSWER_FORMATS = (".csv", ".json", ".jsonl", ".parquet", ".nt", ".ttl")
 
 
 @dataclass(frozen=True)
@@ -143,6 +152,7 @@ class Answer:
     known: bool  # the graph alone implies it
     witnesses: tuple[Witness, ...] = ()
     name: str = ""
+    values: dict[str, str] = field(default_factory=dict)  # the label of each variable that was asked for
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.entity)
@@ -160,6 +170,7 @@ class Answer:
         data: dict[str, Any] = {
             "entity": self.entity,
             "name": self.name,
+            "values": self.values,
             "score": self.score,
             "log_score": self.log_score if math.isfinite(self.log_score) else None,
             "known": self.known,
@@ -171,7 +182,8 @@ class Answer:
 class Answers(Sequence[Answer]):
     """The best answers to a question, best first: a sequence of `Answer` that prints as a table.
 
-    `entities` are their labels; `to_pandas()`, `to_json()` and `to_dict()` hand them on; a notebook shows them as HTML.
+    `entities` are their labels; `to_pandas()`, `to_json()` and `to_dict()` hand them on, `to_csv`, `to_parquet` and
+    `to_rdf` write them to files; a notebook shows them as HTML.
     """
 
     query: str
@@ -182,6 +194,9 @@ class Answers(Sequence[Answer]):
     rows: int | None = None  # how many candidates were followed, each by a row of scores; None where nobody counted
     left_out: int | None = None  # how many known answers are not listed; None unless only new ones were asked for
     estimated: bool = False  # whether scores are shares of sums that were estimated
+    offset: int = 0  # how many better answers come before these
+    variables: tuple[str, ...] = ()  # those that were asked for
+    prefixes: Prefixes = field(default_factory=Prefixes, compare=False)  # what makes IRIs of labels
 
     @overload
     def __getitem__(self, position: int) -> Answer: ...
@@ -202,6 +217,27 @@ class Answers(Sequence[Answer]):
         return [answer.entity for answer in self.answers]
 
     @property
+    def ranked(self) -> Iterator[tuple[int, Answer]]:
+        """The answers, each with its place among all."""
+        return enumerate(self.answers, start=self.offset + 1)
+
+    @property
+    def likely(self) -> int:
+        """How many of these answers have a score of `LIKELY` or more."""
+        return sum(answer.score >= LIKELY for answer in self.answers)
+
+    @property
+    def cut(self) -> str:
+        """Where the sensible answers end, in words; nothing where that is not among these."""
+        total, likely = len(self.answers), self.likely
+        if likely == total:
+            return ""
+        first, last = self.offset + 1, self.offset + total
+        paged = f"answers {first:,} to {last:,}" if total > 1 else f"answer {first:,}"
+        counted = paged if self.offset else f"{total:,} answer{'s' if total > 1 else ''}"
+        return f"{counted}, {f'{likely:,}' if likely else 'none'} at {LIKELY} or above"
+
+    @property
     def note(self) -> str:
         """What is to be said of known answers that are not listed, or nothing."""
         if not self.left_out:
@@ -211,8 +247,15 @@ class Answers(Sequence[Answer]):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it."""
-        rows = [{"rank": rank} | answer.to_dict() for rank, answer in enumerate(self.answers, start=1)]
-        told: dict[str, Any] = {"certified": self.certified, "explained": self.explained, "estimated": self.estimated}
+        rows = [{"rank": rank} | answer.to_dict() for rank, answer in self.ranked]
+        page = {"offset": self.offset, "likely": self.likely, "threshold": LIKELY}
+        told: dict[str, Any] = {
+            "variables": self.variables,
+            **page,
+            "certified": self.certified,
+            "explained": self.explained,
+            "estimated": self.estimated,
+        }
         told |= {} if self.left_out is None else {"left_out": self.left_out}
         return {"query": self.query, **told, "answers": rows}
 
@@ -224,21 +267,56 @@ class Answers(Sequence[Answer]):
         """One row per answer; the first witness's variables as columns."""
         import pandas as pd
 
-        columns = ["rank", "entity", "name", "score", "known"]
-        rows = []
-        for rank, answer in enumerate(self.answers, start=1):
-            row: dict[str, Any] = {"rank": rank} | {name: getattr(answer, name) for name in columns[1:]}
-            if answer.witnesses:
-                row |= {f"?{name}": value for name, value in answer.witnesses[0].variables.items()}
-            rows.append(row)
-        return pd.DataFrame(rows, columns=None if rows else columns)
+        return pd.DataFrame(self.table(), columns=list(self.columns))
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of the answers as a table, and what each holds."""
+        bound = dict.fromkeys(f"?{name}" for answer in self.answers for name in _bound(answer))
+        return {"rank": WHOLE, "entity": TEXT, "name": TEXT, "score": NUMBER, "known": TRUTH} | dict.fromkeys(
+            bound, TEXT
+        )
+
+    def table(self) -> list[tuple[Any, ...]]:
+        """A row for each answer; of a variable that its first witness does not bind, None."""
+        names = [name.removeprefix("?") for name in list(self.columns)[5:]]
+        return [
+            (rank, answer.entity, answer.name, answer.score, answer.known, *map(_bound(answer).get, names))
+            for rank, answer in self.ranked
+        ]
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write a row for each answer, with the columns of `to_pandas`, below a line that names them."""
+        write_table(path, self.columns, self.table(), ".csv")
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the same table as Parquet."""
+        write_table(path, self.columns, self.table(), ".parquet")
+
+    def to_rdf(self, path: str | Path) -> None:
+        """Write the answers as RDF, in N-Triples, which Turtle includes: solutions of W3C's result set vocabulary.
+
+        Each solution has an index, bindings of variables to terms, and `tacit:score` and `tacit:known` of its own.
+        """
+        write_lines(path, statements(self))
+
+    def write(self, path: str | Path) -> None:
+        """Write the answers in the format that the name of the file ends in."""
+        check_format(path, ANSWER_FORMATS, "answers")
+        kind = extension(Path(path))
+        if kind == ".json":
+            write_lines(path, [self.to_json(indent=2)])
+        elif kind in RDF:
+            self.to_rdf(path)
+        else:
+            write_table(path, self.columns, self.table())
 
     def __str__(self) -> str:
         if not self.answers:
             return f"{self.query}\n  {self.note or 'no answer'}"
         width = max(len(answer.name) for answer in self.answers)
         lines = [self.query]
-        for rank, answer in enumerate(self.answers, start=1):
+        for rank, answer in self.ranked:
             lines.append(f"{rank:>4}. {answer.name:<{width}}  {answer.score:.3f}  {answer.mark}")
             for number, witness in enumerate(answer.witnesses):
                 lines += [f"      or {witness.score:.3f}, because"] if number else []
@@ -248,8 +326,11 @@ class Answers(Sequence[Answer]):
     @property
     def notes(self) -> list[str]:
         """What a reader of the answers should know, in sentences."""
-        left_out = [self.note] if self.note else []
-        return left_out + [NO_REASONS] * (self.explained is False) + [ESTIMATED] * self.estimated
+        return (
+            [*filter(None, (self.cut, self.note))]
+            + [NO_REASONS] * (self.explained is False)
+            + [ESTIMATED] * self.estimated
+        )
 
     @property
     def verdict(self) -> str:
@@ -268,7 +349,7 @@ class Answers(Sequence[Answer]):
             return f"<p><code>{html.escape(self.query)}</code></p><p>{self.note or 'no answer'}</p>"
         explained = any(answer.witnesses for answer in self.answers)
         rows = []
-        for rank, answer in enumerate(self.answers, start=1):
+        for rank, answer in self.ranked:
             told = [line for witness in answer.witnesses[:1] for line in witness.lines()]
             why = "<br>".join(html.escape(text) if plain else f"<i>{html.escape(text)}</i>" for text, plain in told)
             rows.append(
@@ -280,6 +361,11 @@ class Answers(Sequence[Answer]):
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         head = f"<tr><th></th><th>answer</th><th>score</th><th></th>{because}</tr>"
         return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>" + notes
+
+
+def _bound(answer: Answer) -> dict[str, str]:
+    """What the first witness of an answer chose for the variables."""
+    return answer.witnesses[0].variables if answer.witnesses else {}
 
 
 ESTIMATED = "Scores are estimates: the sums that they are shares of were sampled."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from tacit.engine.known_facts import KnownFacts
 from tacit.engine.list_reasoner import ListReasoner, listed_by
 from tacit.engine.logic import Logic
 from tacit.engine.new_answers import NewAnswers
+from tacit.engine.paging import Page, Span, check_number
 from tacit.engine.possible import Possible
 from tacit.engine.reasoner import CertifiedReasoner, Explanation, MessageReasoner, Reasoner, SymbolicReasoner
 from tacit.engine.reasons import Proof
@@ -36,19 +37,29 @@ from tacit.query.compile import compile_query
 from tacit.query.describe import describe
 from tacit.query.formula import Query
 from tacit.query.names import bind
+from tacit.query.parameters import check_unused
 from tacit.query.plan import Complement, Plan, Prepared
-from tacit.query.reading import read
+from tacit.query.reading import Reading, read
 from tacit.query.symbolic import answers as symbolic_sets
 
 
 class Asked(NamedTuple):
-    """A question ready to run: its plan, the ids that fill the plan's slots, and its LIMIT where SPARQL set one."""
+    """A question ready to run: its plan, the ids that fill the plan's slots, and which of its answers SPARQL asks for.
+
+    Those from `offset` on, `limit` at most, of those that score at least `min_score` and are `known`, or are not.
+    """
 
     query: Query
     prepared: Prepared
     entities: list[int]
     relations: list[int]
     limit: int | None = None
+    offset: int = 0
+    min_score: float = 0.0
+    known: bool | None = None
+
+
+Question = str | Query | Asked | tuple[str, Mapping[str, str]]  # the last: a text, and what its parameters stand for
 
 
 class Engine:
@@ -196,25 +207,33 @@ class Engine:
             )
         return LooplessScan(checked(self.scorer), loopless)
 
-    def ask(self, query: str | Query, top: int = 10, *, explain: bool = False, paths: int = 1) -> Answers:
-        """The `top` best answers to a question; with `explain`, why each of them came.
+    def ask(
+        self, query: Question, /, top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
+        explain: bool = False, paths: int = 1, **parameters: str,
+    ) -> Answers:  # fmt: skip
+        """The `top` best answers to a question from `offset` on, or all of them; with `explain`, why each of them came.
 
-        A string is a question in the text syntax or in SPARQL, whose LIMIT, where it is lower, goes before `top`.
+        A string is a question in the text syntax or in SPARQL, whose LIMIT and OFFSET choose among all answers first.
+        `min_score` leaves out what scores lower. `parameters` are the labels that `$name` stands for in a text.
         """
-        return self.ask_many([query], top, explain=explain, paths=paths)[0]
+        asked = self.prepare(query, **parameters)
+        return self.ask_many([asked], top, offset=offset, min_score=min_score, explain=explain, paths=paths)[0]
 
-    def explain(self, query: str | Query, top: int = 10, paths: int = 1) -> Answers:
+    def explain(self, query: Question, /, top: int | None = 10, paths: int = 1, **options: Any) -> Answers:
         """The best answers with their reasons, and whether the search provably missed nothing."""
-        return self.ask(query, top, explain=True, paths=paths)
+        return self.ask(query, top, explain=True, paths=paths, **options)
 
     @torch.no_grad()
     def ask_many(
-        self, queries: Iterable[str | Query | Asked], top: int = 10, *, explain: bool = False, paths: int = 1
-    ) -> list[Answers]:
-        """The answers to many questions; those of one structure run as one batch."""
-        for name, number in (("top", top), ("paths", paths)):
-            if number < 1:
-                raise SettingsError(f"{name} must be at least 1, not {number}", name)
+        self, queries: Iterable[Question], top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
+        explain: bool = False, paths: int = 1,
+    ) -> list[Answers]:  # fmt: skip
+        """The answers to many questions; those of one structure run as one batch.
+
+        A text with parameters is a pair: `("?c : borders($who, ?c)", {"who": "France"})`.
+        """
+        page = Page(top, offset, min_score)
+        check_number("paths", paths, 1)
         if isinstance(queries, str):
             raise QueryError("ask_many takes a list of questions; ask takes one")
         asked = [self.prepare(query) for query in queries]
@@ -226,7 +245,7 @@ class Engine:
             step = self.reasoner.batch(plan)
             for start in range(0, len(members), step):
                 part = members[start : start + step]
-                answered = self._answered(plan, [asked[i] for i in part], top, paths if explain else 0)
+                answered = self._answered(plan, [asked[i] for i in part], page, paths if explain else 0)
                 results |= dict(zip(part, answered, strict=True))
         return [results[i] for i in range(len(asked))]
 
@@ -235,50 +254,59 @@ class Engine:
         k = self.graph.num_entities if self.settings.search == "exact" else self.settings.k
         return describe(self.prepare(query).prepared, k, self.graph.num_entities)
 
-    def prepare(self, query: str | Query | Asked) -> Asked:
+    def prepare(self, query: Question, /, **parameters: str) -> Asked:
         """A question with its names looked up, ready to run; one that is ready stays as it is."""
+        if isinstance(query, tuple) and not isinstance(query, Asked):
+            text, named = query
+            return self.prepare(text, **{**named, **parameters})
+        if not isinstance(query, str):
+            check_unused(parameters)
         if isinstance(query, Asked):
             return query
         if not isinstance(query, str | Query):
             raise QueryError(f"a question is a text or a Query, not {type(query).__name__}")
-        asked, limit = read(query, self.graph) if isinstance(query, str) else (query, None)
-        prepared = compile_query(asked)
-        return Asked(asked, prepared, *bind(prepared, self.graph), limit)
+        asked = read(query, self.graph, parameters) if isinstance(query, str) else Reading(query)
+        prepared = compile_query(asked.query)
+        ids = bind(prepared, self.graph)
+        return Asked(asked.query, prepared, *ids, asked.limit, asked.offset, asked.min_score, asked.known)
 
-    def _answered(self, plan: Plan, asked: list[Asked], top: int, paths: int) -> list[Answers]:
+    def _answered(self, plan: Plan, asked: list[Asked], page: Page, paths: int) -> list[Answers]:
         """The answers to questions of one plan; with `paths`, as many reasons for each answer."""
         entities = torch.tensor([question.entities for question in asked], dtype=torch.long).view(len(asked), -1)
         relations = torch.tensor([question.relations for question in asked], dtype=torch.long).view(len(asked), -1)
         known = self._known(plan, entities, relations)
-        wanted = [self._wanted(plan, question, top, first) for question, first in zip(asked, known, strict=True)]
+        pages = [page.of(question.limit, question.offset, question.min_score) for question in asked]
+        wanted = [self._wanted(plan, *each) for each in zip(asked, pages, known, strict=True)]
         slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
         told = [self.reasoner.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
         found = [each.found for each in told if each is not None]
         if len(found) < len(asked):
             found = self.reasoner.top(plan, entities, relations, wanted)
         results = []
-        for question, listed, implied, why in zip(asked, found, known, told, strict=True):
-            pairs, there = zip(listed.ids, listed.scores, strict=True), set(implied)
-            answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
+        for question, (start, _, _), listed, implied, why in zip(asked, pages, found, known, told, strict=True):
+            pairs, there = zip(listed.ids[start:], listed.scores[start:], strict=True), set(implied)
+            answers = [self._answer(question, i, score, i in there, why, paths) for i, score in pairs]
             explained = why is not None if paths else None
-            left_out = len(implied) if self.settings.new else None
+            left_out = len(implied) if self.settings.new or question.known is False else None
             results.append(
                 Answers(
                     str(question.query), tuple(answers), listed.certified, self.about, explained,
-                    listed.rows, left_out, listed.estimated,
+                    listed.rows, left_out, listed.estimated, start, (question.query.target.name,),
+                    self.graph.prefixes,
                 )
             )  # fmt: skip
         return results
 
-    def _wanted(self, plan: Plan, asked: Asked, top: int, known: list[int]) -> Wanted:
+    def _wanted(self, plan: Plan, asked: Asked, page: Span, known: list[int]) -> Wanted:
         """Which answers to list: known ones first, worth at least what that many observed facts are."""
-        count = min(top, self.graph.num_entities, top if asked.limit is None else asked.limit)
-        if self.settings.new:
-            return Wanted(count, without=known)
+        count, floor, only = min(self.graph.num_entities, page.stop), page.floor, asked.known is True
+        if self.settings.new or asked.known is False:
+            return Wanted(count, without=known, floor=floor, only=only)  # of new ones, none is known
         if plan.has(Complement):  # what is not known to be true may yet be
-            return Wanted(count)
+            return Wanted(count, known if only else (), floor=floor, only=only)
         fact = torch.tensor(math.log(self.settings.observed_score))
-        return Wanted(count, known, float(self.logic.all([fact] * max(1, plan.num_relations))))
+        least = float(self.logic.all([fact] * max(1, plan.num_relations)))
+        return Wanted(count, known, least, floor=floor, only=only)
 
     def _known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
         """The answers that the observed facts alone imply, for each query."""
@@ -288,13 +316,12 @@ class Engine:
         implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), index, self.graph.num_entities)
         return [implied[row].tolist() for row in range(len(relations))]
 
-    def _answer(
-        self, prepared: Prepared, i: int, score: float, known: bool, why: Explanation | None, paths: int
-    ) -> Answer:
+    def _answer(self, asked: Asked, i: int, score: float, known: bool, why: Explanation | None, paths: int) -> Answer:
         entities = self.graph.entities
         proofs = why.proofs(i, paths) if why is not None else []
-        witnesses = tuple(self._witness(prepared, proof) for proof in proofs)
-        return Answer(entities[i], i, math.exp(score), score, known, witnesses, entities.name(i))
+        witnesses = tuple(self._witness(asked.prepared, proof) for proof in proofs)
+        values = {asked.query.target.name: entities[i]}
+        return Answer(entities[i], i, math.exp(score), score, known, witnesses, entities.name(i), values)
 
     def _witness(self, prepared: Prepared, proof: Proof) -> Witness:
         tree = self._part(prepared, proof)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Term, Variable, free_variables
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Term, Variable, free_variables, replaced
 
 
 class Narrowed(Exists):
@@ -116,13 +116,4 @@ def substitute(formula: Formula, variable: Variable, value: Entity) -> Formula:
     def term(old: Term) -> Term:
         return value if old == variable else old
 
-    match formula:
-        case Atom(relation, subject, object_):
-            return Atom(relation, term(subject), term(object_))
-        case And(parts) | Or(parts):
-            return type(formula)(tuple(substitute(part, variable, value) for part in parts))
-        case Not(part):
-            return Not(substitute(part, variable, value))
-        case Exists(bound, part):
-            return type(formula)(bound, substitute(part, variable, value))
-    raise TypeError(f"not a formula: {formula!r}")
+    return replaced(formula, lambda atom: Atom(atom.relation, term(atom.subject), term(atom.object)))

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tacit.errors import QueryError
 from tacit.graph.graph import Graph
 from tacit.query.formula import Query
-from tacit.query.sparql import is_sparql, parse_sparql
 from tacit.query.text import parse
 
 
-def read(text: str, graph: Graph | None = None) -> tuple[Query, int | None]:
-    """The query that a text or a SPARQL query asks, and the LIMIT of the latter.
+class Reading(NamedTuple):
+    """A query, and which of its answers are asked for: the text syntax says nothing of that, SPARQL may."""
 
-    >>> read("?c : borders(France, ?c)")
-    (<?c : borders(France, ?c)>, None)
-    >>> read("PREFIX : <tacit:> SELECT ?c { :France :borders ?c } LIMIT 3")
-    (<?c : borders(France, ?c)>, 3)
+    query: Query
+    limit: int | None = None
+    offset: int = 0
+    min_score: float = 0.0
+    known: bool | None = None  # whether only known answers are wanted, or only predicted ones
+
+
+def read(text: str, graph: Graph | None = None, parameters: Mapping[str, str] | None = None) -> Reading:
+    """The query that a text or a SPARQL query asks, with what the latter says of its answers.
+
+    `parameters` are the labels that `$name` stands for in the text syntax; in SPARQL, `$name` is a variable.
+
+    >>> read("?c : borders($who, ?c)", parameters={"who": "France"}).query
+    <?c : borders(France, ?c)>
+    >>> read("PREFIX : <tacit:> SELECT ?c { :France :borders ?c } LIMIT 3").limit
+    3
     """
-    return parse_sparql(text, graph) if is_sparql(text) else (parse(text), None)
+    from tacit.query.sparql import is_sparql, parse_sparql  # here, since it makes readings
+
+    if not is_sparql(text):
+        return Reading(parse(text, parameters))
+    for name in parameters or {}:
+        raise QueryError(f"SPARQL takes no parameter '{name}': ${name} is a variable there; use the text syntax")
+    return Reading(*parse_sparql(text, graph))
