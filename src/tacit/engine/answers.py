@@ -250,7 +250,7 @@ class Answers(Sequence[Answer]):
         rows = [{"rank": rank} | answer.to_dict() for rank, answer in self.ranked]
         page = {"offset": self.offset, "likely": self.likely, "threshold": LIKELY}
         told: dict[str, Any] = {
-            "variables": self.variables,
+            "variables": list(self.variables),
             **page,
             "certified": self.certified,
             "explained": self.explained,
