@@ -16,7 +16,8 @@ from rdflib.plugins.sparql.results.rdfresults import RS, RDFResult
 from rdflib.term import BNode, Variable
 
 from tables import FactorScorer
-from tacit.engine.answers import Answers
+from tacit.engine.answer_files import write
+from tacit.engine.answers import Answer, Answers
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError
 from tacit.graph.datasets import load
@@ -37,7 +38,7 @@ def answers() -> Answers:
 def test_tables_read_back(answers: Answers, tmp_path: Path) -> None:
     answers.to_csv(tmp_path / "answers.any")
     answers.to_parquet(tmp_path / "answers.parquet")
-    answers.write(tmp_path / "answers.jsonl")
+    write(tmp_path / "answers.jsonl", answers)
     expected = pd.DataFrame(
         [
             (rank, a.entity, a.name, a.score, a.known, a.witnesses[0].variables["y"])
@@ -60,7 +61,7 @@ def parquet(path: Path) -> pd.DataFrame:
 
 @pytest.mark.parametrize("kind", ["nt", "ttl"])
 def test_rdf_is_a_result_set_that_rdflib_reads(answers: Answers, tmp_path: Path, kind: str) -> None:
-    answers.write(tmp_path / f"answers.{kind}")
+    write(tmp_path / f"answers.{kind}", answers)
     graph = RdfGraph().parse(tmp_path / f"answers.{kind}")
     result = RDFResult(graph)
     assert [str(variable) for variable in result.vars] == ["x"]
@@ -91,13 +92,23 @@ def test_terms_are_those_of_the_graph_that_was_read(tmp_path: Path) -> None:
 
 def test_a_name_that_says_no_format_is_refused(answers: Answers, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"is no file of answers; its name ends in \.csv, \.json, "):
-        answers.write(tmp_path / "answers.xlsx")
-    answers.write(tmp_path / "answers.json")
+        write(tmp_path / "answers.xlsx", answers)
+    write(tmp_path / "answers.json", answers)
     assert json.loads((tmp_path / "answers.json").read_text(encoding="utf-8")) == answers.to_dict()
 
 
 def test_no_answers_are_a_table_with_columns_alone(tmp_path: Path) -> None:
-    Answers("?x : r(a, ?x)", ()).to_csv(tmp_path / "none.csv")
+    Answers("?x : r(a, ?x)", (), variables=("x",)).to_csv(tmp_path / "none.csv")
     assert (tmp_path / "none.csv").read_text() == "rank,entity,name,score,known\n"
-    Answers("?x : r(a, ?x)", ()).to_parquet(tmp_path / "none.parquet")
+    Answers("?x : r(a, ?x)", (), variables=("x",)).to_parquet(tmp_path / "none.parquet")
     assert list(parquet(tmp_path / "none.parquet")) == ["rank", "entity", "name", "score", "known"]
+
+
+def test_several_variables_have_a_column_and_a_binding_each(tmp_path: Path) -> None:
+    values = {"a": "France", "b": "Spain"}
+    told = Answers("", (Answer("", -1, 0.5, -0.69, False, values=values),), variables=("a", "b"))
+    told.to_csv(tmp_path / "both.csv")
+    assert (tmp_path / "both.csv").read_text() == "rank,?a,?b,score,known\n1,France,Spain,0.5,false\n"
+    told.to_rdf(tmp_path / "both.nt")
+    (row,) = RDFResult(RdfGraph().parse(tmp_path / "both.nt")).bindings
+    assert row == {Variable(name): URIRef(f"tacit:{label}") for name, label in values.items()}

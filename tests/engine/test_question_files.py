@@ -112,13 +112,13 @@ def rows_of(many: list[Outcome]) -> list[list[str]]:
     rows = []
     for line, result in many:
         if isinstance(result, TacitError):
-            rows.append([str(line.number), line.text, "", "", "", "", "", str(result)])
+            rows.append([str(line.number), line.text, "", "", "", "", "", "", str(result)])
         elif not result:
-            rows.append([str(line.number), result.query, "", "", "", "", "", ""])
+            rows.append([str(line.number), result.query, "", "", "", "", "", "", ""])
         else:
             for rank, a in enumerate(result, start=1):
-                known = "true" if a.known else "false"
-                rows.append([str(line.number), result.query, str(rank), a.entity, a.name, f"{a.score:.6g}", known, ""])
+                told = [str(rank), a.entity, a.name, f'{{"c": "{a.entity}"}}', f"{a.score:.6g}"]
+                rows.append([str(line.number), result.query, *told, "true" if a.known else "false", ""])
     return rows
 
 
@@ -159,7 +159,7 @@ def test_the_command_writes_them_and_its_exit_code_tells(tmp_path: Path, kind: s
 
         table = duckdb.read_parquet(str(out)).fetchall()
         words = [["" if cell is None else str(cell) for cell in row] for row in table]
-        assert [[*row[:5], *row[7:]] for row in words] == [[*row[:5], *row[7:]] for row in rows_of(many)]
+        assert [[*row[:6], *row[8:]] for row in words] == [[*row[:6], *row[8:]] for row in rows_of(many)]
     else:
         import gzip
 

@@ -61,15 +61,14 @@ def ask(
     device: options.Device = "auto",
 ) -> None:
     """Ask a question of a trained graph, or many."""
-    from tacit.engine.answers import ANSWER_FORMATS
-    from tacit.engine.question_files import FORMATS
+    from tacit.engine import answer_files, question_files
     from tacit.graph.writing import check_format
     from tacit.run import facts_engine, open_engine
 
     if (query is None) == (file is None):
         raise SettingsError("ask one question, or many with --file")
     if out is not None:
-        check_format(out, ANSWER_FORMATS if file is None else FORMATS, "answers")
+        check_format(out, (answer_files if file is None else question_files).FORMATS, "answers")
     parameters = _parameters(param or ())
     if symbolic:
         engine = facts_engine(loaded(source), **given)
@@ -83,7 +82,7 @@ def ask(
         return
     answers = engine.ask((query or "", parameters), **page)
     if out is not None:
-        answers.write(out)
+        answer_files.write(out, answers)
         typer.echo(f"wrote {counted(len(answers), 'answer')} to {out}")
     elif json_:
         typer.echo(answers.to_json(indent=2))

@@ -10,16 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from tacit.engine.answer_statements import statements
-from tacit.graph.files import extension
+from tacit.engine import answer_files
 from tacit.graph.prefixes import Prefixes
-from tacit.graph.writing import NUMBER, RDF, TEXT, TRUTH, WHOLE, check_format, write_lines, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LIKELY = 0.5  # the score from which an answer is taken to hold rather than not: sensible answers end below it
-ANSWER_FORMATS = (".csv", ".json", ".jsonl", ".parquet", ".nt", ".ttl")
 
 
 @dataclass(frozen=True)
@@ -248,16 +245,10 @@ class Answers(Sequence[Answer]):
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it."""
         rows = [{"rank": rank} | answer.to_dict() for rank, answer in self.ranked]
-        page = {"offset": self.offset, "likely": self.likely, "threshold": LIKELY}
-        told: dict[str, Any] = {
-            "variables": list(self.variables),
-            **page,
-            "certified": self.certified,
-            "explained": self.explained,
-            "estimated": self.estimated,
-        }
+        told: dict[str, Any] = {"certified": self.certified, "explained": self.explained, "estimated": self.estimated}
+        told |= {"offset": self.offset, "likely": self.likely, "threshold": LIKELY}
         told |= {} if self.left_out is None else {"left_out": self.left_out}
-        return {"query": self.query, **told, "answers": rows}
+        return {"query": self.query, "variables": list(self.variables), **told, "answers": rows}
 
     def to_json(self, indent: int | None = None) -> str:
         """The answers as JSON text."""
@@ -267,49 +258,22 @@ class Answers(Sequence[Answer]):
         """One row per answer; the first witness's variables as columns."""
         import pandas as pd
 
-        return pd.DataFrame(self.table(), columns=list(self.columns))
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """The columns of the answers as a table, and what each holds."""
-        bound = dict.fromkeys(f"?{name}" for answer in self.answers for name in _bound(answer))
-        return {"rank": WHOLE, "entity": TEXT, "name": TEXT, "score": NUMBER, "known": TRUTH} | dict.fromkeys(
-            bound, TEXT
-        )
-
-    def table(self) -> list[tuple[Any, ...]]:
-        """A row for each answer; of a variable that its first witness does not bind, None."""
-        names = [name.removeprefix("?") for name in list(self.columns)[5:]]
-        return [
-            (rank, answer.entity, answer.name, answer.score, answer.known, *map(_bound(answer).get, names))
-            for rank, answer in self.ranked
-        ]
+        return pd.DataFrame(answer_files.rows(self), columns=list(answer_files.columns(self)))
 
     def to_csv(self, path: str | Path) -> None:
         """Write a row for each answer, with the columns of `to_pandas`, below a line that names them."""
-        write_table(path, self.columns, self.table(), ".csv")
+        answer_files.write(path, self, ".csv")
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the same table as Parquet."""
-        write_table(path, self.columns, self.table(), ".parquet")
+        answer_files.write(path, self, ".parquet")
 
     def to_rdf(self, path: str | Path) -> None:
         """Write the answers as RDF, in N-Triples, which Turtle includes: solutions of W3C's result set vocabulary.
 
         Each solution has an index, bindings of variables to terms, and `tacit:score` and `tacit:known` of its own.
         """
-        write_lines(path, statements(self))
-
-    def write(self, path: str | Path) -> None:
-        """Write the answers in the format that the name of the file ends in."""
-        check_format(path, ANSWER_FORMATS, "answers")
-        kind = extension(Path(path))
-        if kind == ".json":
-            write_lines(path, [self.to_json(indent=2)])
-        elif kind in RDF:
-            self.to_rdf(path)
-        else:
-            write_table(path, self.columns, self.table())
+        answer_files.write(path, self, ".nt")
 
     def __str__(self) -> str:
         if not self.answers:
@@ -361,11 +325,6 @@ class Answers(Sequence[Answer]):
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         head = f"<tr><th></th><th>answer</th><th>score</th><th></th>{because}</tr>"
         return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>" + notes
-
-
-def _bound(answer: Answer) -> dict[str, str]:
-    """What the first witness of an answer chose for the variables."""
-    return answer.witnesses[0].variables if answer.witnesses else {}
 
 
 ESTIMATED = "Scores are estimates: the sums that they are shares of were sampled."

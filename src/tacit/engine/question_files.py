@@ -21,8 +21,8 @@ from tacit.graph.writing import NUMBER, TEXT, TRUTH, WHOLE, write_lines, write_t
 FORMATS = (".jsonl", ".csv", ".parquet")
 _TOGETHER = 1024  # questions that are held at once, and run as a batch where they share a structure
 _COLUMNS = {
-    "line": WHOLE, "query": TEXT, "rank": WHOLE, "entity": TEXT, "name": TEXT, "score": NUMBER, "known": TRUTH,
-    "error": TEXT,
+    "line": WHOLE, "query": TEXT, "rank": WHOLE, "entity": TEXT, "name": TEXT, "values": TEXT, "score": NUMBER,
+    "known": TRUTH, "error": TEXT,
 }  # fmt: skip
 
 
@@ -49,11 +49,12 @@ class Outcome(NamedTuple):
     def rows(self) -> list[tuple[Any, ...]]:
         """Rows of a table: one for each answer, or one that has none, and says why."""
         if isinstance(self.result, TacitError):
-            return [(self.line.number, self.line.text, *[None] * 5, self.result.to_dict()["message"])]
+            return [(self.line.number, self.line.text, *[None] * 6, self.result.to_dict()["message"])]
         rows: list[tuple[Any, ...]] = [
-            (rank, a.entity, a.name, a.score, a.known, None) for rank, a in self.result.ranked
+            (rank, a.entity, a.name, json.dumps(a.values, ensure_ascii=False), a.score, a.known, None)
+            for rank, a in self.result.ranked
         ]
-        return [(self.line.number, self.result.query, *row) for row in rows or [(None,) * 6]]
+        return [(self.line.number, self.result.query, *row) for row in rows or [(None,) * 7]]
 
 
 @dataclass
