@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Term, Variable, free_variables, replaced
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Term, Variable, free_variables
 
 
 class Narrowed(Exists):
@@ -116,4 +116,13 @@ def substitute(formula: Formula, variable: Variable, value: Entity) -> Formula:
     def term(old: Term) -> Term:
         return value if old == variable else old
 
-    return replaced(formula, lambda atom: Atom(atom.relation, term(atom.subject), term(atom.object)))
+    match formula:
+        case Atom(relation, subject, object_):
+            return Atom(relation, term(subject), term(object_))
+        case And(parts) | Or(parts):
+            return type(formula)(tuple(substitute(part, variable, value) for part in parts))
+        case Not(part):
+            return Not(substitute(part, variable, value))
+        case Exists(bound, part):
+            return type(formula)(bound, substitute(part, variable, value))
+    raise TypeError(f"not a formula: {formula!r}")

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tacit.errors import QueryError
@@ -256,17 +256,3 @@ def atoms(formula: Formula) -> Iterator[Atom]:
 def free_variables(formula: Formula) -> frozenset[Variable]:
     """The variables a formula speaks of without binding them."""
     return formula.free
-
-
-def replaced(formula: Formula, atom: Callable[[Atom], Atom]) -> Formula:
-    """The formula with another atom in the place of each."""
-    match formula:
-        case Atom():
-            return atom(formula)
-        case And(parts) | Or(parts):
-            return type(formula)(tuple(replaced(part, atom) for part in parts))
-        case Not(part):
-            return Not(replaced(part, atom))
-        case Exists(variable, part):
-            return Exists(variable, replaced(part, atom))
-    raise TypeError(f"not a formula: {formula!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tacit.errors import QueryError
-from tacit.query.formula import Atom, Entity, Formula, Term, replaced
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Term
 
 
 class Parameter(str):
@@ -31,11 +31,20 @@ def filled(formula: Formula, values: Mapping[str, str]) -> Formula:
     def term(old: Term) -> Term:
         return Entity(label(old.name)) if isinstance(old, Entity) else old
 
-    def atom(old: Atom) -> Atom:
-        relation = label(old.relation) if isinstance(old.relation, str) else old.relation
-        return Atom(relation, term(old.subject), term(old.object))
+    def walk(old: Formula) -> Formula:
+        match old:
+            case Atom(relation, subject, object_):
+                named = label(relation) if isinstance(relation, str) else relation
+                return Atom(named, term(subject), term(object_))
+            case And(parts) | Or(parts):
+                return type(old)(tuple(map(walk, parts)))
+            case Not(part):
+                return Not(walk(part))
+            case Exists(variable, part):
+                return Exists(variable, walk(part))
+        raise TypeError(f"not a formula: {old!r}")
 
-    formula = replaced(formula, atom)
+    formula = walk(formula)
     check_unused(set(values) - used)
     return formula
 
