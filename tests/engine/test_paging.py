@@ -121,7 +121,7 @@ def test_lists_have_the_pages_of_rows(question: str) -> None:
             assert page.certified
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @example(1.0)
 @given(st.floats(1e-30, 1.0))
 def test_the_lowest_log_score_is_the_first_that_does(score: float) -> None:
