@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
+from itertools import product
 from typing import Any as Whatever
 
 import numpy as np
@@ -49,6 +50,11 @@ class BruteForce:
             case Exists(variable, part):
                 return np.max([self.value(part, {**where, variable: e}) for e in range(self.size)])
         raise AssertionError(formula)
+
+    def tuples(self, query: Query) -> dict[tuple[int, ...], float]:
+        """The value of every assignment of entities to the answer variables."""
+        every = product(range(self.size), repeat=len(query.targets))
+        return {ids: float(self.value(query.formula, dict(zip(query.targets, ids, strict=True)))) for ids in every}
 
     def answers(self, query: Query) -> Values:
         return np.array([self.value(query.formula, {query.target: e}) for e in range(self.size)])

@@ -25,6 +25,16 @@ def queries(draw: st.DrawFn, depth: int = 4, size: int = 8) -> Query:
     return Query(TARGET, formula)
 
 
+@st.composite
+def tuple_queries(draw: st.DrawFn, count: int, depth: int = 3, size: int = 6) -> Query:
+    """A query for some of the free variables of a formula; all others are existential."""
+    formula = draw(_formulas(depth, size).filter(lambda f: len(free_variables(f)) >= count))
+    free = draw(st.permutations(sorted(free_variables(formula), key=str)))
+    for variable in free[count:]:
+        formula = Exists(variable, formula)
+    return Query(free[:count], formula)
+
+
 @lru_cache  # building a strategy costs far more than drawing from it
 def _formulas(depth: int, size: int) -> st.SearchStrategy[Formula]:
     terms = st.one_of(

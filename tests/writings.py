@@ -47,8 +47,8 @@ def rewritten(query: Query, random: Random) -> Query:
             result = Exists(variable, result)
         return result
 
-    target = fresh()
-    return Query(target, walk(query.formula, {query.target: target}))
+    targets = {target: fresh() for target in query.targets}
+    return Query(targets.values(), walk(query.formula, targets))
 
 
 @st.composite

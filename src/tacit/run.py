@@ -17,7 +17,7 @@ from tacit.sources import Source, find_run, load
 # What needs torch is imported where it is used: whoever only loads a graph need not wait for it.
 if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
-    from tacit.engine.answers import Answers
+    from tacit.engine.answers import Answer, Answers, Count
     from tacit.engine.completion import Completion
     from tacit.engine.engine import Engine, Question
     from tacit.evaluate.evaluation import Evaluation, Progress
@@ -93,6 +93,14 @@ class Run:
         return self._asked(new).ask_many(
             questions, top, offset=offset, min_score=min_score, explain=explain, paths=paths
         )
+
+    def score(self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1) -> Answer:
+        """How far a fact holds: its `score` in [0, 1], whether it is `known`, and with `explain` why."""
+        return self.engine.score(head, relation, tail, explain=explain, paths=paths)
+
+    def count(self, question: Question) -> Count:
+        """How many answers a question for entities has: `known` ones, and how many are `expected` with predictions."""
+        return self.engine.count(question)
 
     def _asked(self, new: bool) -> Engine:
         """The engine, or one over the same weights that leaves out what is known; it is kept for the next question."""

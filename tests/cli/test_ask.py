@@ -17,6 +17,8 @@ from tacit.cli import app
 from tacit.cli.ask import show_on
 from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
 from tacit.errors import QueryError, RunError, UnknownName
+from tacit.run import facts_engine
+from tacit.sources import load
 
 FACTS = "France borders Spain|France borders Germany|Germany speaks German|Spain speaks Spanish"
 SPARQL = "PREFIX : <tacit:> SELECT ?c { :France :borders ?c MINUS { ?c :speaks :German } }"
@@ -37,6 +39,29 @@ def ask(*arguments: str) -> Result:
 def test_facts_alone_answer_text_and_sparql(facts: str, question: str) -> None:
     done = ask(facts, question, "--symbolic")
     assert done.output == "?c : borders(France, ?c) & !speaks(?c, German)\n   1. Spain  1.000  known\n"
+
+
+@pytest.mark.parametrize(
+    ("question", "shown"),
+    [
+        (": borders(France, Spain)", "   yes:  1.000  known\n"),
+        ("count ?c : borders(France, ?c)", "  2 known, 2.0 expected with predictions\n"),
+        ("?r : ?r(France, Spain)", "   1. borders  1.000  known\n"),
+        (
+            "?c, ?l : borders(France, ?c) & speaks(?c, ?l)",
+            "      ?c       ?l\n   1. Spain    Spanish  1.000  known\n   2. Germany  German   1.000  known\n",
+        ),
+    ],
+)
+def test_every_kind_of_question_has_its_table(facts: str, question: str, shown: str) -> None:
+    assert ask(facts, question, "--symbolic").output == f"{question}\n{shown}"
+    told = json.loads(ask(facts, question, "--symbolic", "--json").output)
+    written = io.StringIO()
+    answers = facts_engine(load(facts)).ask(question)
+    show_on(Console(file=written, width=100, highlight=False, markup=False), answers)
+    assert told == answers.to_dict()
+    names = [name for answer in answers for name in answer.values.values()]
+    assert all(name in written.getvalue() for name in [*names, *(["yes"] if answers.kind == "truth" else [])])
 
 
 def test_limit_goes_before_top(facts: str) -> None:

@@ -33,6 +33,9 @@ TEXTS = [
     "{not json",
     "{" * 100_000,
     "?c : borders(Germany, ?c)",
+    "?a, ?b : borders(?a, ?b)",
+    ": borders(France, Spain)",
+    "count ?c : borders(France, ?c)",
 ]
 WRONG = {
     6: "unknown relation 'boarders' at column 6; did you mean 'borders'?",
@@ -63,8 +66,13 @@ def alone(engine: Engine, text: str) -> dict[str, object]:
 def test_each_line_has_its_answers_or_its_error(asked: Path) -> None:
     engine = open_europe()
     told = {o.line.number: o.to_dict() for o in outcomes(engine, question_lines(asked, {}), top=3)}
-    assert list(told) == [n for n in range(1, 18) if n != 5]
-    assert told[17]["error"]["message"] == "the line is not UTF-8"
+    assert list(told) == [n for n in range(1, 21) if n != 5]
+    rows = {o.line.number: o.rows() for o in outcomes(engine, question_lines(asked, {}), top=3)}
+    both = [(a.values["a"], a.values["b"]) for a in engine.ask("?a, ?b : borders(?a, ?b)", top=3)]
+    assert [(row[3], *json.loads(row[5]).values()) for row in rows[17]] == [("", a, b) for a, b in both]
+    assert [row[2:6] for row in rows[18]] == [(1, "", "", "{}")]
+    assert json.loads(rows[19][0][5]) == engine.count("?c : borders(France, ?c)")._asdict()
+    assert told[20]["error"]["message"] == "the line is not UTF-8"
     for number, text in enumerate(TEXTS, start=1):
         if number in WRONG:
             assert WRONG[number] in told[number]["error"]["message"]

@@ -14,7 +14,9 @@ from formulas import ENTITIES, RELATIONS, queries
 from tacit.errors import PlanError
 from tacit.query import plan as p
 from tacit.query.compile import compile_query, compile_template
+from tacit.query.describe import describe
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Query, Variable
+from tacit.query.text import parse
 
 A, B, C = (Entity(name) for name in ENTITIES)
 T, X, Y, Z = (Variable(name) for name in "txyz")
@@ -193,7 +195,7 @@ def test_an_inner_quantifier_over_two_outer_variables_conditions_on_the_inner_on
         (~Atom("r", A, T), r"\?t occurs only under negation"),
         (to(A, "r") & Exists(X, ~Atom("q", X, T)), r"\?x occurs only under negation"),
         (to(A, "r") & ~Exists(X, ~Atom("q", X, T)), r"\?x occurs only under negation"),
-        (Atom("r", X, T), r"\?x is neither the target nor bound"),
+        (Atom("r", X, T), r"\?x is neither asked for nor bound"),
         (Exists(T, Atom("r", A, T)), r"the target \?t occurs nowhere"),
     ],
 )
@@ -224,3 +226,19 @@ def test_a_name_bound_twice_is_two_variables() -> None:
     prepared = compile_template(Query(T, formula))
     assert prepared.plan.root == both(hop(1, row(0, 0), 1), hop(2, row(1, 2), 3))
     assert prepared.variables == ("t", "x", "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("?a, ?b : p(e, ?a) & q(?a, ?b)", "k + 2 rows"),  # what is tried of ?a, the parts about it say
+        ("?a, ?b : q(?a, ?b)", "N + k rows"),  # nothing does: a row for every ?b
+        ("?a, ?b, ?c : p(e, ?a) & q(?b, ?c)", "N + k + 3 rows"),  # ?a says nothing of ?b
+        (": p(e, f)", "1 row "),
+        ("?r : ?r(e, f)", "1 row "),
+    ],
+)
+def test_what_to_try_first_costs_little_where_it_can(text: str, rows: str) -> None:
+    told = describe(compile_query(parse(text))).splitlines()
+    assert told[-1].startswith(rows), told
+    assert not any("None" in line for line in told)

@@ -124,8 +124,8 @@ def test_sameness_merges_nested_parts() -> None:
 
 
 def test_the_text_a_query_came_from_is_no_part_of_it() -> None:
-    assert Query(T, P, "one") == Query(T, P, "other")
-    assert hash(Query(T, P, "one")) == hash(Query(T, P))
+    assert Query(T, P, text="one") == Query(T, P, text="other")
+    assert hash(Query(T, P, text="one")) == hash(Query(T, P))
     assert pickle.loads(pickle.dumps(Query(T, P & ~Q))) == Query(T, P & ~Q)
 
 

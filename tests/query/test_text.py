@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulas import queries
+from formulas import queries, tuple_queries
 from tacit.errors import QueryError, TacitError, UnknownName
 from tacit.graph.graph import Graph
 from tacit.query.compile import compile_query
@@ -206,3 +206,41 @@ def test_any_text_is_a_query_or_an_error_of_ours() -> None:
         assert time.process_time() - start < 1, text
     assert read > 100
     assert not [message for message in messages if "\n" in message]
+
+
+@given(st.integers(0, 3).flatmap(tuple_queries), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_what_asks_for_several_or_for_none_reads_back(query: Query, counting: bool) -> None:
+    if counting and len(query.targets) == 1:
+        query = Query(query.targets, query.formula, count=True)
+    assert parse(str(query)) == query
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("?x ?y : p(?x, ?y)", Query((X, Y), atom("p", X, Y))),
+        ("?x, ?y : p(?x, ?v) & q(?v, ?y)", Query((X, Y), Exists(V, atom("p", X, V) & atom("q", V, Y)))),
+        (":p(a, ?x)", Query((), Exists(X, atom("p", "a", X)))),
+        ("COUNT ?x : count(count, ?x)", Query(X, atom("count", "count", X), count=True)),
+        ("?x : ?x(a, b)", Query(X, Atom(X, Entity("a"), Entity("b")))),
+    ],
+)
+def test_what_stands_before_the_colon_is_asked_for(text: str, meant: Query) -> None:
+    assert parse(text) == meant
+    assert parse(str(meant)) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("?x, : p(?x, a)", "a variable such as ?x"),
+        ("p(a, ?x)", "a question starts with the variable it asks for"),
+        ("count(a, ?x)", "a question starts with the variable it asks for"),
+        ("?x, ?y p(?x, ?y)", "a question goes on with ':'"),
+    ],
+)
+def test_a_forgotten_variable_or_colon_is_no_other_question(text: str, says: str) -> None:
+    with pytest.raises(QueryError) as raised:
+        parse(text)
+    assert says in str(raised.value)

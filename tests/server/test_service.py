@@ -15,6 +15,7 @@ from served_graphs import EUROPE, open_europe
 from tacit.errors import SettingsError
 from tacit.server.app import create_app
 from tacit.server.metrics import Metrics
+from tacit.server.schemas import AnswersReply
 from tacit.server.settings import ServerSettings
 
 FRANCE = "?c : borders(France, ?c)"
@@ -66,6 +67,29 @@ def test_an_explanation_names_the_facts(service: Running) -> None:
     assert witness["variables"] == {"n": "Spain"}
     facts = {(atom["subject"], atom["relation"], atom["object"], atom["observed"]) for atom in witness["atoms"]}
     assert facts == {("France", "borders", "Spain", True), ("Spain", "borders", "Portugal", True)}
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "first"),
+    [
+        ("?c, ?l : borders(France, ?c) & speaks(?c, ?l)", "tuples", {"c": "Spain", "l": "Spanish"}),
+        (": borders(France, Spain)", "truth", {}),
+        ("?r : ?r(France, Spain)", "relations", {"r": "borders"}),
+        ("count ?c : borders(France, ?c)", "count", None),
+    ],
+)
+def test_every_kind_of_question_is_answered(
+    service: Running, query: str, kind: str, first: dict[str, str] | None
+) -> None:
+    for path in ("/ask", "/explain"):
+        reply = service.client.post(path, json={"query": query}).json()
+        assert reply == open_europe().ask(query, explain=path == "/explain").to_dict()
+        assert AnswersReply.model_validate(reply, strict=True).kind == kind
+        if first is None:
+            assert (reply["count"]["known"], reply["answers"]) == (3, [])
+        else:
+            assert (reply["answers"][0]["values"], reply["answers"][0]["known"]) == (first, True)
+            assert ("entity" in reply["answers"][0]) == (kind == "relations")
 
 
 def test_a_question_may_be_sparql(service: Running) -> None:

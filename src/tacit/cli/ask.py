@@ -153,14 +153,21 @@ def show_on(console: Console, answers: Answers) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
+    from tacit.engine.answers import in_columns
+
     console.print(Text(answers.query, style="bold"))
     if not answers:
-        console.print(answers.note or "no answer")
+        console.print(answers.instead)
         return
     roomy = console.width >= 64
-    width = min(max(cell_len(answer.entity) for answer in answers), console.width - (40 if roomy else 26))
-    for rank, answer in answers.ranked:
-        console.print(_line(rank, answer, width, 12 if roomy else 0))
+    heads = [[f"?{name}" for name in answers.variables]] if len(answers.variables) > 1 else []
+    named = [[answers.truth] if answers.kind == "truth" else [a.entity] if a.entity else a.cells for a in answers]
+    shown = in_columns([*heads, *named], cell_len)
+    width = min(max(map(cell_len, shown)), console.width - (40 if roomy else 26))
+    for head in shown[: len(heads)]:
+        console.print(Text(f"     {head}", style="dim"))
+    for (rank, answer), cells in zip(answers.ranked, shown[len(heads) :], strict=True):
+        console.print(_line(rank, cells, answer, width, 12 if roomy else 0))
         for number, witness in enumerate(answer.witnesses):
             if number:
                 console.print(Padding(Text(f"or {witness.score:.3f}, because", style="dim"), (0, 0, 0, 5)))
@@ -173,12 +180,12 @@ def show_on(console: Console, answers: Answers) -> None:
         console.print(note, style="dim")
 
 
-def _line(rank: int, answer: Answer, width: int, bar: int) -> Text:
+def _line(rank: int, name: str, answer: Answer, width: int, bar: int) -> Text:
     """An answer with its score as a number and as a bar of so many cells at most."""
     from rich.cells import cell_len
     from rich.text import Text
 
     colour, mark = ("green", "known") if answer.known else ("cyan", "predicted")
-    name = answer.entity + " " * (width - cell_len(answer.entity))
+    name = name.rstrip() + " " * (width - cell_len(name.rstrip()))
     drawn = f"{'━' * max(1, round(bar * answer.score)):{bar}}  " if bar else ""
     return Text.assemble((f"{rank:>3}. ", "dim"), name, "  ", (f"{answer.score:.3f}  {drawn}{mark}", colour))

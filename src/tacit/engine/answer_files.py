@@ -39,6 +39,8 @@ def columns(answers: Answers) -> dict[str, str]:
     Where one variable was asked for, its label and name; else a label for each. Then what the first reason of an answer
     chose for the others.
     """
+    if answers.counted is not None:
+        return {"known": WHOLE, "expected": NUMBER}
     asked = ["entity", "name"] if len(answers.variables) == 1 else [f"?{name}" for name in answers.variables]
     chosen = [f"?{name}" for answer in answers for name in _chosen(answer)]
     told = {"rank": WHOLE, **dict.fromkeys(asked, TEXT), "score": NUMBER, "known": TRUTH}
@@ -47,6 +49,8 @@ def columns(answers: Answers) -> dict[str, str]:
 
 def rows(answers: Answers) -> list[tuple[Any, ...]]:
     """A row for each answer, with None for what it has no value of."""
+    if answers.counted is not None:
+        return [answers.counted]
     names, table = list(columns(answers)), []
     for rank, answer in answers.ranked:
         cells: dict[str, Any] = {f"?{name}": value for name, value in (_chosen(answer) | answer.values).items()}
@@ -70,6 +74,11 @@ def statements(answers: Answers) -> Iterator[str]:
     results = f"{stem}Results"
     yield f"{results} <{_RDF}type> <{_RS}ResultSet> ."
     yield f"{results} <{SCHEME}question> {_literal(answers.query)} ."
+    if answers.kind == "truth":
+        yield f"{results} <{_RS}boolean> {_typed('true' if answers.likely else 'false', 'boolean')} ."
+    if answers.counted is not None:
+        yield f"{results} <{SCHEME}known> {_typed(str(answers.counted.known), 'integer')} ."
+        yield f"{results} <{SCHEME}expected> {_typed(repr(answers.counted.expected), 'double')} ."
     for variable in answers.variables:
         yield f"{results} <{_RS}resultVariable> {_literal(variable)} ."
     for rank, answer in answers.ranked:

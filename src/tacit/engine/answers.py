@@ -5,12 +5,13 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from tacit.engine import answer_files
+from tacit.errors import QueryError
 from tacit.graph.prefixes import Prefixes
 
 if TYPE_CHECKING:
@@ -140,7 +141,11 @@ class Witness:
 
 @dataclass(frozen=True)
 class Answer:
-    """An entity that answers a question, by label and readable name, its score in [0, 1], and why."""
+    """What answers a question: an entity by label and readable name, its score in [0, 1], and why.
+
+    `values` are the labels of the variables that were asked for, `names` their readable names. Where that is not one,
+    `entity` is empty and `id` -1.
+    """
 
     entity: str
     id: int
@@ -149,10 +154,11 @@ class Answer:
     known: bool  # the graph alone implies it
     witnesses: tuple[Witness, ...] = ()
     name: str = ""
-    values: dict[str, str] = field(default_factory=dict)  # the label of each variable that was asked for
+    values: dict[str, str] = field(default_factory=dict, hash=False)
+    names: dict[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.name or self.entity)
+        object.__setattr__(self, "name", self.name or ", ".join(self.names.values()) or self.entity)
 
     def __str__(self) -> str:
         return f"{self.name}  {self.score:.3f} {self.mark}"
@@ -162,12 +168,17 @@ class Answer:
         """What the answer is, in a word."""
         return "known" if self.known else "predicted"
 
+    @property
+    def cells(self) -> list[str]:
+        """The readable name of each variable that was asked for."""
+        return list(self.names.values()) or [self.name]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it."""
-        data: dict[str, Any] = {
-            "entity": self.entity,
-            "name": self.name,
+        data: dict[str, Any] = {"entity": self.entity, "name": self.name} if self.entity else {}
+        data |= {
             "values": self.values,
+            "names": self.names,
             "score": self.score,
             "log_score": self.log_score if math.isfinite(self.log_score) else None,
             "known": self.known,
@@ -175,9 +186,23 @@ class Answer:
         return data | ({"witnesses": [witness.to_dict() for witness in self.witnesses]} if self.witnesses else {})
 
 
+class Count(NamedTuple):
+    """How many answers there are: those that the known facts imply, and how many are expected in all.
+
+    Each answer is expected with its score; what the facts imply counts whole, unless a negation is part of the
+    question: a fact that is missing may then rule it out.
+    """
+
+    known: int
+    expected: float
+
+
 @dataclass(frozen=True)
 class Answers(Sequence[Answer]):
     """The best answers to a question, best first: a sequence of `Answer` that prints as a table.
+
+    `kind` says what they are: `entities`, `tuples` of them or `relations`, with a value for each of the `variables`;
+    `truth`, a single answer without values; or `count`, none, with `counted` in their place.
 
     `entities` are their labels; `to_pandas()`, `to_json()` and `to_dict()` hand them on, `to_csv`, `to_parquet` and
     `to_rdf` write them to files; a notebook shows them as HTML.
@@ -191,8 +216,10 @@ class Answers(Sequence[Answer]):
     rows: int | None = None  # how many candidates were followed, each by a row of scores; None where nobody counted
     left_out: int | None = None  # how many known answers are not listed; None unless only new ones were asked for
     estimated: bool = False  # whether scores are shares of sums that were estimated
+    kind: str = "entities"
+    variables: tuple[str, ...] = ()  # what was asked for, without question marks
+    counted: Count | None = None  # how many there are, where that was asked
     offset: int = 0  # how many better answers come before these
-    variables: tuple[str, ...] = ()  # those that were asked for
     prefixes: Prefixes = field(default_factory=Prefixes, compare=False)  # what makes IRIs of labels
 
     @overload
@@ -210,7 +237,9 @@ class Answers(Sequence[Answer]):
 
     @property
     def entities(self) -> list[str]:
-        """The labels of the answers, best first."""
+        """The labels of the answers, best first, where one variable was asked for."""
+        if self.kind not in ("entities", "relations"):
+            raise QueryError(f"the answers are {self.kind}, not one entity each; see kind, values and counted")
         return [answer.entity for answer in self.answers]
 
     @property
@@ -227,7 +256,7 @@ class Answers(Sequence[Answer]):
     def cut(self) -> str:
         """Where the sensible answers end, in words; nothing where that is not among these."""
         total, likely = len(self.answers), self.likely
-        if likely == total:
+        if likely == total or self.kind == "truth":
             return ""
         first, last = self.offset + 1, self.offset + total
         paged = f"answers {first:,} to {last:,}" if total > 1 else f"answer {first:,}"
@@ -248,14 +277,15 @@ class Answers(Sequence[Answer]):
         told: dict[str, Any] = {"certified": self.certified, "explained": self.explained, "estimated": self.estimated}
         told |= {"offset": self.offset, "likely": self.likely, "threshold": LIKELY}
         told |= {} if self.left_out is None else {"left_out": self.left_out}
-        return {"query": self.query, "variables": list(self.variables), **told, "answers": rows}
+        told |= {} if self.counted is None else {"count": self.counted._asdict()}
+        return {"query": self.query, "kind": self.kind, "variables": list(self.variables), **told, "answers": rows}
 
     def to_json(self, indent: int | None = None) -> str:
         """The answers as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per answer; the first witness's variables as columns."""
+        """One row per answer, with a column for each of several variables; the first witness's variables as columns."""
         import pandas as pd
 
         return pd.DataFrame(answer_files.rows(self), columns=list(answer_files.columns(self)))
@@ -277,15 +307,29 @@ class Answers(Sequence[Answer]):
 
     def __str__(self) -> str:
         if not self.answers:
-            return f"{self.query}\n  {self.note or 'no answer'}"
-        width = max(len(answer.name) for answer in self.answers)
-        lines = [self.query]
-        for rank, answer in self.ranked:
-            lines.append(f"{rank:>4}. {answer.name:<{width}}  {answer.score:.3f}  {answer.mark}")
+            return f"{self.query}\n  {self.instead}"
+        heads = [[f"?{name}" for name in self.variables]] if len(self.variables) > 1 else []
+        shown = in_columns([*heads, *(answer.cells for answer in self.answers)])
+        lines = [self.query, *(f"      {head}".rstrip() for head in shown[: len(heads)])]
+        for (rank, answer), cells in zip(self.ranked, shown[len(heads) :], strict=True):
+            place = f"{rank:>4}. {cells}" if self.kind != "truth" else f"   {self.truth}:"
+            lines.append(f"{place}  {answer.score:.3f}  {answer.mark}")
             for number, witness in enumerate(answer.witnesses):
                 lines += [f"      or {witness.score:.3f}, because"] if number else []
                 lines += [f"        {text}" for text, _ in witness.lines()]
         return "\n".join([*lines, *self.notes, *([self.verdict] if self.settings.get("search") == "certified" else [])])
+
+    @property
+    def instead(self) -> str:
+        """What is to be said where no answer is listed: how many there are, or why there is none."""
+        if self.counted is not None:
+            return f"{self.counted.known:,} known, {self.counted.expected:,.1f} expected with predictions"
+        return self.note or "no answer"
+
+    @property
+    def truth(self) -> str:
+        """Whether a yes/no question is rather to be answered with yes or with no: from a score of `LIKELY` on, yes."""
+        return "yes" if self.likely else "no"
 
     @property
     def notes(self) -> list[str]:
@@ -310,21 +354,36 @@ class Answers(Sequence[Answer]):
 
     def _repr_html_(self) -> str:
         if not self.answers:
-            return f"<p><code>{html.escape(self.query)}</code></p><p>{self.note or 'no answer'}</p>"
+            return f"<p><code>{html.escape(self.query)}</code></p><p>{self.instead}</p>"
         explained = any(answer.witnesses for answer in self.answers)
         rows = []
         for rank, answer in self.ranked:
             told = [line for witness in answer.witnesses[:1] for line in witness.lines()]
             why = "<br>".join(html.escape(text) if plain else f"<i>{html.escape(text)}</i>" for text, plain in told)
             rows.append(
-                f"<tr><td>{rank}</td><td><b>{html.escape(answer.name)}</b></td><td>"
+                f"<tr><td>{rank}</td>{_html_cells(answer.cells if self.kind != 'truth' else [self.truth])}<td>"
                 f'<meter value="{answer.score:.4f}" min="0" max="1"></meter> {answer.score:.3f}</td>'
                 f"<td>{answer.mark}</td>" + (f'<td style="text-align:left">{why}</td></tr>' if explained else "</tr>")
             )
         because = '<th style="text-align:left">because</th>' if explained else ""
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        head = f"<tr><th></th><th>answer</th><th>score</th><th></th>{because}</tr>"
+        names = [f"?{name}" for name in self.variables] if len(self.variables) > 1 else ["answer"]
+        head = f"<tr><th></th>{''.join(f'<th>{name}</th>' for name in names)}<th>score</th><th></th>{because}</tr>"
         return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>" + notes
+
+
+def in_columns(rows: Sequence[Sequence[str]], length: Callable[[str], int] = len) -> list[str]:
+    """Rows of cells as lines, each column as wide as its widest cell.
+
+    >>> in_columns([["Oslo", "Norway"], ["Bern", "CH"]])
+    ['Oslo  Norway', 'Bern  CH    ']
+    """
+    widths = [max(map(length, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell + " " * (w - length(cell)) for cell, w in zip(row, widths, strict=True)) for row in rows]
+
+
+def _html_cells(cells: Sequence[str]) -> str:
+    return "".join(f"<td><b>{html.escape(cell)}</b></td>" for cell in cells)
 
 
 ESTIMATED = "Scores are estimates: the sums that they are shares of were sampled."

@@ -6,16 +6,17 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
+from tacit.engine.answers import Answer, Answers, Count
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
 from tacit.engine.found import Wanted
+from tacit.engine.kinds import answered
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.list_reasoner import ListReasoner, listed_by
 from tacit.engine.logic import Logic
@@ -23,8 +24,8 @@ from tacit.engine.new_answers import NewAnswers
 from tacit.engine.paging import Page, Span, check_number
 from tacit.engine.possible import Possible
 from tacit.engine.reasoner import CertifiedReasoner, Explanation, MessageReasoner, Reasoner, SymbolicReasoner
-from tacit.engine.reasons import Proof
 from tacit.engine.settings import EngineSettings
+from tacit.engine.witnesses import witness
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index
@@ -35,7 +36,7 @@ from tacit.links.scorer import Scorer, shards_of
 from tacit.links.top import TopScorer
 from tacit.query.compile import compile_query
 from tacit.query.describe import describe
-from tacit.query.formula import Query
+from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
 from tacit.query.parameters import check_unused
 from tacit.query.plan import Complement, Plan, Prepared
@@ -153,10 +154,12 @@ class Engine:
     @cached_property
     def reasoner(self) -> Reasoner:
         """What turns plans into scores; those of known answers are left out where only new ones are wanted."""
-        reasoner = self._reasoner()
-        return NewAnswers(reasoner, self.graph.index(*self.settings.observed)) if self.settings.new else reasoner
+        search = self.search
+        return NewAnswers(search, self.graph.index(*self.settings.observed)) if self.settings.new else search
 
-    def _reasoner(self) -> Reasoner:
+    @cached_property
+    def search(self) -> Reasoner:
+        """What turns plans into scores, those of known answers included."""
         settings = self.settings
         if self._given is not None:
             return self._given
@@ -223,6 +226,17 @@ class Engine:
         """The best answers with their reasons, and whether the search provably missed nothing."""
         return self.ask(query, top, explain=True, paths=paths, **options)
 
+    def score(self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1) -> Answer:
+        """How far a fact holds: its score in [0, 1], whether it is known, and with `explain` why."""
+        fact = Query((), Atom(relation, Entity(head), Entity(tail)))
+        return self.ask(fact, explain=explain, paths=paths)[0]
+
+    def count(self, query: Question) -> Count:
+        """How many answers a question for entities has: known ones, and how many are expected with predictions."""
+        asked = self.prepare(query)
+        counting = Query(asked.query.targets, asked.query.formula, count=True)
+        return cast(Count, self.ask_many([asked._replace(query=counting)])[0].counted)
+
     @torch.no_grad()
     def ask_many(
         self, queries: Iterable[Question], top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
@@ -238,15 +252,18 @@ class Engine:
             raise QueryError("ask_many takes a list of questions; ask takes one")
         asked = [self.prepare(query) for query in queries]
         groups: dict[Plan, list[int]] = {}
-        for i, question in enumerate(asked):
-            groups.setdefault(question.prepared.plan, []).append(i)
         results: dict[int, Answers] = {}
+        for i, question in enumerate(asked):
+            if question.query.kind == "entities":
+                groups.setdefault(question.prepared.plan, []).append(i)
+            else:
+                results[i] = answered(self, question, page, paths if explain else 0)
         for plan, members in groups.items():
             step = self.reasoner.batch(plan)
             for start in range(0, len(members), step):
                 part = members[start : start + step]
-                answered = self._answered(plan, [asked[i] for i in part], page, paths if explain else 0)
-                results |= dict(zip(part, answered, strict=True))
+                listed = self._answered(plan, [asked[i] for i in part], page, paths if explain else 0)
+                results |= dict(zip(part, listed, strict=True))
         return [results[i] for i in range(len(asked))]
 
     def describe(self, query: str | Query | Asked) -> str:
@@ -274,7 +291,7 @@ class Engine:
         """The answers to questions of one plan; with `paths`, as many reasons for each answer."""
         entities = torch.tensor([question.entities for question in asked], dtype=torch.long).view(len(asked), -1)
         relations = torch.tensor([question.relations for question in asked], dtype=torch.long).view(len(asked), -1)
-        known = self._known(plan, entities, relations)
+        known = self.known(plan, entities, relations)
         pages = [page.of(question.limit, question.offset, question.min_score) for question in asked]
         wanted = [self._wanted(plan, *each) for each in zip(asked, pages, known, strict=True)]
         slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
@@ -285,13 +302,14 @@ class Engine:
         results = []
         for question, (start, _, _), listed, implied, why in zip(asked, pages, found, known, told, strict=True):
             pairs, there = zip(listed.ids[start:], listed.scores[start:], strict=True), set(implied)
-            answers = [self._answer(question, i, score, i in there, why, paths) for i, score in pairs]
+            answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
+            variables = tuple(target.name for target in question.query.targets)
             explained = why is not None if paths else None
             left_out = len(implied) if self.settings.new or question.known is False else None
             results.append(
                 Answers(
                     str(question.query), tuple(answers), listed.certified, self.about, explained,
-                    listed.rows, left_out, listed.estimated, start, (question.query.target.name,),
+                    listed.rows, left_out, listed.estimated, question.query.kind, variables, None, start,
                     self.graph.prefixes,
                 )
             )  # fmt: skip
@@ -302,13 +320,19 @@ class Engine:
         count, floor, only = min(self.graph.num_entities, page.stop), page.floor, asked.known is True
         if self.settings.new or asked.known is False:
             return Wanted(count, without=known, floor=floor, only=only)  # of new ones, none is known
-        if plan.has(Complement):  # what is not known to be true may yet be
+        least = self.least(plan)
+        if least is None:
             return Wanted(count, known if only else (), floor=floor, only=only)
-        fact = torch.tensor(math.log(self.settings.observed_score))
-        least = float(self.logic.all([fact] * max(1, plan.num_relations)))
         return Wanted(count, known, least, floor=floor, only=only)
 
-    def _known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
+    def least(self, plan: Plan) -> float | None:
+        """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""
+        if plan.has(Complement):  # what is not known to be true may yet be
+            return None
+        fact = torch.tensor(math.log(self.settings.observed_score))
+        return float(self.logic.all([fact] * max(1, plan.num_relations)))
+
+    def known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
         """The answers that the observed facts alone imply, for each query."""
         if not self.settings.observed:
             return [[] for _ in relations]
@@ -316,33 +340,15 @@ class Engine:
         implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), index, self.graph.num_entities)
         return [implied[row].tolist() for row in range(len(relations))]
 
-    def _answer(self, asked: Asked, i: int, score: float, known: bool, why: Explanation | None, paths: int) -> Answer:
+    def _answer(
+        self, prepared: Prepared, i: int, score: float, known: bool, why: Explanation | None, paths: int
+    ) -> Answer:
         entities = self.graph.entities
         proofs = why.proofs(i, paths) if why is not None else []
-        witnesses = tuple(self._witness(asked.prepared, proof) for proof in proofs)
-        values = {asked.query.target.name: entities[i]}
-        return Answer(entities[i], i, math.exp(score), score, known, witnesses, entities.name(i), values)
-
-    def _witness(self, prepared: Prepared, proof: Proof) -> Witness:
-        tree = self._part(prepared, proof)
-        name = self.graph.entities.name
-        variables = {prepared.variables[v]: name(e) for v, e in sorted(proof.substitution().items())}
-        return Witness(math.exp(proof.score), variables, tree)
-
-    def _part(self, prepared: Prepared, proof: Proof, negated: bool = False, carried: bool = True) -> WitnessPart:
-        """A proof with names in place of ids."""
-        name, atom = self.graph.entities.name, None
-        if proof.atom is not None:
-            a = proof.atom
-            relation = self.graph.relations.name(a.relation)
-            atom = WitnessAtom(name(a.subject), relation, name(a.object), math.exp(a.score), a.observed, negated)
-        best = max((part.score for part in proof.parts), default=0.0)
-        parts = tuple(
-            self._part(prepared, part, negated ^ (proof.kind == "not"), proof.kind != "or" or part.score == best)
-            for part in proof.parts
-        )
-        variables = {prepared.variables[v]: name(e) for v, e in proof.values}
-        return WitnessPart(proof.kind, math.exp(proof.score), parts, atom, variables, carried)
+        witnesses = tuple(witness(self.graph, prepared, proof) for proof in proofs)
+        name, (variable, *_) = entities.name(i), prepared.variables
+        given = {variable: entities[i]}, {variable: name}
+        return Answer(entities[i], i, math.exp(score), score, known, witnesses, name, *given)
 
     def __repr__(self) -> str:
         return f"Engine({self.graph!r}, {self.settings.search}, k={self.settings.k}, {self.settings.logic})"

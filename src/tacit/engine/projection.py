@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -53,6 +53,8 @@ class Hop:
         """The hop from `source[B, N]` over one relation a row, `[B, N]`."""
         if self.atoms.differentiable:
             return self._differentiable(source, relations)
+        if self._alike(source, relations):
+            return replace(self, raised=None).over(source[:1], relations[:1]).expand_as(source).contiguous()
         values, ids, dropped = self.candidates(source)
         order = relations.argsort(stable=True)  # neighbours share relations, and so rows
         out = torch.full_like(source, ZERO, memory_format=torch.contiguous_format)
@@ -62,6 +64,13 @@ class Hop:
             self._from_some(values[order], ids[order], relations[order], out)
         back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
         return self.raise_bounds(out[back], dropped)
+
+    def _alike(self, source: Tensor, relations: Tensor) -> bool:
+        """Whether all rows are one, as where queries that differ elsewhere share a part: it is followed once."""
+        if len(source) < 2 or (self.raised is not None and self.k is not None):
+            return False
+        same = torch.equal(source[0], source[-1]) and bool((relations == relations[0]).all())
+        return same and bool((source == source[:1]).all())
 
     def _from_some(self, values: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> None:
         """Queries side by side: the distinct `(candidate, relation)` rows of a few queries are scored once."""

@@ -54,6 +54,8 @@ class Outcome(NamedTuple):
             (rank, a.entity, a.name, json.dumps(a.values, ensure_ascii=False), a.score, a.known, None)
             for rank, a in self.result.ranked
         ]
+        if self.result.counted is not None:
+            rows = [(None, None, None, json.dumps(self.result.counted._asdict()), None, None, None)]
         return [(self.line.number, self.result.query, *row) for row in rows or [(None,) * 7]]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Variable
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
 
 _BUDGET = 20_000  # vertices coloured while choices are compared; past that, parts that look alike are taken as equal
 
@@ -20,14 +20,19 @@ _KINDS: dict[type, str] = {Or: "2 or", And: "3 and", Not: "4 not"}  # plain part
 Names = tuple[Sequence[int], Sequence[int]]  # of entities and of relations by slot, as places in their own order
 
 
-def canonical(formula: Formula, target: Variable, names: Names) -> Formula:
-    """A formula over numbered slots with its parts and quantifiers in the one order that all its writings share."""
-    flat = merged(formula)
+def canonical(query: Query, names: Names) -> Query:
+    """A query over numbered slots with targets, parts and quantifiers in the one order that all its writings share."""
+    flat = merged(query.formula)
     graph = _Graph(names)
-    root = graph.add(flat, graph.variable(target))
+    around = [graph.variable(target, "6 target") for target in query.targets] or [graph.vertex("6 target")]
+    root = graph.add(flat, around[0])
+    for other in around[1:]:
+        graph.join(other, root, "holds")
     colours = graph.refined(graph.ranked([(vertex.kind,) for vertex in graph.vertices]))
     colours = graph.refined(graph.ranked(list(zip(colours, [v.name for v in graph.vertices], strict=True))))
-    return graph.written(flat, root, graph.settled(colours))
+    colours = graph.settled(colours)
+    targets = sorted(query.targets, key=lambda target: colours[graph.variables[target]])
+    return Query(targets, graph.written(flat, root, colours))
 
 
 def merged(formula: Formula) -> Formula:
@@ -80,9 +85,9 @@ class _Graph:
         self.vertices.append(_Vertex(kind, name))
         return len(self.vertices) - 1
 
-    def variable(self, variable: Variable) -> int:
+    def variable(self, variable: Variable, kind: str = "5 variable") -> int:
         if variable not in self.variables:
-            self.variables[variable] = self.vertex("5 variable" if self.variables else "6 target")
+            self.variables[variable] = self.vertex(kind)
         return self.variables[variable]
 
     def join(self, one: int, other: int, role: str) -> None:
@@ -93,7 +98,7 @@ class _Graph:
         """The vertex of a formula and of all inside it; a block of quantifiers is one vertex."""
         bound, inside = _block(formula)
         if isinstance(inside, Atom) and not bound:
-            relation = self.relations[int(inside.relation)]
+            relation = self.relations[int(str(inside.relation))]
             ends = [self.entities[int(e.name)] if isinstance(e, Entity) else -1 for e in inside.terms]
             kinds = "".join("e" if isinstance(e, Entity) else "v" for e in inside.terms)
             here = self.vertex(f"0 atom {kinds}", (relation, *ends))

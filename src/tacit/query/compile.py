@@ -11,8 +11,9 @@ queries that differ only in names share it, and its plan is compiled once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -28,7 +29,7 @@ from tacit.query.elimination import (
     narrow,
     substitute,
 )
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, free_variables
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, atoms, free_variables
 from tacit.query.plan import (
     At,
     Best,
@@ -36,6 +37,7 @@ from tacit.query.plan import (
     Condition,
     Edge,
     Everything,
+    Held,
     Intersect,
     Loop,
     Node,
@@ -67,6 +69,8 @@ def compile_query(query: Query, safe: bool = True) -> Prepared:
     >>> compile_query(Query(Variable("c"), Atom("borders", Entity("France"), Variable("c")))).plan.root
     Row(slot=0, edge=Relation(slot=0, flip=False))
     """
+    if query.kind == "relations":
+        return _of_relation(query)
     check_safe(query, negation=safe)
     shape, *names = skeleton(query)
     plan, orders = _ordered(shape, _places(names[0]), _places(names[1]))
@@ -74,11 +78,18 @@ def compile_query(query: Query, safe: bool = True) -> Prepared:
     return Prepared(plan, entities, relations, variables, query.text)
 
 
+def _of_relation(query: Query) -> Prepared:
+    """The plan of whether an atom holds, with its relation slot open for every relation."""
+    (atom,) = atoms(query.formula)
+    prepared = compile_query(Query((), Atom("", atom.subject, atom.object), text=query.text))
+    return replace(prepared, relations=(), variables=(query.target.name,))
+
+
 def compile_template(query: Query) -> Prepared:
     """The plan of a query whose slots are numbered from left to right as written, one per occurrence."""
     check_safe(query, negation=False)
     shape, entities, relations, variables = skeleton(query)
-    plan = _plan(shape, len(entities), len(relations), len(variables))
+    plan = _plan(shape, tuple(range(len(shape.targets))), len(entities), len(relations), len(variables))
     return Prepared(plan, entities, relations, variables, query.text)
 
 
@@ -87,8 +98,10 @@ def _ordered(
     shape: Query, entities: tuple[int, ...], relations: tuple[int, ...]
 ) -> tuple[Plan, tuple[tuple[int, ...], ...]]:
     """The plan of a structure in its canonical order, and the slots and variables of before in that order."""
-    shape, *orders = skeleton(Query(shape.target, canonical(shape.formula, shape.target, (entities, relations))))
-    plan = _plan(shape, *(len(order) for order in orders))
+    asked = shape.targets
+    shape, *orders = skeleton(canonical(shape, (entities, relations)))
+    targets = tuple(orders[2].index(target.name) for target in asked)
+    plan = _plan(shape, targets, *(len(order) for order in orders))
     return plan, tuple(tuple(map(int, order)) for order in orders)
 
 
@@ -101,9 +114,35 @@ def _places(names: tuple[str, ...]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _plan(shape: Query, num_entities: int, num_relations: int, num_variables: int) -> Plan:
-    cuts = range(num_entities, num_entities + MAX_CUTS)
-    return Plan(_node(shape.formula, shape.target, cuts), num_entities, num_relations, num_variables)
+def _plan(shape: Query, targets: tuple[int, ...], num_entities: int, num_relations: int, num_variables: int) -> Plan:
+    """The plan of a structure: of several answer variables all but one are held, those that something narrows first."""
+    slots = range(num_entities, num_entities + MAX_CUTS)
+    open_, held, said = list(shape.targets) or [_NOBODY], list[Held](), list[Node]()
+    variables, factors = narrow(shape.formula)
+    while len(open_) > 1:
+        cut = min(open_, key=lambda v: not anchored(v, factors))
+        open_.remove(cut)
+        slot, deeper = slots[0], slots[1:]
+        own = [f for f in factors if free_variables(f) <= {cut}]
+        marginal = _node(_exists([*open_, *variables], factors), cut, slots)
+        bound = [_node(f, cut, slots) for f in own]
+        held.append(Held(int(cut.name), slot, _intersect([*said, marginal]), _intersect([*said, *bound])))
+        # A value is worth in a tuple what the bound says of it: the same atoms, read the same way.
+        said += [At(_node(f, cut, deeper), slot) for f in own]
+        rest = [substitute(f, cut, Entity(str(slot))) for f in factors if f not in own]
+        (variables, factors), slots = narrow(_exists(variables, rest)) if rest else ([], []), deeper
+    root = _node(_exists(variables, factors) if held else shape.formula, open_[0], slots) if factors else Everything()
+    return Plan(_intersect([*said, root]), num_entities, num_relations, num_variables, targets, tuple(held))
+
+
+_NOBODY = Variable("nobody")  # asked for where a formula holds or not, whoever it is
+
+
+def _exists(variables: Iterable[Variable], factors: Sequence[Formula]) -> Formula:
+    formula = conjunction(factors)
+    for variable in variables:
+        formula = Exists(variable, formula)
+    return formula
 
 
 class _Stuck(Exception):  # noqa: N818 - a signal between two functions below
@@ -130,7 +169,7 @@ def _node(formula: Formula, target: Variable, slots: range) -> Node:
 
 def _atom(atom: Atom) -> Node:
     """An atom over the target and entities."""
-    relation, subject, object_ = int(atom.relation), atom.subject, atom.object
+    relation, subject, object_ = int(str(atom.relation)), atom.subject, atom.object
     if isinstance(subject, Variable):
         if isinstance(object_, Variable):
             return Loop(relation)
@@ -151,7 +190,7 @@ def _edge(formula: Formula, source: Variable, target: Variable, slots: range) ->
         return Source(_node(formula, source, slots))
     match formula:
         case Atom(relation, subject):
-            return Relation(int(relation), flip=subject == target)
+            return Relation(int(str(relation)), flip=subject == target)
         case And(parts):
             return _intersect([_edge(part, source, target, slots) for part in parts])
         case Or(parts):
@@ -205,10 +244,7 @@ def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target
     own = [f for f in factors if free_variables(f) == {cut}]
     rest = [substitute(f, cut, Entity(str(slot))) for f in factors if free_variables(f) != {cut}]
     ranking = [_node(f, cut, slots) for f in own] or _bounds(cut, factors, slots)
-    inner = conjunction(rest)
-    for variable in reversed(variables):
-        if variable != cut:
-            inner = Exists(variable, inner)
+    inner = _exists([variable for variable in reversed(variables) if variable != cut], rest)
     body = [At(_node(f, cut, deeper), slot) for f in own]
     return Condition(int(cut.name), slot, _intersect(ranking), _intersect([*body, _node(inner, target, deeper)]))
 

@@ -46,7 +46,7 @@ def describe(prepared: Prepared, k: int = 256, num_entities: int | None = None) 
       ?n: from Brazil over borders            1 row
     k + 1 rows in all: 257 at k = 256
     """
-    lines = _Description(prepared).of(prepared.plan.root, _Spot(target=f"?{prepared.variables[0]}"))
+    lines = _Description(prepared).lines()
     width = max(2 * line.indent + len(line.what) for line in lines) + 3
     shown = [f"{'  ' * line.indent + line.what:{width}}{_shown(line.cost) if line.cost else ''}" for line in lines]
     total = sum((line.cost for line in lines), Cost())
@@ -62,9 +62,9 @@ class _Line:
 
 @dataclass(frozen=True, eq=False)
 class _Spot(Place[str]):
-    """The names of the two ends, and the cut variables around: their slots, each with what one more value costs."""
+    """The names of the two ends, and the variables around that are tried: their slots, with what all values cost."""
 
-    loops: tuple[tuple[int, tuple[int, int]], ...] = ()
+    loops: tuple[tuple[frozenset[int], tuple[int, int]], ...] = ()
 
 
 class _Description(Fold[str, list[_Line]]):
@@ -73,6 +73,20 @@ class _Description(Fold[str, list[_Line]]):
     def __init__(self, prepared: Prepared) -> None:
         self.prepared = prepared
         self.entities = dict(enumerate(prepared.entities))
+        self.relations = prepared.relations or (f"?{prepared.variables[0]}",)  # a variable in place of the only one
+
+    def lines(self) -> list[_Line]:
+        """The held answer variables, then the last one; a beam keeps `k` values, or pairs of values, of the former."""
+        plan, lines, slots = self.prepared.plan, list[_Line](), frozenset[int]()
+        for held in plan.held:
+            name, loops = self.variable(held.variable), ((slots, _K),)
+            lines.append(self._line("the best k, tried one by one", _Spot(target=name)))
+            lines += self._inner(held.ranking, _Spot(target=name, loops=loops))
+            slots |= {held.slot}
+            self.entities[held.slot] = name
+        last = set(plan.targets) - {held.variable for held in plan.held}
+        target = self.variable(*last) if last else "holds"
+        return [*lines, *self.of(plan.root, _Spot(target=target, loops=((slots, _K),)))]
 
     def entity(self, slot: int) -> str:
         return self.entities[slot]
@@ -95,7 +109,7 @@ class _Description(Fold[str, list[_Line]]):
         return [self._line(what, from_, step, _edges(step.edge), power), *source, *self._ends(step.edge, from_)]
 
     def loop(self, step: Loop, place: Place[str]) -> list[_Line]:
-        return [self._line(f"itself over {self.prepared.relations[step.relation]}", place, step, 1)]
+        return [self._line(f"itself over {self.relations[step.relation]}", place, step, 1)]
 
     def at(self, step: At, place: Place[str]) -> list[_Line]:
         name = self.entity(step.slot)
@@ -112,7 +126,7 @@ class _Description(Fold[str, list[_Line]]):
         which, power = ("every", _N) if isinstance(step.candidates, Everything) else ("the best k", _K)
         candidates = [] if power == _N else self._inner(step.candidates, replace(place, target=name))
         loops = place.loops if isinstance(place, _Spot) else ()
-        body = self._inner(step.body, _Spot(None, place.target, (*loops, (step.slot, power))))
+        body = self._inner(step.body, _Spot(None, place.target, (*loops, (frozenset({step.slot}), power))))
         return [self._line(f"the best over {which} {name}, tried one by one", place), *candidates, *body]
 
     def everything(self, place: Place[str]) -> list[_Line]:
@@ -148,7 +162,7 @@ class _Description(Fold[str, list[_Line]]):
         """An edge as a formula over relation names; sets at its ends stand in square brackets, and follow below."""
         match edge:
             case Relation(slot, flip):
-                return self.prepared.relations[slot] + ("^-1" if flip else "")
+                return self.relations[slot] + ("^-1" if flip else "")
             case Intersect(parts) | Union(parts):
                 sign = " & " if isinstance(edge, Intersect) else " | "
                 return "(" + sign.join(self._edge(part, place) for part in parts) + ")"
@@ -164,7 +178,7 @@ class _Description(Fold[str, list[_Line]]):
         """A line with its rows, repeated for every cut variable that the step depends on."""
         used = {s.slot for s in walk(step) if isinstance(s, Row | At)} if step else set()
         loops = place.loops if isinstance(place, _Spot) else ()
-        repeated = [power, *(times for slot, times in loops if slot in used)]
+        repeated = [power, *(times for slots, times in loops if slots & used)]
         k, n = (sum(powers) for powers in zip(*repeated, strict=True))
         return _Line(f"{place.target}: {what}", Cost({(k, n): rows}) if rows else Cost())
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tacit.errors import QueryError
@@ -14,6 +14,7 @@ from tacit.query import tokens
 
 MAX_DEPTH = 100
 MAX_ATOMS = 64
+MAX_TARGETS = 3  # answer variables: each one more multiplies the tuples to try
 
 
 @dataclass(frozen=True)
@@ -86,15 +87,19 @@ class Formula:
 class Atom(Formula):
     """`relation(subject, object)`; an inverse relation is the forward one with its arguments swapped.
 
+    The relation may be a variable where the atom is the whole question: `?r : ?r(Paris, France)`.
+
     >>> print(Atom("borders", Entity("France"), Variable("c")) & ~Atom("speaks", Variable("c"), Entity("German")))
     borders(France, ?c) & !speaks(?c, German)
     """
 
-    relation: str
+    relation: str | Variable
     subject: Term
     object: Term
 
     def __post_init__(self) -> None:
+        if not isinstance(self.relation, str | Variable):
+            raise QueryError(f"the relation of an atom is a label or Variable(...), not {self.relation!r}")
         for term in self.terms:
             if not isinstance(term, Entity | Variable):
                 raise QueryError(f"an atom is about Entity(...) and Variable(...), not about {term!r}")
@@ -106,7 +111,8 @@ class Atom(Formula):
         return self.subject, self.object
 
     def __str__(self) -> str:
-        return f"{quoted(self.relation)}({self.subject}, {self.object})"
+        relation = quoted(self.relation) if isinstance(self.relation, str) else self.relation
+        return f"{relation}({self.subject}, {self.object})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -150,25 +156,53 @@ class Exists(Formula):
         return f"exists {self.variable} . {self.part}"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, init=False)
 class Query:
-    """Which entities, in place of the target variable, make the formula hold?
+    """Which entities, in place of the target variables, make the formula hold?
 
-    >>> c = Variable("c")
+    One target asks for entities, several for tuples of them, none whether the formula holds; `count` asks how many
+    entities there are, and a target in place of a relation for relations.
+
+    >>> a, c = Variable("a"), Variable("c")
     >>> print(Query(c, Atom("borders", Entity("France"), c)))
     ?c : borders(France, ?c)
+    >>> print(Query((a, c), Atom("borders", a, c)))
+    ?a, ?c : borders(?a, ?c)
+    >>> print(Query((), Atom("borders", Entity("France"), Entity("Spain"))))
+    : borders(France, Spain)
     """
 
-    target: Variable
+    targets: tuple[Variable, ...]
     formula: Formula
+    count: bool = False
     text: str = field(default="", compare=False)  # what it was read from, for messages that point at a name
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.target, Variable) or not isinstance(self.formula, Formula):
-            raise QueryError(f"a query is Query(Variable(...), formula), not Query({self.target!r}, {self.formula!r})")
+    def __init__(
+        self, targets: Variable | Iterable[Variable], formula: Formula, count: bool = False, text: str = ""
+    ) -> None:
+        given = tuple(targets) if isinstance(targets, Iterable) else (targets,)
+        if not all(isinstance(target, Variable) for target in given) or not isinstance(formula, Formula):
+            raise QueryError(f"a query is Query(Variable(...), formula), not Query({targets!r}, {formula!r})")
+        for name, value in (("targets", given), ("formula", formula), ("count", count), ("text", text)):
+            object.__setattr__(self, name, value)
+        _check_targets(self)
+
+    @property
+    def target(self) -> Variable:
+        """The only variable that is asked for."""
+        if len(self.targets) != 1:
+            raise QueryError(f"one variable is asked for here, not {len(self.targets)}: {self}")
+        return self.targets[0]
+
+    @property
+    def kind(self) -> str:
+        """What is asked for: `entities`, `tuples`, `truth`, `count` or `relations`."""
+        if any(isinstance(atom.relation, Variable) for atom in atoms(self.formula)):
+            return "relations"
+        return "count" if self.count else {0: "truth", 1: "entities"}.get(len(self.targets), "tuples")
 
     def __str__(self) -> str:
-        return f"{self.target} : {self.formula}"
+        return " ".join(filter(None, ["count" * self.count, ", ".join(map(str, self.targets)), f": {self.formula}"]))
 
     def __repr__(self) -> str:
         return f"<{self}>"
@@ -181,14 +215,39 @@ class Query:
         >>> one.same_as(Query(x, Atom("q", x, x) & Atom("r", a, x))), one.same_as(Query(x, one.formula))
         (True, False)
         """
-        return _canonical(self.formula, {self.target: 0}) == _canonical(other.formula, {other.target: 0})
+
+        def written(query: Query) -> str:
+            return _canonical(query.formula, {target: -place for place, target in enumerate(query.targets)})
+
+        alike = (self.count, len(self.targets)) == (other.count, len(other.targets))
+        return alike and written(self) == written(other)
+
+
+def _check_targets(query: Query) -> None:
+    """Refuse targets that no search can list."""
+    targets, said = query.targets, ", ".join(map(str, query.targets))
+    if len(set(targets)) < len(targets):
+        raise QueryError(f"the variables that are asked for, {said}, must differ")
+    if len(targets) > MAX_TARGETS:
+        raise QueryError(f"a question asks for at most {MAX_TARGETS} variables, not for {said}; ask it in parts")
+    if query.count and len(targets) != 1:
+        raise QueryError(f"a count is of one variable, not of {said or 'none'}")
+    for atom in atoms(query.formula):
+        if isinstance(atom.relation, Variable) and (
+            query.formula != atom or targets != (atom.relation,) or query.count or Variable in map(type, atom.terms)
+        ):
+            raise QueryError(
+                f"{atom.relation} stands for a relation; a question can ask for one between two entities, "
+                f"as in '{atom.relation} : {atom.relation}(Paris, France)', and for nothing beside it"
+            )
 
 
 def _canonical(formula: Formula, scope: dict[Variable, int], depth: int = 1) -> str:
     """A text equal for equal formulas: bound variables by the number of quantifiers around theirs, parts sorted."""
     if isinstance(formula, Atom):
         ends = [str(scope.get(e, e)) if isinstance(e, Variable) else repr(e.name) for e in formula.terms]
-        return f"{formula.relation!r}({','.join(ends)})"
+        relation = repr(formula.relation) if isinstance(formula.relation, str) else "?"  # one stands alone
+        return f"{relation}({','.join(ends)})"
     if isinstance(formula, Exists):
         return f"E({_canonical(formula.part, {**scope, formula.variable: depth}, depth + 1)})"
     if isinstance(formula, And | Or):
@@ -206,7 +265,7 @@ def _merged(formula: And | Or) -> Iterator[Formula]:
 
 def _free(formula: Formula, parts: tuple[Formula, ...]) -> frozenset[Variable]:
     if isinstance(formula, Atom):
-        return frozenset(term for term in formula.terms if isinstance(term, Variable))
+        return frozenset(term for term in (formula.relation, *formula.terms) if isinstance(term, Variable))
     inside = parts[0].free.union(*(part.free for part in parts[1:]))
     return inside - {formula.variable} if isinstance(formula, Exists) else inside
 

@@ -10,6 +10,7 @@ from tacit.errors import QueryError
 from tacit.query.text import place
 
 _EXAMPLE = "'?c : borders(France, ?c)'"
+_YES_OR_NO = "': borders(France, Spain)' is answered by yes or no"
 _EXPECTED = {
     "VARIABLE": "a variable such as ?x",
     "NAME": "a name",
@@ -22,6 +23,7 @@ _EXPECTED = {
     "_OR": "'|'",
     "_NOT": "'!'",
     "_EXISTS": "'exists'",
+    "COUNT": "'count'",
     "$END": "the end",
 }
 _IMPLIED = {"STRING", "PARAMETER", "INVERSE"}  # goes without saying: a name may be quoted, a relation inverted
@@ -42,10 +44,10 @@ def explained(error: UnexpectedInput, text: str) -> QueryError:
 
 def _message(given: str, expected: set[str], before: str) -> str:
     if not before:
-        return f"a question starts with the variable it asks for, as in {_EXAMPLE}"
+        return f"a question starts with the variable it asks for, as in {_EXAMPLE}; {_YES_OR_NO}"
     if given in ('"', "'"):
         return f"the quoted name that starts with {given} has no end"
-    if expected == {"COLON"}:
+    if "COLON" in expected:
         return f"after the variable it asks for, a question goes on with ':', as in {_EXAMPLE}"
     shown = "the question ends" if not given else f"unexpected {_short(given)}"
     return f"{shown}, where {_listed(expected)} should follow{_hint(given, expected, before)}"

@@ -140,13 +140,40 @@ Step: TypeAlias = "Node | Edge"
 
 
 @dataclass(frozen=True)
+class Held:
+    """An answer variable beside the last one: its values are tried one by one, each in an entity slot of its own.
+
+    `marginal` is the fuzzy set of its values with the answer variables after it existential; `bound` is what no tuple
+    with a value exceeds, by the parts that speak of nothing else. `ranking`, one of the two, says what to try first.
+    """
+
+    variable: int
+    slot: int
+    marginal: Node
+    bound: Node
+
+    @property
+    def ranking(self) -> Node:
+        """The marginal, unless that takes a row for every entity and the bound tells values apart, too."""
+        scanned = any(isinstance(step, Project) and not anchored(step.source) for step in walk(self.marginal))
+        parts = self.bound.parts if isinstance(self.bound, Intersect) else (self.bound,)
+        telling = any(anchored(part) and not isinstance(part, At | Best) for part in parts)
+        return self.bound if scanned and telling else self.marginal
+
+
+@dataclass(frozen=True)
 class Plan:
-    """The structure shared by all queries that differ only in their entities and relations."""
+    """The structure shared by all queries that differ only in their entities and relations.
+
+    The root is the fuzzy set of the last answer variable, given the others, which are held.
+    """
 
     root: Node
-    num_entities: int  # entity slots a query fills; `Condition` adds slots after these
+    num_entities: int  # entity slots a query fills; `Held` and `Condition` add slots after these
     num_relations: int  # relation slots a query fills
-    num_variables: int  # variable 0 is the target
+    num_variables: int
+    targets: tuple[int, ...] = (0,)  # the answer variables, as asked for; none where a formula holds or not
+    held: tuple[Held, ...] = ()
 
     def has(self, *kinds: type) -> bool:
         """Whether a step of one of some kinds occurs anywhere."""

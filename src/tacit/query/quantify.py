@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tacit.query.formula import And, Exists, Formula, Not, Or, Variable, atoms, free_variables
 
 
-def bind_loose(formula: Formula, target: Variable) -> Formula:
-    """The formula with every loose variable but the target existential, at the narrowest place that holds its atoms.
+def bind_loose(formula: Formula, targets: Iterable[Variable]) -> Formula:
+    """The formula with every loose variable but the targets existential, at the narrowest place that holds its atoms.
 
     >>> from tacit.query.formula import Atom, Entity
     >>> t, v = Variable("t"), Variable("v")
-    >>> bind_loose(Atom("r", Entity("a"), t) & ~Atom("q", v, t), t)
+    >>> bind_loose(Atom("r", Entity("a"), t) & ~Atom("q", v, t), [t])
     <r(a, ?t) & !(exists ?v . q(?v, ?t))>
     """
-    return quantified(formula, free_variables(formula) - {target})
+    return quantified(formula, free_variables(formula).difference(targets))
 
 
 def quantified(formula: Formula, variables: frozenset[Variable]) -> Formula:
@@ -30,7 +32,7 @@ def quantified(formula: Formula, variables: frozenset[Variable]) -> Formula:
         here = frozenset(v for v in variables if sum(v in free_variables(part) for part in formula.parts) > 1)
         inner = [quantified(part, (variables - here) & free_variables(part)) for part in formula.parts]
         formula = type(formula)(tuple(inner))
-    order = [term for atom in atoms(formula) for term in atom.terms]  # in which atoms speak of them
+    order = [term for atom in atoms(formula) for term in (*atom.terms, atom.relation)]  # in which atoms speak of them
     for variable in sorted(here, key=order.index, reverse=True):
         formula = Exists(variable, formula)
     return formula

@@ -10,17 +10,20 @@ from tacit.query.formula import And, Exists, Formula, Not, Or, Query, Variable, 
 
 def check_safe(query: Query, negation: bool = True) -> None:
     """Refuse variables that are unbound and, where `negation`, ones that nothing but a negation speaks of."""
-    unbound = free_variables(query.formula) - {query.target}
+    unbound = free_variables(query.formula).difference(query.targets)
     if unbound:
         names = ", ".join(sorted(map(str, unbound)))
         first = min(unbound, key=str)
-        raise PlanError(f"{names} is neither the target nor bound; write 'exists {first} . ...'")
+        raise PlanError(f"{names} is neither asked for nor bound; write 'exists {first} . ...'")
     if not negation:
         return
-    if query.target not in free_variables(query.formula):
-        raise PlanError(f"the target {query.target} occurs nowhere in the formula; ask about it in an atom")
-    for variable, part in [(query.target, query.formula), *_quantified(query.formula)]:
-        if variable in free_variables(part) and not _asserted(variable, part, variable != query.target):
+    for target in query.targets:
+        if target not in free_variables(query.formula):
+            raise PlanError(f"the target {target} occurs nowhere in the formula; ask about it in an atom")
+        if not _asserted(target, query.formula, bound=False):
+            raise PlanError(_reason(target, query.formula))
+    for variable, part in _quantified(query.formula):
+        if variable in free_variables(part) and not _asserted(variable, part, bound=True):
             raise PlanError(_reason(variable, part))
 
 

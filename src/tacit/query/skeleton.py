@@ -6,7 +6,7 @@ from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Que
 
 
 def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """A query with slots for names, and the names: of entities, relations, and variables (the target first).
+    """A query with slots for names, and the names: of entities, relations, and variables (the targets first).
 
     Every occurrence of an entity and every atom's relation has a slot of its own, from left to right; every quantifier
     has a variable of its own, so that no name is bound twice.
@@ -18,7 +18,7 @@ def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tup
     """
     entities: list[str] = []
     relations: list[str] = []
-    variables: list[str] = [query.target.name]
+    variables: list[str] = [target.name for target in query.targets]
 
     def slot(names: list[str], name: str) -> str:
         names.append(name)
@@ -30,7 +30,7 @@ def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tup
     def walk(formula: Formula, scope: dict[Variable, Variable]) -> Formula:
         match formula:
             case Atom(relation, subject, object_):
-                return Atom(slot(relations, relation), term(subject, scope), term(object_, scope))
+                return Atom(slot(relations, str(relation)), term(subject, scope), term(object_, scope))
             case And(parts) | Or(parts):
                 return type(formula)(tuple(walk(part, scope) for part in parts))
             case Not(part):
@@ -40,6 +40,6 @@ def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tup
                 return Exists(fresh, walk(part, {**scope, variable: fresh}))
         raise TypeError(f"not a formula: {formula!r}")
 
-    target = Variable("0")
-    shape = Query(target, walk(query.formula, {query.target: target}))
+    scope = {target: Variable(str(number)) for number, target in enumerate(query.targets)}
+    shape = Query(scope.values(), walk(query.formula, scope))
     return shape, tuple(entities), tuple(relations), tuple(variables)

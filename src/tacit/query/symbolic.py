@@ -18,7 +18,7 @@ from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.formula import Query
 from tacit.query.plan import Best, Condition, Edge, Intersect, Loop, Plan, Project, Relation, Step, Target
 from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.sets import Sets
+from tacit.query.sets import Flags, Sets
 from tacit.query.tuples import Ids
 
 GRAPHS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -74,6 +74,11 @@ def answers(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entitie
         sets = SetFold(facts, entities[batch], relations[batch]).of(plan.root)
         keys.append(sets.listed() + start * num_entities)
     return AnswerSets.of_keys(np.concatenate(keys), len(entities), num_entities)
+
+
+def holds(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entities: int) -> Flags:
+    """Whether facts imply formulas that share a plan without answer variable, `[Q]`."""
+    return SetFold(Facts(index, num_entities), entities, relations).of(plan.root).nonempty()
 
 
 class Facts:

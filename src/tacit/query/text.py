@@ -24,12 +24,16 @@ MAX_BRACKETS = 100
 def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
     """The query a text asks; a mistake is a `QueryError` that points at it.
 
-    A variable that is neither the target nor bound is existential, at the narrowest place that holds its atoms.
+    Before the colon stands what is asked for: a variable, several, `count` and a variable, or nothing, where the answer
+    is yes or no. The colon stays: without it, who forgets the variable would be answered another question. A variable
+    that is neither asked for nor bound is existential, at the narrowest place that holds its atoms.
 
     >>> parse("?c : borders(France, ?c) and not speaks(?c, German)")
     <?c : borders(France, ?c) & !speaks(?c, German)>
     >>> parse("?t : !(p(a, ?v) & q(?v, ?t)) & r^-1(?t, 'b c')")
     <?t : !(exists ?v . p(a, ?v) & q(?v, ?t)) & r("b c", ?t)>
+    >>> parse("?a, ?b : borders(?a, ?b)"), parse(": borders(France, ?b)"), parse("count ?c : borders(France, ?c)")
+    (<?a, ?b : borders(?a, ?b)>, <: exists ?b . borders(France, ?b)>, <count ?c : borders(France, ?c)>)
 
     `$name` stands for a label that is given among the `parameters`, whatever characters it has.
 
@@ -42,15 +46,15 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
 
     _check_size(text)
     try:
-        query: Query = _parser().parse(text)  # type: ignore[assignment]
+        said: tuple[tuple[Variable, ...], Formula, bool] = _parser().parse(text)  # type: ignore[assignment]
     except UnexpectedInput as error:
         raise explained(error, text) from None
     if "\\" in text:
         _check_escapes(text)
-    if sum(1 for _ in atoms(query.formula)) > MAX_ATOMS:
+    targets, formula, count = said
+    if sum(1 for _ in atoms(formula)) > MAX_ATOMS:
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
-    formula = filled(query.formula, parameters or {})
-    return Query(query.target, bind_loose(formula, query.target), text)
+    return Query(targets, bind_loose(filled(formula, parameters or {}), targets), count, text)
 
 
 def locate(text: str, kind: str, name: str) -> tuple[int, int] | None:
@@ -131,9 +135,10 @@ def _parser() -> Lark:
 class _Builder:
     """Makes formulas of the grammar's rules while it parses; each method is named after its rule."""
 
-    def query(self, parts: list[Token | Formula]) -> Query:
-        target, formula = parts
-        return Query(_variable(target), formula)  # type: ignore[arg-type]
+    def query(self, parts: list[Token | Formula]) -> tuple[tuple[Variable, ...], Formula, bool]:
+        formula: Formula = parts.pop()  # type: ignore[assignment]
+        count = bool(parts) and parts[0].type == "COUNT"  # type: ignore[union-attr]
+        return tuple(_variable(token) for token in parts[count:]), formula, count  # type: ignore[arg-type]
 
     def disjunction(self, parts: list[Formula]) -> Formula:
         return Or(tuple(parts))
@@ -154,7 +159,8 @@ class _Builder:
         subject, object_ = _term(tokens[-2]), _term(tokens[-1])
         if len(tokens) == 4:  # the inverse mark stands between the name and the arguments
             subject, object_ = object_, subject
-        return Atom(_plain(tokens[0].value), subject, object_)
+        relation = _term(tokens[0])
+        return Atom(relation.name if isinstance(relation, Entity) else relation, subject, object_)
 
 
 def _variable(token: Token) -> Variable:

@@ -15,7 +15,7 @@ Question = Annotated[
     Field(
         min_length=1,
         max_length=MAX_CHARACTERS,
-        description="The question, as text: the variable asked for, a colon, and a formula.",
+        description="The question, as text: the variables asked for, a colon, and a formula.",
         examples=["?c : borders(France, ?c) & !speaks(?c, German)"],
     ),
 ]
@@ -107,23 +107,35 @@ class Witness(BaseModel):
 
 
 class AnswerRow(BaseModel):
-    """One entity that answers a question."""
+    """One answer to a question."""
 
     rank: int
-    entity: str = Field(description="Its label.")
-    name: str = Field("", description="What people call it; the label where it has no name.")
-    values: dict[str, str] = Field({}, description="The label of each variable that was asked for.")
+    entity: str | None = Field(None, description="Its label; absent unless one variable is asked for.")
+    name: str | None = Field(None, description="What people call it; the label where it has no name.")
+    values: dict[str, str] = Field({}, description="The label of each variable that is asked for.")
+    names: dict[str, str] = Field({}, description="What people call them.")
     score: float = Field(description="In [0, 1].")
     log_score: float | None
     known: bool = Field(description="Whether the graph alone implies it; otherwise it is predicted.")
     witnesses: list[Witness] = Field(default=[], description="The reasons, best first; only where they were asked for.")
 
 
+class CountReply(BaseModel):
+    """How many answers there are."""
+
+    known: int = Field(description="Those that the known facts imply.")
+    expected: float = Field(description="How many there are by their scores, what is known counted whole.")
+
+
 class AnswersReply(BaseModel):
     """The best answers, best first."""
 
     query: str = Field(description="The question as it was understood.")
-    variables: list[str] = Field([], description="The variables that were asked for.")
+    kind: Literal["entities", "tuples", "truth", "count", "relations"] = Field(
+        "entities", description="What the answers are; of `truth` there is one, without values, of `count` none."
+    )
+    variables: list[str] = Field([], description="The variables that are asked for, without question marks.")
+    count: CountReply | None = Field(None, description="Only where `kind` is `count`.")
     offset: int = Field(0, description="How many better answers were passed over.")
     likely: int = Field(0, description="How many of these answers score at least the threshold.")
     threshold: float = Field(LIKELY, description="The score below which an answer is more likely wrong than right.")

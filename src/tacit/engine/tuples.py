@@ -1,0 +1,220 @@
+"""The best tuples of entities, for questions with several answer variables.
+
+All answer variables but the last are held: their best values are tried, each in an entity slot of its own, and a row of
+scores for each of them says what the last one is worth. A beam tries the `k` best; what it drops is worth at most what
+its parts say of the held variables alone, and where that is too little, the tuples are proven to be the best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.engine.found import ZERO, unsettled
+from tacit.engine.reasoner import Reasoner, SymbolicReasoner
+from tacit.engine.sharded import whole
+from tacit.graph.index import Index
+from tacit.query.plan import Everything, Held, Node, Plan
+from tacit.query.symbolic import answers as symbolic_sets
+
+_ROUNDING = 1.0 + 1e-6  # log-scores that differ by less than this factor may be one
+
+
+@dataclass(frozen=True, eq=False)
+class Tuples:
+    """Tuples of entities, best first: their ids by answer variable, log-scores, and whether facts imply them."""
+
+    ids: Tensor  # [n, targets]
+    scores: Tensor  # [n]
+    known: Tensor  # [n]
+
+    @classmethod
+    def none(cls, width: int) -> Tuples:
+        """No tuples yet."""
+        return cls(torch.empty(0, width, dtype=torch.long), torch.empty(0), torch.empty(0, dtype=torch.bool))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def best_with(self, other: Tuples, count: int, known_first: bool) -> Tuples:
+        """The best of both: by falling score, then by ids in the order of the variables."""
+        ids, scores, known = (
+            torch.cat(both) for both in ((self.ids, other.ids), (self.scores, other.scores), (self.known, other.known))
+        )
+        keys = [*ids.T.flip(0).numpy(), -scores.numpy(), ~(known & known_first).numpy()]
+        order = torch.from_numpy(np.lexsort(keys)[:count])
+        return Tuples(ids[order], scores[order], known[order])
+
+
+@dataclass(frozen=True, eq=False)
+class _Values:
+    """The values of a step for some rows: what a search finds, between which bounds, and what facts imply."""
+
+    scores: Tensor  # [P, N]
+    lower: Tensor
+    upper: Tensor
+    known: Tensor
+
+
+@dataclass(eq=False)
+class TupleSearch:
+    """The search for the tuples that answer one query; `k` is None where everything is tried.
+
+    Known tuples go first, worth at least `least`; where only new ones are wanted, they are none.
+    """
+
+    reasoner: Reasoner
+    plan: Plan
+    relations: Tensor  # [1, R]
+    index: Index | None  # of the known facts
+    k: int | None
+    count: int
+    least: float | None  # None where known tuples do not go before others
+    new: bool = False
+    prove: bool = False
+    floor: float = ZERO  # tuples that are worth less are none
+    only: bool = False  # whether those that are not known are none either
+
+    def __post_init__(self) -> None:
+        self.found = Tuples.none(len(self.plan.targets))
+        self.certified: bool | None = None
+        self.prove |= self.reasoner.exact
+        self._lost, self._known_lost = ZERO, False  # what is dropped is worth so much at most, and is it known?
+        self._loose = {True: ZERO, False: ZERO}  # of known tuples and others: how high one may be that is not exact
+
+    def run(self, entities: Tensor) -> TupleSearch:
+        """Search for the answers to the query with these entities, `[1, E]`."""
+        if not self.count:
+            return self
+        bound, known = torch.zeros(1), torch.ones(1, dtype=torch.bool)
+        for held in self.plan.held:
+            entities, bound, known = self._held(held, entities)
+        step = max(1, self.reasoner.batch(self.plan) // 4)
+        for start in range(0, len(entities), step):
+            part = slice(start, start + step)
+            tried = self._promising(bound[part], known[part])
+            if bool(tried.any()):
+                self._keep(entities[part][tried])
+        self.certified = self._proven() if self.prove else None
+        return self
+
+    def _held(self, held: Held, entities: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The rows with the values of one more variable to try, `[P, E + 1]`; what each is worth at most, and whether
+        known tuples hold it.
+        """
+        size, kept = self.reasoner.num_entities, list[tuple[Tensor, ...]]()
+        for rows in entities.split(max(1, self.reasoner.batch(self.plan) // 4)):
+            ranked = self._values(held.ranking, held.marginal, rows)
+            bound, scores, known = (x.flatten() for x in (self._bound(held.bound, rows), ranked.scores, ranked.known))
+            # Of the facts alone nothing holds but what is known.
+            possible = known if isinstance(self.reasoner, SymbolicReasoner) else (bound > ZERO) | known
+            places = possible.nonzero()[:, 0]
+            places = places[self._cut(bound[places], scores[places], known[places])]
+            filled = torch.cat([rows[places // size], (places % size)[:, None]], dim=1)
+            kept.append((filled, bound[places], scores[places], known[places]))
+        filled, bound, scores, known = (torch.cat(parts) for parts in zip(*kept, strict=True))
+        order = self._cut(bound, scores, known)
+        return filled[order], bound[order], known[order]
+
+    def _cut(self, bound: Tensor, scores: Tensor, known: Tensor) -> Tensor:
+        """Which values to try, those that go first and the best ones before others; what else there is, is lost."""
+        first = known & (self.least is not None)
+        order = torch.from_numpy(np.lexsort((-scores.numpy(), ~first.numpy())))
+        if self.k is None or len(order) <= max(self.k, self.count):
+            return order
+        order, lost = order.tensor_split([max(self.k, self.count)])
+        self._lost = max(self._lost, float(bound[lost].max()))
+        self._known_lost |= bool(known[lost].any())
+        return order
+
+    def _promising(self, bound: Tensor, known: Tensor) -> Tensor:
+        """Which rows may hold a tuple that belongs among the best found so far."""
+        full = len(self.found) == self.count
+        if not full:
+            return (bound > ZERO) | known
+        if bool(self.found.known[-1]) and self.least is not None:  # only what is known goes before what is known
+            return known
+        better = bound >= float(self.found.scores[-1]) * _ROUNDING
+        return better | (known & (self.least is not None))
+
+    def _keep(self, entities: Tensor) -> None:
+        """Value the last variable for some rows, and keep the best tuples."""
+        values = self._values(self.plan.root, self.plan.root, entities)
+        first = values.known & (self.least is not None)
+        if self.prove:
+            loose = unsettled(values.lower, values.upper)
+            for flag in (True, False):
+                worst = values.upper[loose & (first == flag)]
+                self._loose[flag] = max(self._loose[flag], float(worst.max()) if len(worst) else ZERO)
+        for group in (first, ~first):
+            rows, last = _best(values.scores.masked_fill(~group, ZERO), self.count)
+            given = {held.variable: entities[rows, held.slot] for held in self.plan.held}
+            columns = [given.get(target, last) for target in self.plan.targets]
+            fresh = Tuples(torch.stack(columns, dim=1), values.scores[rows, last], values.known[rows, last])
+            self.found = self.found.best_with(fresh, self.count, self.least is not None)
+
+    def _values(self, step: Node, implied_by: Node, entities: Tensor) -> _Values:
+        """The values of a step, with what facts imply by a step at what that is worth at least, or at nothing."""
+        plan, symbolic = replace(self.plan, root=step, held=()), replace(self.plan, root=implied_by, held=())
+        relations = self.relations.expand(len(entities), -1)
+        known = torch.zeros(len(entities), self.reasoner.num_entities, dtype=torch.bool)
+        if self.index is not None:
+            implied = symbolic_sets(symbolic, entities.numpy(), relations.numpy(), self.index, known.shape[1])
+            known[torch.from_numpy(implied.rows).long(), torch.from_numpy(implied.ids).long()] = True
+        scores = self._whole(self.reasoner.scores(plan, entities, relations))
+        bounds = self._bounds(plan, entities, relations) if self.prove else None
+        lower, upper = (scores, scores) if bounds is None else map(self._whole, bounds)
+        tables = scores, lower, upper
+        if step is self.plan.root and self.new:
+            scores, lower, upper = (table.masked_fill(known, ZERO) for table in tables)
+        elif self.least is not None:
+            scores, lower, upper = (torch.where(known, table.clamp(min=self.least), table) for table in tables)
+        if step is self.plan.root:
+            none, tables = torch.full_like(known, self.only) & ~known, (scores, lower, upper)
+            scores, lower, upper = (table.masked_fill(none | (table < self.floor), ZERO) for table in tables)
+        return _Values(scores, lower, upper, known)
+
+    def _bound(self, step: Node, entities: Tensor) -> Tensor:
+        """What no tuple with each value is worth more than, `[P, N]`."""
+        if isinstance(step, Everything):
+            return torch.zeros(len(entities), self.reasoner.num_entities)
+        plan, relations = replace(self.plan, root=step, held=()), self.relations.expand(len(entities), -1)
+        bounds = self._bounds(plan, entities, relations)
+        return torch.zeros(len(entities), self.reasoner.num_entities) if bounds is None else self._whole(bounds[1])
+
+    def _bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Bounds of exact scores; None where the reasoner cannot tell, and then nothing is proven."""
+        if self.reasoner.exact:
+            scores = self.reasoner.scores(plan, entities, relations)
+            return scores, scores
+        bounds = self.reasoner.bounds(plan, entities, relations)
+        self.prove &= bounds is not None
+        return bounds
+
+    def _whole(self, scores: Tensor) -> Tensor:
+        return whole(self.reasoner.shards, scores).cpu()
+
+    def _proven(self) -> bool:
+        """Whether nothing that was dropped, or that is not exact, could belong among the tuples found."""
+        full = len(self.found) == self.count
+        last = float(self.found.scores[-1]) if full else self.floor
+        if full and self.least is not None and bool(self.found.known[-1]):
+            return _below(self._loose[True], last) and (not self._known_lost or _below(self._lost, last))
+        threats = (*self._loose.values(), self._lost)
+        return all(_below(threat, last) for threat in threats) and (self.least is None or not self._known_lost)
+
+
+def _below(threat: float, last: float) -> bool:
+    """Whether a log-score is certainly lower than another; none is, whatever the other."""
+    return threat == ZERO or threat < last * _ROUNDING
+
+
+def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The rows and columns of the best `count` scores, and of all that equal the last of them."""
+    flat = scores.flatten()
+    cut = flat.topk(min(count, len(flat))).values[-1]
+    places = ((flat >= cut) & (flat > ZERO)).nonzero()[:, 0]
+    return places // scores.shape[1], places % scores.shape[1]

@@ -1,0 +1,174 @@
+"""What is asked for beside entities: yes or no, counts, relations and tuples, with numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tables import TableScorer
+from tacit.engine.answers import Answers
+from tacit.engine.engine import Engine
+from tacit.engine.reasoner import Reasoner
+from tacit.errors import PlanError, QueryError, TacitError, UnknownName
+from tacit.graph.graph import Graph
+
+FACTS = [("a", "likes", "b"), ("b", "likes", "c"), ("a", "fears", "c"), ("c", "fears", "d")]
+LIKES = np.array([[0.1, 0.2, 0.6, 0.3], [0.4, 0.1, 0.2, 0.7], [0.05, 0.3, 0.1, 0.2], [0.3, 0.3, 0.3, 0.1]])
+FEARS = np.array([[0.1, 0.5, 0.4, 0.2], [0.2, 0.1, 0.8, 0.3], [0.1, 0.2, 0.3, 0.4], [0.6, 0.1, 0.1, 0.2]])
+KNOWN = 1 - 2.0**-10
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    graph = Graph.of(FACTS)
+    assert list(graph.entities) == ["a", "b", "c", "d"]
+    tables = [LIKES / KNOWN, FEARS / KNOWN]  # no prediction is worth what a fact is: the engine scales all of them
+    return Engine(graph, TableScorer(tables), calibration="sigmoid", search="exact", loops=True)
+
+
+def rows(answers: Answers) -> list[tuple[tuple[str, ...], float, bool]]:
+    return [(tuple(answer.values.values()), round(answer.score, 4), answer.known) for answer in answers]
+
+
+def test_whether_a_fact_holds(engine: Engine) -> None:
+    known, predicted = engine.score("a", "likes", "b"), engine.score("a", "likes", "c", explain=True)
+    assert (known.score, known.known) == (pytest.approx(KNOWN), True)
+    assert (predicted.score, predicted.known) == (pytest.approx(0.6), False)
+    assert [str(atom) for atom in predicted.witnesses[0].atoms] == ["likes(a, c)  0.600 predicted"]
+    with pytest.raises(UnknownName, match="did you mean 'likes'"):
+        engine.score("a", "lies", "b")
+
+
+def test_whether_a_formula_holds(engine: Engine) -> None:
+    answers = engine.explain(": likes(a, ?x) & fears(?x, d) & !likes(?x, a)")
+    (answer,) = answers
+    # Over ?x: a .1 · .2 · .9, b KNOWN · .3 · .6, c .6 · KNOWN · .95, d .3 · .2 · .7
+    assert answer.score == pytest.approx(0.6 * KNOWN * 0.95, rel=1e-5)
+    assert (answer.known, answers.kind, answers.variables, answers.certified) == (False, "truth", (), True)
+    assert answer.witnesses[0].variables == {"x": "c"}
+    assert str(answers).splitlines()[1] == "   yes:  0.569  predicted"
+    assert answers.to_pandas().columns.tolist() == ["rank", "score", "known", "?x"]
+    assert "<b>yes</b>" in answers._repr_html_()
+    assert engine.ask(": likes(a, ?x) & likes(?x, c)")[0].known
+
+
+def test_what_cannot_be_holds_with_score_zero(engine: Engine) -> None:
+    strict = engine.using(loops=False, logic="godel")
+    answers = strict.explain(": likes(a, a)")
+    assert (answers[0].score, answers[0].known) == (0.0, False)
+    assert answers.to_dict()["answers"][0]["log_score"] is None
+    assert "no:  0.000" in str(answers)
+
+
+def test_known_tuples_come_first_then_the_best(engine: Engine) -> None:
+    answers = engine.ask("?x, ?y : likes(?x, ?y)", top=5)
+    best = [(("a", "b"), round(KNOWN, 4), True), (("b", "c"), round(KNOWN, 4), True)]
+    best += [(("b", "d"), 0.7, False), (("a", "c"), 0.6, False), (("b", "a"), 0.4, False)]
+    assert rows(answers) == best
+    assert (answers.kind, answers.variables, answers.certified) == ("tuples", ("x", "y"), True)
+    turned = [((y, x), score, known) for (x, y), score, known in best]
+    assert rows(engine.ask("?y, ?x : likes(?x, ?y)", top=5)) == turned
+    new = engine.using(new=True).ask("?x, ?y : likes(?x, ?y)", top=3)
+    assert rows(new) == best[2:]
+    assert str(answers).splitlines()[1:3] == ["      ?x  ?y", "   1. a   b   0.999  known"]
+    frame = answers.to_pandas()
+    assert frame.columns.tolist() == ["rank", "?x", "?y", "score", "known"]
+    assert frame["?y"].tolist() == ["b", "c", "d", "c", "a"]
+    assert "<th>?x</th><th>?y</th>" in answers._repr_html_()
+    with pytest.raises(QueryError, match="the answers are tuples"):
+        _ = answers.entities
+
+
+def test_tuples_have_reasons(engine: Engine) -> None:
+    answers = engine.explain("?x, ?y : exists ?z . likes(?x, ?z) & fears(?z, ?y) & !likes(?y, ?x)", top=6)
+    assert len(answers) == 6
+    assert answers.explained is True
+    for answer in answers:
+        x, y = (list(engine.graph.entities).index(answer.values[name]) for name in "xy")
+        z = list(engine.graph.entities).index(answer.witnesses[0].variables["z"])
+        likes, fears = LIKES.copy(), FEARS.copy()
+        for s, relation, t in FACTS:
+            (likes if relation == "likes" else fears)["abcd".index(s), "abcd".index(t)] = KNOWN
+        through = likes[x] * fears[:, y]
+        assert through[z] == pytest.approx(through.max())
+        assert answer.score == pytest.approx(through.max() * (1 - likes[y, x]), rel=1e-5)
+        assert answer.witnesses[0].score == pytest.approx(answer.score)
+
+
+def test_a_count_is_what_is_known_and_what_is_expected(engine: Engine) -> None:
+    assert engine.count("?x : likes(a, ?x)") == (1, pytest.approx(0.1 + 1 + 0.6 + 0.3))
+    answers = engine.ask("count ?x : likes(a, ?x) & !fears(a, ?x)")
+    # What the facts imply may yet be ruled out by one that is missing: it counts by its score.
+    expected = 0.1 * 0.9 + KNOWN * 0.5 + 0.6 * (1 - KNOWN) + 0.3 * 0.8
+    assert answers.counted == (1, pytest.approx(expected, rel=1e-5))
+    assert (answers.kind, answers.variables, len(answers)) == ("count", ("x",), 0)
+    assert answers.to_dict()["count"] == {"known": 1, "expected": pytest.approx(expected, rel=1e-5)}
+    assert "1 known, 0.8 expected" in str(answers)
+    assert "1 known, 0.8 expected" in answers._repr_html_()
+    assert answers.to_pandas().to_dict("list")["known"] == [1]
+    with pytest.raises(QueryError, match=r"a count is of one variable, not of \?x, \?y"):
+        engine.count("?x, ?y : likes(?x, ?y)")
+
+
+def test_a_beam_says_whether_its_count_is_exact(engine: Engine) -> None:
+    question = "count ?x : exists ?z . likes(a, ?z) & likes(?z, ?x)"
+    beam = engine.using(search="beam", k=1)
+    assert beam.explain(question).certified is False
+    assert beam.explain("count ?x : likes(a, ?x)").certified is True
+    assert beam.ask(question).certified is None
+
+
+def test_relations_between_two_entities(engine: Engine) -> None:
+    answers = engine.explain("?r : ?r(a, c)")
+    assert rows(answers) == [(("fears",), round(KNOWN, 4), True), (("likes",), 0.6, False)]
+    assert (answers.kind, answers.variables, answers.entities) == ("relations", ("r",), ["fears", "likes"])
+    assert str(answers[1].witnesses[0].atoms[0]) == "likes(a, c)  0.600 predicted"
+    new = engine.using(new=True).ask("?r : ?r(a, c)")
+    assert (new.entities, new.left_out) == (["likes"], 1)
+    assert rows(engine.ask("?r : ?r^-1(c, a)")) == rows(answers)
+    assert rows(engine.ask("?r : ?r(a, c)", top=1)) == rows(answers)[:1]
+
+
+def test_facts_alone_answer_every_kind(engine: Engine) -> None:
+    facts = engine.using(search="symbolic")
+    assert rows(facts.ask("?x, ?y : likes(?x, ?y)")) == [(("a", "b"), 1.0, True), (("b", "c"), 1.0, True)]
+    assert [facts.ask(f": likes(a, {name})")[0].score for name in "bc"] == [1.0, 0.0]
+    assert facts.ask("?r : ?r(a, c)").entities == ["fears"]
+    assert facts.count("?x : exists ?y . likes(?x, ?y)") == (2, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("question", "error", "says"),
+    [
+        ("?a, ?b, ?c, ?d : likes(?a, ?b) & likes(?c, ?d)", QueryError, "at most 3 variables"),
+        ("?a, ?a : likes(?a, b)", QueryError, "must differ"),
+        ("?a, ?b : likes(?a, c)", PlanError, r"the target \?b occurs nowhere"),
+        ("?a, ?b : likes(?a, c) & !likes(?a, ?b)", PlanError, r"\?b occurs only under negation"),
+        ("?r : ?r(a, ?x)", QueryError, "for one between two entities"),
+        ("?r : ?r(a, b) & likes(a, b)", QueryError, "for one between two entities"),
+        (": ?r(a, b)", QueryError, "for one between two entities"),
+        ("likes(a, b)", QueryError, "is answered by yes or no"),
+        ("count : likes(a, b)", QueryError, "variable"),
+    ],
+)
+def test_what_no_search_can_list_is_refused(engine: Engine, question: str, error: type[TacitError], says: str) -> None:
+    with pytest.raises(error, match=says):
+        engine.ask(question)
+
+
+def test_a_reasoner_that_cannot_tell_proves_nothing(engine: Engine) -> None:
+    class Plain(Reasoner):
+        num_entities = 4
+
+        def __init__(self) -> None:
+            self.scores = engine.search.scores  # type: ignore[method-assign]
+
+    Plain.__abstractmethods__ = frozenset()
+    given = Engine(engine.graph, engine.scorer, engine.settings, reasoner=Plain())
+    question = "?x, ?y : likes(?x, ?y)"
+    found = given.explain(question, top=16)
+    assert rows(found) == rows(engine.ask(question, top=16))
+    assert (found.certified, found.explained) == (None, False)
+    assert math.isclose(given.score("a", "likes", "c").score, 0.6, rel_tol=1e-6)
