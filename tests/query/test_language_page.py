@@ -54,7 +54,7 @@ def test_refusals_say_what_the_page_says(line: str) -> None:
 @pytest.mark.parametrize("text", blocks("sparql"))
 def test_sparql_can_be_asked(text: str) -> None:
     pytest.importorskip("rdflib")
-    query, _ = parse_sparql(text, WORLD)
+    query = parse_sparql(text, WORLD).query
     _, relations = bind(compile_query(query), WORLD)
     assert len(relations) == len(list(atoms(query.formula)))
 

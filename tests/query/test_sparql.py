@@ -16,6 +16,7 @@ from tacit.graph.prefixes import Prefixes
 from tacit.query.compile import compile_query
 from tacit.query.formula import quoted
 from tacit.query.names import bind
+from tacit.query.reading import Reading
 from tacit.query.sparql import parse_sparql
 from tacit.query.text import parse
 
@@ -75,38 +76,90 @@ READ = {
         "?c : exists ?y . p(?c, ?y) & r(?y, a) & (exists ?x . q(?c, ?x))"
     ),
     "SELECT ?c { ?c :p :a FILTER EXISTS { } { } UNION { ?c :q :b } }": "?c : p(?c, a) | p(?c, a) & q(?c, b)",
+    "SELECT ?c ?d { ?c :p ?d . ?d :q ?e }": "?c, ?d : p(?c, ?d) & q(?d, ?e)",
+    "SELECT * { ?d :p ?c MINUS { ?c :q ?e } }": "?d, ?c : p(?d, ?c) & !(exists ?e . q(?c, ?e))",
+    "ASK { :a :p :b }": ": p(a, b)",
+    "ASK WHERE { ?x :p :b } LIMIT 1": ": exists ?x . p(?x, b)",
+    "SELECT (COUNT(?c) AS ?n) { ?c :p :a }": "count ?c : p(?c, a)",
+    "SELECT (COUNT(DISTINCT ?c) AS ?n) { ?c :p ?x } LIMIT 1": "count ?c : exists ?x . p(?c, ?x)",
+    "SELECT ?r { :a ?r :b }": "?r : ?r(a, b)",
+    "SELECT * { :a ?r :b }": "?r : ?r(a, b)",
+    "SELECT ?c { ?c ^:p :a }": "?c : p(a, ?c)",
+    "SELECT ?c { ?c :p/:q :a ; :r ?x }": "?c : (exists ?v . p(?c, ?v) & q(?v, a)) & r(?c, ?x)",
+    "SELECT ?c { ?c ^(:p/^:q) :a }": "?c : exists ?v . p(a, ?v) & q(?c, ?v)",
+    "SELECT ?c { ?c (:p|^:q)/:r :a }": "?c : exists ?v . (p(?c, ?v) | q(?v, ?c)) & r(?v, a)",
+    "SELECT ?c { ?c :p|(:q/:r) :a }": "?c : p(?c, a) | (exists ?v . q(?c, ?v) & r(?v, a))",
+    "SELECT ?c { :a a/:p/^a ?c }": "?c : exists ?v ?w . type(a, ?v) & p(?v, ?w) & type(?c, ?w)",
+    # Values of what is not selected are alternatives.
+    "SELECT ?c { VALUES ?x { :a :b } ?c :p ?x }": "?c : p(?c, a) | p(?c, b)",
+    "SELECT ?c { ?c :p ?x } VALUES ?x { :a :b :a }": "?c : p(?c, a) | p(?c, b)",
+    "SELECT ?c { ?c :p ?x ; :q ?y VALUES (?x ?y) { (:a :b) (:b UNDEF) } }": (
+        "?c : p(?c, a) & q(?c, b) | p(?c, b) & q(?c, ?y)"
+    ),
+    "SELECT ?c { ?c :p ?x VALUES ?x { :a :b } VALUES ?x { :b :d } }": "?c : p(?c, b)",
+    "SELECT ?c { ?c :q :d ; :p ?x ; :r ?x, ?y VALUES ?x { :a :b } FILTER NOT EXISTS { ?c :q ?z } }": (
+        "?c : q(?c, d) & r(?c, ?y) & !q(?c, ?z) & (p(?c, a) & r(?c, a) | p(?c, b) & r(?c, b))"
+    ),
+    "SELECT ?c { { ?c :p ?x VALUES ?x { :a } } UNION { ?c :q ?x } ?x :r ?c }": (
+        "?c : p(?c, a) & r(a, ?c) | (exists ?x . q(?c, ?x) & r(?x, ?c))"
+    ),
+    "SELECT ?c { ?c :p ?x FILTER NOT EXISTS { ?x :q ?y VALUES ?y { :d } } VALUES ?x { :a } }": (
+        "?c : p(?c, a) & !q(a, d)"
+    ),
+    "SELECT ?c { ?c :p ?x VALUES ?x { :a } MINUS { ?c :q ?x } MINUS { ?x :r ?x VALUES ?x { :b } } }": (
+        "?c : p(?c, a) & !q(?c, a)"
+    ),
+    # One of two is given: the other is asked for.
+    "SELECT ?c ?d { ?c :p ?d VALUES ?d { :a } }": "?c : p(?c, a)",
 }
 
 
 @pytest.mark.parametrize("text", READ)
 def test_reads(text: str) -> None:
-    query, limit = parse_sparql(PREFIX + text)
-    assert query.same_as(parse(READ[text])), query
-    assert limit is None
-
-
-def test_reads_the_limit() -> None:
-    assert parse_sparql(PREFIX + "SELECT ?c { :a :p ?c } LIMIT 7")[1] == 7
+    reading = parse_sparql(PREFIX + text)
+    assert reading.query.same_as(parse(READ[text])), reading.query
+    assert reading._replace(columns=()) == Reading(reading.query)
 
 
 @pytest.mark.parametrize(
     ("text", "column", "words"),
     [
         ("SELECT ?x { ?x :p :a OPTIONAL { ?x :r :s } }", 22, "OPTIONAL"),
-        ("SELECT ?x { ?x :p/:q :a }", 18, "property path"),
-        ("SELECT ?x { ?x :p* :a }", 18, "property path"),
+        ("SELECT ?x { ?x :p* :a }", 18, r"path modifier \*"),
+        ("SELECT ?x { ?x :q/:p+/:q :a }", 21, r"path modifier \+"),
+        ("SELECT ?x { ?x (^:p)? :a }", 21, r"path modifier \?"),
+        ("SELECT ?x { ?x <tacit:p>* :a }", 25, r"path modifier \*"),
         ("SELECT ?x { ?x :p :a FILTER(?x != :b) }", 22, "FILTER on values"),
-        ("SELECT (COUNT(?x) AS ?n) { ?x :p :a }", 9, "aggregate"),
+        ("SELECT (SUM(?x) AS ?n) { ?x :p :a }", 9, "aggregate"),
+        ("SELECT (COUNT(*) AS ?n) { ?x :p :a }", 9, "aggregate"),
+        ("SELECT (COUNT(?x) AS ?n) { ?x :p ?y }", 9, r"write COUNT\(DISTINCT \?x\)"),
+        ("SELECT (COUNT(?x) AS ?n) { ?x :p [] }", 9, r"write COUNT\(DISTINCT \?x\)"),
+        ("SELECT (COUNT(?x) AS ?n) { ?x :p/:q :a }", 9, r"write COUNT\(DISTINCT \?x\)"),
+        ("SELECT (COUNT(?x) AS ?n) { { ?x :p :a } UNION { ?x :q :a } }", 9, r"write COUNT\(DISTINCT \?x\)"),
+        ("SELECT (COUNT(?x) AS ?n) ?x { ?x :p :a }", 1, "beside COUNT"),
+        ("SELECT (COUNT(?x) AS ?n) { ?x :p :a } OFFSET 1", 39, "OFFSET of a single result"),
+        ("SELECT (COUNT(DISTINCT ?x) AS ?n) { ?x :p :a VALUES ?x { :a } }", 46, "is counted"),
+        ("SELECT (COUNT(DISTINCT ?x) AS ?n) { ?x :p :a } VALUES ?n { :a }", 48, "VALUES after a count"),
+        ("ASK { ?x :p :a } OFFSET 1", 18, "OFFSET of a single result"),
         ("SELECT ?x { ?x :p :a } GROUP BY ?x", 24, "grouping"),
-        ("SELECT ?x ?y { ?x :p ?y }", 1, r"one variable, not for \?x, \?y"),
-        ("ASK { ?x :p :a }", 1, "ASK"),
+        ("SELECT ?w ?x ?y ?z { ?w :p ?x . ?y :p ?z }", 1, "at most 3 variables"),
+        ("ASK { }", None, "holds whatever the facts"),
+        ("SELECT ?x { VALUES ?x { :a } }", None, "holds whatever the facts"),
         ("CONSTRUCT { ?x :p :a } WHERE { ?x :p :a }", 1, "CONSTRUCT"),
         ("DESCRIBE :a", 1, "DESCRIBE"),
         ("INSERT DATA { :a :b :c }", 1, "not a SPARQL query: 'INSERT'"),
-        ("SELECT ?x { ?x ?p :a }", 16, "variable in place of a relation"),
+        ("SELECT ?x { ?x ?p :a }", 16, r"\?p stands for a relation"),
+        ("SELECT ?p { :b ?p :a . :b :p :a }", 8, r"\?p stands for a relation"),
         ("SELECT ?x { ?x :p :a } ORDER BY ?x", 24, "ORDER BY"),
-        ("SELECT ?x { ?x :p :a } OFFSET 2", 24, "OFFSET"),
-        ("SELECT ?x { VALUES ?x { :a } ?x :p :b }", 13, "VALUES"),
+        ("SELECT ?x { ?x :p ?y VALUES (?x ?y) { (:a :b) (:b :a) } }", 22, "tied to other values"),
+        ("SELECT ?x { { ?x :p :a VALUES ?x { :a } } UNION { ?x :p :b } }", 24, "one alternative alone"),
+        ("SELECT ?x ?y { ?x :p ?y VALUES ?x { :a :b } }", 25, "one of several"),
+        ("SELECT ?x ?y { ?x :p ?y VALUES (?x ?y) { (:a :b) } }", 25, "one of several"),
+        ("SELECT ?x { ?x :p :a VALUES ?x { } }", None, "no answers whatever the facts"),
+        ("SELECT ?x { ?x :p ?y VALUES ?y { :a } VALUES ?y { :b } }", None, "no answers whatever the facts"),
+        ("SELECT ?x { ?x :p ?y VALUES (?x ?y) { (:a) } }", 22, "1 values for 2 variables"),
+        ("SELECT ?x { ?x :p :a MINUS { VALUES ?x { :a } } }", 22, "VALUES inside MINUS"),
+        ("SELECT ?x { ?x :p ?y FILTER EXISTS { ?x :p :a VALUES ?y { :a } } }", 47, "VALUES inside EXISTS"),
         ("SELECT ?x { { SELECT ?x { ?x :p :a } } ?x :p :b }", 13, "sub-query"),
         ("SELECT ?x { ?x :p ?y BIND(?y AS ?z) }", 22, "BIND"),
         ("SELECT ?x { GRAPH :g { ?x :p :a } }", 13, "GRAPH"),
@@ -131,11 +184,11 @@ def test_reads_the_limit() -> None:
         ("SELECT ?x { ?x :p :a FILTER EXISTS { SELECT ?x { ?x :p :a } } }", 36, "sub-query"),
         ("SELECT (?x AS ?y) { ?x :p :a }", 12, "computed column"),
         ("SELECT ?x { ?x foaf:name :a }", 16, "prefix 'foaf:' is not declared"),
-        ("SELECT ?x { ?x ^:p :a }", 16, "property path"),
-        ("SELECT ?x { ?x !:p :a }", 16, "property path"),
-        ("SELECT * { ?x :p* :a }", 17, "property path"),
-        ("SELECT ?x { FILTER(!EXISTS { :a :p :b } || EXISTS { :a :p+ :b }) ?x :q :a }", 58, "property path"),
-        ("SELECT ?x { ?x :p :a . ?x :q '5'^^:int, 'a' . ?x :p|:q :a }", 52, "property path"),
+        ("SELECT ?x { ?x !:p :a }", 16, "negated path"),
+        ("SELECT ?x { ?x !(:p|^:q) :a }", 16, "negated path"),
+        ("SELECT * { ?x :p* :a }", 17, "path modifier"),
+        ("SELECT ?x { FILTER(!EXISTS { :a :p :b } || EXISTS { :a :p+ :b }) ?x :q :a }", 58, "path modifier"),
+        ("SELECT ?x { ?x :p :a . ?x :q '5'^^:int, 'a' . ?x :p|:q* :a }", 55, "path modifier"),
     ],
 )
 def test_refuses_the_rest_by_name_and_place(text: str, column: int | None, words: str) -> None:
@@ -155,8 +208,7 @@ GRAPH = Graph.of([("New York", "part of", "geo:USA"), ("<http://ex.org/a>", "htt
 
 
 def bound(text: str) -> tuple[list[int], list[int]]:
-    query, _ = parse_sparql(text, GRAPH)
-    return bind(compile_query(query), GRAPH)
+    return bind(compile_query(parse_sparql(text, GRAPH).query), GRAPH)
 
 
 def test_iris_find_their_labels_in_a_graph() -> None:
@@ -189,7 +241,7 @@ SWEDEN = from_rdf(["http://a.org/next", "http://b.org/geo#Sweden", "http://a.org
     ],
 )
 def test_an_iri_is_what_the_query_declares(text: str) -> None:
-    assert str(parse_sparql(text, SWEDEN)[0]) == "?x : next(geo:Sweden, ?x)"
+    assert str(parse_sparql(text, SWEDEN).query) == "?x : next(geo:Sweden, ?x)"
 
 
 @pytest.mark.parametrize(
@@ -223,7 +275,7 @@ IRIS = st.from_regex(r"\A(http://a\.org/|urn:|tacit:|ex:|http://b\.org/g#)[A-Za-
 def test_every_iri_of_a_graph_from_rdf_reads_as_itself(iris: list[str], declared: dict[str, str]) -> None:
     graph = from_rdf([*iris, "http://a.org/last"], declared)
     for iri in iris:
-        query, _ = parse_sparql(f"SELECT ?x {{ <{iri}> <{iris[0]}> ?x }}", graph)
+        query = parse_sparql(f"SELECT ?x {{ <{iri}> <{iris[0]}> ?x }}", graph).query
         assert query.formula.subject.name == graph.prefixes.label(iri)  # type: ignore[attr-defined]
 
 
@@ -232,7 +284,7 @@ def test_every_iri_of_a_graph_from_rdf_reads_as_itself(iris: list[str], declared
 def test_every_label_can_be_named_in_the_scheme_of_tables(label: str) -> None:
     graph = Graph.of([(label, "next", "other")])
     text = f"SELECT ?x {{ <tacit:{quote(label, safe='')}> <tacit:next> ?x }}"
-    assert parse_sparql(text, graph)[0] == parse(f"?x : next({quoted(label)}, ?x)")
+    assert parse_sparql(text, graph).query == parse(f"?x : next({quoted(label)}, ?x)")
 
 
 @pytest.mark.parametrize(
@@ -250,18 +302,21 @@ def test_a_literal_is_the_label_that_rdf_gives_it(written: str, label: str) -> N
     graph = Graph.of([("a:b", "a:c", label)])
     graph = Graph(graph.entities, graph.relations, graph.train, prefixes=Prefixes({"a": "http://a.org/"}))
     text = f"PREFIX t: <http://t.org/> SELECT ?x {{ ?x <http://a.org/c> {written} }}"
-    assert parse_sparql(text, graph)[0] == parse(f"?x : a:c(?x, {quoted(label)})")
+    assert parse_sparql(text, graph).query == parse(f"?x : a:c(?x, {quoted(label)})")
 
 
 def test_names_in_a_query_are_unescaped() -> None:
     graph = Graph.of([("a,b", "in", "ūc")])
-    assert parse_sparql(r"PREFIX : <tacit:> SELECT ?x { :a\,b :in ?x }", graph)[0] == parse("?x : in('a,b', ?x)")
-    assert parse_sparql(r"PREFIX : <tacit:> SELECT ?x { ?x :in :\u016bc }", graph)[0] == parse("?x : in(?x, ūc)")
+    assert parse_sparql(r"PREFIX : <tacit:> SELECT ?x { :a\,b :in ?x }", graph).query == parse("?x : in('a,b', ?x)")
+    assert parse_sparql(r"PREFIX : <tacit:> SELECT ?x { ?x :in :\u016bc }", graph).query == parse("?x : in(?x, ūc)")
 
 
 def test_an_unknown_iri_is_located() -> None:
     with pytest.raises(UnknownName, match=r"unknown entity 'Rioo' at line 2, column 35; did you mean 'Rio'\?"):
         bound("PREFIX : <tacit:>\nSELECT ?x { ?x <http://ex.org/in> :Rioo }")
+
+
+VALUES = " ".join(f":v{i}" for i in range(40))
 
 
 @pytest.mark.parametrize(
@@ -273,6 +328,7 @@ def test_an_unknown_iri_is_located() -> None:
         "SELECT ?x { " + "?x :p :a . " * 1500 + "}",
         "SELECT ?x { ?x :p :a FILTER(" + "!" * 5000 + "1) }",
         "SELECT ?x { ?x :p '" + "a" * 100_000 + "' }",
+        "SELECT ?x { ?x :p ?y " + "".join(f"VALUES ?{name} {{{VALUES}}} " for name in "yzuvw") + "}",
     ],
 )
 def test_what_is_too_large_is_refused_at_once(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, cast
 
@@ -40,7 +41,7 @@ from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
 from tacit.query.parameters import check_unused
 from tacit.query.plan import Complement, Plan, Prepared
-from tacit.query.reading import Reading, read
+from tacit.query.reading import Column, Reading, read
 from tacit.query.symbolic import answers as symbolic_sets
 
 
@@ -58,6 +59,9 @@ class Asked(NamedTuple):
     offset: int = 0
     min_score: float = 0.0
     known: bool | None = None
+    among: tuple[str, ...] | None = None
+    columns: tuple[Column, ...] = ()
+    by_score: bool = False
 
 
 Question = str | Query | Asked | tuple[str, Mapping[str, str]]  # the last: a text, and what its parameters stand for
@@ -282,10 +286,10 @@ class Engine:
             return query
         if not isinstance(query, str | Query):
             raise QueryError(f"a question is a text or a Query, not {type(query).__name__}")
-        asked = read(query, self.graph, parameters) if isinstance(query, str) else Reading(query)
-        prepared = compile_query(asked.query)
-        ids = bind(prepared, self.graph)
-        return Asked(asked.query, prepared, *ids, asked.limit, asked.offset, asked.min_score, asked.known)
+        reading = read(query, self.graph, parameters) if isinstance(query, str) else Reading(query)
+        prepared = compile_query(reading.query)
+        entities, relations = bind(prepared, self.graph)
+        return Asked(reading.query, prepared, entities, relations, *reading[1:])
 
     def _answered(self, plan: Plan, asked: list[Asked], page: Page, paths: int) -> list[Answers]:
         """The answers to questions of one plan; with `paths`, as many reasons for each answer."""
@@ -294,6 +298,7 @@ class Engine:
         known = self.known(plan, entities, relations)
         pages = [page.of(question.limit, question.offset, question.min_score) for question in asked]
         wanted = [self._wanted(plan, *each) for each in zip(asked, pages, known, strict=True)]
+        wanted = [self._among(each, question.among) for each, question in zip(wanted, asked, strict=True)]
         slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
         told = [self.reasoner.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
         found = [each.found for each in told if each is not None]
@@ -324,6 +329,16 @@ class Engine:
         if least is None:
             return Wanted(count, known if only else (), floor=floor, only=only)
         return Wanted(count, known, least, floor=floor, only=only)
+
+    def _among(self, wanted: Wanted, labels: tuple[str, ...] | None) -> Wanted:
+        """The same answers, of some entities alone."""
+        if labels is None:
+            return wanted
+        ids = {self.graph.entities.id(label) for label in labels}
+        others = set(range(self.graph.num_entities)) - ids
+        return replace(
+            wanted, first=[i for i in wanted.first if i in ids], without=sorted(others.union(wanted.without))
+        )
 
     def least(self, plan: Plan) -> float | None:
         """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""

@@ -21,7 +21,7 @@ from tacit.engine.tuples import TupleSearch
 from tacit.engine.witnesses import witness
 from tacit.graph.index import Index
 from tacit.query.plan import Complement, Plan
-from tacit.query.symbolic import holds
+from tacit.query.symbolic import count_tuples, holds
 
 if TYPE_CHECKING:
     from tacit.engine.engine import Asked, Engine
@@ -35,8 +35,9 @@ def answered(engine: Engine, asked: Asked, page: Page, paths: int) -> Answers:
     answer = {"truth": _truth, "relations": _relations, "tuples": _tuples, "count": _count}[asked.query.kind]
     span = page.of(asked.limit, asked.offset, asked.min_score)
     entities, relations = torch.tensor([asked.entities]).long(), torch.tensor([asked.relations]).long()
+    question = _Question(engine, asked, entities, relations, paths)
     return replace(
-        answer(_Question(engine, asked, entities, relations, paths), span),
+        answer(question, span),
         query=str(asked.query),
         settings=engine.about,
         kind=asked.query.kind,
@@ -107,7 +108,7 @@ def _truth(question: _Question, span: Span) -> Answers:
 
 def _relations(question: _Question, span: Span) -> Answers:
     """The relations between two entities, known ones first."""
-    engine, plan, search, (variable,) = question.engine, question.plan, question.search, question.prepared.variables
+    plan, search, (variable,) = question.plan, question.search, question.prepared.variables
     forward = torch.arange(0, question.graph.num_relations, 2)[:, None]  # [R, 1]
     ends = question.entities.expand(len(forward), -1)
     step = search.batch(plan)
@@ -116,7 +117,7 @@ def _relations(question: _Question, span: Span) -> Answers:
     known = question.holds(ends, forward).nonzero()[:, 0].tolist()
     new, only = question.new, question.asked.known is True
     first, without = ((), known) if new else (known, ())
-    wanted = Wanted(span.stop, first, engine.least(plan) or ZERO, without, span.floor, only)
+    wanted = Wanted(span.stop, first, question.engine.least(plan) or ZERO, without, span.floor, only)
     sure = search.exact or (question.proving and search.bounds(plan, ends[:1], forward[:1]) is not None)
     found = wanted.found(scores, bounds=(scores, scores) if sure else None)  # a single atom has no hops to miss
     labels, there, answers, reasons = question.graph.relations, set(known), [], []
@@ -150,7 +151,11 @@ def _tuples(question: _Question, span: Span) -> Answers:
         labels = {name: question.graph.entities[i] for name, i in zip(names, ids, strict=True)}
         called = {name: question.graph.entities.name(i) for name, i in zip(names, ids, strict=True)}
         answers.append(Answer("", -1, math.exp(score), score, known, why or (), "", labels, called))
-    return Answers("", tuple(answers), search.certified, explained=question.explained(reasons))
+    left_out = None
+    if new and index is not None:
+        slots = question.entities.numpy(), question.relations.numpy()
+        left_out = count_tuples(plan, *slots, index, question.graph.num_entities)
+    return Answers("", tuple(answers), search.certified, explained=question.explained(reasons), left_out=left_out)
 
 
 def _count(question: _Question, span: Span) -> Answers:

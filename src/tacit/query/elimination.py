@@ -124,5 +124,5 @@ def substitute(formula: Formula, variable: Variable, value: Entity) -> Formula:
         case Not(part):
             return Not(substitute(part, variable, value))
         case Exists(bound, part):
-            return type(formula)(bound, substitute(part, variable, value))
+            return formula if bound == variable else type(formula)(bound, substitute(part, variable, value))
     raise TypeError(f"not a formula: {formula!r}")

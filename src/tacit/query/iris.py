@@ -38,9 +38,9 @@ class Labels:
         self.base, self.prefixes = "", dict[str, str]()
         for declared in prologue:
             if declared.name == "Base":
-                self.base = self._iri(declared.iri)
+                self.base = self.iri(declared.iri)
             else:
-                self.prefixes[declared.prefix or ""] = self._iri(declared.iri)
+                self.prefixes[declared.prefix or ""] = self.iri(declared.iri)
 
     def entity(self, term: Any) -> str:
         """The label of an entity, by its IRI or literal."""
@@ -52,7 +52,7 @@ class Labels:
 
     def _label(self, term: Any, vocabulary: Vocabulary | None) -> str:
         literal = self._literal(term)
-        iri = "" if literal else self._iri(term)
+        iri = "" if literal else self.iri(term)
         if self.own and vocabulary is not None:
             label = literal or self.own.label(iri)
             if label in vocabulary:
@@ -71,7 +71,7 @@ class Labels:
             return vocabulary.labels[vocabulary.id(same[0])]
         raise self._unknown(term, vocabulary, names[-1], same or near)
 
-    def _iri(self, term: Any) -> str:
+    def iri(self, term: Any) -> str:
         """The IRI that a prefixed or relative name is short for."""
         if _name(term) != "pname":
             whole = str(term if _ABSOLUTE.match(term) else urljoin(self.base, term))
@@ -85,7 +85,7 @@ class Labels:
     def _literal(self, term: Any) -> str:
         """A literal as N-Triples writes it; nothing of an IRI."""
         if _name(term) == "literal":
-            language, kind = term.lang, self._iri(term.datatype) if term.datatype else ""
+            language, kind = term.lang, self.iri(term.datatype) if term.datatype else ""
         elif not isinstance(term, dict) and hasattr(term, "datatype"):
             language, kind = term.language, str(term.datatype or "")
         else:

@@ -11,6 +11,18 @@ from tacit.query.formula import Query
 from tacit.query.text import parse
 
 
+class Column(NamedTuple):
+    """A column of SPARQL results: its name, and what it shows of each answer.
+
+    That is the `value` of the variable, the `score`, whether it is `known`, how many there are (`count`) or are
+    `expected`. `label` is the only value a variable has by VALUES, or the variable that is counted.
+    """
+
+    name: str
+    shows: str = "value"
+    label: str = ""
+
+
 class Reading(NamedTuple):
     """A query, and which of its answers are asked for: the text syntax says nothing of that, SPARQL may."""
 
@@ -19,6 +31,9 @@ class Reading(NamedTuple):
     offset: int = 0
     min_score: float = 0.0
     known: bool | None = None  # whether only known answers are wanted, or only predicted ones
+    among: tuple[str, ...] | None = None  # the labels that alone may be answers
+    columns: tuple[Column, ...] = ()  # of SPARQL results
+    by_score: bool = False  # whether its rows are ordered by score alone; else known ones go first
 
 
 def read(text: str, graph: Graph | None = None, parameters: Mapping[str, str] | None = None) -> Reading:
@@ -37,4 +52,4 @@ def read(text: str, graph: Graph | None = None, parameters: Mapping[str, str] | 
         return Reading(parse(text, parameters))
     for name in parameters or {}:
         raise QueryError(f"SPARQL takes no parameter '{name}': ${name} is a variable there; use the text syntax")
-    return Reading(*parse_sparql(text, graph))
+    return parse_sparql(text, graph)

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+from tacit.engine.answers import LIKELY, Answers
 from tacit.engine.engine import Asked, Engine
 from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import atoms
@@ -14,10 +15,12 @@ from tacit.query.sparql import is_sparql
 from tacit.server.jobs import Job, Kind
 from tacit.server.replies import Reply, encoded, failure, refusal
 from tacit.server.settings import Limits
-from tacit.server.sparql_results import RESULTS, results
+from tacit.server.sparql_formats import written
+from tacit.server.sparql_results import results
 
 log = logging.getLogger("tacit.server")
 KEPT_ENGINES = 8
+PASSED_OVER = 100_000  # answers to a SPARQL query
 
 
 class Answerer:
@@ -56,9 +59,16 @@ class Answerer:
         page: dict[str, Any] = {"top": first.top, "offset": first.offset, "min_score": first.min_score}
         many = engine.ask_many(asked, **page, explain=first.kind is Kind.EXPLAIN, paths=first.paths)
         if first.kind is Kind.SPARQL:
-            rows = zip(asked, many, strict=True)
-            return [Reply(200, encoded(results(engine.graph, each.query, answers)), RESULTS) for each, answers in rows]
+            return [self._sparql(engine, *each) for each in zip(jobs, asked, many, strict=True)]
         return [Reply(200, encoded(answers.to_dict())) for answers in many]
+
+    def _sparql(self, engine: Engine, job: Job, asked: Asked, answers: Answers) -> Reply:
+        """Answers as SPARQL results; a list that is cut where nobody said so is none."""
+        if len(answers) > self.limits.top:
+            raise LimitError(
+                f"there are more than {self.limits.top:,} answers; ask for them in parts, by LIMIT and OFFSET"
+            )
+        return Reply(200, written(encoded(results(engine.graph, asked, answers)), job.media_type), job.media_type)
 
     def _plan(self, job: Job) -> Reply:
         engine = self._engine(job)
@@ -68,14 +78,22 @@ class Answerer:
     def _prepared(self, job: Job, engine: Engine) -> Asked:
         """The question of a job as the engine reads it, within the limits."""
         if job.kind is Kind.SPARQL and not is_sparql(job.question):
-            raise QueryError("this is not a SPARQL query; it starts with SELECT, or with PREFIX")
+            raise QueryError("this is not a SPARQL query; it starts with SELECT, ASK or PREFIX")
         asked = engine.prepare(job.question, **dict(job.parameters))
         count, depth = sum(1 for _ in atoms(asked.query.formula)), asked.query.formula.depth
         if count > self.limits.atoms:
             raise LimitError(f"the question has {count} atoms, this service answers at most {self.limits.atoms}")
         if depth > self.limits.nesting:
             raise LimitError(f"the question is {depth} levels deep, this service answers at most {self.limits.nesting}")
-        return asked
+        return self._likely(asked) if job.kind is Kind.SPARQL else asked
+
+    def _likely(self, asked: Asked) -> Asked:
+        """A SPARQL query within the limits; one that says neither how many answers nor how good has the likely ones."""
+        if asked.limit is not None and asked.limit > self.limits.top:
+            raise LimitError(f"LIMIT is {asked.limit}, this service lists at most {self.limits.top} answers at once")
+        if asked.offset > PASSED_OVER:
+            raise LimitError(f"OFFSET is {asked.offset}, this service passes over at most {PASSED_OVER} answers")
+        return asked._replace(min_score=asked.min_score or LIKELY) if asked.limit is None else asked
 
     def _possible(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Settings that go together: continuous search takes plain sigmoids where the engine's scores are none."""

@@ -18,12 +18,12 @@ from tacit.server import schemas
 from tacit.server.error_replies import add_error_replies
 from tacit.server.jobs import Job, Kind
 from tacit.server.middleware import Guard, KnownHosts
-from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, SPARQL_BODY, SPARQL_REPLY
+from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, NOT_ACCEPTABLE, SPARQL_BODY, SPARQL_REPLY
 from tacit.server.replies import Reply, encoded, failure
 from tacit.server.served_run import Served
 from tacit.server.service import Service
 from tacit.server.settings import ServerSettings
-from tacit.server.sparql_protocol import sparql_text
+from tacit.server.sparql_protocol import Asking, asking, with_status
 
 PAGE = files("tacit.server") / "static"
 
@@ -83,8 +83,9 @@ def _questions(app: FastAPI, service: Service) -> None:
 
 
 Typed = Annotated[str, Query(alias="q", max_length=200, description="What was typed so far.", examples=["fr"])]
-SparqlText = Annotated[str, Depends(sparql_text)]
-SparqlQuery = Annotated[str, Query(description="A SPARQL SELECT query of one variable.", examples=[EXAMPLE])]
+Protocol = Annotated[Asking, Depends(asking)]
+SparqlQuery = Annotated[str | None, Query(description="A SPARQL query: SELECT or ASK.", examples=[EXAMPLE])]
+Format = Annotated[str | None, Query(description="Goes before `Accept`: json, xml, csv, tsv.", examples=["csv"])]
 New = Annotated[bool, Query(description="Whether to leave out answers that the known facts imply already.")]
 Count = Annotated[int, Query(ge=1, le=100, description="Matches wanted, at most.")]
 
@@ -124,21 +125,27 @@ def _lookups(app: FastAPI, service: Service) -> None:
 
 
 def _sparql(app: FastAPI, service: Service) -> None:
-    described: dict[str, Any] = {"responses": {200: SPARQL_REPLY}, "response_class": Response, "tags": ["questions"]}
+    replies = {200: SPARQL_REPLY, 406: NOT_ACCEPTABLE}
+    described: dict[str, Any] = {"responses": replies, "response_class": Response, "tags": ["questions"]}
 
-    async def answer(text: str, new: bool) -> Response:
-        job = Job(Kind.SPARQL, text, service.limits.top, changes=(("new", True),) if new else ())
-        return (await service.edition.pool.answer(job)).response()
+    async def answer(asked: Asking, new: bool) -> Response:
+        if asked.query is None:
+            return asked.description().response()
+        changes = (("new", True),) if new else ()
+        job = Job(Kind.SPARQL, asked.query, service.limits.top + 1, changes=changes, media_type=asked.media_type)
+        return with_status(await service.edition.pool.answer(job)).response()
 
     @app.get("/sparql", **described)
-    async def sparql_get(query: SparqlQuery, new: New = False) -> Response:
-        """The answers to a SPARQL query as SPARQL results in JSON, with the variable `?score`."""
-        return await answer(query, new)
+    async def sparql_get(
+        asked: Protocol, query: SparqlQuery = None, new: New = False, format: Format = None
+    ) -> Response:
+        """The results of a SPARQL query; without one, what the endpoint says of itself."""
+        return await answer(asked, new)
 
     @app.post("/sparql", openapi_extra=SPARQL_BODY, **described)
-    async def sparql_post(text: SparqlText, new: New = False) -> Response:
+    async def sparql_post(asked: Protocol, new: New = False, format: Format = None) -> Response:
         """The same, with the query as a form field or as the body itself."""
-        return await answer(text, new)
+        return await answer(asked, new)
 
 
 def _page(app: FastAPI) -> None:

@@ -30,6 +30,7 @@ class Job:
     offset: int = 0
     min_score: float = 0.0
     parameters: tuple[tuple[str, str], ...] = ()
+    media_type: str = "application/sparql-results+json"  # of the reply to a SPARQL query
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -48,7 +49,7 @@ class Job:
 
 # Each alternative takes what it starts, ended or not, so that no text takes the square of its length.
 _WORD = re.compile(rf"{UNCLOSED}|<[^<>\s]*>|{VARIABLE}|{PARAMETER}|{NAME}|[+/-]+|\s+", re.DOTALL)
-_KEPT = frozenset((*KEYWORDS, "minus", "union", "filter", "select", "where"))
+_KEPT = frozenset((*KEYWORDS, "minus", "union", "filter", "select", "where", "ask", "values", "distinct", "count"))
 
 
 def _blank(word: re.Match[str]) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.server.schemas import ErrorReply
+from tacit.server.sparql_formats import DESCRIPTIONS, JSON, RESULTS
 from tacit.server.sparql_protocol import DIRECT, FORM
-from tacit.server.sparql_results import DOUBLE, RESULTS
+from tacit.server.sparql_results import DOUBLE
 
 DESCRIPTION = (
     "Answers logical questions over a knowledge graph that is missing facts, and says why. "
@@ -14,7 +15,7 @@ DESCRIPTION = (
 )
 
 ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorReply, "description": "The request is not JSON."},
+    400: {"model": ErrorReply, "description": "The request is not JSON, or the SPARQL query is wrong."},
     401: {"model": ErrorReply, "description": "The service needs its key."},
     403: {"model": ErrorReply, "description": "The service is not known by the name in the Host header."},
     408: {"model": ErrorReply, "description": "The request did not arrive in time."},
@@ -23,6 +24,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     429: {"model": ErrorReply, "description": "Too many questions wait already."},
     503: {"model": ErrorReply, "description": "The question was lost or waited too long; ask again."},
 }
+
+NOT_ACCEPTABLE = {"model": ErrorReply, "description": "Results come in no format that the request accepts."}
 
 EXAMPLE = "PREFIX : <tacit:> SELECT ?c WHERE { :France :borders ?c MINUS { ?c :speaks :German } } LIMIT 5"
 
@@ -41,11 +44,12 @@ _BINDING = {
     "score": {"type": "literal", "datatype": DOUBLE, "value": "0.97"},
 }
 SPARQL_REPLY: dict[str, Any] = {
-    "description": "SPARQL 1.1 query results in JSON; the variable `score` holds the score of each answer.",
+    "description": "SPARQL 1.1 query results, with the columns that were selected; or the service description.",
     "content": {
-        RESULTS: {
-            "schema": {"type": "object", "required": ["head", "results"]},
+        JSON: {
+            "schema": {"type": "object", "required": ["head"]},
             "example": {"head": {"vars": ["c", "score"]}, "results": {"bindings": [_BINDING]}},
         }
-    },
+    }
+    | {kind: {"schema": {"type": "string"}} for kind in (*RESULTS, *DESCRIPTIONS) if kind != JSON},
 }

@@ -1,30 +1,83 @@
-"""What the SPARQL protocol asks of a request."""
+"""What the SPARQL 1.1 protocol asks of a request, and of the status of a reply."""
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+from urllib.parse import parse_qsl
 
-from fastapi import Request
+from fastapi import HTTPException, Request
 
-from tacit.errors import QueryError
+from tacit.server.replies import Reply
+from tacit.server.sparql_description import description
+from tacit.server.sparql_formats import DESCRIPTIONS, RESULTS, chosen
 
 FORM, DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
+MAX_FIELDS = 20
+_FORMAT = ("format", "output", "results")  # names that clients have for it
+_REFUSED = {
+    "default-graph-uri": "there is one graph, which needs no name",
+    "named-graph-uri": "there is one graph, which needs no name",
+    "using-graph-uri": "nothing can be changed",
+    "using-named-graph-uri": "nothing can be changed",
+    "update": "nothing can be changed",
+}
 
 
-async def sparql_text(request: Request) -> str:
-    """The query of a POST: the body itself, or the field `query` of a form."""
+class Asking(NamedTuple):
+    """A request of the protocol: its query, or None for the service description, and the media type of the reply."""
+
+    query: str | None
+    media_type: str
+    endpoint: str
+
+    def description(self) -> Reply:
+        """The service description."""
+        return Reply(200, description(self.endpoint, self.media_type), self.media_type)
+
+
+async def asking(request: Request) -> Asking:
+    """The request as the protocol has it; whatever would be ignored is refused."""
+    fields = [*request.query_params.multi_items(), *(await _form(request))]
+    for name, why in _REFUSED.items():
+        if any(field == name for field, _ in fields):
+            raise HTTPException(400, f"'{name}' is not supported: {why}")
+    queries = [value for field, value in fields if field == "query"]
+    if len(queries) > 1:
+        raise HTTPException(400, f"the request has {len(queries)} queries; send one at a time")
+    if not queries and request.method == "POST":
+        raise HTTPException(400, f"the form has no field 'query' with the SPARQL query, nor is it sent as {DIRECT}")
+    offered: Sequence[str] = list(RESULTS if queries else DESCRIPTIONS)
+    accepted = ", ".join(request.headers.getlist("accept"))
+    media_type = chosen(accepted, [value for field, value in fields if field in _FORMAT], offered)
+    if media_type is None:
+        raise HTTPException(406, f"a reply can be {', '.join(offered)}; ask for one by 'Accept' or 'format'")
+    return Asking(queries[0] if queries else None, media_type, str(request.url.replace(query="", fragment="")))
+
+
+async def _form(request: Request) -> list[tuple[str, str]]:
+    """The fields that the body of a POST brings; a body that is a query is one."""
+    if request.method != "POST":
+        return []
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind not in (FORM, DIRECT):
+        raise HTTPException(400, f"send the SPARQL query as {DIRECT}, or as the field 'query' of {FORM}")
     try:
         body = (await request.body()).decode("utf-8")
+        if kind == DIRECT:
+            return [("query", body)]
+        fields = parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
     except UnicodeDecodeError:
-        raise QueryError("the request is not UTF-8") from None
-    if kind == DIRECT:
-        return body
-    if kind == FORM:
-        fields = parse_qs(body, keep_blank_values=True, max_num_fields=20)
-        if "new" in fields:  # and not ignored: the answers would be others
-            raise QueryError("the form has a field 'new'; give it in the address instead: /sparql?new=true")
-        if "query" in fields:
-            return fields["query"][0]
-        raise QueryError("the form has no field 'query' with the SPARQL query")
-    raise QueryError(f"send the SPARQL query as {DIRECT}, or as the field 'query' of {FORM}")
+        raise HTTPException(400, "the request is not UTF-8") from None
+    except ValueError:
+        raise HTTPException(400, f"the form has more than {MAX_FIELDS} fields") from None
+    for name in ("new", "run"):  # and not ignored: the answers would be others
+        if any(field == name for field, _ in fields):
+            raise HTTPException(400, f"the form has a field '{name}'; give it in the address: /sparql?{name}=...")
+    return fields
+
+
+def with_status(reply: Reply) -> Reply:
+    """A reply with the status of the protocol: clients show the message of a query that is refused with 400."""
+    return replace(reply, status=400) if reply.status == 422 else reply

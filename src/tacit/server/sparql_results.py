@@ -1,32 +1,46 @@
-"""Answers as SPARQL 1.1 query results in JSON, with the score of each as a second variable."""
+"""Answers as SPARQL 1.1 query results in JSON."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from tacit.engine.answers import Answers
+from tacit.engine.answers import LIKELY, Answer, Answers
+from tacit.engine.engine import Asked
 from tacit.graph.graph import Graph
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.terms import iri_of
-from tacit.query.formula import Query
+from tacit.query.reading import Column
 
-RESULTS = "application/sparql-results+json"
-DOUBLE = "http://www.w3.org/2001/XMLSchema#double"
+_TYPES = "http://www.w3.org/2001/XMLSchema#"
+DOUBLE = f"{_TYPES}double"
 
 
-def results(graph: Graph, query: Query, answers: Answers) -> dict[str, Any]:
-    """Answers as the results of the query they answer."""
-    target = query.target.name
-    score = "score" if target != "score" else "score_"
-    rows = [
-        {
-            target: term(answer.entity, graph.prefixes),
-            score: {"type": "literal", "datatype": DOUBLE, "value": repr(answer.score)},
-        }
-        for answer in answers
-    ]
-    return {"head": {"vars": [target, score]}, "results": {"bindings": rows}}
+def results(graph: Graph, asked: Asked, answers: Answers) -> dict[str, Any]:
+    """Answers as the results of the query they answer: its columns, or whether it holds rather than not."""
+    if not asked.columns:
+        return {"head": {}, "boolean": answers[0].score >= LIKELY}
+    if answers.counted is not None:
+        numbers = {"count": ("integer", answers.counted.known), "expected": ("double", answers.counted.expected)}
+        rows = [{column.name: _literal(*numbers[column.shows]) for column in asked.columns}]
+    else:
+        ordered = sorted(answers, key=lambda answer: -answer.score) if asked.by_score else answers
+        rows = [{column.name: _shown(column, answer, graph) for column in asked.columns} for answer in ordered]
+    return {"head": {"vars": [column.name for column in asked.columns]}, "results": {"bindings": rows}}
+
+
+def _shown(column: Column, answer: Answer, graph: Graph) -> dict[str, str]:
+    """What a column shows of an answer."""
+    match column.shows:
+        case "score":
+            return _literal("double", answer.score)
+        case "known":
+            return _literal("boolean", str(answer.known).lower())
+    return term(column.label or answer.values[column.name], graph.prefixes)
+
+
+def _literal(kind: str, value: object) -> dict[str, str]:
+    return {"type": "literal", "datatype": _TYPES + kind, "value": str(value)}
 
 
 def term(label: str, prefixes: Prefixes) -> dict[str, str]:

@@ -1,0 +1,95 @@
+"""Which answers a SPARQL query asks for, held against a list of all answers that is worked out by hand."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tables import TableScorer
+from tacit.engine.engine import Engine
+from tacit.graph.graph import Graph
+
+pytest.importorskip("rdflib")
+
+SIZE, FACT = 5, 1 - 2.0**-10
+NAMES = [f"e{i}" for i in range(SIZE)]
+RANDOM = np.random.default_rng(7)
+TABLES = [RANDOM.random((SIZE, SIZE)).round(2) * 0.9 + 0.05 for _ in "pqr"]
+KNOWN = [RANDOM.random((SIZE, SIZE)) < 0.2 for _ in "pqr"]
+for held in KNOWN:
+    held[3, 3] = True  # so that loops are possible
+KNOWN[1][0, 2], KNOWN[2][0, 2] = True, False
+GRAPH = Graph.of(
+    [(NAMES[s], name, NAMES[o]) for name, held in zip("pqr", KNOWN, strict=True) for s, o in np.argwhere(held)]
+)
+# A prediction is worth its share of what a fact is, and so always less.
+SCORES = [np.where(held, FACT, table * FACT) for held, table in zip(KNOWN, TABLES, strict=True)]
+P, Q, _ = SCORES
+Row = tuple[tuple[str, ...], float, bool]
+
+QUESTIONS: dict[str, list[Row]] = {
+    "?a ?b { ?a :p ?b": [
+        ((NAMES[a], NAMES[b]), P[a, b], bool(KNOWN[0][a, b])) for a, b in product(range(SIZE), repeat=2)
+    ],
+    "?a ?b { ?a :p ?b MINUS { ?a :q ?b }": [
+        ((NAMES[a], NAMES[b]), P[a, b] * (1 - Q[a, b]), bool(KNOWN[0][a, b] and not KNOWN[1][a, b]))
+        for a, b in product(range(SIZE), repeat=2)
+    ],
+    "?x { :e0 :p ?x": [((NAMES[x],), P[0, x], bool(KNOWN[0][0, x])) for x in range(SIZE)],
+    "?x { VALUES ?x { :e4 :e0 :e1 :e3 } :e0 :p ?x": [
+        ((NAMES[x],), P[0, x], bool(KNOWN[0][0, x])) for x in (0, 1, 3, 4)
+    ],
+    "?x { ?y :p ?x MINUS { ?x :q :e1 } VALUES ?y { :e0 :e2 }": [
+        ((NAMES[x],), (P[0, x] + P[2, x] - P[0, x] * P[2, x]) * (1 - Q[x, 1]), known)
+        for x in range(SIZE)
+        for known in [bool((KNOWN[0][0, x] or KNOWN[0][2, x]) and not KNOWN[1][x, 1])]
+    ],
+    "?r { :e0 ?r :e2": [
+        ((name,), scores[0, 2], bool(held[0, 2])) for name, scores, held in zip("pqr", SCORES, KNOWN, strict=True)
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    order = [NAMES.index(name) for name in GRAPH.entities.labels]
+    scorer = TableScorer([table[np.ix_(order, order)] for table in TABLES])
+    return Engine(GRAPH, scorer, calibration="sigmoid", search="exact")
+
+
+def place(row: Row) -> tuple[float, list[int]]:
+    """By falling score, then by ids."""
+    return -row[1], [(GRAPH.entities if name in GRAPH.entities else GRAPH.relations).id(name) for name in row[0]]
+
+
+def listed(engine: Engine, question: str, filters: str = "", page: str = "", top: int = 1000) -> list[Row]:
+    subject = question.split()[0]
+    text = f"PREFIX : <tacit:> PREFIX answer: <tacit:answer#> SELECT {question} . "
+    text += f"{subject} answer:score ?s ; answer:known ?k . {filters} }} {page}"
+    text = text.replace("} . ", "} ")
+    return [(tuple(a.values.values()), a.score, a.known) for a in engine.ask(text, top=top)]
+
+
+def same(found: list[Row], expected: list[Row]) -> bool:
+    return [(values, pytest.approx(score, abs=1e-5), known) for values, score, known in expected] == found
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_pages_scores_and_what_is_known(engine: Engine, question: str) -> None:
+    rows = sorted(QUESTIONS[question], key=place)
+    every = sorted(rows, key=lambda row: not row[2] and "MINUS" not in question)  # known ones go first but for negation
+    assert same(listed(engine, question), every)
+    for offset, limit in ((0, 2), (1, 1), (2, 7), (len(every), 3)):
+        assert same(listed(engine, question, "", f"LIMIT {limit} OFFSET {offset}"), every[offset : offset + limit])
+    assert same(listed(engine, question, "", "OFFSET 1", top=2), every[1:3])
+    for known, words in ((True, "FILTER(?k)"), (False, "FILTER(?k = false)")):
+        chosen = [row for row in every if row[2] is known]
+        assert same(listed(engine, question, words), chosen)
+        assert same(listed(engine, question, words, "OFFSET 1 LIMIT 1"), chosen[1:2])
+    (_, score, _) = listed(engine, question)[len(every) // 2]  # an exact one: a bound of its own excludes it or not
+    above = [row for row in every if row[1] > score + 1e-6]
+    assert same(listed(engine, question, f"FILTER(?s > {score!r})"), above)
+    assert len(listed(engine, question, f"FILTER(?s >= {score!r})")) > len(above)
+    assert same(listed(engine, question, f"FILTER(?s > {score!r} && !?k)"), [row for row in above if not row[2]])

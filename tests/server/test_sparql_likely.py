@@ -1,0 +1,42 @@
+"""What the SPARQL endpoint lists where a query has no LIMIT."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import unquote
+
+import pytest
+
+from served_graphs import SPEAKS, open_europe
+from tacit.server.answering import Answerer
+from tacit.server.jobs import Job, Kind
+from tacit.server.settings import Limits
+
+pytest.importorskip("rdflib")
+
+PREFIXES = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#> "
+
+
+def answered(query: str, limits: Limits | None = None) -> list[str]:
+    """The first column of results without a service, or what is wrong."""
+    (reply,) = Answerer(open_europe(), limits or Limits()).replies([Job(Kind.SPARQL, PREFIXES + query, top=1001)])
+    data = json.loads(reply.body)
+    if reply.status != 200:
+        return [data["error"]["message"]]
+    return [
+        unquote(row[data["head"]["vars"][0]]["value"]).removeprefix("tacit:") for row in data["results"]["bindings"]
+    ]
+
+
+def test_without_limit_come_the_answers_that_are_likely() -> None:
+    query = "SELECT ?c { :France :borders ?c . ?c answer:score ?s "
+    every = answered(query + "} LIMIT 1000")
+    likely = [answer.entity for answer in open_europe().ask("?c : borders(France, ?c)", top=100) if answer.score >= 0.5]
+    assert likely == every[:3] == ["Spain", "Italy", "Germany"]
+    assert answered(query + "}") == likely
+    assert answered(query + "} OFFSET 1") == likely[1:]
+    assert answered(query + "FILTER(?s >= 0.0) }") == likely
+    assert answered(query + "FILTER(?s > 0.0) }") == every
+    assert set(answered("SELECT ?a ?b { ?a :speaks ?b }")) == {name for name, _ in SPEAKS}
+    assert "more than 2 answers; ask for them in parts" in answered(query + "}", Limits(top=2))[0]
+    assert answered(query + "} LIMIT 2", Limits(top=2)) == likely[:2]
