@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 from random import Random
 
 import numpy as np
@@ -23,6 +23,7 @@ from tacit.graph.index import Index
 from tacit.query.compile import compile_query
 from tacit.query.formula import Query
 from tacit.query.plan import Complement, Prepared
+from tacit.query.symbolic import count_tuples
 from tacit.query.text import parse
 from writings import rewritten
 
@@ -54,12 +55,15 @@ class Little:
         self.facts = frozenset((f"e{s}", RELATIONS[r // 2], f"e{t}") for s, r, t in triples)
         self.scorer = FactorScorer([raw[name] for name in RELATIONS])
 
+    def implies(self, query: Query, ids: tuple[int, ...]) -> bool:
+        where = {target: self.entities[i] for target, i in zip(query.targets, ids, strict=True)}
+        return holds(query.formula, self.facts, self.entities, where)
+
     def rows(self, query: Query, norm: str, negation: str, known_first: bool) -> list[Row]:
         """All tuples in the order in which they are to be listed."""
         rows = []
         for ids, score in BruteForce(self.tables, norm, negation).tuples(query).items():
-            where = {target: self.entities[i] for target, i in zip(query.targets, ids, strict=True)}
-            rows.append((ids, score, holds(query.formula, self.facts, self.entities, where)))
+            rows.append((ids, score, self.implies(query, ids)))
         rows.sort(key=lambda row: (not (row[2] and known_first), -round(row[1], 5), row[0]))
         return [row for row in rows if row[1] > 1e-6]
 
@@ -111,6 +115,10 @@ def test_tuples_are_the_best_of_all_assignments(
     little = Little(size, seed)
     known_first = not new and not compile_query(query, safe=False).plan.has(Complement)
     expected = [row for row in little.rows(query, norm, negation, known_first) if not (new and row[2])]
+    known = [ids for ids in product(range(size), repeat=len(query.targets)) if little.implies(query, ids)]
+    prepared = compile_query(query, safe=False)
+    entities, relations = (ids.numpy() for ids in slots(prepared))
+    assert count_tuples(prepared.plan, entities, relations, little.index, size) == len(known)
     exact = searched(query, little.reasoner(norm, negation, None), count, little.index, new)
     assert exact.certified is True
     assert len(exact.found) >= min(count, len(expected))

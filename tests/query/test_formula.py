@@ -159,3 +159,32 @@ def test_what_is_no_formula_is_refused() -> None:
 def test_what_is_no_formula_is_refused_where_it_is_given(build: Callable[[], object], words: str) -> None:
     with pytest.raises(QueryError, match=words):
         build()
+
+
+def test_a_query_asks_for_any_number_of_variables() -> None:
+    both = Atom("p", X, Y)
+    assert [Query(targets, both).kind for targets in ((X, Y), X, ())] == ["tuples", "entities", "truth"]
+    assert Query(X, both) == Query([X], both) != Query(X, both, count=True)
+    assert Query(X, both).target == X
+    with pytest.raises(QueryError, match=r"one variable is asked for here, not 2: \?x, \?y : p"):
+        _ = Query((X, Y), both).target
+    assert Query((X, Y), both).same_as(Query((Y, T), Atom("p", Y, T)))
+    assert not Query((X, Y), both).same_as(Query((Y, X), both))
+    assert Query(T, Atom(T, A, A)).kind == "relations"
+    assert Atom(T, A, A).free == {T}
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: Query((X, X), Atom("p", X, A)), "must differ"),
+        (lambda: Query((X, Y), Atom("p", X, Y), count=True), "a count is of one variable"),
+        (lambda: Query(X, Atom(X, A, Y)), "for one between two entities"),
+        (lambda: Query(X, Atom(X, A, A) & Q), "for one between two entities"),
+        (lambda: Query(3, P), "a query is Query"),  # type: ignore[arg-type]
+        (lambda: Atom(3, A, A), "a label or Variable"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(build: Callable[[], object], words: str) -> None:
+    with pytest.raises(QueryError, match=words):
+        build()

@@ -26,6 +26,12 @@ from tacit.server.settings import Limits, ServerSettings
 from tacit.server.worker import Worker
 
 QUESTION = "?c : exists ?x . next(n3, ?x) & next(?x, ?c) & not after(n5, ?c)"
+OTHERS = (
+    "?a, ?b : next(n3, ?a) & after(?a, ?b)",
+    ": next(n3, ?x) & after(?x, n5)",
+    "?r : ?r(n3, n4)",
+    f"count {QUESTION}",
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +64,9 @@ def test_a_group_answers_as_one_process_does(service: Running, run: tacit.Run) -
         reply = service.client.post("/explain", json={"query": QUESTION, "top": 5, "paths": 2, "k": k})
         assert reply.status_code == 200, reply.text
         assert rounded(reply.json()) == rounded(expected)
+    for question in OTHERS:
+        reply = service.client.post("/explain", json={"query": question, "top": 5, "k": 2})
+        assert rounded(reply.json()) == rounded(run.engine.using(k=2).explain(question, 5).to_dict())
     wrong = service.ask("?c : next(nobody, ?c)")
     assert wrong.status_code == 422
     assert "nobody" in wrong.json()["error"]["message"]

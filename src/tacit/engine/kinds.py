@@ -21,7 +21,7 @@ from tacit.engine.tuples import TupleSearch
 from tacit.engine.witnesses import witness
 from tacit.graph.index import Index
 from tacit.query.plan import Complement, Plan
-from tacit.query.symbolic import holds
+from tacit.query.symbolic import count_tuples, holds
 
 if TYPE_CHECKING:
     from tacit.engine.engine import Asked, Engine
@@ -150,7 +150,11 @@ def _tuples(question: _Question, span: Span) -> Answers:
         labels = {name: question.graph.entities[i] for name, i in zip(names, ids, strict=True)}
         called = {name: question.graph.entities.name(i) for name, i in zip(names, ids, strict=True)}
         answers.append(Answer("", -1, math.exp(score), score, known, why or (), "", labels, called))
-    return Answers("", tuple(answers), search.certified, explained=question.explained(reasons))
+    left_out = None
+    if new and index is not None:
+        slots = question.entities.numpy(), question.relations.numpy()
+        left_out = count_tuples(plan, *slots, index, question.graph.num_entities)
+    return Answers("", tuple(answers), search.certified, explained=question.explained(reasons), left_out=left_out)
 
 
 def _count(question: _Question, span: Span) -> Answers:

@@ -67,8 +67,8 @@ class Hop:
 
     def _alike(self, source: Tensor, relations: Tensor) -> bool:
         """Whether all rows are one, as where queries that differ elsewhere share a part: it is followed once."""
-        if len(source) < 2 or (self.raised is not None and self.k is not None):
-            return False
+        if len(source) < 2 or self.atoms.shards.world > 1 or (self.raised is not None and self.k is not None):
+            return False  # of several processes, each sees its own columns alone
         same = torch.equal(source[0], source[-1]) and bool((relations == relations[0]).all())
         return same and bool((source == source[:1]).all())
 

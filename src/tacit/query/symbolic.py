@@ -81,6 +81,15 @@ def holds(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entities:
     return SetFold(Facts(index, num_entities), entities, relations).of(plan.root).nonempty()
 
 
+def count_tuples(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entities: int) -> int:
+    """How many tuples of entities answer one query, `[1, E]` and `[1, R]`, whose plan holds answer variables."""
+    for step in (*(held.marginal for held in plan.held), plan.root):
+        repeated = relations.repeat(len(entities), axis=0)
+        found = answers(replace(plan, root=step, held=()), entities, repeated, index, num_entities)
+        entities = np.concatenate([entities[found.rows], found.ids[:, None]], axis=1)
+    return len(entities)
+
+
 class Facts:
     """The index, and two smaller ones made of it when a plan asks for them."""
 
