@@ -19,10 +19,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 
 class TacitError(Exception):
     """The root of all errors Tacit raises on purpose."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as JSON needs it: the sentence, the place in the question, and names that may have been meant."""
+        column: int | None = getattr(self, "column", None)
+        line = None if column is None else getattr(self, "line", None) or 1
+        suggestions = list(getattr(self, "suggestions", ()))
+        return {"message": " ".join(str(self).split()), "line": line, "column": column, "suggestions": suggestions}
 
 
 class DataError(TacitError):

@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.engine.answers import Answer, Answers, Count
     from tacit.engine.completion import Completion
-    from tacit.engine.engine import Engine
+    from tacit.engine.engine import Engine, Question
     from tacit.evaluate.evaluation import Evaluation, Progress
     from tacit.fitting.progress import Event
     from tacit.graph.datasets import Facts
     from tacit.links.finders import Finders
     from tacit.links.scorer import Scorer
-    from tacit.query.formula import Query
     from tacit.query.queries import QuerySet
     from tacit.query.sampling import Sample
 
@@ -65,30 +64,42 @@ class Run:
         return self.folder.results()
 
     def ask(
-        self, question: str | Query, top: int = 10, *, explain: bool = False, paths: int = 1, new: bool = False
-    ) -> Answers:
+        self, question: Question, /, top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
+        explain: bool = False, paths: int = 1, new: bool = False, **parameters: str,
+    ) -> Answers:  # fmt: skip
         """The `top` best answers to a question in text, SPARQL or as a formula; with `explain`, why each came.
 
-        With `new`, only answers that the known facts do not imply already.
+        They are those from `offset` on, or with `top=None` all; `min_score` leaves out what scores lower, and `new`
+        what the known facts imply already. `parameters` are the labels that `$name` stands for in a text:
+        `run.ask("?c : borders($who, ?c)", who="France")`.
         """
-        return self._asked(new).ask(question, top, explain=explain, paths=paths)
+        engine = self._asked(new)
+        asked = engine.prepare(question, **parameters)
+        return engine.ask(asked, top, offset=offset, min_score=min_score, explain=explain, paths=paths)
 
-    def explain(self, question: str | Query, top: int = 10, paths: int = 1, *, new: bool = False) -> Answers:
+    def explain(
+        self, question: Question, /, top: int | None = 10, paths: int = 1, *, new: bool = False, **options: Any
+    ) -> Answers:
         """The best answers, each with its `paths` best reasons, and whether the search provably missed nothing."""
-        return self._asked(new).explain(question, top, paths)
+        return self._asked(new).explain(question, top, paths, **options)
 
     def ask_many(
-        self, questions: Iterable[str | Query], top: int = 10, *, explain: bool = False, paths: int = 1,
-        new: bool = False,
+        self, questions: Iterable[Question], top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
+        explain: bool = False, paths: int = 1, new: bool = False,
     ) -> list[Answers]:  # fmt: skip
-        """The answers to many questions; those of one structure run as one batch."""
-        return self._asked(new).ask_many(questions, top, explain=explain, paths=paths)
+        """The answers to many questions; those of one structure run as one batch.
+
+        A text with parameters is a pair: `("?c : borders($who, ?c)", {"who": "France"})`.
+        """
+        return self._asked(new).ask_many(
+            questions, top, offset=offset, min_score=min_score, explain=explain, paths=paths
+        )
 
     def score(self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1) -> Answer:
         """How far a fact holds: its `score` in [0, 1], whether it is `known`, and with `explain` why."""
         return self.engine.score(head, relation, tail, explain=explain, paths=paths)
 
-    def count(self, question: str | Query) -> Count:
+    def count(self, question: Question) -> Count:
         """How many answers a question for entities has: `known` ones, and how many are `expected` with predictions."""
         return self.engine.count(question)
 

@@ -18,6 +18,8 @@ from tacit.server.metrics import Metrics
 from tacit.server.schemas import AnswersReply
 from tacit.server.settings import ServerSettings
 
+FRANCE = "?c : borders(France, ?c)"
+
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Running]:
@@ -131,7 +133,16 @@ def test_every_example_has_answers(service: Running) -> None:
         ({"query": "?c : borders(France, ?c)", "search": "magic"}, 422, None, "search is 'magic'; it must be one of"),
         ({"query": 7}, 422, None, "'query': input should be a valid string"),
         ({}, 422, None, "'query': field required"),
-        ([], 422, None, "the request: input should be a valid dictionary"),
+        ("?c : borders(France, ?c)", 422, None, "the request: input should be a valid dictionary"),
+        ([], 422, None, "the request: list should have at least 1 item"),
+        ([{"query": FRANCE}, {"query": FRANCE, "top": 0}], 422, None, "'1.top': input should be greater than"),
+        ([{"query": FRANCE}] * 101, 422, None, "101 questions at once, this service allows at most 100"),
+        ([{"query": FRANCE, "top": 600}] * 2, 422, None, "top is 1200 of all questions together, this service allows"),
+        ({"query": FRANCE, "offset": 100_001}, 422, None, "offset is 100001, this service allows at most 100000"),
+        ({"query": FRANCE, "min_score": 1.5}, 422, None, "'min_score': input should be less than or equal to 1"),
+        ({"query": "?c : borders($who, ?c)"}, 422, None, "parameter $who has no value"),
+        ({"query": FRANCE, "parameters": {"who": "x"}}, 422, None, "the question has no parameter 'who'"),
+        ({"query": FRANCE, "parameters": {"who": 7}}, 422, None, "'parameters.who': input should be a valid string"),
         ({"query": "?c : " + " & ".join(["borders(France, ?c)"] * 33)}, 422, None, "33 atoms, this service"),
         ({"query": "?c : " + "!" * 40 + "borders(France, ?c)"}, 422, None, "levels deep, this service"),
     ],
@@ -144,6 +155,26 @@ def test_a_mistake_is_one_sentence_with_its_place(
     assert (response.status_code, error["column"]) == (status, column)
     assert words in error["message"]
     assert "\n" not in error["message"]
+
+
+def test_a_list_of_questions_has_the_reply_to_each_in_its_place(service: Running) -> None:
+    asked: list[dict[str, object]] = [
+        {"query": "?c : borders($who, ?c)", "parameters": {"who": "New York"}, "top": 1},
+        {"query": "?c : boarders(France, ?c)"},
+        {"query": FRANCE, "top": 2, "offset": 1},
+        {"query": FRANCE, "min_score": 0.5, "new": True},
+        {"query": FRANCE, "k": 5000},
+        {"query": FRANCE},
+    ]
+    together = service.client.post("/ask", json=asked)
+    assert together.status_code == 200
+    assert together.json() == [service.client.post("/ask", json=each).json() for each in asked]
+    first, wrong, page, none, large, whole = together.json()
+    assert [row["entity"] for row in first["answers"]] == ["Nowhere"]
+    assert wrong["error"]["suggestions"] == ["borders"]
+    assert "k is 5000" in large["error"]["message"]
+    assert page["answers"] == whole["answers"][1:3]
+    assert (none["answers"], none["left_out"]) == ([], 3)  # what is known scores well, and is left out
 
 
 def test_a_wrong_question_does_not_spoil_its_batch(service: Running) -> None:

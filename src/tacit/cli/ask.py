@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,12 +13,16 @@ import typer
 from tacit.cli import options
 from tacit.cli.data import loaded
 from tacit.engine.settings import EngineSettings
+from tacit.errors import SettingsError, TacitError
+from tacit.graph.builder import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
     from tacit.engine.answers import Answer, Answers
+    from tacit.engine.engine import Engine
+    from tacit.engine.question_files import Outcome
 
 VERDICTS = {
     True: "The search provably missed nothing: these are the exact best answers.",
@@ -27,9 +34,25 @@ MAY_MISS = "The index may have missed better answers; --candidates scan misses n
 @options.of_settings(EngineSettings)
 def ask(
     source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run, or world; any graph with --symbolic.")],
-    query: Annotated[str, typer.Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.")],
     given: dict[str, Any],
-    top: Annotated[int, typer.Option("--top", help="How many answers to show.")] = 10,
+    query: Annotated[str | None, typer.Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", help="Questions, one a line: text, SPARQL or JSON; - reads standard input."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Write a .csv, .json, .jsonl, .parquet, .nt or .ttl file; of --file .jsonl, .csv or .parquet."
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="NAME=LABEL", help="What $NAME stands for in the text; may be repeated."),
+    ] = None,
+    top: Annotated[str, typer.Option("--top", metavar="N|all", help="How many answers to show.")] = "10",
+    offset: Annotated[int, typer.Option("--offset", help="How many of the best answers to pass over.")] = 0,
+    min_score: Annotated[float, typer.Option("--min-score", help="The least score, from 0 to 1.")] = 0.0,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each answer came.")] = False,
     paths: Annotated[int, typer.Option("--paths", help="Reasons to show for each answer.")] = 1,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -37,18 +60,81 @@ def ask(
     unadapted: options.Unadapted = False,
     device: options.Device = "auto",
 ) -> None:
-    """Ask a question of a trained graph."""
+    """Ask a question of a trained graph, or many."""
+    from tacit.engine import answer_files, question_files
+    from tacit.graph.writing import check_format
     from tacit.run import facts_engine, open_engine
 
+    if (query is None) == (file is None):
+        raise SettingsError("ask one question, or many with --file")
+    if out is not None:
+        check_format(out, (answer_files if file is None else question_files).FORMATS, "answers")
+    parameters = _parameters(param or ())
     if symbolic:
         engine = facts_engine(loaded(source), **given)
     else:
         engine = open_engine(source, device=device, adapted=not unadapted, **given)
-    answers = engine.ask(query, top, explain=explain or paths > 1, paths=paths)
-    if json_:
+    page: dict[str, Any] = {
+        "top": _top(top), "offset": offset, "min_score": min_score, "explain": explain or paths > 1, "paths": paths,
+    }  # fmt: skip
+    if file is not None:
+        _ask_many(engine, file, out, parameters, json_, page)
+        return
+    answers = engine.ask((query or "", parameters), **page)
+    if out is not None:
+        answer_files.write(out, answers)
+        typer.echo(f"wrote {counted(len(answers), 'answer')} to {out}")
+    elif json_:
         typer.echo(answers.to_json(indent=2))
     else:
         _show(answers)
+
+
+def _ask_many(
+    engine: Engine, file: Path, out: Path | None, parameters: dict[str, str], json_: bool, page: dict[str, Any]
+) -> None:
+    """Ask the questions of a file; where some cannot be answered, the exit code says so."""
+    from tacit.engine.question_files import Tally, outcomes, question_lines, write_outcomes
+
+    tally = Tally()
+    many = tally.over(outcomes(engine, question_lines(file, parameters), **page))
+    if out is not None:
+        write_outcomes(out, many)
+        typer.echo(f"wrote the answers to {counted(tally.asked - tally.failed, 'question')} to {out}")
+    else:
+        for outcome in many:
+            _print(outcome, json_)
+    if tally.failed:
+        typer.echo(f"error: {tally}", err=True)
+        raise typer.Exit(1)
+
+
+def _print(outcome: Outcome, json_: bool) -> None:
+    """Print what came of a line: as a line of JSON, or for people."""
+    if json_:
+        typer.echo(json.dumps(outcome.to_dict(), ensure_ascii=False))
+    elif isinstance(outcome.result, TacitError):
+        typer.echo(f"{outcome.line.text}\n  {outcome.result}")
+    else:
+        _show(outcome.result)
+
+
+def _parameters(given: Iterable[str]) -> dict[str, str]:
+    """Parameters as people write them, by name."""
+    parameters = {}
+    for each in given:
+        name, equals, label = each.partition("=")
+        if not equals or not name:
+            raise SettingsError(f"--param is '{each}'; it must be NAME=LABEL")
+        parameters[name.removeprefix("$")] = label
+    return parameters
+
+
+def _top(given: str) -> int | None:
+    """How many answers are wanted: a number, or all."""
+    if given != "all" and not given.lstrip("-").isdecimal():
+        raise SettingsError(f"top is '{given}'; it must be a whole number, or all", "top")
+    return None if given == "all" else int(given)
 
 
 def _show(answers: Answers) -> None:
@@ -80,7 +166,7 @@ def show_on(console: Console, answers: Answers) -> None:
     width = min(max(map(cell_len, shown)), console.width - (40 if roomy else 26))
     for head in shown[: len(heads)]:
         console.print(Text(f"     {head}", style="dim"))
-    for rank, (cells, answer) in enumerate(zip(shown[len(heads) :], answers, strict=True), start=1):
+    for (rank, answer), cells in zip(answers.ranked, shown[len(heads) :], strict=True):
         console.print(_line(rank, cells, answer, width, 12 if roomy else 0))
         for number, witness in enumerate(answer.witnesses):
             if number:

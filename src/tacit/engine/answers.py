@@ -7,9 +7,12 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from tacit.engine import answer_files
 from tacit.errors import QueryError
+from tacit.graph.prefixes import Prefixes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -201,7 +204,8 @@ class Answers(Sequence[Answer]):
     `kind` says what they are: `entities`, `tuples` of them or `relations`, with a value for each of the `variables`;
     `truth`, a single answer without values; or `count`, none, with `counted` in their place.
 
-    `entities` are their labels; `to_pandas()`, `to_json()` and `to_dict()` hand them on; a notebook shows them as HTML.
+    `entities` are their labels; `to_pandas()`, `to_json()` and `to_dict()` hand them on, `to_csv`, `to_parquet` and
+    `to_rdf` write them to files; a notebook shows them as HTML.
     """
 
     query: str
@@ -215,6 +219,8 @@ class Answers(Sequence[Answer]):
     kind: str = "entities"
     variables: tuple[str, ...] = ()  # what was asked for, without question marks
     counted: Count | None = None  # how many there are, where that was asked
+    offset: int = 0  # how many better answers come before these
+    prefixes: Prefixes = field(default_factory=Prefixes, compare=False)  # what makes IRIs of labels
 
     @overload
     def __getitem__(self, position: int) -> Answer: ...
@@ -237,6 +243,27 @@ class Answers(Sequence[Answer]):
         return [answer.entity for answer in self.answers]
 
     @property
+    def ranked(self) -> Iterator[tuple[int, Answer]]:
+        """The answers, each with its place among all."""
+        return enumerate(self.answers, start=self.offset + 1)
+
+    @property
+    def likely(self) -> int:
+        """How many of these answers have a score of `LIKELY` or more."""
+        return sum(answer.score >= LIKELY for answer in self.answers)
+
+    @property
+    def cut(self) -> str:
+        """Where the sensible answers end, in words; nothing where that is not among these."""
+        total, likely = len(self.answers), self.likely
+        if likely == total or self.kind == "truth":
+            return ""
+        first, last = self.offset + 1, self.offset + total
+        paged = f"answers {first:,} to {last:,}" if total > 1 else f"answer {first:,}"
+        counted = paged if self.offset else f"{total:,} answer{'s' if total > 1 else ''}"
+        return f"{counted}, {f'{likely:,}' if likely else 'none'} at {LIKELY} or above"
+
+    @property
     def note(self) -> str:
         """What is to be said of known answers that are not listed, or nothing."""
         if not self.left_out:
@@ -246,8 +273,9 @@ class Answers(Sequence[Answer]):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it."""
-        rows = [{"rank": rank} | answer.to_dict() for rank, answer in enumerate(self.answers, start=1)]
+        rows = [{"rank": rank} | answer.to_dict() for rank, answer in self.ranked]
         told: dict[str, Any] = {"certified": self.certified, "explained": self.explained, "estimated": self.estimated}
+        told |= {"offset": self.offset, "likely": self.likely, "threshold": LIKELY}
         told |= {} if self.left_out is None else {"left_out": self.left_out}
         told |= {} if self.counted is None else {"count": self.counted._asdict()}
         return {"query": self.query, "kind": self.kind, "variables": list(self.variables), **told, "answers": rows}
@@ -260,19 +288,22 @@ class Answers(Sequence[Answer]):
         """One row per answer, with a column for each of several variables; the first witness's variables as columns."""
         import pandas as pd
 
-        if self.counted is not None:
-            return pd.DataFrame([self.counted])
-        single = self.kind in ("entities", "relations")
-        columns = ["rank", *(["entity", "name"] if single else map("?{}".format, self.variables)), "score", "known"]
-        rows = []
-        for rank, answer in enumerate(self.answers, start=1):
-            row: dict[str, Any] = {"rank": rank, "entity": answer.entity, "name": answer.name}
-            row |= {f"?{name}": value for name, value in answer.values.items()}
-            row = {name: row[name] for name in columns[:-2]} | {"score": answer.score, "known": answer.known}
-            if answer.witnesses:
-                row |= {f"?{name}": value for name, value in answer.witnesses[0].variables.items()}
-            rows.append(row)
-        return pd.DataFrame(rows, columns=None if rows else columns)
+        return pd.DataFrame(answer_files.rows(self), columns=list(answer_files.columns(self)))
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write a row for each answer, with the columns of `to_pandas`, below a line that names them."""
+        answer_files.write(path, self, ".csv")
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the same table as Parquet."""
+        answer_files.write(path, self, ".parquet")
+
+    def to_rdf(self, path: str | Path) -> None:
+        """Write the answers as RDF, in N-Triples, which Turtle includes: solutions of W3C's result set vocabulary.
+
+        Each solution has an index, bindings of variables to terms, and `tacit:score` and `tacit:known` of its own.
+        """
+        answer_files.write(path, self, ".nt")
 
     def __str__(self) -> str:
         if not self.answers:
@@ -280,7 +311,7 @@ class Answers(Sequence[Answer]):
         heads = [[f"?{name}" for name in self.variables]] if len(self.variables) > 1 else []
         shown = in_columns([*heads, *(answer.cells for answer in self.answers)])
         lines = [self.query, *(f"      {head}".rstrip() for head in shown[: len(heads)])]
-        for rank, (cells, answer) in enumerate(zip(shown[len(heads) :], self.answers, strict=True), start=1):
+        for (rank, answer), cells in zip(self.ranked, shown[len(heads) :], strict=True):
             place = f"{rank:>4}. {cells}" if self.kind != "truth" else f"   {self.truth}:"
             lines.append(f"{place}  {answer.score:.3f}  {answer.mark}")
             for number, witness in enumerate(answer.witnesses):
@@ -297,14 +328,17 @@ class Answers(Sequence[Answer]):
 
     @property
     def truth(self) -> str:
-        """Whether a yes/no question is rather to be answered with yes or with no: from a score of 0.5 on, yes."""
-        return "yes" if self.answers[0].score >= LIKELY else "no"
+        """Whether a yes/no question is rather to be answered with yes or with no: from a score of `LIKELY` on, yes."""
+        return "yes" if self.likely else "no"
 
     @property
     def notes(self) -> list[str]:
         """What a reader of the answers should know, in sentences."""
-        left_out = [self.note] if self.note else []
-        return left_out + [NO_REASONS] * (self.explained is False) + [ESTIMATED] * self.estimated
+        return (
+            [*filter(None, (self.cut, self.note))]
+            + [NO_REASONS] * (self.explained is False)
+            + [ESTIMATED] * self.estimated
+        )
 
     @property
     def verdict(self) -> str:
@@ -323,7 +357,7 @@ class Answers(Sequence[Answer]):
             return f"<p><code>{html.escape(self.query)}</code></p><p>{self.instead}</p>"
         explained = any(answer.witnesses for answer in self.answers)
         rows = []
-        for rank, answer in enumerate(self.answers, start=1):
+        for rank, answer in self.ranked:
             told = [line for witness in answer.witnesses[:1] for line in witness.lines()]
             why = "<br>".join(html.escape(text) if plain else f"<i>{html.escape(text)}</i>" for text, plain in told)
             rows.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, cast
@@ -22,6 +22,7 @@ from tacit.engine.known_facts import KnownFacts
 from tacit.engine.list_reasoner import ListReasoner, listed_by
 from tacit.engine.logic import Logic
 from tacit.engine.new_answers import NewAnswers
+from tacit.engine.paging import Page, Span, check_number
 from tacit.engine.possible import Possible
 from tacit.engine.reasoner import CertifiedReasoner, Explanation, MessageReasoner, Reasoner, SymbolicReasoner
 from tacit.engine.settings import EngineSettings
@@ -38,13 +39,17 @@ from tacit.query.compile import compile_query
 from tacit.query.describe import describe
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
+from tacit.query.parameters import check_unused
 from tacit.query.plan import Complement, Plan, Prepared
 from tacit.query.reading import Column, Reading, read
 from tacit.query.symbolic import answers as symbolic_sets
 
 
 class Asked(NamedTuple):
-    """A question ready to run: its plan, the ids that fill the plan's slots, and its LIMIT where SPARQL set one."""
+    """A question ready to run: its plan, the ids that fill the plan's slots, and which of its answers SPARQL asks for.
+
+    Those from `offset` on, `limit` at most, of those that score at least `min_score` and are `known`, or are not.
+    """
 
     query: Query
     prepared: Prepared
@@ -57,6 +62,9 @@ class Asked(NamedTuple):
     among: tuple[str, ...] | None = None
     columns: tuple[Column, ...] = ()
     by_score: bool = False
+
+
+Question = str | Query | Asked | tuple[str, Mapping[str, str]]  # the last: a text, and what its parameters stand for
 
 
 class Engine:
@@ -206,23 +214,28 @@ class Engine:
             )
         return LooplessScan(checked(self.scorer), loopless)
 
-    def ask(self, query: str | Query, top: int = 10, *, explain: bool = False, paths: int = 1) -> Answers:
-        """The `top` best answers to a question; with `explain`, why each of them came.
+    def ask(
+        self, query: Question, /, top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
+        explain: bool = False, paths: int = 1, **parameters: str,
+    ) -> Answers:  # fmt: skip
+        """The `top` best answers to a question from `offset` on, or all of them; with `explain`, why each of them came.
 
-        A string is a question in the text syntax or in SPARQL, whose LIMIT, where it is lower, goes before `top`.
+        A string is a question in the text syntax or in SPARQL, whose LIMIT and OFFSET choose among all answers first.
+        `min_score` leaves out what scores lower. `parameters` are the labels that `$name` stands for in a text.
         """
-        return self.ask_many([query], top, explain=explain, paths=paths)[0]
+        asked = self.prepare(query, **parameters)
+        return self.ask_many([asked], top, offset=offset, min_score=min_score, explain=explain, paths=paths)[0]
 
-    def explain(self, query: str | Query, top: int = 10, paths: int = 1) -> Answers:
+    def explain(self, query: Question, /, top: int | None = 10, paths: int = 1, **options: Any) -> Answers:
         """The best answers with their reasons, and whether the search provably missed nothing."""
-        return self.ask(query, top, explain=True, paths=paths)
+        return self.ask(query, top, explain=True, paths=paths, **options)
 
     def score(self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1) -> Answer:
         """How far a fact holds: its score in [0, 1], whether it is known, and with `explain` why."""
         fact = Query((), Atom(relation, Entity(head), Entity(tail)))
         return self.ask(fact, explain=explain, paths=paths)[0]
 
-    def count(self, query: str | Query) -> Count:
+    def count(self, query: Question) -> Count:
         """How many answers a question for entities has: known ones, and how many are expected with predictions."""
         asked = self.prepare(query)
         counting = Query(asked.query.targets, asked.query.formula, count=True)
@@ -230,12 +243,15 @@ class Engine:
 
     @torch.no_grad()
     def ask_many(
-        self, queries: Iterable[str | Query | Asked], top: int = 10, *, explain: bool = False, paths: int = 1
-    ) -> list[Answers]:
-        """The answers to many questions; those of one structure run as one batch."""
-        for name, number in (("top", top), ("paths", paths)):
-            if number < 1:
-                raise SettingsError(f"{name} must be at least 1, not {number}", name)
+        self, queries: Iterable[Question], top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
+        explain: bool = False, paths: int = 1,
+    ) -> list[Answers]:  # fmt: skip
+        """The answers to many questions; those of one structure run as one batch.
+
+        A text with parameters is a pair: `("?c : borders($who, ?c)", {"who": "France"})`.
+        """
+        page = Page(top, offset, min_score)
+        check_number("paths", paths, 1)
         if isinstance(queries, str):
             raise QueryError("ask_many takes a list of questions; ask takes one")
         asked = [self.prepare(query) for query in queries]
@@ -245,12 +261,12 @@ class Engine:
             if question.query.kind == "entities":
                 groups.setdefault(question.prepared.plan, []).append(i)
             else:
-                results[i] = answered(self, question, top, paths if explain else 0)
+                results[i] = answered(self, question, page, paths if explain else 0)
         for plan, members in groups.items():
             step = self.reasoner.batch(plan)
             for start in range(0, len(members), step):
                 part = members[start : start + step]
-                listed = self._answered(plan, [asked[i] for i in part], top, paths if explain else 0)
+                listed = self._answered(plan, [asked[i] for i in part], page, paths if explain else 0)
                 results |= dict(zip(part, listed, strict=True))
         return [results[i] for i in range(len(asked))]
 
@@ -259,23 +275,29 @@ class Engine:
         k = self.graph.num_entities if self.settings.search == "exact" else self.settings.k
         return describe(self.prepare(query).prepared, k, self.graph.num_entities)
 
-    def prepare(self, query: str | Query | Asked) -> Asked:
+    def prepare(self, query: Question, /, **parameters: str) -> Asked:
         """A question with its names looked up, ready to run; one that is ready stays as it is."""
+        if isinstance(query, tuple) and not isinstance(query, Asked):
+            text, named = query
+            return self.prepare(text, **{**named, **parameters})
+        if not isinstance(query, str):
+            check_unused(parameters)
         if isinstance(query, Asked):
             return query
         if not isinstance(query, str | Query):
             raise QueryError(f"a question is a text or a Query, not {type(query).__name__}")
-        reading = read(query, self.graph) if isinstance(query, str) else Reading(query)
+        reading = read(query, self.graph, parameters) if isinstance(query, str) else Reading(query)
         prepared = compile_query(reading.query)
         entities, relations = bind(prepared, self.graph)
         return Asked(reading.query, prepared, entities, relations, *reading[1:])
 
-    def _answered(self, plan: Plan, asked: list[Asked], top: int, paths: int) -> list[Answers]:
+    def _answered(self, plan: Plan, asked: list[Asked], page: Page, paths: int) -> list[Answers]:
         """The answers to questions of one plan; with `paths`, as many reasons for each answer."""
         entities = torch.tensor([question.entities for question in asked], dtype=torch.long).view(len(asked), -1)
         relations = torch.tensor([question.relations for question in asked], dtype=torch.long).view(len(asked), -1)
         known = self.known(plan, entities, relations)
-        wanted = [self._wanted(plan, question, top, first) for question, first in zip(asked, known, strict=True)]
+        pages = [page.of(question.limit, question.offset, question.min_score) for question in asked]
+        wanted = [self._wanted(plan, *each) for each in zip(asked, pages, known, strict=True)]
         wanted = [self._among(each, question.among) for each, question in zip(wanted, asked, strict=True)]
         slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
         told = [self.reasoner.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
@@ -283,27 +305,30 @@ class Engine:
         if len(found) < len(asked):
             found = self.reasoner.top(plan, entities, relations, wanted)
         results = []
-        for question, listed, implied, why in zip(asked, found, known, told, strict=True):
-            pairs, there = zip(listed.ids, listed.scores, strict=True), set(implied)
+        for question, (start, _, _), listed, implied, why in zip(asked, pages, found, known, told, strict=True):
+            pairs, there = zip(listed.ids[start:], listed.scores[start:], strict=True), set(implied)
             answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
             variables = tuple(target.name for target in question.query.targets)
             explained = why is not None if paths else None
-            left_out = len(implied) if self.settings.new else None
+            left_out = len(implied) if self.settings.new or question.known is False else None
             results.append(
                 Answers(
                     str(question.query), tuple(answers), listed.certified, self.about, explained,
-                    listed.rows, left_out, listed.estimated, question.query.kind, variables,
+                    listed.rows, left_out, listed.estimated, question.query.kind, variables, None, start,
+                    self.graph.prefixes,
                 )
             )  # fmt: skip
         return results
 
-    def _wanted(self, plan: Plan, asked: Asked, top: int, known: list[int]) -> Wanted:
+    def _wanted(self, plan: Plan, asked: Asked, page: Span, known: list[int]) -> Wanted:
         """Which answers to list: known ones first, worth at least what that many observed facts are."""
-        count = min(top, self.graph.num_entities, top if asked.limit is None else asked.limit)
-        if self.settings.new:
-            return Wanted(count, without=known)
+        count, floor, only = min(self.graph.num_entities, page.stop), page.floor, asked.known is True
+        if self.settings.new or asked.known is False:
+            return Wanted(count, without=known, floor=floor, only=only)  # of new ones, none is known
         least = self.least(plan)
-        return Wanted(count) if least is None else Wanted(count, known, least)
+        if least is None:
+            return Wanted(count, known if only else (), floor=floor, only=only)
+        return Wanted(count, known, least, floor=floor, only=only)
 
     def _among(self, wanted: Wanted, labels: tuple[str, ...] | None) -> Wanted:
         """The same answers, of some entities alone."""

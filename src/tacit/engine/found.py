@@ -25,12 +25,17 @@ class Found:
 
 @dataclass(frozen=True)
 class Wanted:
-    """How many answers are wanted, which of them go before all others, worth at least so much, and which are none."""
+    """How many answers are wanted, which of them go before all others, worth at least so much, and which are none.
+
+    Neither is one whose log-score is below the `floor`, not even of the first; with `only`, there are no others.
+    """
 
     count: int
     first: Sequence[int] = ()
     least: float = ZERO
     without: Sequence[int] = ()
+    floor: float = ZERO
+    only: bool = False
 
     def found(self, scores: Tensor, finer: Tensor | None = None, bounds: tuple[Tensor, Tensor] | None = None) -> Found:
         """The answers by scores `[N]`, certified where lower and upper bounds of the exact ones are given and allow it.
@@ -52,10 +57,12 @@ class Wanted:
         """
         if self.without:
             scores = scores.index_fill(0, torch.tensor(self.without, device=scores.device), ZERO)
-        if not self.first:
-            return scores
-        ids = torch.tensor(self.first, device=scores.device)
-        return scores.index_put((ids,), scores[ids].clamp(min=self.least))
+        ids = torch.tensor(self.first, dtype=torch.long, device=scores.device)
+        if self.first:
+            scores = scores.index_put((ids,), scores[ids].clamp(min=self.least))
+        if self.only:
+            scores = torch.full_like(scores, ZERO).index_put((ids,), scores[ids])
+        return scores if self.floor == ZERO else scores.masked_fill(scores < self.floor, ZERO)
 
     def order(self, scores: Tensor, finer: Tensor | None = None) -> list[int]:
         """The ids of the best scores, those to come first before all others; of equal ones by their finer values,

@@ -7,7 +7,6 @@ yes/no question a plan whose value is the same whatever the entity, a relation t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from tacit.engine.answers import Answer, Answers, Count, Witness
 from tacit.engine.found import ZERO, Wanted, unsettled
+from tacit.engine.paging import Page, Span
 from tacit.engine.sharded import whole
 from tacit.engine.tuples import TupleSearch
 from tacit.engine.witnesses import witness
@@ -27,35 +27,24 @@ if TYPE_CHECKING:
     from tacit.engine.engine import Asked, Engine
 
 
-def answered(engine: Engine, asked: Asked, top: int, paths: int) -> Answers:
-    """The answers to a question that asks for anything but entities; with `paths`, as many reasons for each."""
+def answered(engine: Engine, asked: Asked, page: Page, paths: int) -> Answers:
+    """The answers to a question that asks for anything but entities; with `paths`, as many reasons for each.
+
+    A yes/no question has one answer on every page; of a count, what scores lower than a page asks for is no part.
+    """
     answer = {"truth": _truth, "relations": _relations, "tuples": _tuples, "count": _count}[asked.query.kind]
-    count = top if asked.limit is None else min(top, asked.limit)
+    span = page.of(asked.limit, asked.offset, asked.min_score)
     entities, relations = torch.tensor([asked.entities]).long(), torch.tensor([asked.relations]).long()
     question = _Question(engine, asked, entities, relations, paths)
-    listing = asked.query.kind in ("tuples", "relations")
     return replace(
-        _page(question, answer, count) if listing else answer(question, count),
+        answer(question, span),
         query=str(asked.query),
         settings=engine.about,
         kind=asked.query.kind,
         variables=tuple(target.name for target in asked.query.targets),
+        offset=0 if asked.query.kind in ("truth", "count") else span.start,
+        prefixes=engine.graph.prefixes,
     )
-
-
-def _page(question: _Question, answer: Callable[[_Question, int], Answers], count: int) -> Answers:
-    """The answers from an offset on, of those that are wanted: known ones or not, with a score high enough."""
-    asked, listed = question.asked, question.asked.offset + count
-    while True:
-        found = answer(question, listed)
-        kept = [each for each in found if each.score >= asked.min_score and asked.known in (None, each.known)]
-        last = found[-1] if len(found) == listed and found else None
-        # After one that is not known come lower ones alone; after a known one anything may, where those go first.
-        falling = last is not None and (not last.known or question.least is None)
-        done = last is None or (falling and (asked.known is True or last.score < asked.min_score))
-        if done or len(kept) >= asked.offset + count:
-            return replace(found, answers=tuple(kept[asked.offset : asked.offset + count]))
-        listed += max(1, len(found) - len(kept))
 
 
 class _Question:
@@ -68,14 +57,8 @@ class _Question:
 
     @property
     def new(self) -> bool:
-        """Whether known answers are left out."""
+        """Whether only answers are wanted that the known facts do not imply."""
         return self.engine.settings.new or self.asked.known is False
-
-    @property
-    def least(self) -> float | None:
-        """What a known answer is worth at least; None where known ones do not go before others."""
-        least = self.engine.least(self.plan)
-        return ZERO if least is None and self.asked.known else least
 
     @property
     def proving(self) -> bool:
@@ -107,7 +90,7 @@ class _Question:
         return None not in reasons if self.paths else None
 
 
-def _truth(question: _Question, count: int) -> Answers:
+def _truth(question: _Question, span: Span) -> Answers:
     """Whether a formula holds: one answer without values."""
     engine, plan = question.engine, question.plan
     slots = question.entities, question.relations
@@ -123,7 +106,7 @@ def _truth(question: _Question, count: int) -> Answers:
     return Answers("", (answer,), found.certified, explained=explained, rows=found.rows, estimated=found.estimated)
 
 
-def _relations(question: _Question, count: int) -> Answers:
+def _relations(question: _Question, span: Span) -> Answers:
     """The relations between two entities, known ones first."""
     plan, search, (variable,) = question.plan, question.search, question.prepared.variables
     forward = torch.arange(0, question.graph.num_relations, 2)[:, None]  # [R, 1]
@@ -132,12 +115,13 @@ def _relations(question: _Question, count: int) -> Answers:
     parts = zip(ends.split(step), forward.split(step), strict=True)
     scores = torch.cat([search.scores(plan, *part)[:, 0].cpu() for part in parts])
     known = question.holds(ends, forward).nonzero()[:, 0].tolist()
-    least, new = question.least, question.new
-    wanted = Wanted(count, without=known) if new or least is None else Wanted(count, known, least)
+    new, only = question.new, question.asked.known is True
+    first, without = ((), known) if new else (known, ())
+    wanted = Wanted(span.stop, first, question.engine.least(plan) or ZERO, without, span.floor, only)
     sure = search.exact or (question.proving and search.bounds(plan, ends[:1], forward[:1]) is not None)
     found = wanted.found(scores, bounds=(scores, scores) if sure else None)  # a single atom has no hops to miss
     labels, there, answers, reasons = question.graph.relations, set(known), [], []
-    for place, score in zip(found.ids, found.scores, strict=True):
+    for place, score in zip(found.ids[span.start :], found.scores[span.start :], strict=True):
         relation = int(forward[place, 0])
         why = question.witnesses(question.entities, forward[place : place + 1], 0, plan)
         reasons.append(why)
@@ -148,16 +132,17 @@ def _relations(question: _Question, count: int) -> Answers:
     return Answers("", tuple(answers), found.certified, explained=question.explained(reasons), left_out=left_out)
 
 
-def _tuples(question: _Question, count: int) -> Answers:
+def _tuples(question: _Question, span: Span) -> Answers:
     """The best tuples of entities."""
     engine, plan, index, new = question.engine, question.plan, question.index, question.new
     search = TupleSearch(
-        question.search, plan, question.relations, index, None if question.search.exact else engine.settings.k, count,
-        None if new else question.least, new, question.proving,
+        question.search, plan, question.relations, index, None if question.search.exact else engine.settings.k,
+        span.stop, None if new else engine.least(plan), new, question.proving, span.floor, question.asked.known is True,
     ).run(question.entities)  # fmt: skip
     names, answers, reasons = [question.prepared.variables[target] for target in plan.targets], [], []
     held = {each.variable for each in plan.held}
-    for ids, score, known in zip(*(part.tolist() for part in vars(search.found).values()), strict=True):
+    listed = (part[span.start :].tolist() for part in vars(search.found).values())
+    for ids, score, known in zip(*listed, strict=True):
         by_variable = dict(zip(plan.targets, ids, strict=True))
         filled = torch.tensor([[*question.asked.entities, *(by_variable[each.variable] for each in plan.held)]])
         (last,) = (entity for variable, entity in by_variable.items() if variable not in held)
@@ -173,11 +158,12 @@ def _tuples(question: _Question, count: int) -> Answers:
     return Answers("", tuple(answers), search.certified, explained=question.explained(reasons), left_out=left_out)
 
 
-def _count(question: _Question, count: int) -> Answers:
+def _count(question: _Question, span: Span) -> Answers:
     """How many answers there are; no list of them."""
     search, plan, slots = question.search, question.plan, (question.entities, question.relations)
     known = question.engine.known(plan, *slots)[0]
-    scores = whole(search.shards, search.scores(plan, *slots))[0].double().exp()
+    scores = whole(search.shards, search.scores(plan, *slots))[0]
+    scores = scores.masked_fill(scores < span.floor, ZERO).double().exp()
     if not plan.has(Complement):
         scores = scores.index_fill(0, torch.tensor(known, dtype=torch.long, device=scores.device), 1.0)
     certified: bool | None = True if search.exact else None

@@ -57,7 +57,8 @@ class ListReasoner(Reasoner):
         """The best answers to one query: what goes first is valued whether a search would find it or not."""
         rows, k = RowLists(self.rows.atoms, self.finder), self.rows.k or self.num_entities
         lists = Lists(rows, self.rows.logic, entities, relations, k, wanted.least)
-        first, more = torch.tensor(wanted.first, dtype=torch.long), len(wanted.first) < wanted.count
+        first = torch.tensor(wanted.first, dtype=torch.long)
+        more = not wanted.only and (len(first) < wanted.count or wanted.least < wanted.floor)  # some may not do
         unwanted = torch.tensor(wanted.without, dtype=torch.long)
         listing = lists.top(plan.root, wanted.count + len(unwanted)) if more else Listing.empty()
         listing = listing.leaving_out(unwanted)
@@ -67,10 +68,11 @@ class ListReasoner(Reasoner):
         ids, order = torch.cat([listing.ids, unlisted]).sort()
         low, high = torch.cat([listing.low, valued.low])[order], torch.cat([listing.high, valued.high])[order]
         finer = -order.float() if isinstance(plan.root, Row) else None
-        here = Wanted(wanted.count, torch.searchsorted(ids, first).tolist(), wanted.least)
+        here = Wanted(wanted.count, torch.searchsorted(ids, first).tolist(), wanted.least, floor=wanted.floor)
         found = here.found(low, finer, (low, high)) if len(ids) else Found((), (), True)
         beyond = listing.rest if len(found.ids) < wanted.count else listing.rest if more else ZERO
-        settled = beyond < found.scores[-1] if len(found.ids) == wanted.count and found.ids else beyond == ZERO
+        full = len(found.ids) == wanted.count and found.ids
+        settled = beyond < found.scores[-1] if full else beyond == ZERO or beyond < wanted.floor
         certified = bool(found.certified) and settled and rows.sure and not rows.estimated
         answers = [int(ids[place]) for place in found.ids]
         return Found(answers, found.scores, certified, len(lists.followed), rows.estimated)

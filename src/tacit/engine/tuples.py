@@ -75,6 +75,8 @@ class TupleSearch:
     least: float | None  # None where known tuples do not go before others
     new: bool = False
     prove: bool = False
+    floor: float = ZERO  # tuples that are worth less are none
+    only: bool = False  # whether those that are not known are none either
 
     def __post_init__(self) -> None:
         self.found = Tuples.none(len(self.plan.targets))
@@ -170,6 +172,9 @@ class TupleSearch:
             scores, lower, upper = (table.masked_fill(known, ZERO) for table in tables)
         elif self.least is not None:
             scores, lower, upper = (torch.where(known, table.clamp(min=self.least), table) for table in tables)
+        if step is self.plan.root:
+            none, tables = torch.full_like(known, self.only) & ~known, (scores, lower, upper)
+            scores, lower, upper = (table.masked_fill(none | (table < self.floor), ZERO) for table in tables)
         return _Values(scores, lower, upper, known)
 
     def _bound(self, step: Node, entities: Tensor) -> Tensor:
@@ -195,7 +200,7 @@ class TupleSearch:
     def _proven(self) -> bool:
         """Whether nothing that was dropped, or that is not exact, could belong among the tuples found."""
         full = len(self.found) == self.count
-        last = float(self.found.scores[-1]) if full else ZERO
+        last = float(self.found.scores[-1]) if full else self.floor
         if full and self.least is not None and bool(self.found.known[-1]):
             return _below(self._loose[True], last) and (not self._known_lost or _below(self._lost, last))
         threats = (*self._loose.values(), self._lost)

@@ -1,4 +1,4 @@
-"""Facts with scores, written as a table or as RDF."""
+"""Tables, and facts with scores, written as they come: in the format of a file's extension."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import csv
 import io
 import json
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tacit.errors import SettingsError
 from tacit.graph.delimited import check_writable
@@ -16,14 +17,18 @@ from tacit.graph.prefixes import Prefixes
 from tacit.graph.terms import SCHEME, n_triples
 
 Scored = tuple[str, str, str, float]
-COLUMNS = ("subject", "relation", "object", "score")
+Row = Sequence[Any]
+TEXT, NUMBER, WHOLE, TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"  # what a column of a table holds
+COLUMNS = {"subject": TEXT, "relation": TEXT, "object": TEXT, "score": NUMBER}
+RDF = (".nt", ".ttl")
 
 
-def check_format(path: str | Path) -> None:
+def check_format(path: str | Path, formats: Sequence[str] = (), what: str = "facts") -> None:
     """Refuse a name whose extension is no format to write in, before there is anything to write."""
-    if extension(Path(path)) not in (*_LINES, ".parquet"):
-        formats = ", ".join(_LINES)
-        raise SettingsError(f"'{path}' is no file of facts; its name ends in {formats} or .parquet", "out")
+    known = formats or (*_ROWS, *RDF, ".parquet")
+    if extension(Path(path)) not in known:
+        named = f"{', '.join(known[:-1])} or {known[-1]}"
+        raise SettingsError(f"'{path}' is no file of {what}; its name ends in {named}", "out")
 
 
 def write_scored(path: str | Path, facts: Iterable[Scored], prefixes: Prefixes) -> int:
@@ -35,32 +40,65 @@ def write_scored(path: str | Path, facts: Iterable[Scored], prefixes: Prefixes) 
     path = Path(path)
     check_format(path)
     kind = extension(path)
+    if kind not in RDF:
+        return write_table(path, COLUMNS, facts)
+    statement = _turtle if kind == ".ttl" else _n_triples
+    return write_lines(path, filter(None, (statement(fact, prefixes) for fact in facts)))
+
+
+def write_table(path: str | Path, columns: Mapping[str, str], rows: Iterable[Row], kind: str = "") -> int:
+    """Write the rows of a table as they come, and return how many there were; the file appears once it is whole.
+
+    `kind` is the extension of a format, by default that of the file.
+    """
+    path = Path(path)
+    kind = kind or extension(path)
     if kind == ".parquet":
-        return _write_parquet(path, facts, prefixes)
-    count, line = 0, _LINES[kind]
+        return _write_parquet(path, columns, rows)
+    line, names, count = _ROWS[kind], list(columns), 0
     with atomic_file(path) as file:
-        if kind in (".tsv", ".csv"):
-            file.write((("\t" if kind == ".tsv" else ",").join(COLUMNS) + "\n").encode())
-        for fact in facts:
-            text = line(fact, prefixes)
-            file.write(text.encode())
-            count += bool(text)
+        if kind != ".jsonl":
+            file.write(line(names, names).encode())
+        for row in rows:
+            file.write(line(names, row).encode("utf-8", "replace"))  # half of a surrogate pair has no bytes
+            count += 1
     return count
 
 
-def _tsv(fact: Scored, prefixes: Prefixes) -> str:
-    check_writable(fact[:3])
-    return "\t".join(fact[:3]) + f"\t{fact[3]:.6g}\n"
+def write_lines(path: str | Path, lines: Iterable[str]) -> int:
+    """Write lines as they come, and return how many there were; the file appears once it is whole."""
+    count = 0
+    with atomic_file(Path(path)) as file:
+        for line in lines:
+            file.write(f"{line}\n".encode("utf-8", "replace"))
+            count += 1
+    return count
 
 
-def _csv(fact: Scored, prefixes: Prefixes) -> str:
+def _tsv(names: Row, row: Row) -> str:
+    check_writable(cell for cell in row if isinstance(cell, str))
+    return "\t".join(map(_cell, row)) + "\n"
+
+
+def _csv(names: Row, row: Row) -> str:
     line = io.StringIO()
-    csv.writer(line, lineterminator="\r\n").writerow([*fact[:3], f"{fact[3]:.6g}"])  # which quotes both of them
+    csv.writer(line, lineterminator="\r\n").writerow(map(_cell, row))  # which quotes both of them
     return line.getvalue()[:-2] + "\n"
 
 
-def _json(fact: Scored, prefixes: Prefixes) -> str:
-    return json.dumps(dict(zip(COLUMNS, fact, strict=True)), ensure_ascii=False) + "\n"
+def _json(names: Row, row: Row) -> str:
+    return json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+_ROWS: dict[str, Callable[[Row, Row], str]] = {".tsv": _tsv, ".csv": _csv, ".jsonl": _json}
 
 
 def _statement(fact: Scored, prefixes: Prefixes) -> str:
@@ -70,24 +108,15 @@ def _statement(fact: Scored, prefixes: Prefixes) -> str:
 
 def _n_triples(fact: Scored, prefixes: Prefixes) -> str:
     statement = _statement(fact, prefixes)
-    return statement and f"{statement} .\n"
+    return statement and f"{statement} ."
 
 
 def _turtle(fact: Scored, prefixes: Prefixes) -> str:
     statement = _statement(fact, prefixes)
-    return statement and f"{statement} {{| <{SCHEME}score> {fact[3]:.6f} |}} .\n"
+    return statement and f"{statement} {{| <{SCHEME}score> {fact[3]:.6f} |}} ."
 
 
-_LINES: dict[str, Callable[[Scored, Prefixes], str]] = {
-    ".tsv": _tsv,
-    ".csv": _csv,
-    ".jsonl": _json,
-    ".nt": _n_triples,
-    ".ttl": _turtle,
-}
-
-
-def _write_parquet(path: Path, facts: Iterable[Scored], prefixes: Prefixes) -> int:
+def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Row]) -> int:
     try:
         import duckdb
     except ImportError:
@@ -95,11 +124,10 @@ def _write_parquet(path: Path, facts: Iterable[Scored], prefixes: Prefixes) -> i
     with written(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
-            table, draft = Path(scratch) / "facts.jsonl", Path(scratch) / "facts.parquet"
-            count = write_scored(table, facts, prefixes)
-            columns = dict.fromkeys(COLUMNS[:3], "VARCHAR") | {COLUMNS[3]: "DOUBLE"}
+            table, draft = Path(scratch) / "rows.jsonl", Path(scratch) / "rows.parquet"
+            count = write_table(table, columns, rows)
             with duckdb.connect() as database:
-                rows = database.read_json(str(table), columns=columns, format="newline_delimited")
-                rows.write_parquet(str(draft))
+                read = database.read_json(str(table), columns=dict(columns), format="newline_delimited")
+                read.write_parquet(str(draft))
             draft.replace(path)
     return count

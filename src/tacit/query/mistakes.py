@@ -26,7 +26,7 @@ _EXPECTED = {
     "COUNT": "'count'",
     "$END": "the end",
 }
-_IMPLIED = {"STRING", "INVERSE"}  # goes without saying: a name may be quoted, a relation inverted
+_IMPLIED = {"STRING", "PARAMETER", "INVERSE"}  # goes without saying: a name may be quoted, a relation inverted
 
 
 def explained(error: UnexpectedInput, text: str) -> QueryError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from tacit.errors import QueryError
 from tacit.graph.graph import Graph
 from tacit.query.formula import Query
 from tacit.query.text import parse
@@ -34,14 +36,20 @@ class Reading(NamedTuple):
     by_score: bool = False  # whether its rows are ordered by score alone; else known ones go first
 
 
-def read(text: str, graph: Graph | None = None) -> Reading:
+def read(text: str, graph: Graph | None = None, parameters: Mapping[str, str] | None = None) -> Reading:
     """The query that a text or a SPARQL query asks, with what the latter says of its answers.
 
-    >>> read("?c : borders(France, ?c)").query
+    `parameters` are the labels that `$name` stands for in the text syntax; in SPARQL, `$name` is a variable.
+
+    >>> read("?c : borders($who, ?c)", parameters={"who": "France"}).query
     <?c : borders(France, ?c)>
     >>> read("PREFIX : <tacit:> SELECT ?c { :France :borders ?c } LIMIT 3").limit
     3
     """
     from tacit.query.sparql import is_sparql, parse_sparql  # here, since it makes readings
 
-    return parse_sparql(text, graph) if is_sparql(text) else Reading(parse(text))
+    if not is_sparql(text):
+        return Reading(parse(text, parameters))
+    for name in parameters or {}:
+        raise QueryError(f"SPARQL takes no parameter '{name}': ${name} is a variable there; use the text syntax")
+    return parse_sparql(text, graph)

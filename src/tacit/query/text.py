@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from tacit.errors import QueryError
 from tacit.query import tokens
 from tacit.query.formula import MAX_ATOMS, And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, atoms
+from tacit.query.parameters import Parameter, filled
 from tacit.query.quantify import bind_loose
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ MAX_CHARACTERS = 20_000
 MAX_BRACKETS = 100
 
 
-def parse(text: str) -> Query:
+def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
     """The query a text asks; a mistake is a `QueryError` that points at it.
 
     Before the colon stands what is asked for: a variable, several, `count` and a variable, or nothing, where the answer
@@ -32,6 +34,11 @@ def parse(text: str) -> Query:
     <?t : !(exists ?v . p(a, ?v) & q(?v, ?t)) & r("b c", ?t)>
     >>> parse("?a, ?b : borders(?a, ?b)"), parse(": borders(France, ?b)"), parse("count ?c : borders(France, ?c)")
     (<?a, ?b : borders(?a, ?b)>, <: exists ?b . borders(France, ?b)>, <count ?c : borders(France, ?c)>)
+
+    `$name` stands for a label that is given among the `parameters`, whatever characters it has.
+
+    >>> parse("?c : borders($who, ?c)", {"who": 'the "Free" State'})
+    <?c : borders("the \\"Free\\" State", ?c)>
     """
     from lark import UnexpectedInput
 
@@ -47,7 +54,7 @@ def parse(text: str) -> Query:
     targets, formula, count = said
     if sum(1 for _ in atoms(formula)) > MAX_ATOMS:
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
-    return Query(targets, bind_loose(formula, targets), count, text)
+    return Query(targets, bind_loose(filled(formula, parameters or {}), targets), count, text)
 
 
 def locate(text: str, kind: str, name: str) -> tuple[int, int] | None:
@@ -58,7 +65,7 @@ def locate(text: str, kind: str, name: str) -> tuple[int, int] | None:
     """
     for word in _NAME.finditer(text):
         role = "relation" if _APPLIED.match(text, word.end()) else "entity"
-        if role == kind and not word[0].startswith("?") and _plain(word[0]) == name:
+        if role == kind and word[0][0] not in "?$" and _plain(word[0]) == name:
             return place(text, word.start())
     return None
 
@@ -72,14 +79,16 @@ def place(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
-_NAME = re.compile(f"{tokens.STRING}|{tokens.VARIABLE}|{tokens.NAME}", re.DOTALL)
+_NAME = re.compile(f"{tokens.STRING}|{tokens.VARIABLE}|{tokens.PARAMETER}|{tokens.NAME}", re.DOTALL)
 _APPLIED = re.compile(rf"\s*(?:{tokens.INVERSE})?\s*\(")
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
 
 
 def _plain(word: str) -> str:
-    """A name as it is meant: without its quotes and escapes."""
+    """A name as it is meant: without its quotes and escapes, or that of a parameter."""
+    if word[0] == "$":
+        return Parameter(word[1:])
     return _ESCAPE.sub(lambda escape: _character(escape) or "", word[1:-1]) if word[0] in "\"'" else word
 
 

@@ -12,6 +12,7 @@ STRING = r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""
 # A quote without an end reaches to the end: looking for one from every quote on would take the square of the length.
 UNCLOSED = STRING.replace('*"', '*"?').replace("*'", "*'?")
 VARIABLE = rf"\?{LETTER}+"
+PARAMETER = rf"\${LETTER}+"
 INVERSE = r"\^-1|⁻¹"
 KEYWORDS = ("and", "or", "not", "exists")
 

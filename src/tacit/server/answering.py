@@ -56,7 +56,8 @@ class Answerer:
         """The replies to questions that the engine answers as one batch."""
         first, engine = jobs[0], self._engine(jobs[0])
         asked = [self._prepared(job, engine) for job in jobs]
-        many = engine.ask_many(asked, first.top, explain=first.kind is Kind.EXPLAIN, paths=first.paths)
+        page: dict[str, Any] = {"top": first.top, "offset": first.offset, "min_score": first.min_score}
+        many = engine.ask_many(asked, **page, explain=first.kind is Kind.EXPLAIN, paths=first.paths)
         if first.kind is Kind.SPARQL:
             return [self._sparql(engine, *each) for each in zip(jobs, asked, many, strict=True)]
         return [Reply(200, encoded(answers.to_dict())) for answers in many]
@@ -78,7 +79,7 @@ class Answerer:
         """The question of a job as the engine reads it, within the limits."""
         if job.kind is Kind.SPARQL and not is_sparql(job.question):
             raise QueryError("this is not a SPARQL query; it starts with SELECT, ASK or PREFIX")
-        asked = engine.prepare(job.question)
+        asked = engine.prepare(job.question, **dict(job.parameters))
         count, depth = sum(1 for _ in atoms(asked.query.formula)), asked.query.formula.depth
         if count > self.limits.atoms:
             raise LimitError(f"the question has {count} atoms, this service answers at most {self.limits.atoms}")

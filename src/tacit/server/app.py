@@ -66,10 +66,10 @@ def create_app(served: Served, settings: ServerSettings | None = None) -> FastAP
 
 
 def _questions(app: FastAPI, service: Service) -> None:
-    @app.post("/ask", response_model=schemas.AnswersReply, tags=["questions"])
-    async def ask(asked: schemas.AskRequest) -> Response:
-        """The best answers to a question, best first."""
-        return await service.answer(Kind.ASK, asked)
+    @app.post("/ask", response_model=schemas.AskReply, tags=["questions"])
+    async def ask(asked: schemas.AskRequests) -> Response:
+        """The best answers to a question, best first; to a list, a reply or an error for each question, in order."""
+        return await (service.answer_each(asked) if isinstance(asked, list) else service.answer(Kind.ASK, asked))
 
     @app.post("/explain", response_model=schemas.AnswersReply, tags=["questions"])
     async def explain(asked: schemas.ExplainRequest) -> Response:

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from tacit.errors import TacitError
 from tacit.server.replies import failure, refusal
+from tacit.server.schemas import MANY, ONE
 
 log = logging.getLogger("tacit.server")
 
@@ -34,9 +35,10 @@ async def _malformed(request: Request, error: Exception) -> Response:
     if first["type"] == "json_invalid":
         why = first.get("ctx", {}).get("error", "it has no end")
         return failure(400, f"the request is not JSON: {why}").response()
-    if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
+    loc = [part for part in first["loc"] if part not in (ONE, MANY)]
+    if loc == ["body"] and "json" not in request.headers.get("content-type", ""):
         return failure(422, "send the request as JSON, with the header 'Content-Type: application/json'").response()
-    place = ".".join(str(part) for part in first["loc"][1:])  # what comes first is where it was sent: body or query
+    place = ".".join(str(part) for part in loc[1:])  # what comes first is where it was sent: body or query
     where = f"'{place[:80]}'" if place else "the request"
     return failure(422, f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}").response()
 

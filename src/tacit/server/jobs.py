@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tacit.query.tokens import KEYWORDS, NAME, UNCLOSED, VARIABLE
+from tacit.query.tokens import KEYWORDS, NAME, PARAMETER, UNCLOSED, VARIABLE
 
 
 class Kind(StrEnum):
@@ -27,11 +27,14 @@ class Job:
     top: int = 10
     paths: int = 1
     changes: tuple[tuple[str, str | int | bool], ...] = ()  # engine settings that differ from the service's own
+    offset: int = 0
+    min_score: float = 0.0
+    parameters: tuple[tuple[str, str], ...] = ()
     media_type: str = "application/sparql-results+json"  # of the reply to a SPARQL query
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for jobs that can run as one batch: the same structure, settings and number of answers.
+        """Equal for jobs that can run as one batch: the same structure, settings and page of answers.
 
         The structure is read off the text, names blanked, which costs microseconds where a parser costs a thousand
         times that; the engine groups a batch by plan, so a key that is too coarse or too fine costs speed alone.
@@ -40,11 +43,12 @@ class Job:
         >>> one.key == two.key, one.key == Job(Kind.ASK, "?c : borders(?c, France)").key
         (True, False)
         """
-        return (self.kind, _WORD.sub(_blank, self.question), self.top, self.paths, self.changes)
+        page = self.top, self.offset, self.min_score
+        return (self.kind, _WORD.sub(_blank, self.question), *page, self.paths, self.changes)
 
 
 # Each alternative takes what it starts, ended or not, so that no text takes the square of its length.
-_WORD = re.compile(rf"{UNCLOSED}|<[^<>\s]*>|{VARIABLE}|{NAME}|[+/-]+|\s+", re.DOTALL)
+_WORD = re.compile(rf"{UNCLOSED}|<[^<>\s]*>|{VARIABLE}|{PARAMETER}|{NAME}|[+/-]+|\s+", re.DOTALL)
 _KEPT = frozenset((*KEYWORDS, "minus", "union", "filter", "select", "where", "ask", "values", "distinct", "count"))
 
 

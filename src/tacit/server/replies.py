@@ -37,26 +37,11 @@ def encoded(data: Any) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def failure(
-    status: int,
-    message: str,
-    *,
-    line: int | None = None,
-    column: int | None = None,
-    suggestions: tuple[str, ...] = (),
-) -> Reply:
-    """An error reply: what went wrong in one sentence, where, and what would work."""
-    error = {"message": " ".join(message.split()), "line": line, "column": column, "suggestions": list(suggestions)}
-    return Reply(status, encoded({"error": error}))
+def failure(status: int, message: str) -> Reply:
+    """An error reply: what went wrong, and what would work, in one sentence."""
+    return Reply(status, encoded({"error": TacitError(message).to_dict()}))
 
 
 def refusal(error: TacitError) -> Reply:
     """The reply to a question that is wrong, or larger than the service allows."""
-    column = getattr(error, "column", None)
-    return failure(
-        422,
-        str(error),
-        line=None if column is None else getattr(error, "line", None) or 1,
-        column=column,
-        suggestions=getattr(error, "suggestions", ()),
-    )
+    return Reply(422, encoded({"error": error.to_dict()}))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
+from tacit.engine.answers import LIKELY
 from tacit.engine.settings import LOGICS, SEARCHES
 from tacit.query.text import MAX_CHARACTERS
 
@@ -26,6 +27,9 @@ class PlanRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     query: Question
+    parameters: dict[str, str] = Field(
+        {}, description="The labels that $name stands for in the question.", examples=[{"who": "France"}]
+    )
     search: str | None = Field(
         None,
         description="How to search; continuous search reads scores through a sigmoid.",
@@ -49,9 +53,18 @@ class PlanRequest(BaseModel):
 
 
 class AskRequest(PlanRequest):
-    """A question with the number of answers wanted."""
+    """A question with the answers wanted."""
 
     top: int = Field(10, ge=1, description="Answers wanted, at most.")
+    offset: int = Field(0, ge=0, description="How many of the best answers to pass over.")
+    min_score: float = Field(0.0, ge=0.0, le=1.0, description="The least score of an answer.")
+
+
+ONE, MANY = "question", "questions"
+AskRequests = Annotated[
+    Annotated[AskRequest, Tag(ONE)] | Annotated[list[AskRequest], Field(min_length=1), Tag(MANY)],
+    Discriminator(lambda given: MANY if isinstance(given, list) else ONE),  # so that errors are about what was sent
+]
 
 
 class ExplainRequest(AskRequest):
@@ -123,6 +136,9 @@ class AnswersReply(BaseModel):
     )
     variables: list[str] = Field([], description="The variables that are asked for, without question marks.")
     count: CountReply | None = Field(None, description="Only where `kind` is `count`.")
+    offset: int = Field(0, description="How many better answers were passed over.")
+    likely: int = Field(0, description="How many of these answers score at least the threshold.")
+    threshold: float = Field(LIKELY, description="The score below which an answer is more likely wrong than right.")
     certified: bool | None = Field(description="Whether the search provably missed nothing; null where nobody asked.")
     explained: bool | None = Field(None, description="Whether the search gives reasons; null where nobody asked.")
     left_out: int | None = Field(None, description="Known answers not listed; only where new ones were asked for.")
@@ -196,3 +212,6 @@ class ErrorReply(BaseModel):
     """The body of every reply that is not a success."""
 
     error: ErrorDetail
+
+
+AskReply = AnswersReply | list[AnswersReply | ErrorReply]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from tacit.server.examples import examples
 from tacit.server.jobs import Job, Kind
 from tacit.server.metrics import Metrics
 from tacit.server.pool import Pool
+from tacit.server.replies import Reply, refusal
 from tacit.server.served_run import Served
 from tacit.server.settings import ServerSettings
 
@@ -36,6 +37,9 @@ SYNTAX = {  # for the page, which colours and completes what is typed
     "inverse": tokens.INVERSE,
     "keywords": list(tokens.KEYWORDS),
 }
+
+
+_LIMITS = ("body", "questions", "atoms", "nesting", "k", "top", "offset", "paths")  # that requests are told
 
 
 class Edition:
@@ -110,12 +114,32 @@ class Service:
 
     async def answer(self, kind: Kind, asked: schemas.PlanRequest) -> Response:
         """The response to a question, within the limits."""
-        top, paths = getattr(asked, "top", 1), getattr(asked, "paths", 1)
-        for name, value in (("k", asked.k or 1), ("top", top), ("paths", paths)):
-            most = getattr(self.limits, name)
-            if value > most:
-                raise LimitError(f"{name} is {value}, this service allows at most {most}")
-        return (await self.edition.pool.answer(Job(kind, asked.query, top, paths, asked.changes))).response()
+        return (await self._reply(kind, asked)).response()
+
+    async def answer_each(self, asked: Sequence[schemas.AskRequest]) -> Response:
+        """The response to many questions: the reply to each in its place, right or wrong, none longer than one's."""
+        if len(asked) > self.limits.questions:
+            raise LimitError(f"{len(asked)} questions at once, this service allows at most {self.limits.questions}")
+        wanted = sum(each.top for each in asked)
+        if wanted > self.limits.top:
+            raise LimitError(
+                f"top is {wanted} of all questions together, this service allows at most {self.limits.top}"
+            )
+        replies = await asyncio.gather(*(self._reply(Kind.ASK, each) for each in asked))
+        return Reply(200, b"[" + b",".join(reply.body for reply in replies) + b"]").response()
+
+    async def _reply(self, kind: Kind, asked: schemas.PlanRequest) -> Reply:
+        given: dict[str, Any] = {
+            name: getattr(asked, name) for name in ("top", "paths", "offset", "min_score") if hasattr(asked, name)
+        }
+        for name in ("k", "top", "paths", "offset"):
+            value, most = asked.k if name == "k" else given.get(name), getattr(self.limits, name)
+            if value is not None and value > most:
+                return refusal(LimitError(f"{name} is {value}, this service allows at most {most}"))
+        parameters = tuple(asked.parameters.items())
+        return await self.edition.pool.answer(
+            Job(kind, asked.query, changes=asked.changes, parameters=parameters, **given)
+        )
 
     @property
     def ready(self) -> bool:
@@ -137,7 +161,6 @@ class Service:
             },
             "workers": {"alive": alive, "wanted": pool.size},
             "settings": {name: pool.settings.get(name) for name in ("search", "k", "logic", "observed", "new")},
-            "limits": {name: getattr(self.limits, name) for name in ("body", "atoms", "nesting", "k", "top", "paths")}
-            | {"seconds": self.limits.seconds},
+            "limits": {name: getattr(self.limits, name) for name in _LIMITS} | {"seconds": self.limits.seconds},
             "syntax": SYNTAX,
         }

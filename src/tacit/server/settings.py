@@ -17,10 +17,12 @@ class Limits(Settings):
     noun = "limit"
 
     body: int = setting(65_536, "Bytes of a request.", least=1)
+    questions: int = setting(100, "Questions of a request.", least=1)
     atoms: int = setting(32, "Atoms of a question.", least=1)
     nesting: int = setting(32, "Levels of a question's formula.", least=1)
     k: int = setting(4_096, "Candidates kept for each variable.", least=1)
     top: int = setting(1_000, "Answers to a question.", least=1)
+    offset: int = setting(100_000, "Answers to a question that are passed over.", least=0)
     paths: int = setting(5, "Reasons for an answer.", least=1)
     seconds: float = setting(10.0, "Seconds to answer a question; its worker is stopped after that.", above=0)
     queue: int = setting(512, "Questions that wait.", least=1)

@@ -1,0 +1,55 @@
+"""Parameters of a text: `$name` in the place of an entity or a relation, which gets its label when one asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tacit.errors import QueryError
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Term
+
+
+class Parameter(str):
+    """The name of a parameter, where the label that it stands for will be."""
+
+    __slots__ = ()
+
+
+def filled(formula: Formula, values: Mapping[str, str]) -> Formula:
+    """The formula with labels for its parameters: each must have one, and each that is given must be used."""
+    used: set[str] = set()
+
+    def label(name: str) -> str:
+        if not isinstance(name, Parameter):
+            return name
+        if name not in values:
+            raise QueryError(f"parameter ${name} has no value; give it the label it stands for")
+        if not isinstance(values[name], str):
+            raise QueryError(f"parameter '{name}' is {values[name]!r}; it must be a label, as text")
+        used.add(str(name))
+        return values[name]
+
+    def term(old: Term) -> Term:
+        return Entity(label(old.name)) if isinstance(old, Entity) else old
+
+    def walk(old: Formula) -> Formula:
+        match old:
+            case Atom(relation, subject, object_):
+                named = label(relation) if isinstance(relation, str) else relation
+                return Atom(named, term(subject), term(object_))
+            case And(parts) | Or(parts):
+                return type(old)(tuple(map(walk, parts)))
+            case Not(part):
+                return Not(walk(part))
+            case Exists(variable, part):
+                return Exists(variable, walk(part))
+        raise TypeError(f"not a formula: {old!r}")
+
+    formula = walk(formula)
+    check_unused(set(values) - used)
+    return formula
+
+
+def check_unused(names: Iterable[str]) -> None:
+    """Refuse parameters that nothing in a question stands for."""
+    for name in sorted(names):
+        raise QueryError(f"the question has no parameter '{name}'; in the text syntax it would be written ${name}")

@@ -1,0 +1,55 @@
+"""Pages of tuples and relations, counts of what scores well enough: slices and sums of the whole, by plain Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tables import FactorScorer
+from tacit.engine.engine import Engine
+from tacit.graph.graph import Graph
+
+LEVELS = np.array([0.1, 0.3, 0.5, 0.9])  # few, so that many answers tie
+FACTS = [("a", "r", "b"), ("a", "r", "c"), ("b", "q", "c"), ("c", "q", "d"), ("a", "q", "b"), ("d", "p", "a")]
+QUESTIONS = [
+    "?s, ?o : r(?s, ?o)",
+    "?s, ?o : exists ?x . r(?s, ?x) & q(?x, ?o)",
+    "?s, ?o : r(?s, ?o) | q(?o, ?s)",
+    "?s, ?o : r(?s, ?o) & !q(?s, ?o)",
+    "?p : ?p(a, b)",
+]
+
+
+def engine(**changes: object) -> Engine:
+    random = np.random.default_rng(4)
+    scorer = FactorScorer([random.choice(LEVELS, (4, 4)) for _ in range(3)])
+    return Engine(Graph.of(FACTS), scorer, calibration="sigmoid", loops=True, **changes)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("changes", [{"search": "exact"}, {"k": 2}, {"search": "exact", "new": True}])
+def test_a_page_is_a_slice_of_all_that_are_asked_for(question: str, changes: dict[str, object]) -> None:
+    asked = engine(**changes)
+    whole = asked.ask(question, top=None).answers
+    assert {answer.known for answer in whole} == ({False} if "new" in changes else {True, False})
+    for least in (0.0, 0.3, 0.9985, whole[0].score, whole[-1].score):
+        good = [answer for answer in whole if answer.score >= least]
+        for offset, top in ((0, 1), (1, 2), (2, None), (30, 2)):
+            page = asked.ask(question, top, offset=offset, min_score=least)
+            assert list(page) == good[offset:][:top]
+            assert page.offset == offset
+        for known in (True, False):
+            listed = asked.ask(asked.prepare(question)._replace(known=known, min_score=least), top=None)
+            assert list(listed) == [answer for answer in good if answer.known is known]
+
+
+def test_a_count_is_of_what_scores_well_enough_and_a_truth_is_always_told() -> None:
+    asked = engine(search="exact")
+    scores = [1.0 if a.known else a.score for a in asked.ask("?o : r(a, ?o)", top=None) if a.score >= 0.5]
+    counted = asked.ask("count ?o : r(a, ?o)", min_score=0.5).counted
+    assert counted is not None
+    assert counted.expected == pytest.approx(sum(scores))
+    assert 0 < sum(scores) < asked.count("?o : r(a, ?o)").expected
+    told = asked.ask(": p(a, a)", min_score=0.95, offset=3)
+    assert (len(told), told.offset) == (1, 0)
+    assert told[0].score < 0.95

@@ -1,0 +1,64 @@
+"""Parameters: any label in the place of `$name`, no more and no fewer than the text has."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.errors import QueryError, TacitError, UnknownName
+from tacit.graph.graph import Graph
+from tacit.query.compile import compile_query
+from tacit.query.formula import Atom, Entity, Exists, Query, Variable
+from tacit.query.names import bind
+from tacit.query.reading import read
+from tacit.query.text import parse
+
+C, X = Variable("c"), Variable("x")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(), st.text())
+def test_any_label_stands_where_its_parameter_does(relation: str, entity: str) -> None:
+    query = parse("?c : ($r(?x, $who) | !$r^-1(?c, 'who')) & $r($who, ?x)", {"who": entity, "r": relation})
+    who = Entity(entity)
+    formula = (Atom(relation, X, who) | ~Atom(relation, Entity("who"), C)) & Atom(relation, who, X)
+    assert query == Query(C, Exists(X, formula))
+    assert parse(str(query)) == query  # and what is printed asks the same
+
+
+def test_a_quoted_dollar_is_a_label() -> None:
+    assert parse("?c : r('$who', ?c)") == Query(C, Atom("r", Entity("$who"), C))
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "says"),
+    [
+        ("?c : r($who, ?c)", {}, "parameter $who has no value"),
+        ("?c : r($who, ?c)", {"whom": "a"}, "parameter $who has no value"),
+        ("?c : r($who, ?c)", {"who": "a", "whom": "b"}, "the question has no parameter 'whom'"),
+        ("?c : r('$who', ?c)", {"who": "a"}, "the question has no parameter 'who'"),
+        ("?c : r($who, ?c)", {"who": 7}, "parameter 'who' is 7; it must be a label, as text"),
+        ("$who : r(a, $who)", {"who": "c"}, "a question starts with the variable it asks for"),
+        (
+            "?c : exists $who . r($who, ?c)",
+            {"who": "c"},
+            "unexpected '$who', where a variable such as ?x",
+        ),
+        ("?c : r($, ?c)", {}, "unexpected '$'"),
+        ("SELECT $who { $who <tacit:r> ?c }", {"who": "a"}, "SPARQL takes no parameter 'who'"),
+    ],
+)
+def test_parameters_that_do_not_fit_are_refused_by_name(text: str, parameters: dict[str, str], says: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        read(text, parameters=parameters)
+    assert says in str(caught.value)
+
+
+def test_a_label_that_the_graph_does_not_have_points_at_no_other_place() -> None:
+    graph = Graph.of([("France", "borders", "Spain")])
+    with pytest.raises(UnknownName) as caught:
+        bind(compile_query(parse("?c : borders(France, ?c) & borders($France, ?c)", {"France": "Frnace"})), graph)
+    assert str(caught.value) == "unknown entity 'Frnace'; did you mean 'France'?"
+    with pytest.raises(TacitError, match="unknown entity 'who' at column 20"):  # and not that of $who
+        bind(compile_query(parse("?c : borders($who, who)", {"who": "France"}), safe=False), graph)
