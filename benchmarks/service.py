@@ -156,7 +156,7 @@ def measured(requests: list[bytes], options: argparse.Namespace, *flags: str) ->
         tally = asyncio.run(load(process, port, requests, options))
         seconds = time.monotonic() - begun - 2.0
         with urlopen(f"http://127.0.0.1:{port}/metrics") as counted:
-            restarts = re.search(r"worker_restarts_total (\d+)", counted.read().decode())
+            restarts = re.search(r"worker_restarts_total(?:{.*})? (\d+)", counted.read().decode())
     for error in sorted(set(tally.errors))[:5]:
         print(f"error: {error}", file=sys.stderr)
     early = tally.memory[min(9, len(tally.memory) - 1)]

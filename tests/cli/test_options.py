@@ -19,7 +19,7 @@ from tacit.settings import Settings, settings_of
 
 COMMANDS: Any = typer.main.get_command(tacit)
 USES = [("train", TrainSettings), ("adapt", AdaptSettings), ("ask", EngineSettings), ("eval", EngineSettings),
-        ("serve", ServerSettings)]  # fmt: skip
+        ("serve", ServerSettings), ("serve", EngineSettings)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("command", "kind"), USES)

@@ -79,3 +79,17 @@ def test_a_port_in_use_is_said_so(run: Path) -> None:
 def test_a_run_that_is_none_is_said_so(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["serve", str(tmp_path / "nowhere")])
     assert isinstance(result.exception, RunError)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--k", "0"], "--k is 0; it must be at least 1"),
+        (["--max-k", "0"], "--max-k is 0; it must be at least 1"),
+        (["--search", "magic"], "--search is 'magic'; it must be one of"),
+        (["--new", "--observed", "none"], "--new leaves out what is known"),
+    ],
+)
+def test_engine_settings_and_limits_of_one_name_are_told_apart(run: Path, flags: list[str], words: str) -> None:
+    result = CliRunner().invoke(app, ["serve", str(run), *flags])
+    assert words in str(result.exception)

@@ -133,7 +133,10 @@ def test_a_wrong_question_does_not_spoil_its_batch(service: Running) -> None:
 def test_questions_asked_together_are_answered_together(service: Running) -> None:
     def batches() -> tuple[int, int]:
         text = service.client.get("/metrics").text
-        found = [re.search(rf"^tacit_batch_size_{name} (\S+)$", text, re.MULTILINE) for name in ("count", "sum")]
+        found = [
+            re.search(rf"^tacit_batch_size_{name}{{run=\"only\"}} (\S+)$", text, re.MULTILINE)
+            for name in ("count", "sum")
+        ]
         return int(float(found[0][1])), int(float(found[1][1]))  # type: ignore[index]
 
     service.ask("?c : borders(France, ?c)")  # times the structure
@@ -157,16 +160,21 @@ def test_requests_are_counted(service: Running) -> None:
     asked = samples["tacit_requests_total", "/ask", "200"]
     assert asked >= 1
     assert samples["tacit_request_seconds_count", "/ask"] >= asked
-    assert samples["tacit_workers",] == 2
-    assert samples["tacit_queue_length",] == 0
-    assert samples["tacit_worker_restarts_total",] == 0
+    assert samples["tacit_workers", "only"] == 2
+    assert samples["tacit_queue_length", "only"] == 0
+    assert samples["tacit_worker_restarts_total", "only"] == 0
     assert "script" not in text
 
 
 def test_two_services_count_apart() -> None:
     first, second = Metrics(), Metrics()
-    first.restarts.inc()
-    assert [each.registry.get_sample_value("tacit_worker_restarts_total") for each in (first, second)] == [1, 0]
+    for each in (first, second):
+        each.of("world")
+    first.of("world").restarts.inc()
+    counted = [
+        each.registry.get_sample_value("tacit_worker_restarts_total", {"run": "world"}) for each in (first, second)
+    ]
+    assert counted == [1, 0]
 
 
 def test_every_reply_forbids_what_the_page_does_not_need(service: Running) -> None:
@@ -201,7 +209,7 @@ def test_further_names_may_have_a_star_at_their_start_alone() -> None:
         assert service.client.get("/health", headers={"host": "tacit.example.org"}).status_code == 200
         assert service.client.get("/health", headers={"host": "example.org"}).status_code == 403
     with pytest.raises(SettingsError, match=r"may have a star only as in \*\.example\.org"):
-        create_app(EUROPE, ServerSettings(trusted_hosts=("tacit.*",)))
+        create_app({"europe": EUROPE}, ServerSettings(trusted_hosts=("tacit.*",)))
 
 
 def test_a_key_is_needed_where_one_is_set() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ from tacit.server.jobs import Job, Kind
 from tacit.server.middleware import Guard, KnownHosts
 from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, SPARQL_BODY, SPARQL_REPLY
 from tacit.server.replies import Reply, encoded, failure
+from tacit.server.runs import Chosen, Runs
 from tacit.server.served_run import Served
 from tacit.server.service import Service
 from tacit.server.settings import ServerSettings
@@ -28,24 +30,25 @@ from tacit.server.sparql_protocol import sparql_text
 PAGE = files("tacit.server") / "static"
 
 
-def create_app(served: Served, settings: ServerSettings | None = None) -> FastAPI:
-    """The service as an ASGI application; its workers start and stop with it."""
+def create_app(served: Mapping[str, Served], settings: ServerSettings | None = None) -> FastAPI:
+    """The service of some runs as an ASGI application; their workers start and stop with it."""
     settings = settings or ServerSettings()
-    service = Service(served, settings)
+    runs = Runs(served, settings)
     app = FastAPI(
         title="Tacit",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=service.running,
+        lifespan=runs.running,
         docs_url=None,  # FastAPI's own pages load scripts from other hosts
         redoc_url=None,
         responses=ERRORS,
     )
-    app.state.service = service
+    app.state.runs = runs
     add_error_replies(app)
-    _questions(app, service)
-    _lookups(app, service)
-    _sparql(app, service)
+    _questions(app)
+    _lookups(app)
+    _status(app, runs)
+    _sparql(app)
     _page(app)
     if settings.hosts is not None:
         for host in settings.hosts:
@@ -54,7 +57,7 @@ def create_app(served: Served, settings: ServerSettings | None = None) -> FastAP
         app.add_middleware(KnownHosts, hosts=settings.hosts)
     # The guard is outermost but for CORS, whose answers to a browser's enquiries need no key.
     routes = {route.path for route in app.routes if isinstance(route, Route)}
-    app.add_middleware(Guard, settings=settings, metrics=service.metrics, routes=routes)
+    app.add_middleware(Guard, settings=settings, metrics=runs.metrics, routes=routes)
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,
@@ -65,19 +68,19 @@ def create_app(served: Served, settings: ServerSettings | None = None) -> FastAP
     return app
 
 
-def _questions(app: FastAPI, service: Service) -> None:
+def _questions(app: FastAPI) -> None:
     @app.post("/ask", response_model=schemas.AnswersReply, tags=["questions"])
-    async def ask(asked: schemas.AskRequest) -> Response:
+    async def ask(asked: schemas.AskRequest, service: Chosen) -> Response:
         """The best answers to a question, best first."""
         return await service.answer(Kind.ASK, asked)
 
     @app.post("/explain", response_model=schemas.AnswersReply, tags=["questions"])
-    async def explain(asked: schemas.ExplainRequest) -> Response:
+    async def explain(asked: schemas.ExplainRequest, service: Chosen) -> Response:
         """The best answers, each with its reasons, and whether the search provably missed nothing."""
         return await service.answer(Kind.EXPLAIN, asked)
 
     @app.post("/plan", response_model=schemas.PlanReply, tags=["questions"])
-    async def plan(asked: schemas.PlanRequest) -> Response:
+    async def plan(asked: schemas.PlanRequest, service: Chosen) -> Response:
         """How a question would be answered, and what each step costs."""
         return await service.answer(Kind.PLAN, asked)
 
@@ -89,29 +92,31 @@ New = Annotated[bool, Query(description="Whether to leave out answers that the k
 Count = Annotated[int, Query(ge=1, le=100, description="Matches wanted, at most.")]
 
 
-def _lookups(app: FastAPI, service: Service) -> None:
+def _lookups(app: FastAPI) -> None:
     @app.get("/entities", response_model=schemas.MatchesReply, tags=["names"])
-    async def entities(q: Typed = "", limit: Count = 10) -> Response:
+    async def entities(service: Chosen, q: Typed = "", limit: Count = 10) -> Response:
         """Entities whose name, or a word of it, starts with what was typed."""
         return Reply(200, encoded(service.edition.matches("entities", q, limit))).response()
 
     @app.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
-    async def relations(q: Typed = "", limit: Count = 10) -> Response:
+    async def relations(service: Chosen, q: Typed = "", limit: Count = 10) -> Response:
         """Relations whose name, or a word of it, starts with what was typed."""
         return Reply(200, encoded(service.edition.matches("relations", q, limit))).response()
 
     @app.get("/examples", response_model=schemas.ExamplesReply, tags=["names"])
-    def example_questions() -> Response:
+    def example_questions(service: Chosen) -> Response:
         """Questions that the loaded graph has answers to, one for each of several shapes."""
         return Reply(200, encoded({"examples": service.edition.examples})).response()
 
+
+def _status(app: FastAPI, runs: Runs) -> None:
     @app.get("/health", response_model=schemas.HealthReply, tags=["service"])
-    async def health() -> Response:
-        """What the service is, and how it is doing."""
-        return Reply(200, encoded(service.health())).response()
+    async def health(service: Chosen) -> Response:
+        """What the service is, how a run is doing, and which others there are."""
+        return Reply(200, encoded(service.health() | {"runs": list(runs.services)})).response()
 
     @app.get("/ready", response_model=schemas.ReadyReply, tags=["service"])
-    async def ready() -> Response:
+    async def ready(service: Chosen) -> Response:
         """Whether questions are answered: 503 as long as no worker runs, so that load balancers ask elsewhere."""
         if not service.ready:
             return failure(503, "no worker runs; ask again later").response()
@@ -120,25 +125,25 @@ def _lookups(app: FastAPI, service: Service) -> None:
     @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}, tags=["service"])
     async def metrics() -> Response:
         """Counters and histograms, in Prometheus' text format."""
-        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(runs.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-def _sparql(app: FastAPI, service: Service) -> None:
+def _sparql(app: FastAPI) -> None:
     described: dict[str, Any] = {"responses": {200: SPARQL_REPLY}, "response_class": Response, "tags": ["questions"]}
 
-    async def answer(text: str, new: bool) -> Response:
+    async def answer(service: Service, text: str, new: bool) -> Response:
         job = Job(Kind.SPARQL, text, service.limits.top, changes=(("new", True),) if new else ())
         return (await service.edition.pool.answer(job)).response()
 
     @app.get("/sparql", **described)
-    async def sparql_get(query: SparqlQuery, new: New = False) -> Response:
+    async def sparql_get(service: Chosen, query: SparqlQuery, new: New = False) -> Response:
         """The answers to a SPARQL query as SPARQL results in JSON, with the variable `?score`."""
-        return await answer(query, new)
+        return await answer(service, query, new)
 
     @app.post("/sparql", openapi_extra=SPARQL_BODY, **described)
-    async def sparql_post(text: SparqlText, new: New = False) -> Response:
+    async def sparql_post(service: Chosen, text: SparqlText, new: New = False) -> Response:
         """The same, with the query as a form field or as the body itself."""
-        return await answer(text, new)
+        return await answer(service, text, new)
 
 
 def _page(app: FastAPI) -> None:

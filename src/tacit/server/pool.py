@@ -11,7 +11,7 @@ from typing import Any
 
 from tacit.errors import RunError
 from tacit.server.jobs import Job
-from tacit.server.metrics import Metrics
+from tacit.server.metrics import RunMetrics
 from tacit.server.queue import Queue, Ticket
 from tacit.server.replies import Reply, failure
 from tacit.server.served_run import Served
@@ -26,7 +26,7 @@ LOST = failure(503, "the workers that held this question stopped; ask again, or 
 class Pool:
     """Answers jobs with a fixed number of workers."""
 
-    def __init__(self, served: Served, workers: int, limits: Limits, metrics: Metrics, shards: int = 1) -> None:
+    def __init__(self, served: Served, workers: int, limits: Limits, metrics: RunMetrics, shards: int = 1) -> None:
         self.served, self.size, self.limits, self.metrics = served, workers, limits, metrics
         self.shards = shards  # processes of a worker
         self.problem = ""  # what keeps workers from being replaced

@@ -7,16 +7,18 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tacit.errors import RunError, SettingsError
-from tacit.graph.graph import Graph
 from tacit.server.app import create_app
+from tacit.server.runs import Runs
 from tacit.server.served_run import Served
 from tacit.server.service import Service
 from tacit.server.settings import ServerSettings
@@ -57,14 +59,14 @@ class PatientProtocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Serves at a socket, says its graph and address once questions can be asked, and reloads when told to."""
+    """Serves at a socket, says its runs and address once questions can be asked, and reloads when told to."""
 
     def __init__(
         self,
-        served: Served,
+        served: Mapping[str, Served],
         settings: ServerSettings,
         listener: socket.socket,
-        say: Callable[[Graph, str], Any],
+        say: Callable[[Service, str], Any],
     ) -> None:
         config = uvicorn.Config(
             create_app(served, settings),
@@ -78,28 +80,31 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=5,
         )
         super().__init__(config)
-        self.service: Service = config.app.state.service  # type: ignore[union-attr]
-        self.service.announce = lambda: say(self.service.edition.graph, url(listener))
+        self.runs: Runs = config.app.state.runs  # type: ignore[union-attr]
+        for service in self.runs.services.values():
+            place = "" if service is self.runs.first else f"?{urlencode({'run': service.name})}"
+            service.announce = partial(say, service, url(listener) + place)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the workers, then listen."""
         await super().startup(sockets)
         self.loop = asyncio.get_running_loop()
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
-            self.loop.add_signal_handler(signal.SIGHUP, self.service.reload)
+            self.loop.add_signal_handler(signal.SIGHUP, self.runs.reload)
         if self.started and not self.should_exit:
-            self.service.announce()
+            for service in self.runs.services.values():
+                service.announce()
 
 
-def serve(served: Served, settings: ServerSettings, say: Callable[[Graph, str], Any] = print) -> None:
-    """Serve until interrupted; `say` gets the graph and the address once questions can be asked."""
+def serve(served: Mapping[str, Served], settings: ServerSettings, say: Callable[[Service, str], Any] = print) -> None:
+    """Serve until interrupted; `say` gets each service and its address once questions can be asked."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     with listen(settings.host, settings.port) as listener:
         server = Server(served, settings, listener, say)
         try:
             server.run(sockets=[listener])
         except SystemExit:  # how uvicorn says that the application did not start
-            raise server.service.problem or RunError("the service did not start") from None
+            raise server.runs.problem or RunError("the service did not start") from None
 
 
 def listen(host: str, port: int) -> socket.socket:
