@@ -35,7 +35,7 @@ class Metrics:
         self.queue = Gauge("tacit_queue_length", "Questions that wait for a worker.", RUN, registry=all_)
         self.workers = Gauge("tacit_workers", "Workers that run.", RUN, registry=all_)
         self.restarts = Counter(
-            "tacit_worker_restarts", "Workers replaced because they were slow or died.", RUN, registry=all_
+            "tacit_worker_restarts", "Workers replaced because they were slow, left alone or died.", RUN, registry=all_
         )
 
     def of(self, run: str) -> RunMetrics:
