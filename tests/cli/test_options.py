@@ -28,7 +28,7 @@ def test_every_setting_is_an_option(command: str, kind: type[Settings]) -> None:
     for field in settings_of(kind):
         option = parameters[field.name]
         assert option.help == field.metadata["help"]
-        assert option.opts[0] in (f"--{field.name.replace('_', '-')}", "--trust-host")
+        assert option.opts[0] in (f"--{field.name.replace('_', '-')}", "--trust-host", "--trust-proxy")
         if (command, field.name) != ("eval", "observed"):  # what is to be predicted is not handed over
             assert option.default in (field.default, list(field.default or ()) if field.default == () else None)
 

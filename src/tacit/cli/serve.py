@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,15 +16,19 @@ from tacit.server.settings import LOOPBACK, Limits, ServerSettings
 if TYPE_CHECKING:
     from tacit.server.service import Service
 
-MOST = ("body", "atoms", "nesting", "k", "top", "queue")
+MOST = ("body", "atoms", "nesting", "k", "top", "queue", "connections", "per_client", "rate")
 
 
-@options.of_settings(ServerSettings, flags={"trusted_hosts": "--trust-host"}, variables={"api_key": "TACIT_API_KEY"})
+@options.of_settings(
+    ServerSettings,
+    flags={"trusted_hosts": "--trust-host", "trusted_proxies": "--trust-proxy"},
+    variables={"api_key": "TACIT_API_KEY"},
+)
 @options.of_settings(
     Limits,
     "limits",
     only=("seconds", *MOST, "batch", "patience"),
-    flags={"seconds": "--timeout"} | {name: f"--max-{name}" for name in MOST},
+    flags={"seconds": "--timeout"} | {name: f"--max-{name.replace('_', '-')}" for name in MOST},
 )
 @options.of_settings(EngineSettings, "engine")
 def serve(
@@ -49,14 +53,27 @@ def serve(
         name: ServedRun.at(find_run(source).path, device, adapted=not unadapted, **engine)
         for name, source in named(sources).items()
     }
-    if settings.host not in LOOPBACK and settings.api_key is None:
-        typer.echo(f"note: everyone who can reach {settings.host} may ask; --api-key limits it", err=True)
+    for note in notes(settings):
+        typer.echo(f"note: {note}", err=True)
 
     def say(service: Service, address: str) -> None:
         graph = service.edition.graph
         typer.echo(f"{graph.name}: {graph.num_entities:,} entities, ready at {address}  (Ctrl-C ends it)")
 
     serve_runs(runs, settings, say)
+
+
+def notes(settings: ServerSettings) -> Iterator[str]:
+    """What a service that others can reach lets them do."""
+    if settings.host in LOOPBACK:
+        return
+    if not settings.keys():
+        yield f"everyone who can reach {settings.host} may ask; --api-key or --api-key-file limits it"
+    if settings.hosts is None:
+        yield (
+            "the service answers to any name, so a page elsewhere can reach it from a browser here by a domain name of "
+            "its own; --trust-host NAME makes it answer to that name alone"
+        )
 
 
 def named(sources: Iterable[str]) -> dict[str, str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import h11
@@ -18,26 +17,48 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tacit.errors import RunError, SettingsError
 from tacit.server.app import create_app
+from tacit.server.log_lines import write_log_lines
+from tacit.server.replies import failure
 from tacit.server.runs import Runs
 from tacit.server.served_run import Served
 from tacit.server.service import Service
 from tacit.server.settings import ServerSettings
 
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
 HEAD_SECONDS = 10.0  # for the head of a request to arrive
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1, but a client that does not get its request's head out in time is let go."""
+    """HTTP/1.1, but a client that does not get its request's head out in time is let go.
+
+    So is the one that has been silent longest where there are more than `most` connections: sockets that say nothing
+    cannot keep others out. Those that wait for a reply stay; where all do, the newest is turned away.
+    """
 
     _deadline: asyncio.TimerHandle | None = None
+
+    def __init__(self, *arguments: Any, most: int, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.most, self.heard = most, self.loop.time()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the clock with the connection."""
         super().connection_made(transport)
+        if len(self.connections) > self.most:
+            others: set[Any] = self.connections - {self}
+            silent = min((each for each in others if not each.waits), key=lambda each: each.heard, default=None)
+            if silent is None:
+                self.app = _turned_away
+            else:
+                self.connections.discard(silent)
+                silent.transport.abort()
         self._deadline = self.loop.call_later(HEAD_SECONDS, self._let_go)
 
     def data_received(self, data: bytes) -> None:
         """Start the clock again when a further request begins on the same connection."""
+        self.heard = self.loop.time()
         if self._deadline is None and self.conn.their_state is h11.IDLE:
             self._deadline = self.loop.call_later(HEAD_SECONDS, self._let_go)
         super().data_received(data)
@@ -52,10 +73,21 @@ class PatientProtocol(H11Protocol):
             self._deadline = None
         super().connection_lost(exc)
 
+    @property
+    def waits(self) -> bool:
+        """Whether the whole request is here, and its reply is not out."""
+        return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+
     def _let_go(self) -> None:
         self._deadline = None
         if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
             self.transport.close()
+
+
+async def _turned_away(scope: Scope, receive: Receive, send: Send) -> None:
+    """The reply where there is no room for a connection."""
+    reply = failure(503, "there are as many connections as may be, all of them at work; ask again later")
+    await reply.response(connection="close")(scope, receive, send)
 
 
 class Server(uvicorn.Server):
@@ -70,14 +102,15 @@ class Server(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             create_app(served, settings),
-            http=PatientProtocol,
+            http=partial(PatientProtocol, most=settings.limits.connections),  # type: ignore[arg-type]
             ws="none",
             log_level="critical",  # faults are logged once, by the application
             access_log=False,
             server_header=False,
-            limit_concurrency=settings.limits.connections,
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=list(settings.trusted_proxies),
             timeout_keep_alive=30,
-            timeout_graceful_shutdown=5,
+            timeout_graceful_shutdown=settings.grace,
         )
         super().__init__(config)
         self.runs: Runs = config.app.state.runs  # type: ignore[union-attr]
@@ -98,7 +131,7 @@ class Server(uvicorn.Server):
 
 def serve(served: Mapping[str, Served], settings: ServerSettings, say: Callable[[Service, str], Any] = print) -> None:
     """Serve until interrupted; `say` gets each service and its address once questions can be asked."""
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    write_log_lines()
     with listen(settings.host, settings.port) as listener:
         server = Server(served, settings, listener, say)
         try:
