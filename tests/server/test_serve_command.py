@@ -17,8 +17,10 @@ from typer.testing import CliRunner
 from served_graphs import europe
 from source_tree import ROOT
 from tacit.cli import app
+from tacit.cli.serve import notes
 from tacit.errors import RunError, SettingsError
 from tacit.run import train
+from tacit.server.settings import ServerSettings
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +95,12 @@ def test_a_run_that_is_none_is_said_so(tmp_path: Path) -> None:
 def test_engine_settings_and_limits_of_one_name_are_told_apart(run: Path, flags: list[str], words: str) -> None:
     result = CliRunner().invoke(app, ["serve", str(run), *flags])
     assert words in str(result.exception)
+
+
+def test_it_says_what_a_service_that_others_reach_lets_them_do() -> None:
+    everyone, any_name = notes(ServerSettings(host="0.0.0.0"))
+    assert "everyone who can reach 0.0.0.0 may ask; --api-key" in everyone
+    assert "answers to any name" in any_name
+    assert "--trust-host NAME" in any_name
+    assert list(notes(ServerSettings(host="0.0.0.0", trusted_hosts=("a.example",), api_key="sesame"))) == []
+    assert list(notes(ServerSettings())) == []

@@ -19,7 +19,7 @@ from tacit.server import schemas
 from tacit.server.error_replies import add_error_replies
 from tacit.server.jobs import Job, Kind
 from tacit.server.middleware import Guard, KnownHosts
-from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, SPARQL_BODY, SPARQL_REPLY
+from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, SPARQL_BODY, SPARQL_REPLY, describe
 from tacit.server.replies import Reply, encoded, failure
 from tacit.server.runs import Chosen, Runs
 from tacit.server.served_run import Served
@@ -44,6 +44,7 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
         responses=ERRORS,
     )
     app.state.runs = runs
+    describe(app, keyed=bool(settings.keys()))
     add_error_replies(app)
     _questions(app)
     _lookups(app)

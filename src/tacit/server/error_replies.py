@@ -49,6 +49,7 @@ async def _http(request: Request, error: Exception) -> Response:
         return failure(404, unknown if told == "Not Found" else told).response()
     if status == 405:
         allowed = (getattr(error, "headers", None) or {}).get("Allow", "")
+        allowed = "GET, HEAD" if allowed == "GET" else allowed  # what the guard makes of every GET
         hint = f"; use {allowed}" if allowed else ""
         return failure(405, f"{path} does not answer {request.method}{hint}").response(allow=allowed)
     return failure(status, str(getattr(error, "detail", "the request was refused"))).response()

@@ -48,7 +48,7 @@ class Runs:
 
 async def chosen(
     request: Request,
-    run: Annotated[str | None, Query(max_length=200, description="The run to ask; the first one by default.")] = None,
+    run: Annotated[str | None, Query(max_length=255, description="The run to ask; the first one by default.")] = None,
 ) -> Service:
     """The service of the run that a request names."""
     runs: Runs = request.app.state.runs
