@@ -76,7 +76,7 @@ def test_nothing_made_from_it_is_a_fault_of_the_service(service: Running) -> Non
 
         @given(case=operation.ok().as_strategy())
         @settings(
-            max_examples=15, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None
+            max_examples=10, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None
         )
         def fuzz(case: schemathesis.Case) -> None:
             case.call_and_validate(checks=checks)
