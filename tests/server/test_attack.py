@@ -142,17 +142,14 @@ def test_a_question_goes_on_while_one_of_those_who_asked_waits() -> None:
 
 
 def test_what_is_in_flight_when_the_service_is_stopped_gets_its_reply() -> None:
-    settings = ServerSettings(workers=1, grace=20, limits=Limits(seconds=1.0, per_client=2))
-    with running(EUROPE, settings) as service, ThreadPoolExecutor(2) as threads:
+    settings = ServerSettings(workers=1, grace=20, limits=Limits(seconds=1.0, per_client=1))
+    with running(EUROPE, settings) as service, ThreadPoolExecutor(1) as threads:
         slow = threads.submit(service.ask, HEAVY)
         wait_until(lambda: in_flight(service) == 1)
-        light = threads.submit(service.ask, "?c : borders(Portugal, ?c)", top=1)  # another batch
-        wait_until(lambda: in_flight(service) == 2)
         other = httpx.get(service.url + "entities", headers={"x-forwarded-for": "192.0.2.7"})
         assert other.status_code == 429  # no proxy is trusted: whoever says so is the one that asks
         service.server.should_exit = True
         assert "took longer than 1 s" in slow.result().text
-        assert light.result().json()["answers"][0]["entity"] == "Spain"
 
 
 def visit(client: str = "192.0.2.7", path: str = "/ask", **headers: str) -> Visit:

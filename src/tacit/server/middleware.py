@@ -18,6 +18,7 @@ from tacit.server.settings import ServerSettings
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+LOOK = 0.1  # seconds after which it matters whether a client is still there
 GONE = 499  # what a log calls a request whose client did not wait for its reply
 STOPPING = failure(503, "the service stops, and had no time left for this question; ask again later")
 POLICY = (
@@ -63,6 +64,8 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics, routes: Collection[str]) -> None:
         self.app, self.limits, self.metrics, self.routes = app, settings.limits, metrics, routes
         self.admission, self.log = Admission(settings), access_log(settings.access_log)
+        most = f"{self.limits.body:,} bytes, the most this service reads"
+        self.too_large = failure(413, f"the request is larger than {most}")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -105,9 +108,8 @@ class Guard:
         """The whole body, before anything else is done with the request."""
         if visit.method in ("GET", "HEAD", "OPTIONS"):
             return b""
-        too_large = failure(413, f"the request is larger than {self.limits.body:,} bytes, the most this service reads")
         if visit.length > self.limits.body:
-            return too_large
+            return self.too_large
         body = bytearray()
         try:
             async with asyncio.timeout(self.limits.receive):
@@ -117,7 +119,7 @@ class Guard:
                         return failure(400, "the request ended before its body did")
                     body += message.get("body", b"")
                     if len(body) > self.limits.body:
-                        return too_large
+                        return self.too_large
                     if not message.get("more_body", False):
                         return bytes(body)
         except TimeoutError:
@@ -126,7 +128,7 @@ class Guard:
 
 async def attended(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
     """Run an application for as long as its client is there: one that hangs up before its reply begins cancels it."""
-    working, left, began = asyncio.current_task(), asyncio.Event(), False
+    working, left, began, watching = asyncio.current_task(), asyncio.Event(), False, list[asyncio.Task[None]]()
     unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:
@@ -147,11 +149,15 @@ async def attended(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, se
         if working is not None and not began:
             working.cancel()
 
-    watching = asyncio.create_task(watch())
+    loop = asyncio.get_running_loop()
+    # Most are answered by then, and to look costs them as much as all the rest here does.
+    look = loop.call_later(LOOK, lambda: watching.append(loop.create_task(watch())))
     try:
         await app(scope, again, tell)
     except asyncio.CancelledError:
         if not left.is_set() or (working is not None and working.uncancel()):
             raise
     finally:
-        watching.cancel()
+        look.cancel()
+        for task in watching:
+            task.cancel()

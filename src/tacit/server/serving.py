@@ -39,26 +39,27 @@ class PatientProtocol(H11Protocol):
 
     _deadline: asyncio.TimerHandle | None = None
 
-    def __init__(self, *arguments: Any, most: int, **more: Any) -> None:
+    def __init__(self, *arguments: Any, most: int, order: dict[PatientProtocol, None], **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self.most, self.heard = most, self.loop.time()
+        self.most, self.order = most, order  # of the server's connections, those that were silent longest first
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the clock with the connection."""
         super().connection_made(transport)
-        if len(self.connections) > self.most:
-            others: set[Any] = self.connections - {self}
-            silent = min((each for each in others if not each.waits), key=lambda each: each.heard, default=None)
-            if silent is None:
+        self.order[self] = None
+        if len(self.order) > self.most:
+            silent = next(each for each in self.order if not each.waits)  # this one, where all others wait
+            if silent is self:
                 self.app = _turned_away
             else:
-                self.connections.discard(silent)
+                del self.order[silent]
                 silent.transport.abort()
         self._deadline = self.loop.call_later(HEAD_SECONDS, self._let_go)
 
     def data_received(self, data: bytes) -> None:
         """Start the clock again when a further request begins on the same connection."""
-        self.heard = self.loop.time()
+        self.order.pop(self, None)
+        self.order[self] = None
         if self._deadline is None and self.conn.their_state is h11.IDLE:
             self._deadline = self.loop.call_later(HEAD_SECONDS, self._let_go)
         super().data_received(data)
@@ -68,6 +69,7 @@ class PatientProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock with the connection."""
+        self.order.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -102,7 +104,7 @@ class Server(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             create_app(served, settings),
-            http=partial(PatientProtocol, most=settings.limits.connections),  # type: ignore[arg-type]
+            http=partial(PatientProtocol, most=settings.limits.connections, order={}),  # type: ignore[arg-type]
             ws="none",
             log_level="critical",  # faults are logged once, by the application
             access_log=False,
