@@ -20,6 +20,7 @@ from tacit.cli import app
 from tacit.cli.serve import notes
 from tacit.errors import RunError, SettingsError
 from tacit.run import train
+from tacit.server.serving import allow_files
 from tacit.server.settings import ServerSettings
 
 
@@ -104,3 +105,15 @@ def test_it_says_what_a_service_that_others_reach_lets_them_do() -> None:
     assert "--trust-host NAME" in any_name
     assert list(notes(ServerSettings(host="0.0.0.0", trusted_hosts=("a.example",), api_key="sesame"))) == []
     assert list(notes(ServerSettings())) == []
+
+
+def test_it_may_open_as_many_files_as_its_connections_need() -> None:
+    resource = pytest.importorskip("resource")  # not on Windows, which counts no files
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (600, before[1]))
+        for wanted, allowed in ((500, 600), (700, 700), (650, 700)):
+            allow_files(wanted)
+            assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == allowed
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -27,6 +29,8 @@ from tacit.server.settings import ServerSettings
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
+log = logging.getLogger("tacit.server")
+SPARE = 200  # files that are no connection
 HEAD_SECONDS = 10.0  # for the head of a request to arrive
 
 
@@ -134,12 +138,27 @@ class Server(uvicorn.Server):
 def serve(served: Mapping[str, Served], settings: ServerSettings, say: Callable[[Service, str], Any] = print) -> None:
     """Serve until interrupted; `say` gets each service and its address once questions can be asked."""
     write_log_lines()
+    allow_files(settings.limits.connections + SPARE)
     with listen(settings.host, settings.port) as listener:
         server = Server(served, settings, listener, say)
         try:
             server.run(sockets=[listener])
         except SystemExit:  # how uvicorn says that the application did not start
             raise server.runs.problem or RunError("the service did not start") from None
+
+
+def allow_files(wanted: int) -> None:
+    """Let this process open so many files, if the system lets it: each connection is one, and many start with few."""
+    if sys.platform == "win32":  # which counts none
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        if most < wanted:
+            log.warning("%d connections need %d files, and this process may open %d", wanted - SPARE, wanted, most)
 
 
 def listen(host: str, port: int) -> socket.socket:
