@@ -17,7 +17,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from served import Running, limited, running
 from served_graphs import EUROPE, open_europe
 from tacit.errors import SettingsError
-from tacit.server.access_log import access_log
 from tacit.server.app import create_app
 from tacit.server.metrics import Metrics
 from tacit.server.settings import ServerSettings
@@ -282,7 +281,7 @@ def test_a_file_that_holds_no_keys_is_refused(tmp_path: Path, text: bytes | None
 
 def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="which cannot be written"):
-        access_log(str(tmp_path / "no" / "log"))
+        create_app({"europe": EUROPE}, ServerSettings(access_log=str(tmp_path / "no" / "log")))
 
 
 @pytest.mark.parametrize("path", ["/", "/health", "/entities?q=sp", "/metrics", "/openapi.json", "/nowhere", "/ask"])

@@ -16,6 +16,8 @@ from starlette.staticfiles import StaticFiles
 from tacit import __version__
 from tacit.errors import SettingsError
 from tacit.server import schemas
+from tacit.server.access_log import access_log
+from tacit.server.admission import Admission
 from tacit.server.error_replies import add_error_replies
 from tacit.server.jobs import Job, Kind
 from tacit.server.middleware import Guard, KnownHosts
@@ -44,7 +46,9 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
         responses=ERRORS,
     )
     app.state.runs = runs
-    describe(app, keyed=bool(settings.keys()))
+    # Here, not by the guard: Starlette makes that one when the service has started.
+    admission, log = Admission(settings), access_log(settings.access_log)
+    describe(app, keyed=bool(admission.keys))
     add_error_replies(app)
     _questions(app)
     _lookups(app)
@@ -58,7 +62,7 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
         app.add_middleware(KnownHosts, hosts=settings.hosts)
     # The guard is outermost but for CORS, whose answers to a browser's enquiries need no key.
     routes = {route.path for route in app.routes if isinstance(route, Route)}
-    app.add_middleware(Guard, settings=settings, metrics=runs.metrics, routes=routes)
+    app.add_middleware(Guard, admission=admission, log=log, metrics=runs.metrics, routes=routes)
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,

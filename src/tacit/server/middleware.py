@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from logging import Logger
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from tacit.server.access_log import access_log
 from tacit.server.admission import Admission, Visit
 from tacit.server.metrics import Metrics
 from tacit.server.replies import Reply, failure
-from tacit.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -61,9 +60,11 @@ class Guard:
     and adds what every reply carries.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics, routes: Collection[str]) -> None:
-        self.app, self.limits, self.metrics, self.routes = app, settings.limits, metrics, routes
-        self.admission, self.log = Admission(settings), access_log(settings.access_log)
+    def __init__(
+        self, app: ASGIApp, admission: Admission, log: Logger | None, metrics: Metrics, routes: Collection[str]
+    ) -> None:
+        self.app, self.admission, self.log, self.metrics, self.routes = app, admission, log, metrics, routes
+        self.limits = admission.limits
         most = f"{self.limits.body:,} bytes, the most this service reads"
         self.too_large = failure(413, f"the request is larger than {most}")
 
