@@ -1,11 +1,16 @@
 """The service under load: questions a second, waiting times, memory, what batching brings, and a killed worker.
 
 python benchmarks/service.py [--run world] [--seconds 60] [--clients 32] [--shapes 2p,2i,2in,pi] [--kill]
+python benchmarks/service.py --against CHECKOUT [--seconds 8]
 
 32 clients ask one question after the other, of several shapes in equal parts, over entities drawn from the graph. What
 batching brings is the ratio to the same load answered one question at a time, for a quarter of the time: once for the
 mix, where a batch finds few questions of its structure, and once where all clients ask questions of one structure. With
 --kill a worker is killed every five seconds. Clients and service share the cores.
+
+With --against the sources of another checkout are served in turns with these, and only the ratios count: questions a
+second, waiting times, processor time of a question, and how long a question waits behind four heavy ones whose clients
+have hung up.
 """
 
 from __future__ import annotations
@@ -17,19 +22,23 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import psutil
 
 from tacit.graph.graph import Graph
 from tacit.query.formula import quoted
 
+SOURCES = Path(__file__).parents[1] / "src"
+HEAVY = {"search": "exact", "k": 4096, "top": 1000, "paths": 5}  # over all entities, with the reasons of each answer
 SINGLY = ("--batch", "1", "--patience", "0")
 GOALS = {"per_second": 300.0, "p99_ms": 250.0, "batching": 2.0}
 # Shapes of the BetaE benchmarks over the relations of `world`: {c} a country, {l} a language, {s} a subregion.
@@ -80,10 +89,11 @@ def questions(graph: Graph, shapes: list[str], seed: int = 0) -> list[bytes]:
 
 
 @contextmanager
-def service(run: str, *flags: str):  # type: ignore[no-untyped-def]
-    """`tacit serve` in a process of its own: its process and its port."""
+def service(run: str, *flags: str, sources: Path = SOURCES):  # type: ignore[no-untyped-def]
+    """`tacit serve` of some sources in a process of its own: its process and its port."""
     command = [sys.executable, "-m", "tacit", "serve", run, "--port", "0", *flags]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    environment = os.environ | {"PYTHONPATH": str(sources)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         line = process.stdout.readline()  # type: ignore[union-attr]
         found = re.search(r"http://[\d.]+:(\d+)/", line)
@@ -149,14 +159,22 @@ async def load(process: psutil.Process, port: int, requests: list[bytes], option
     return tally
 
 
-def measured(requests: list[bytes], options: argparse.Namespace, *flags: str) -> dict[str, float | int]:
+def processor_seconds(process: psutil.Process) -> float:
+    """The processor time of the service and its workers."""
+    times = [one.cpu_times() for one in [process, *process.children(recursive=True)]]
+    return float(sum(each.user + each.system for each in times))
+
+
+def measured(
+    requests: list[bytes], options: argparse.Namespace, *flags: str, sources: Path = SOURCES
+) -> dict[str, float | int]:
     """The figures of one load."""
-    with service(options.run, "--workers", str(options.workers), *flags) as (process, port):
-        begun = time.monotonic()
+    with service(options.run, "--workers", str(options.workers), *flags, sources=sources) as (process, port):
+        begun, used = time.monotonic(), processor_seconds(process)
         tally = asyncio.run(load(process, port, requests, options))
-        seconds = time.monotonic() - begun - 2.0
+        seconds, used = time.monotonic() - begun - 2.0, processor_seconds(process) - used
         with urlopen(f"http://127.0.0.1:{port}/metrics") as counted:
-            restarts = re.search(r"worker_restarts_total (\d+)", counted.read().decode())
+            restarts = re.search(r"worker_restarts_total(?:{.*})? (\d+)", counted.read().decode())
     for error in sorted(set(tally.errors))[:5]:
         print(f"error: {error}", file=sys.stderr)
     early = tally.memory[min(9, len(tally.memory) - 1)]
@@ -164,12 +182,57 @@ def measured(requests: list[bytes], options: argparse.Namespace, *flags: str) ->
         "per_second": round(len(tally.seconds) / seconds, 1),
         "p50_ms": round(tally.percentile(0.50), 1),
         "p99_ms": round(tally.percentile(0.99), 1),
+        "processor_ms": round(1000 * used / len(tally.seconds), 3),  # that of the warm-up, too
         "questions": len(tally.seconds),
         "errors": len(tally.errors),
         "restarts": int(restarts[1]) if restarts else 0,
         "memory_10s_mb": round(early, 1),
         "memory_last_mb": round(tally.memory[-1], 1),
     }
+
+
+def abandoned(options: argparse.Namespace, sources: Path) -> str:
+    """How long a question waits behind four heavy ones whose clients hung up, and what it gets."""
+    heavy = (
+        "?x : exists ?a . exists ?b . exists ?c . speaks(?a, ?b) & speaks(?c, ?b) & borders(?c, ?x) & !borders(?a, ?x)"
+    )
+    body = json.dumps({"query": heavy, **HEAVY}).encode()
+    head = b"POST /explain HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    with service(options.run, "--workers", str(options.workers), sources=sources) as (_, port):
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
+        for number, each in enumerate(clients):
+            other = body.replace(b"1000", b"%d" % (1000 - number))  # each a batch of its own
+            each.sendall(head % len(other) + other)
+        time.sleep(0.5)
+        for each in clients:
+            each.close()
+        light = Request(
+            f"http://127.0.0.1:{port}/ask",
+            b'{"query": "?x : borders(France, ?x)"}',
+            {"content-type": "application/json"},
+        )
+        begun = time.perf_counter()
+        try:
+            with urlopen(light) as answered:
+                status = answered.status
+        except HTTPError as error:
+            status = error.code
+        return f"{time.perf_counter() - begun:.2f} s, status {status}"
+
+
+def compared(requests: list[bytes], options: argparse.Namespace) -> None:
+    """Print the ratios of these sources to those of another checkout, measured in turns."""
+    places = {"these": SOURCES, "those": options.against / "src"}
+    rounds: dict[str, list[dict[str, float | int]]] = {name: [] for name in places}
+    for _ in range(2):
+        for name, sources in places.items():
+            rounds[name].append(measured(requests, options, sources=sources))
+            print(name, rounds[name][-1])
+    for figure in ("per_second", "p50_ms", "p99_ms", "processor_ms"):
+        these, those = (sum(row[figure] for row in rounds[name]) for name in places)
+        print(f"{figure:18}  these / those {these / those:.2f}")
+    for name, sources in places.items():
+        print(f"behind four abandoned questions, {name}: {abandoned(options, sources)}")
 
 
 def main() -> None:
@@ -181,6 +244,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--shapes", default="2p,2i,2in,pi", help=f"of {', '.join(TEMPLATES)}")
     parser.add_argument("--kill", action="store_true", help="kill a worker every five seconds")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="print the ratios to its sources alone")
     options = parser.parse_args()
 
     from tacit.folder import RunFolder
@@ -189,6 +253,9 @@ def main() -> None:
     run = world_run() if options.run == "world" else options.run
     graph = RunFolder.open(run).graph()
     mixed, alike = questions(graph, options.shapes.split(",")), questions(graph, [options.shapes.split(",")[0]])
+    if options.against is not None:
+        compared(mixed, options)
+        return
     quarter = argparse.Namespace(**vars(options) | {"seconds": max(5.0, options.seconds / 4), "kill": False})
     rows = {"mixed, batched": measured(mixed, options)}
     if not options.kill:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +12,7 @@ from functools import partial
 import httpx
 
 from tacit.server.served_run import Served
+from tacit.server.service import Service
 from tacit.server.serving import Server, listen, url
 from tacit.server.settings import Limits, ServerSettings
 
@@ -23,6 +24,11 @@ class Running:
     url: str
     client: httpx.Client
     server: Server
+
+    @property
+    def first(self) -> Service:
+        """The service of the first run."""
+        return self.server.runs.first
 
     def ask(self, query: str, **more: object) -> httpx.Response:
         """The response to a question."""
@@ -45,11 +51,12 @@ class Running:
 
 
 @contextmanager
-def running(served: Served, settings: ServerSettings) -> Iterator[Running]:
+def running(served: Served | Mapping[str, Served], settings: ServerSettings) -> Iterator[Running]:
     """A service in a thread, on a free port."""
+    runs = served if isinstance(served, Mapping) else {"only": served}
     ready = threading.Event()
     with listen("127.0.0.1", 0) as listener:
-        server = Server(served, settings, listener, lambda graph, address: ready.set())
+        server = Server(runs, settings, listener, lambda service, address: ready.set())
         thread = threading.Thread(target=partial(server.run, sockets=[listener]), daemon=True)
         thread.start()
         try:

@@ -68,10 +68,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for declared in settings_of(type(self)):
-            value, read = getattr(self, declared.name), declared.metadata["read"]
-            kept = read(value) if read else tuple(value) if isinstance(value, list) else value
-            object.__setattr__(self, declared.name, kept)
-            _check(declared, kept)
+            object.__setattr__(self, declared.name, _kept(declared, getattr(self, declared.name)))
         self.check()
 
     def check(self) -> None:
@@ -82,6 +79,13 @@ class Settings:
         """Settings from plain values, as a run folder keeps them."""
         cls._check_names(values)
         return cls(**values)
+
+    @classmethod
+    def check_each(cls, values: Mapping[str, Any]) -> None:
+        """Raise a `SettingsError` for a value that its field refuses, whatever the others are."""
+        for declared in settings_of(cls):
+            if declared.name in values:
+                _kept(declared, values[declared.name])
 
     def changed(self, **changes: Any) -> Self:
         """The same settings with some changed."""
@@ -127,6 +131,14 @@ class Settings:
 def settings_of(kind: type[Settings]) -> list[Field[Any]]:
     """The fields that `setting` declared."""
     return [declared for declared in fields(kind) if "help" in declared.metadata]
+
+
+def _kept(declared: Field[Any], value: Any) -> Any:
+    """The value that is kept of what was given, once it is checked."""
+    read = declared.metadata["read"]
+    kept = read(value) if read else tuple(value) if isinstance(value, list) else value
+    _check(declared, kept)
+    return kept
 
 
 def _check(declared: Field[Any], value: Any) -> None:

@@ -21,7 +21,7 @@ from tacit.settings import Settings, settings_of
 COMMANDS: Any = typer.main.get_command(tacit)
 USES = [("train", ReadSettings), ("sample", ReadSettings), ("plan", ReadSettings), ("import", ReadSettings),
         ("train", TrainSettings), ("adapt", AdaptSettings), ("ask", EngineSettings), ("eval", EngineSettings),
-        ("serve", ServerSettings)]  # fmt: skip
+        ("serve", ServerSettings), ("serve", EngineSettings)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("command", "kind"), USES)
@@ -30,7 +30,7 @@ def test_every_setting_is_an_option(command: str, kind: type[Settings]) -> None:
     for field in settings_of(kind):
         option = parameters[field.name]
         assert option.help == field.metadata["help"]
-        assert option.opts[0] in (f"--{field.name.replace('_', '-')}", "--trust-host")
+        assert option.opts[0] in (f"--{field.name.replace('_', '-')}", "--trust-host", "--trust-proxy")
         if (command, field.name) != ("eval", "observed"):  # what is to be predicted is not handed over
             assert option.default in (field.default, list(field.default or ()) if field.default == () else None)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from served import Running, running
 from served_graphs import EUROPE
+from tacit.server.app import create_app
 from tacit.server.settings import ServerSettings
 
 
@@ -33,6 +34,20 @@ def test_every_route_is_described_with_its_errors(service: Running) -> None:
             assert route["responses"]["422"]["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorReply")
 
 
+def test_it_says_where_a_key_is_needed(service: Running) -> None:
+    document = service.client.get("/openapi.json").json()
+    keyed = create_app({"europe": EUROPE}, ServerSettings(api_key="sesame")).openapi()
+    schemes = {"bearer": {"type": "http", "scheme": "bearer"}}
+    schemes |= {"header": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}
+    for each, may_lack in ((document, [{}]), (keyed, [])):
+        assert each["components"]["securitySchemes"] == schemes
+        for path, methods in each["paths"].items():
+            for route in methods.values():
+                is_open = path in ("/health", "/ready")
+                assert route.get("security") == (None if is_open else [{"bearer": []}, {"header": []}, *may_lack])
+                assert ("401" in route["responses"]) is not is_open
+
+
 def test_its_examples_are_questions(service: Running) -> None:
     schemas = service.client.get("/openapi.json").json()["components"]["schemas"]
     for example in schemas["AskRequest"]["properties"]["query"]["examples"]:
@@ -43,15 +58,26 @@ def test_nothing_made_from_it_is_a_fault_of_the_service(service: Running) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of the tool, when it is loaded
         import schemathesis
-        from schemathesis.specs.openapi.checks import response_schema_conformance
+        from schemathesis.specs.openapi.checks import (
+            content_type_conformance,
+            response_schema_conformance,
+            status_code_conformance,
+        )
 
     schema = schemathesis.openapi.from_dict(service.client.get("/openapi.json").json())
     schema.config.update(base_url=service.url)
-    checks = [schemathesis.checks.not_a_server_error, response_schema_conformance]
+    checks = [
+        schemathesis.checks.not_a_server_error,
+        content_type_conformance,
+        response_schema_conformance,
+        status_code_conformance,
+    ]
     for operation in schema.get_all_operations():
 
         @given(case=operation.ok().as_strategy())
-        @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+        @settings(
+            max_examples=10, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None
+        )
         def fuzz(case: schemathesis.Case) -> None:
             case.call_and_validate(checks=checks)
 

@@ -109,3 +109,19 @@ def test_what_a_dead_worker_held_goes_first_and_alone() -> None:
         assert queue.length == 0
 
     run(act)
+
+
+def test_what_nobody_waits_for_leaves_the_queue_at_once() -> None:
+    async def act() -> None:
+        queue = Queue(Limits(patience=0.0))
+        replies = [queue.put(each) for each in (*HOPS[:3], PATHS[0])]
+        for reply in (replies[1], replies[3]):
+            reply.cancel()
+        await asyncio.sleep(0)
+        assert queue.length == 2
+        assert await taken(queue) == [HOPS[0], HOPS[2]]
+        replies[0].cancel()  # a worker has it: nothing is left to take out
+        await asyncio.sleep(0)
+        assert queue.length == 0
+
+    run(act)

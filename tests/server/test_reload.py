@@ -48,11 +48,11 @@ def known(service: Running) -> list[str] | int:
 
 
 def kill_a_worker(service: Running) -> None:
-    os.kill(service.server.service.edition.pool.alive[0], signal.SIGKILL)
+    os.kill(service.first.edition.pool.alive[0], signal.SIGKILL)
 
 
 def reload(service: Running) -> None:
-    service.server.loop.call_soon_threadsafe(service.server.service.reload)
+    service.server.loop.call_soon_threadsafe(service.first.reload)
 
 
 def test_a_worker_that_dies_is_not_replaced_by_one_of_another_run(
@@ -60,7 +60,7 @@ def test_a_worker_that_dies_is_not_replaced_by_one_of_another_run(
 ) -> None:
     train(NEW, folder)
     kill_a_worker(service)
-    pool, end = service.server.service.edition.pool, time.monotonic() + 30
+    pool, end = service.first.edition.pool, time.monotonic() + 30
     while not pool.problem and time.monotonic() < end:
         assert known(service) == ["Spain"]
     assert [known(service) for _ in range(10)] == [["Spain"]] * 10

@@ -17,8 +17,11 @@ from typer.testing import CliRunner
 from served_graphs import europe
 from source_tree import ROOT
 from tacit.cli import app
+from tacit.cli.serve import notes
 from tacit.errors import RunError, SettingsError
 from tacit.run import train
+from tacit.server.serving import allow_files
+from tacit.server.settings import ServerSettings
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +82,38 @@ def test_a_port_in_use_is_said_so(run: Path) -> None:
 def test_a_run_that_is_none_is_said_so(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["serve", str(tmp_path / "nowhere")])
     assert isinstance(result.exception, RunError)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--k", "0"], "--k is 0; it must be at least 1"),
+        (["--max-k", "0"], "--max-k is 0; it must be at least 1"),
+        (["--search", "magic"], "--search is 'magic'; it must be one of"),
+        (["--new", "--observed", "none"], "--new leaves out what is known"),
+    ],
+)
+def test_engine_settings_and_limits_of_one_name_are_told_apart(run: Path, flags: list[str], words: str) -> None:
+    result = CliRunner().invoke(app, ["serve", str(run), *flags])
+    assert words in str(result.exception)
+
+
+def test_it_says_what_a_service_that_others_reach_lets_them_do() -> None:
+    everyone, any_name = notes(ServerSettings(host="0.0.0.0"))
+    assert "everyone who can reach 0.0.0.0 may ask; --api-key" in everyone
+    assert "answers to any name" in any_name
+    assert "--trust-host NAME" in any_name
+    assert list(notes(ServerSettings(host="0.0.0.0", trusted_hosts=("a.example",), api_key="sesame"))) == []
+    assert list(notes(ServerSettings())) == []
+
+
+def test_it_may_open_as_many_files_as_its_connections_need() -> None:
+    resource = pytest.importorskip("resource")  # not on Windows, which counts no files
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (600, before[1]))
+        for wanted, allowed in ((500, 600), (700, 700), (650, 700)):
+            allow_files(wanted)
+            assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == allowed
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

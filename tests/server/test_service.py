@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -188,7 +192,10 @@ def test_a_wrong_question_does_not_spoil_its_batch(service: Running) -> None:
 def test_questions_asked_together_are_answered_together(service: Running) -> None:
     def batches() -> tuple[int, int]:
         text = service.client.get("/metrics").text
-        found = [re.search(rf"^tacit_batch_size_{name} (\S+)$", text, re.MULTILINE) for name in ("count", "sum")]
+        found = [
+            re.search(rf"^tacit_batch_size_{name}{{run=\"only\"}} (\S+)$", text, re.MULTILINE)
+            for name in ("count", "sum")
+        ]
         return int(float(found[0][1])), int(float(found[1][1]))  # type: ignore[index]
 
     service.ask("?c : borders(France, ?c)")  # times the structure
@@ -212,16 +219,21 @@ def test_requests_are_counted(service: Running) -> None:
     asked = samples["tacit_requests_total", "/ask", "200"]
     assert asked >= 1
     assert samples["tacit_request_seconds_count", "/ask"] >= asked
-    assert samples["tacit_workers",] == 2
-    assert samples["tacit_queue_length",] == 0
-    assert samples["tacit_worker_restarts_total",] == 0
+    assert samples["tacit_workers", "only"] == 2
+    assert samples["tacit_queue_length", "only"] == 0
+    assert samples["tacit_worker_restarts_total", "only"] == 0
     assert "script" not in text
 
 
 def test_two_services_count_apart() -> None:
     first, second = Metrics(), Metrics()
-    first.restarts.inc()
-    assert [each.registry.get_sample_value("tacit_worker_restarts_total") for each in (first, second)] == [1, 0]
+    for each in (first, second):
+        each.of("world")
+    first.of("world").restarts.inc()
+    counted = [
+        each.registry.get_sample_value("tacit_worker_restarts_total", {"run": "world"}) for each in (first, second)
+    ]
+    assert counted == [1, 0]
 
 
 def test_every_reply_forbids_what_the_page_does_not_need(service: Running) -> None:
@@ -256,25 +268,91 @@ def test_further_names_may_have_a_star_at_their_start_alone() -> None:
         assert service.client.get("/health", headers={"host": "tacit.example.org"}).status_code == 200
         assert service.client.get("/health", headers={"host": "example.org"}).status_code == 403
     with pytest.raises(SettingsError, match=r"may have a star only as in \*\.example\.org"):
-        create_app(EUROPE, ServerSettings(trusted_hosts=("tacit.*",)))
+        create_app({"europe": EUROPE}, ServerSettings(trusted_hosts=("tacit.*",)))
 
 
-def test_a_key_is_needed_where_one_is_set() -> None:
-    settings = ServerSettings(workers=1, api_key="open sesame", cors=("https://there.example",))
+def test_a_key_is_needed_where_one_is_set(tmp_path: Path) -> None:
+    keys, written = tmp_path / "keys", tmp_path / "access.jsonl"
+    keys.write_text("# who may ask\nann  open-door\n\nbare\n")
+    settings = ServerSettings(
+        workers=1,
+        api_key="open sesame",
+        api_key_file=str(keys),
+        access_log=str(written),
+        cors=("https://there.example",),
+        trusted_hosts=("Tacit.Example.ORG",),
+    )
     with running(EUROPE, settings) as service:
         assert service.client.get("/health").status_code == 200
-        assert service.client.get("/").status_code == 200
+        assert service.client.get("/", headers={"host": "tacit.example.org"}).status_code == 200
         refused = service.ask("?c : borders(Portugal, ?c)")
-        assert refused.status_code == 401
-        assert "open sesame" not in refused.text
-        assert service.client.get("/entities", headers={"x-api-key": "open"}).status_code == 401
-        for header in ({"x-api-key": "open sesame"}, {"authorization": "Bearer open sesame"}):
-            assert service.client.get("/entities", headers=header).status_code == 200
+        wrong = service.client.get("/entities", headers={"x-api-key": "open"})
+        assert (refused.status_code, wrong.status_code) == (401, 401)
+        assert "open" not in refused.text + wrong.text
+        assert "needs a key" in refused.text
+        assert "this is no key of this service" in wrong.text
+        for key in ("open sesame", "open-door", "bare"):
+            for header in ({"x-api-key": key}, {"authorization": f"Bearer {key}"}):
+                assert service.client.get("/entities", headers=header).status_code == 200
+        for name in ("ann", "ann open-door", "#"):
+            assert service.client.get("/entities", headers={"x-api-key": name}).status_code == 401
+        service.client.get("/nowhere%0A%1B[2J?key=open-door", headers={"x-api-key": "bare"})
         asked = {"origin": "https://there.example", "access-control-request-method": "POST"}
         allowed = service.client.options("/ask", headers=asked).headers
         assert allowed["access-control-allow-origin"] == "https://there.example"
         other = service.client.options("/ask", headers=asked | {"origin": "https://elsewhere.example"}).headers
         assert "access-control-allow-origin" not in other
+    text = written.read_text()
+    assert not any(key in text for key in ("sesame", "open-door", "\x1b"))
+    lines = [json.loads(line) for line in text.splitlines()]
+    seen = Counter(
+        (line["path"], line["status"], line["key"]) for line in lines
+    )  # a line may come after the next reply
+    assert seen == {
+        ("/health", 200, None): 1, ("/", 200, None): 1, ("/ask", 401, None): 1, ("/entities", 401, None): 4,
+        ("/entities", 200, "api_key"): 2, ("/entities", 200, "ann"): 2, ("/entities", 200, "line 4"): 2,
+        ("/nowhere\n\x1b[2J", 404, "line 4"): 1,
+    }  # fmt: skip
+    assert all(line["client"] == "127.0.0.1" and 0 <= line["seconds"] < 10 for line in lines)
+    assert [datetime.fromisoformat(line["time"]).utcoffset() for line in lines] == [timedelta(0)] * len(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"", "has no key"),
+        (b"a b c\n", "line 1 is not a name and a key"),
+        (b"a b\na c\n", "line 2 has the name 'a' once more"),
+        ("ä b\n".encode(), "cannot be read (it is not ASCII)"),
+        (None, "cannot be read (No such file or directory)"),
+    ],
+)
+def test_a_file_that_holds_no_keys_is_refused(tmp_path: Path, text: bytes | None, words: str) -> None:
+    if text is not None:
+        (tmp_path / "keys").write_bytes(text)
+    with pytest.raises(SettingsError, match=re.escape(words)):
+        create_app({"europe": EUROPE}, ServerSettings(api_key_file=str(tmp_path / "keys")))
+
+
+def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="which cannot be written"):
+        create_app({"europe": EUROPE}, ServerSettings(access_log=str(tmp_path / "no" / "log")))
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/entities?q=sp", "/metrics", "/openapi.json", "/nowhere", "/ask"])
+def test_head_is_a_get_without_its_body(service: Running, path: str) -> None:
+    whole, head = service.client.get(path), service.client.head(path)
+    assert (head.status_code, head.content) == (whole.status_code, b"")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+    if path not in ("/metrics", "/health"):  # which tell of this very moment
+        assert head.headers["content-length"] == str(len(whole.content))
+
+
+@pytest.mark.parametrize("path", ["/ask", "/explain", "/plan", "/entities", "/"])
+def test_a_form_of_many_fields_is_no_fault(service: Running, path: str) -> None:
+    refused = service.client.post(path, data={f"field{i}": "x" for i in range(25)})
+    assert refused.status_code in (405, 422)
+    assert refused.json()["error"]["message"]
 
 
 def test_without_a_list_no_other_page_may_ask(service: Running) -> None:

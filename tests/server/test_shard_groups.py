@@ -47,7 +47,7 @@ def service(run: tacit.Run) -> Iterator[Running]:
 
 
 def worker(service: Running) -> Worker:
-    return service.server.service.edition.pool._workers[0]
+    return service.first.edition.pool._workers[0]
 
 
 def rounded(data: Any) -> Any:

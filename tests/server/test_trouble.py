@@ -57,7 +57,7 @@ def test_a_worker_that_dies_takes_only_its_own_questions_along(service: Running)
 def test_a_worker_killed_from_outside_costs_nobody_an_answer(service: Running) -> None:
     with ThreadPoolExecutor(4) as threads:
         answers = [threads.submit(service.entities, "?l : speaks(Spain, ?l)") for _ in range(20)]
-        os.kill(service.server.service.edition.pool.alive[0], signal.SIGKILL)
+        os.kill(service.first.edition.pool.alive[0], signal.SIGKILL)
         assert [answer.result() for answer in answers] == [["Spanish"]] * 20
     assert service.healthy()
 
@@ -66,8 +66,9 @@ def test_a_full_queue_is_said_at_once() -> None:
     with running(EUROPE, limited(queue=2, seconds=3.0)) as service:
         with ThreadPoolExecutor(8) as threads:
             slow = threads.submit(service.ask, f"?c : borders({SLOW}, ?c)")
-            time.sleep(0.3)
-            start = time.monotonic()
+            pool, start = service.first.edition.pool, time.monotonic()
+            while not pool._open or pool.queue.length:  # until a worker has it
+                time.sleep(0.01)
             rest = [threads.submit(service.ask, "?c : borders(Portugal, ?c)") for _ in range(5)]
             refused = [answer.result() for answer in rest if answer.result().status_code == 429]
             assert len(refused) == 3
@@ -147,14 +148,14 @@ class Missing(Made):
 
 def test_what_keeps_a_worker_from_starting_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RunError, match="run 'nowhere' is missing; train it first"):
-        serving.serve(Missing(europe), ServerSettings(port=0, workers=1))
+        serving.serve({"nowhere": Missing(europe)}, ServerSettings(port=0, workers=1))
     assert "Traceback" not in capfd.readouterr().err
 
 
 def test_no_thread_or_process_is_left_behind() -> None:
     before = set(threading.enumerate())
     with running(EUROPE, limited()) as service:
-        pids = service.server.service.edition.pool.alive
+        pids = service.first.edition.pool.alive
         assert service.healthy()
     assert len(pids) == 1
     assert not set(threading.enumerate()) - before

@@ -35,29 +35,33 @@ def of_settings(
 
     A flag is called as its field is, or as `flags` says; `defaults` are those of a command that has others than the
     settings, and `variables` of the environment can stand for some. An error about a parameter of the command speaks of
-    its flag instead.
+    its flag instead. Each value is checked here, since two kinds of settings may have a field of the same name.
     """
     fields = [field for field in settings_of(kind) if not only or field.name in only]
     named = {field.name: _flag(field.name) for field in fields} | dict(flags or {})
     usual = {field.name: field.default for field in fields} | dict(defaults or {})
-    options = {
-        field.name: _option(field, named[field.name], usual[field.name], (variables or {}).get(field.name))
-        for field in fields
-    }
 
     def decorate(command: Command) -> Command:
         own = dict(inspect.signature(command, eval_str=True).parameters)
         own.pop(into)
         _complete_runs(own.values())
         spoken = {name: _flag(name) for name in own} | named
+        keys = {field.name: f"{into}_{field.name}" if field.name in own else field.name for field in fields}
+        options = {
+            field.name: _option(
+                field, keys[field.name], named[field.name], usual[field.name], (variables or {}).get(field.name)
+            )
+            for field in fields
+        }
 
         @wraps(command)
         def called(context: typer.Context, **values: Any) -> None:
-            stated = {name: values.pop(name) for name in options}
-            given = {name: value for name, value in stated.items() if _is_given(context, name)}
+            stated = {name: values.pop(key) for name, key in keys.items()}
+            given = {name: value for name, value in stated.items() if _is_given(context, keys[name])}
             if "context" in own:
                 values["context"] = context
             try:
+                kind.check_each(given)
                 command(**values, **{into: given})
             except SettingsError as error:
                 if error.parameter not in spoken:
@@ -66,7 +70,7 @@ def of_settings(
                 raise SettingsError(said.replace("adapted=False", "--unadapted")) from None
 
         context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-        parameters = {"context": context} | own | options
+        parameters = {"context": context} | own | {option.name: option for option in options.values()}
         called.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
         return called
 
@@ -81,13 +85,13 @@ def _complete_runs(parameters: Iterable[inspect.Parameter]) -> None:
                 about.autocompletion = runs
 
 
-def _option(field: Field[Any], flag: str, default: Any, variable: str | None) -> inspect.Parameter:
+def _option(field: Field[Any], key: str, flag: str, default: Any, variable: str | None) -> inspect.Parameter:
     """The option of a field, as typer reads it from a signature."""
     about, annotation = field.metadata, str(field.type)
     kind = annotation.removesuffix(" | None")
     if about["read"]:  # people write one word, which the settings take apart
         kind = "str"
-    metavar = "|".join(map(str, about["choices"])) or None
+    metavar = "|".join(map(str, about["choices"])) or (field.name.upper() if key != field.name else None)
     words = f"{flag}/--no-{flag.removeprefix('--')}" if kind == "bool" else flag
     completed = choice([str(word) for word in about["choices"]]) if about["choices"] else None
     option = typer.Option(
@@ -95,7 +99,7 @@ def _option(field: Field[Any], flag: str, default: Any, variable: str | None) ->
     )
     optional = _TYPES[kind] | None if annotation.endswith(" | None") else _TYPES[kind]
     return inspect.Parameter(
-        field.name,
+        key,
         inspect.Parameter.KEYWORD_ONLY,
         default=list(default) if isinstance(default, tuple) else default,
         annotation=Annotated[optional, option],

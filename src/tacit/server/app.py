@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Annotated, Any
 
@@ -15,11 +16,14 @@ from starlette.staticfiles import StaticFiles
 from tacit import __version__
 from tacit.errors import SettingsError
 from tacit.server import schemas
+from tacit.server.access_log import access_log
+from tacit.server.admission import Admission
 from tacit.server.error_replies import add_error_replies
 from tacit.server.jobs import Job, Kind
 from tacit.server.middleware import Guard, KnownHosts
-from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, NOT_ACCEPTABLE, SPARQL_BODY, SPARQL_REPLY
+from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, NOT_ACCEPTABLE, SPARQL_BODY, SPARQL_REPLY, describe
 from tacit.server.replies import Reply, encoded, failure
+from tacit.server.runs import Chosen, Runs
 from tacit.server.served_run import Served
 from tacit.server.service import Service
 from tacit.server.settings import ServerSettings
@@ -28,24 +32,28 @@ from tacit.server.sparql_protocol import Asking, asking, with_status
 PAGE = files("tacit.server") / "static"
 
 
-def create_app(served: Served, settings: ServerSettings | None = None) -> FastAPI:
-    """The service as an ASGI application; its workers start and stop with it."""
+def create_app(served: Mapping[str, Served], settings: ServerSettings | None = None) -> FastAPI:
+    """The service of some runs as an ASGI application; their workers start and stop with it."""
     settings = settings or ServerSettings()
-    service = Service(served, settings)
+    runs = Runs(served, settings)
     app = FastAPI(
         title="Tacit",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=service.running,
+        lifespan=runs.running,
         docs_url=None,  # FastAPI's own pages load scripts from other hosts
         redoc_url=None,
         responses=ERRORS,
     )
-    app.state.service = service
+    app.state.runs = runs
+    # Here, not by the guard: Starlette makes that one when the service has started.
+    admission, log = Admission(settings), access_log(settings.access_log)
+    describe(app, keyed=bool(admission.keys))
     add_error_replies(app)
-    _questions(app, service)
-    _lookups(app, service)
-    _sparql(app, service)
+    _questions(app)
+    _lookups(app)
+    _status(app, runs)
+    _sparql(app)
     _page(app)
     if settings.hosts is not None:
         for host in settings.hosts:
@@ -54,7 +62,7 @@ def create_app(served: Served, settings: ServerSettings | None = None) -> FastAP
         app.add_middleware(KnownHosts, hosts=settings.hosts)
     # The guard is outermost but for CORS, whose answers to a browser's enquiries need no key.
     routes = {route.path for route in app.routes if isinstance(route, Route)}
-    app.add_middleware(Guard, settings=settings, metrics=service.metrics, routes=routes)
+    app.add_middleware(Guard, admission=admission, log=log, metrics=runs.metrics, routes=routes)
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,
@@ -65,19 +73,19 @@ def create_app(served: Served, settings: ServerSettings | None = None) -> FastAP
     return app
 
 
-def _questions(app: FastAPI, service: Service) -> None:
+def _questions(app: FastAPI) -> None:
     @app.post("/ask", response_model=schemas.AskReply, tags=["questions"])
-    async def ask(asked: schemas.AskRequests) -> Response:
+    async def ask(asked: schemas.AskRequests, service: Chosen) -> Response:
         """The best answers to a question, best first; to a list, a reply or an error for each question, in order."""
         return await (service.answer_each(asked) if isinstance(asked, list) else service.answer(Kind.ASK, asked))
 
     @app.post("/explain", response_model=schemas.AnswersReply, tags=["questions"])
-    async def explain(asked: schemas.ExplainRequest) -> Response:
+    async def explain(asked: schemas.ExplainRequest, service: Chosen) -> Response:
         """The best answers, each with its reasons, and whether the search provably missed nothing."""
         return await service.answer(Kind.EXPLAIN, asked)
 
     @app.post("/plan", response_model=schemas.PlanReply, tags=["questions"])
-    async def plan(asked: schemas.PlanRequest) -> Response:
+    async def plan(asked: schemas.PlanRequest, service: Chosen) -> Response:
         """How a question would be answered, and what each step costs."""
         return await service.answer(Kind.PLAN, asked)
 
@@ -90,29 +98,31 @@ New = Annotated[bool, Query(description="Whether to leave out answers that the k
 Count = Annotated[int, Query(ge=1, le=100, description="Matches wanted, at most.")]
 
 
-def _lookups(app: FastAPI, service: Service) -> None:
+def _lookups(app: FastAPI) -> None:
     @app.get("/entities", response_model=schemas.MatchesReply, tags=["names"])
-    async def entities(q: Typed = "", limit: Count = 10) -> Response:
+    async def entities(service: Chosen, q: Typed = "", limit: Count = 10) -> Response:
         """Entities whose name, or a word of it, starts with what was typed."""
         return Reply(200, encoded(service.edition.matches("entities", q, limit))).response()
 
     @app.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
-    async def relations(q: Typed = "", limit: Count = 10) -> Response:
+    async def relations(service: Chosen, q: Typed = "", limit: Count = 10) -> Response:
         """Relations whose name, or a word of it, starts with what was typed."""
         return Reply(200, encoded(service.edition.matches("relations", q, limit))).response()
 
     @app.get("/examples", response_model=schemas.ExamplesReply, tags=["names"])
-    def example_questions() -> Response:
+    def example_questions(service: Chosen) -> Response:
         """Questions that the loaded graph has answers to, one for each of several shapes."""
         return Reply(200, encoded({"examples": service.edition.examples})).response()
 
+
+def _status(app: FastAPI, runs: Runs) -> None:
     @app.get("/health", response_model=schemas.HealthReply, tags=["service"])
-    async def health() -> Response:
-        """What the service is, and how it is doing."""
-        return Reply(200, encoded(service.health())).response()
+    async def health(service: Chosen) -> Response:
+        """What the service is, how a run is doing, and which others there are."""
+        return Reply(200, encoded(service.health() | {"runs": list(runs.services)})).response()
 
     @app.get("/ready", response_model=schemas.ReadyReply, tags=["service"])
-    async def ready() -> Response:
+    async def ready(service: Chosen) -> Response:
         """Whether questions are answered: 503 as long as no worker runs, so that load balancers ask elsewhere."""
         if not service.ready:
             return failure(503, "no worker runs; ask again later").response()
@@ -121,14 +131,14 @@ def _lookups(app: FastAPI, service: Service) -> None:
     @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}, tags=["service"])
     async def metrics() -> Response:
         """Counters and histograms, in Prometheus' text format."""
-        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(runs.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-def _sparql(app: FastAPI, service: Service) -> None:
+def _sparql(app: FastAPI) -> None:
     replies = {200: SPARQL_REPLY, 406: NOT_ACCEPTABLE}
     described: dict[str, Any] = {"responses": replies, "response_class": Response, "tags": ["questions"]}
 
-    async def answer(asked: Asking, new: bool) -> Response:
+    async def answer(service: Service, asked: Asking, new: bool) -> Response:
         if asked.query is None:
             return asked.description().response()
         changes = (("new", True),) if new else ()
@@ -137,15 +147,15 @@ def _sparql(app: FastAPI, service: Service) -> None:
 
     @app.get("/sparql", **described)
     async def sparql_get(
-        asked: Protocol, query: SparqlQuery = None, new: New = False, format: Format = None
+        service: Chosen, asked: Protocol, query: SparqlQuery = None, new: New = False, format: Format = None
     ) -> Response:
         """The results of a SPARQL query; without one, what the endpoint says of itself."""
-        return await answer(asked, new)
+        return await answer(service, asked, new)
 
     @app.post("/sparql", openapi_extra=SPARQL_BODY, **described)
-    async def sparql_post(asked: Protocol, new: New = False, format: Format = None) -> Response:
+    async def sparql_post(service: Chosen, asked: Protocol, new: New = False, format: Format = None) -> Response:
         """The same, with the query as a form field or as the body itself."""
-        return await answer(asked, new)
+        return await answer(service, asked, new)
 
 
 def _page(app: FastAPI) -> None:

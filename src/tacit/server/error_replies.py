@@ -46,9 +46,12 @@ async def _malformed(request: Request, error: Exception) -> Response:
 async def _http(request: Request, error: Exception) -> Response:
     status, path = getattr(error, "status_code", 500), request.url.path[:100]
     if status == 404:
-        return failure(404, f"there is no {path} here; /openapi.json lists what there is").response()
+        told = getattr(error, "detail", "")  # by a route; Starlette says nothing but this
+        unknown = f"there is no {path} here; /openapi.json lists what there is"
+        return failure(404, unknown if told == "Not Found" else told).response()
     if status == 405:
         allowed = (getattr(error, "headers", None) or {}).get("Allow", "")
+        allowed = "GET, HEAD" if allowed == "GET" else allowed  # what the guard makes of every GET
         hint = f"; use {allowed}" if allowed else ""
         return failure(405, f"{path} does not answer {request.method}{hint}").response(allow=allowed)
     return failure(status, str(getattr(error, "detail", "the request was refused"))).response()

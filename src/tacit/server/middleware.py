@@ -1,24 +1,25 @@
-"""What every request passes before it reaches a route, where Starlette has nothing: key, size, patience, headers."""
+"""What every request passes before it reaches a route, where Starlette has nothing: size, patience, headers."""
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections.abc import Collection
+from logging import Logger
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import Headers
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from tacit.server.admission import Admission, Visit
 from tacit.server.metrics import Metrics
 from tacit.server.replies import Reply, failure
-from tacit.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-OPEN = ("/", "/health", "/ready", "/openapi.json")  # these need no key, nor does the page's own code below /static/
+LOOK = 0.1  # seconds after which it matters whether a client is still there
+GONE = 499  # what a log calls a request whose client did not wait for its reply
+STOPPING = failure(503, "the service stops, and had no time left for this question; ask again later")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -55,70 +56,109 @@ class KnownHosts:
 
 
 class Guard:
-    """Asks for the key, reads a body within the limits, counts requests, and adds what every reply carries."""
+    """Lets a request in or refuses it, reads its body within the limits, ends what its client no longer waits for,
+    and adds what every reply carries.
+    """
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics, routes: Collection[str]) -> None:
-        self.app, self.settings, self.metrics, self.routes = app, settings, metrics, routes
+    def __init__(
+        self, app: ASGIApp, admission: Admission, log: Logger | None, metrics: Metrics, routes: Collection[str]
+    ) -> None:
+        self.app, self.admission, self.log, self.metrics, self.routes = app, admission, log, metrics, routes
+        self.limits = admission.limits
+        most = f"{self.limits.body:,} bytes, the most this service reads"
+        self.too_large = failure(413, f"the request is larger than {most}")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start, status, path = perf_counter(), 500, scope["path"]
+        visit, status, start = Visit(scope, self.admission.keys), GONE, perf_counter()
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), *HEADERS]
-                if not path.startswith("/static/"):
+                if not visit.path.startswith("/static/"):
                     message["headers"].append((b"cache-control", b"no-store"))
+            elif visit.method == "HEAD":
+                message = {**message, "body": b""}
             await send(message)
 
         try:
-            body = self._refused(Headers(scope=scope), path) or await self._body(scope, receive)
-            app = body.response() if isinstance(body, Reply) else self.app
-            unread = [{"type": "http.request", "body": body, "more_body": False}]
-
-            async def again() -> Message:
-                return unread.pop() if unread else await receive()
-
-            await app(scope, again, answer)
+            with self.admission.of(visit) as refusal:
+                body = refusal or await self._body(visit, receive)
+                if isinstance(body, Reply):
+                    await body.response()(scope, receive, answer)
+                else:
+                    asked = {**scope, "method": "GET"} if visit.method == "HEAD" else scope
+                    await attended(self.app, asked, body, receive, answer)
+        except asyncio.CancelledError:
+            if status != GONE:
+                raise
+            await STOPPING.response()(scope, receive, answer)  # its time was up when the service was told to stop
         finally:
+            seconds, path = perf_counter() - start, visit.path
             route = path if path in self.routes else "/static" if path.startswith("/static/") else "other"
-            self.metrics.request(route, status, perf_counter() - start)
+            self.metrics.request(route, status, seconds)
+            if self.log is not None:
+                self.log.info(visit.line(status, seconds))
 
-    def _refused(self, headers: Headers, path: str) -> Reply | None:
-        if self.settings.api_key and path not in OPEN and not path.startswith("/static/"):
-            scheme, _, bearer = headers.get("authorization", "").partition(" ")
-            given = headers.get("x-api-key") or (bearer.strip() if scheme.lower() == "bearer" else "")
-            if not hmac.compare_digest(given.encode("latin-1"), self.settings.api_key.encode()):
-                return failure(401, "this service needs its key: send it as 'Authorization: Bearer KEY' or 'X-API-Key'")
-        declared = headers.get("content-length", "0")
-        return self._too_large if declared.isdecimal() and int(declared) > self.settings.limits.body else None
-
-    @property
-    def _too_large(self) -> Reply:
-        return failure(
-            413, f"the request is larger than {self.settings.limits.body:,} bytes, the most this service reads"
-        )
-
-    async def _body(self, scope: Scope, receive: Receive) -> bytes | Reply:
+    async def _body(self, visit: Visit, receive: Receive) -> bytes | Reply:
         """The whole body, before anything else is done with the request."""
-        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        if visit.method in ("GET", "HEAD", "OPTIONS"):
             return b""
-        limits, body = self.settings.limits, bytearray()
+        if visit.length > self.limits.body:
+            return self.too_large
+        body = bytearray()
         try:
-            async with asyncio.timeout(limits.receive):
+            async with asyncio.timeout(self.limits.receive):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return failure(400, "the request ended before its body did")
                     body += message.get("body", b"")
-                    if len(body) > limits.body:
-                        return self._too_large
+                    if len(body) > self.limits.body:
+                        return self.too_large
                     if not message.get("more_body", False):
                         return bytes(body)
         except TimeoutError:
-            return failure(408, f"the request did not arrive within {limits.receive:g} s")
+            return failure(408, f"the request did not arrive within {self.limits.receive:g} s")
+
+
+async def attended(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+    """Run an application for as long as its client is there: one that hangs up before its reply begins cancels it."""
+    working, left, began, watching = asyncio.current_task(), asyncio.Event(), False, list[asyncio.Task[None]]()
+    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        if unread:
+            return unread.pop()
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def tell(message: Message) -> None:
+        nonlocal began
+        began = True
+        await send(message)
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        left.set()
+        if working is not None and not began:
+            working.cancel()
+
+    loop = asyncio.get_running_loop()
+    # Most are answered by then, and to look costs them as much as all the rest here does.
+    look = loop.call_later(LOOK, lambda: watching.append(loop.create_task(watch())))
+    try:
+        await app(scope, again, tell)
+    except asyncio.CancelledError:
+        if not left.is_set() or (working is not None and working.uncancel()):
+            raise
+    finally:
+        look.cancel()
+        for task in watching:
+            task.cancel()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastapi import FastAPI
+
+from tacit.server.admission import OPEN
 from tacit.server.schemas import ErrorReply
 from tacit.server.sparql_formats import DESCRIPTIONS, JSON, RESULTS
 from tacit.server.sparql_protocol import DIRECT, FORM
@@ -16,13 +19,20 @@ DESCRIPTION = (
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorReply, "description": "The request is not JSON, or the SPARQL query is wrong."},
-    401: {"model": ErrorReply, "description": "The service needs its key."},
-    403: {"model": ErrorReply, "description": "The service is not known by the name in the Host header."},
+    401: {"model": ErrorReply, "description": "The service needs a key."},
+    403: {"model": ErrorReply, "description": "A page of another site asks, or the Host header has an unknown name."},
+    404: {"model": ErrorReply, "description": "No run of this name is served."},
     408: {"model": ErrorReply, "description": "The request did not arrive in time."},
     413: {"model": ErrorReply, "description": "The request is too large."},
     422: {"model": ErrorReply, "description": "The question or a setting is wrong, or asks for more than is allowed."},
-    429: {"model": ErrorReply, "description": "Too many questions wait already."},
+    429: {"model": ErrorReply, "description": "Too many questions wait already, or too many of this client."},
+    500: {"model": ErrorReply, "description": "A fault in Tacit; its log has it."},
     503: {"model": ErrorReply, "description": "The question was lost or waited too long; ask again."},
+}
+OF_BODIES, OF_QUESTIONS = ("408", "413"), ("401", "429")  # no other request is refused with these
+SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
 
 NOT_ACCEPTABLE = {"model": ErrorReply, "description": "Results come in no format that the request accepts."}
@@ -53,3 +63,23 @@ SPARQL_REPLY: dict[str, Any] = {
     }
     | {kind: {"schema": {"type": "string"}} for kind in (*RESULTS, *DESCRIPTIONS) if kind != JSON},
 }
+
+
+def describe(app: FastAPI, keyed: bool) -> None:
+    """Have the document say how a key is sent, whether it must be, and of each route only what can happen there."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = FastAPI.openapi(app)
+            document["components"]["securitySchemes"] = SCHEMES
+            ways: list[dict[str, list[str]]] = [{name: []} for name in SCHEMES]
+            for path, methods in document["paths"].items():
+                for route in methods.values():
+                    never = (() if "requestBody" in route else OF_BODIES) + (OF_QUESTIONS if path in OPEN else ())
+                    for status in never:
+                        del route["responses"][status]
+                    if path not in OPEN:
+                        route["security"] = ways if keyed else [*ways, {}]
+        return app.openapi_schema or {}
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -11,7 +11,7 @@ from typing import Any
 
 from tacit.errors import RunError
 from tacit.server.jobs import Job
-from tacit.server.metrics import Metrics
+from tacit.server.metrics import RunMetrics
 from tacit.server.queue import Queue, Ticket
 from tacit.server.replies import Reply, failure
 from tacit.server.served_run import Served
@@ -20,17 +20,19 @@ from tacit.server.worker import Worker
 
 log = logging.getLogger("tacit.server")
 WATCH = 1.0  # seconds without a question after which a worker is looked at
+# A question that nobody waits for runs on so long: most are done by then, and a worker takes as long to replace.
+ABANDONED = 0.25
 LOST = failure(503, "the workers that held this question stopped; ask again, or with a smaller k")
 
 
 class Pool:
     """Answers jobs with a fixed number of workers."""
 
-    def __init__(self, served: Served, workers: int, limits: Limits, metrics: Metrics, shards: int = 1) -> None:
+    def __init__(self, served: Served, workers: int, limits: Limits, metrics: RunMetrics, shards: int = 1) -> None:
         self.served, self.size, self.limits, self.metrics = served, workers, limits, metrics
         self.shards = shards  # processes of a worker
         self.problem = ""  # what keeps workers from being replaced
-        self._asked = 0  # questions that have no reply yet
+        self._open: set[asyncio.Future[Reply]] = set()  # what has no reply yet
         self.settings: dict[str, Any] = {}
         self._workers: dict[int, Worker] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -65,25 +67,26 @@ class Pool:
     async def finish(self) -> None:
         """Stop once every question has its reply."""
         try:
-            while self._asked:
+            while self._open:
                 await asyncio.sleep(0.01)
         finally:
             await self.stop()
 
     async def answer(self, job: Job) -> Reply:
-        """The reply to a job."""
+        """The reply to a job; nobody works for one whose caller is cancelled."""
         if self.queue.length >= self.limits.queue:
             return failure(429, f"{self.queue.length} questions wait already, as many as may; ask again later")
         if self.problem and not self.alive:
             return failure(503, self.problem)
-        self._asked += 1
+        reply = self.queue.put(job)
+        self._open.add(reply)
         try:
             async with asyncio.timeout(2 * self.limits.seconds):
-                return await self.queue.put(job)
+                return await reply
         except TimeoutError:
             return failure(503, "too many questions were waiting before this one; ask again later")
         finally:
-            self._asked -= 1
+            self._open.discard(reply)
 
     @property
     def alive(self) -> list[int]:
@@ -108,11 +111,10 @@ class Pool:
         worker, start = self._workers[number], monotonic()
         self.metrics.batches.observe(len(batch))
         running = asyncio.create_task(self._thread(worker.run, [ticket.job for ticket in batch]))
+        late = False
         try:
-            await asyncio.wait({running}, timeout=self.limits.seconds)
-            late = not running.done()
-            if late:
-                log.warning("a question ran longer than %g s: %.200s", self.limits.seconds, batch[0].job.question)
+            if await self._overdue(running, batch):
+                late = True
                 worker.kill()
             replies = await running
         except (EOFError, OSError):
@@ -127,9 +129,26 @@ class Pool:
             self.queue.timed(batch, monotonic() - start)
             self._deliver(batch, replies)
 
+    async def _overdue(self, running: asyncio.Task[list[Reply]], batch: list[Ticket]) -> bool:
+        """Whether a batch takes longer than it may, or goes on with nobody left to wait for it."""
+        left = asyncio.create_task(asyncio.wait([ticket.reply for ticket in batch]))  # by all who asked
+        try:
+            await asyncio.wait({running, left}, timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                return False
+            if left.done():
+                await asyncio.wait({running}, timeout=ABANDONED)
+            else:
+                log.warning("a question ran longer than %g s: %.200s", self.limits.seconds, batch[0].job.question)
+            return not running.done()
+        finally:
+            left.cancel()
+
     def _lost(self, batch: list[Ticket]) -> None:
         """Ask once more what a dead worker left unanswered; what two workers died of is given up."""
         for ticket in batch:
+            if ticket.reply.done():
+                continue
             if ticket.lost:
                 self._deliver([ticket], [LOST])
             else:

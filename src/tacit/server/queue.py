@@ -19,9 +19,10 @@ REMEMBERED = 1024  # structures
 
 @dataclass(eq=False)
 class Ticket:
-    """A job that waits for its reply."""
+    """A job that waits for its reply; its key says whom it waits with."""
 
     job: Job
+    key: object
     reply: asyncio.Future[Reply]
     arrived: float = field(default_factory=monotonic)
     lost: bool = False  # by a worker that died
@@ -39,20 +40,30 @@ class Queue:
 
     def put(self, job: Job) -> asyncio.Future[Reply]:
         """Add a job; its reply comes with the future."""
-        ticket = Ticket(job, asyncio.get_running_loop().create_future())
-        self._add(job.key, ticket)
+        ticket = Ticket(job, job.key, asyncio.get_running_loop().create_future())
+        ticket.reply.add_done_callback(lambda _: self._drop(ticket))
+        self._add(ticket)
         return ticket.reply
 
     def put_back(self, ticket: Ticket) -> None:
         """Add a job again whose worker died, before all others and alone, since it may have been the cause."""
-        key = ("alone", id(ticket))
-        self._add(key, ticket)
-        self._groups.move_to_end(key, last=False)
+        ticket.key = ("alone", id(ticket))
+        self._add(ticket)
+        self._groups.move_to_end(ticket.key, last=False)
 
-    def _add(self, key: object, ticket: Ticket) -> None:
-        self._groups.setdefault(key, []).append(ticket)
+    def _add(self, ticket: Ticket) -> None:
+        self._groups.setdefault(ticket.key, []).append(ticket)
         self.length += 1
         self._arrived.set()
+
+    def _drop(self, ticket: Ticket) -> None:
+        """Take out a job that nobody waits for any more, if no worker has it yet."""
+        group = self._groups.get(ticket.key, [])
+        if ticket in group:
+            group.remove(ticket)
+            self.length -= 1
+            if not group:
+                del self._groups[ticket.key]
 
     async def take(self) -> list[Ticket]:
         """The next batch: jobs of one key, the largest group that is ripe, or the oldest before it waits too long."""

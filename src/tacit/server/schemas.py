@@ -186,6 +186,8 @@ class HealthReply(BaseModel):
 
     status: Literal["ok", "starting", "failing"]
     version: str
+    run: str = Field(description="The run that this is about.")
+    runs: list[str] = Field(description="The runs that are served, the first one where none is named.")
     graph: dict[str, str | int]
     workers: dict[str, int]
     settings: dict[str, str | int | float | bool | None]

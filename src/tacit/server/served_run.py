@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
@@ -57,11 +57,12 @@ class ServedRun:
     path: Path
     device: str
     state: tuple[object, ...]
+    settings: Mapping[str, Any]  # of the engine
 
     @classmethod
-    def at(cls, path: str | Path, device: str = "auto") -> ServedRun:
-        """The run in a folder as it stands now."""
-        return cls(Path(path), device, _state(Path(path)))
+    def at(cls, path: str | Path, device: str = "auto", **settings: Any) -> ServedRun:
+        """The run in a folder as it stands now; the settings are those of `open`."""
+        return cls(Path(path), device, _state(Path(path)), settings)
 
     def graph(self) -> Graph:
         """The graph the run was made for."""
@@ -72,14 +73,14 @@ class ServedRun:
         """The engine of the run; of several processes each reads its own rows of the weights alone."""
         with self._unchanged():
             if group.world == 1:
-                return open_engine(self.path, device=self.device)
+                return open_engine(self.path, device=self.device, **self.settings)
             folder = RunFolder.open(self.path)
             shards, device = group.joined(int(folder.settings["graph"]["entities"]), self.device)
-            return Run(folder, load_model(folder, device, shards)).engine
+            return Run(folder, load_model(folder, device, shards), **self.settings).engine
 
     def renewed(self) -> ServedRun:
         """The run in the same folder as it stands now."""
-        return ServedRun.at(self.path, self.device)
+        return ServedRun.at(self.path, self.device, **self.settings)
 
     @contextmanager
     def _unchanged(self) -> Iterator[None]:

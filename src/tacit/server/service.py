@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Any, Literal
 
-from fastapi import FastAPI
 from fastapi.responses import Response
 
 from tacit import __version__
@@ -21,7 +20,7 @@ from tacit.query.formula import quoted
 from tacit.server import schemas
 from tacit.server.examples import examples
 from tacit.server.jobs import Job, Kind
-from tacit.server.metrics import Metrics
+from tacit.server.metrics import RunMetrics
 from tacit.server.pool import Pool
 from tacit.server.replies import Reply, refusal
 from tacit.server.served_run import Served
@@ -45,7 +44,7 @@ _LIMITS = ("body", "questions", "atoms", "nesting", "k", "top", "offset", "paths
 class Edition:
     """A graph and the workers that answer questions about it; a reload replaces both together."""
 
-    def __init__(self, served: Served, settings: ServerSettings, metrics: Metrics) -> None:
+    def __init__(self, served: Served, settings: ServerSettings, metrics: RunMetrics) -> None:
         self.served, self.graph = served, served.graph()
         self.graph.entities.complete("a"), self.graph.relations.complete("a")  # builds their tables
         self.pool = Pool(served, settings.workers, settings.limits, metrics, settings.shards)
@@ -66,12 +65,10 @@ class Edition:
 
 
 class Service:
-    """The edition that answers, and the one way to exchange it."""
+    """The edition of a run that answers, and the one way to exchange it."""
 
-    def __init__(self, served: Served, settings: ServerSettings) -> None:
-        self.settings, self.limits = settings, settings.limits
-        self.metrics = Metrics()
-        self.problem: TacitError | None = None  # what kept the workers from starting
+    def __init__(self, name: str, served: Served, settings: ServerSettings, metrics: RunMetrics) -> None:
+        self.name, self.settings, self.limits, self.metrics = name, settings, settings.limits, metrics
         self.edition = Edition(served, settings, self.metrics)
         self.metrics.queue.set_function(lambda: self.edition.pool.queue.length)
         self.metrics.workers.set_function(lambda: len(self.edition.pool.alive))
@@ -79,13 +76,9 @@ class Service:
         self._reloading: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def running(self, app: FastAPI) -> AsyncIterator[None]:
-        """Workers start and stop with the application."""
-        try:
-            await self.edition.pool.start()
-        except TacitError as error:
-            self.problem = error
-            raise
+    async def running(self) -> AsyncIterator[None]:
+        """Workers run as long as this is entered."""
+        await self.edition.pool.start()
         try:
             yield
         finally:
@@ -153,6 +146,7 @@ class Service:
         return {
             "status": "ok" if alive else "failing" if pool.problem else "starting",
             "version": __version__,
+            "run": self.name,
             "graph": {
                 "name": graph.name,
                 "entities": graph.num_entities,

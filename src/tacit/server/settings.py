@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
@@ -30,7 +31,9 @@ class Limits(Settings):
     # Few would wait longer than a second for company; a higher number is one of milliseconds.
     patience: float = setting(0.005, "Seconds a question waits for others like it.", least=0, most=1)
     receive: float = setting(10.0, "Seconds for a request to arrive in full.", above=0)
-    connections: int = setting(1_000, "Connections at once.", least=1)
+    connections: int = setting(1_000, "Connections at once; the one that waits longest makes room.", least=1)
+    per_client: int = setting(64, "Requests of one address at once.", least=1)
+    rate: float = setting(0.0, "Requests a second of one address; 0 does not count them.", least=0)
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,17 @@ class ServerSettings(Settings):
         "The address to listen at; others than this machine's own let everyone in who can reach it.",
     )
     port: int = setting(8000, "The port; 0 takes a free one.", least=0, most=65_535)
-    workers: int = setting(2, "Processes that answer questions.", least=1)
+    workers: int = setting(2, "Processes that answer questions, for each run.", least=1)
     shards: int = setting(
         1, "Processes that a worker consists of, each with a share of the model's entities.", least=1, most=1024
     )
     api_key: str | None = setting(None, "A key every request must bring; safer in TACIT_API_KEY.", secret=True)
+    api_key_file: str | None = setting(None, "A file of further keys: one a line, behind a name for the access log.")
     cors: tuple[str, ...] = setting((), "An origin whose pages may ask; repeat it.")
     trusted_hosts: tuple[str, ...] = setting((), "A further name the service is known by; repeat it.")
+    trusted_proxies: tuple[str, ...] = setting((), "An address whose X-Forwarded-For says who asks; repeat it.")
+    access_log: str | None = setting(None, "A file for a line of JSON per request; - is standard error.")
+    grace: int = setting(5, "Seconds for what is in flight when the service is told to stop.", least=0)
     limits: Limits = Limits()
 
     def check(self) -> None:
@@ -67,6 +74,32 @@ class ServerSettings(Settings):
 
         Without this, a page that points its own domain name at 127.0.0.1 could read the answers.
         """
-        if self.host not in LOOPBACK:
-            return frozenset(self.trusted_hosts) or None
-        return frozenset((*LOOPBACK, *self.trusted_hosts))
+        trusted = frozenset(host.lower() for host in self.trusted_hosts)
+        return trusted.union(LOOPBACK) if self.host in LOOPBACK else trusted or None
+
+    def keys(self) -> dict[str, str]:
+        """The keys by their names, as the file has them now; none where nobody needs one."""
+        keys = {} if self.api_key is None else {"api_key": self.api_key}
+        return keys if self.api_key_file is None else _read_keys(Path(self.api_key_file), keys)
+
+
+def _read_keys(path: Path, keys: dict[str, str]) -> dict[str, str]:
+    """Those keys and the ones of a file: `NAME KEY` a line, or `KEY`; blank lines and those after `#` say nothing."""
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not ASCII"
+        raise SettingsError(f"api_key_file is '{path}', which cannot be read ({why})", "api_key_file") from None
+    before = len(keys)
+    for number, line in enumerate(lines, start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        name = words[0] if len(words) > 1 else f"line {number}"
+        if len(words) > 2 or name in keys:
+            problem = f"has the name '{name}' once more" if name in keys else "is not a name and a key"
+            raise SettingsError(f"api_key_file is '{path}', whose line {number} {problem}", "api_key_file")
+        keys[name] = words[-1]
+    if len(keys) == before:
+        raise SettingsError(f"api_key_file is '{path}', which has no key", "api_key_file")
+    return keys

@@ -19,6 +19,7 @@ from tacit.errors import RunError, TacitError
 from tacit.links.scorer import shards_of
 from tacit.server.group import BEAT, Group
 from tacit.server.jobs import Job
+from tacit.server.log_lines import write_log_lines
 from tacit.server.replies import Reply
 from tacit.server.served_run import Served
 from tacit.server.settings import Limits
@@ -123,6 +124,7 @@ def _work(connection: Connection | None, served: Served, limits: Limits, threads
 
     from tacit.server.answering import Answerer
 
+    write_log_lines()
     for name in ("SIGINT", "SIGHUP"):  # a terminal sends them to all; the service alone acts, and ends its workers
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

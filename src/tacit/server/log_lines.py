@@ -1,0 +1,40 @@
+"""Log lines that only Tacit can begin: what clients and files put into them stays inside."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class LogLines(logging.Formatter):
+    """One line a record; a traceback follows it, indented."""
+
+    def __init__(self) -> None:
+        super().__init__("%(levelname)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging calls it so
+        """The line, with control characters written out."""
+        return escaped(super().formatMessage(record))
+
+    def formatException(self, ei: object) -> str:  # noqa: N802
+        """The traceback, each line of it indented."""
+        lines = super().formatException(ei).split("\n")  # type: ignore[arg-type]
+        return "\n".join(f"    {escaped(line)}" for line in lines)
+
+
+def escaped(text: str) -> str:
+    r"""A text without characters that move a terminal's cursor, colour it or end a line.
+
+    >>> escaped("a\nERROR: b\x1b[2J")
+    'a\\nERROR: b\\x1b[2J'
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def write_log_lines() -> None:
+    """Write warnings and errors of this process to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogLines())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)

@@ -1,0 +1,62 @@
+"""The runs that are served, by name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, HTTPException, Query, Request
+
+from tacit.errors import TacitError
+from tacit.server.metrics import Metrics
+from tacit.server.served_run import Served
+from tacit.server.service import Service
+from tacit.server.settings import ServerSettings
+
+
+class Runs:
+    """A service for each run, with workers of its own; the first one answers where none is named."""
+
+    def __init__(self, served: Mapping[str, Served], settings: ServerSettings) -> None:
+        self.metrics = Metrics()
+        self.problem: TacitError | None = None  # what kept workers from starting
+        self.services = {name: Service(name, each, settings, self.metrics.of(name)) for name, each in served.items()}
+
+    @asynccontextmanager
+    async def running(self, app: FastAPI) -> AsyncIterator[None]:
+        """Workers start and stop with the application."""
+        async with AsyncExitStack() as stack:
+            try:
+                for service in self.services.values():
+                    await stack.enter_async_context(service.running())
+            except TacitError as error:
+                self.problem = error
+                raise
+            yield
+
+    @property
+    def first(self) -> Service:
+        """The service of the first run."""
+        return next(iter(self.services.values()))
+
+    def reload(self) -> None:
+        """Open every run as it stands now."""
+        for service in self.services.values():
+            service.reload()
+
+
+async def chosen(
+    request: Request,
+    run: Annotated[str | None, Query(max_length=255, description="The run to ask; the first one by default.")] = None,
+) -> Service:
+    """The service of the run that a request names."""
+    runs: Runs = request.app.state.runs
+    if run is None:
+        return runs.first
+    if run not in runs.services:
+        raise HTTPException(404, f"there is no run '{run}' here; there is {', '.join(runs.services)}")
+    return runs.services[run]
+
+
+Chosen = Annotated[Service, Depends(chosen)]

@@ -1,0 +1,104 @@
+"""Several runs in one service, and the settings their engines are started with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import tacit
+from served import Running, running
+from served_graphs import EUROPE, Made, engine_of
+from tacit.cli.serve import named
+from tacit.errors import SettingsError
+from tacit.graph.graph import Graph
+from tacit.server.served_run import ServedRun
+from tacit.server.settings import ServerSettings
+
+QUERY = "?c : borders(Portugal, ?c)"
+
+
+def islands() -> Graph:
+    return Graph.of([("Portugal", "borders", "Madeira"), ("Madeira", "grows", "Banana")], name="islands")
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Running]:
+    with running({"europe": EUROPE, "the islands": Made(islands)}, ServerSettings(workers=1)) as found:
+        yield found
+
+
+def asked(service: Running, **named: str) -> list[str]:
+    response = service.client.post("/ask", json={"query": QUERY}, params=named)
+    return [row["entity"] for row in response.json()["answers"] if row["known"]]
+
+
+def test_a_request_names_the_run_it_is_about(service: Running) -> None:
+    assert asked(service) == asked(service, run="europe") == ["Spain"]
+    assert asked(service, run="the islands") == ["Madeira"]
+    client, other = service.client, {"run": "the islands"}
+    assert [match["label"] for match in client.get("/relations", params=other).json()["matches"]] == [
+        "borders",
+        "grows",
+    ]
+    assert [match["label"] for match in client.get("/entities", params=other | {"q": "b"}).json()["matches"]] == [
+        "Banana"
+    ]
+    assert client.get("/ready", params=other).json() == {"ready": True}
+    plan = client.post("/plan", json={"query": "?x : grows(Madeira, ?x)"}, params=other)
+    assert "from Madeira over grows" in plan.json()["plan"]
+    assert client.post("/plan", json={"query": "?x : grows(Madeira, ?x)"}).status_code == 422
+    sparql = client.get("/sparql", params=other | {"query": "SELECT ?x { <tacit:Madeira> <tacit:grows> ?x } LIMIT 1"})
+    assert sparql.json()["results"]["bindings"][0]["x"]["value"] == "tacit:Banana"
+    for example in client.get("/examples", params=other).json()["examples"]:
+        assert engine_of(islands()).using(search="symbolic").ask(example["query"])
+
+
+def test_the_health_lists_the_runs(service: Running) -> None:
+    first, second = (service.client.get("/health", params=given).json() for given in ({}, {"run": "the islands"}))
+    assert [health["runs"] for health in (first, second)] == [["europe", "the islands"]] * 2
+    assert [(health["run"], health["graph"]["name"]) for health in (first, second)] == [
+        ("europe", "europe"),
+        ("the islands", "islands"),
+    ]
+
+
+@pytest.mark.parametrize("route", ["/health", "/entities", "/examples", "/ready", "/sparql?query=ASK"])
+def test_a_run_that_is_not_served_is_not_found(service: Running, route: str) -> None:
+    response = service.client.get(route, params={"run": "Europe"} | ({"query": "x"} if "sparql" in route else {}))
+    assert response.status_code == 404
+    assert response.json()["error"]["message"] == "there is no run 'Europe' here; there is europe, the islands"
+
+
+def test_each_run_is_counted_apart(service: Running) -> None:
+    def batches() -> dict[str, float]:
+        families = text_string_to_metric_families(service.client.get("/metrics").text)
+        samples = [sample for family in families for sample in family.samples]
+        return {each.labels["run"]: each.value for each in samples if each.name == "tacit_batch_size_sum"}
+
+    before = batches()
+    asked(service, run="the islands")
+    after = batches()
+    assert {name: after[name] - before[name] for name in after} == {"europe": 0, "the islands": 1}
+
+
+def test_runs_go_by_their_folders_names(tmp_path: Path) -> None:
+    (tmp_path / "a=b").mkdir()
+    assert named(["world", f"{tmp_path}/runs/x/", "y=runs/x"]) == {
+        "world": "world", "x": f"{tmp_path}/runs/x/", "y": "runs/x"
+    }  # fmt: skip
+    assert named([str(tmp_path / "a=b")]) == {"a=b": str(tmp_path / "a=b")}
+    with pytest.raises(SettingsError, match="two runs are called 'x'; name each as in NAME=RUN"):
+        named(["one/x", "two/x"])
+    with pytest.raises(SettingsError, match="the run '=x' has no name"):
+        named(["=x"])
+
+
+def test_a_run_is_served_with_the_settings_it_is_given(tmp_path: Path) -> None:
+    tacit.train(islands(), tmp_path, progress=False, rank=2, epochs=1, batch=2, device="cpu")
+    served = ServedRun.at(tmp_path, "cpu", adapted=False, observed="none", search="exact", k=7)
+    for each in (served, served.renewed()):
+        about = each.engine().about
+        assert (about["observed"], about["search"], about["k"]) == ("none", "exact", 7)
