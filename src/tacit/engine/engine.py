@@ -304,17 +304,22 @@ class Engine:
 
     def _part(self, prepared: Prepared, proof: Proof, negated: bool = False, carried: bool = True) -> WitnessPart:
         """A proof with names in place of ids."""
-        name, atom = self.graph.entities.name, None
+        entities, atom = self.graph.entities, None
         if proof.atom is not None:
             a = proof.atom
-            relation = self.graph.relations.name(a.relation)
-            atom = WitnessAtom(name(a.subject), relation, name(a.object), math.exp(a.score), a.observed, negated)
+            subject, relation, object_ = (
+                entities.name(a.subject),
+                self.graph.relations.name(a.relation),
+                entities.name(a.object),
+            )
+            labels = entities[a.subject], entities[a.object]
+            atom = WitnessAtom(subject, relation, object_, math.exp(a.score), a.observed, negated, *labels)
         best = max((part.score for part in proof.parts), default=0.0)
         parts = tuple(
             self._part(prepared, part, negated ^ (proof.kind == "not"), proof.kind != "or" or part.score == best)
             for part in proof.parts
         )
-        variables = {prepared.variables[v]: name(e) for v, e in proof.values}
+        variables = {prepared.variables[v]: entities.name(e) for v, e in proof.values}
         return WitnessPart(proof.kind, math.exp(proof.score), parts, atom, variables, carried)
 
     def __repr__(self) -> str:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tacit.engine.engine import Asked, Engine
+from tacit.engine.entity_facts import known_facts, predicted_facts
 from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import atoms
 from tacit.query.sparql import is_sparql
-from tacit.server.jobs import Job, Kind
+from tacit.server.jobs import EntityJob, Job, Kind
 from tacit.server.replies import Reply, encoded, failure, refusal
 from tacit.server.settings import Limits
 from tacit.server.sparql_results import RESULTS, results
@@ -31,7 +32,7 @@ class Answerer:
     def replies(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to jobs of one key, each right or wrong on its own."""
         first = jobs[0]
-        if len(jobs) > 1 and first.kind is not Kind.PLAN:
+        if len(jobs) > 1 and first.kind not in (Kind.PLAN, Kind.ENTITY):
             try:
                 return self._together(jobs)
             except Exception:  # one of them is wrong: alone, each gets its own answer
@@ -40,6 +41,8 @@ class Answerer:
 
     def _alone(self, job: Job) -> Reply:
         try:
+            if isinstance(job, EntityJob):
+                return self._entity(job)
             return self._plan(job) if job.kind is Kind.PLAN else self._together([job])[0]
         except TacitError as error:
             return refusal(error)
@@ -63,6 +66,16 @@ class Answerer:
         engine = self._engine(job)
         asked = self._prepared(job, engine)
         return Reply(200, encoded({"query": str(asked.query), "plan": engine.describe(asked)}))
+
+    def _entity(self, job: EntityJob) -> Reply:
+        """Facts about an entity; predicting goes on for half the time there is, so that what was found is told."""
+        engine, label, relation = self._engine(job), job.question, job.relation
+        if job.min_score is None:
+            facts = known_facts(engine, label, relation)
+        else:
+            most = self.limits.seconds / 2
+            facts = predicted_facts(engine, label, relation, min_score=job.min_score, start=job.start, seconds=most)
+        return Reply(200, encoded(facts.page(job.top, job.offset, self.limits.top).to_dict()))
 
     def _prepared(self, job: Job, engine: Engine) -> Asked:
         """The question of a job as the engine reads it, within the limits."""

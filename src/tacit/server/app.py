@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from tacit import __version__
 from tacit.errors import SettingsError
 from tacit.server import schemas
+from tacit.server.entity_routes import add_entity_routes
 from tacit.server.error_replies import add_error_replies
 from tacit.server.jobs import Job, Kind
 from tacit.server.middleware import Guard, KnownHosts
@@ -45,6 +46,7 @@ def create_app(served: Served, settings: ServerSettings | None = None) -> FastAP
     add_error_replies(app)
     _questions(app, service)
     _lookups(app, service)
+    add_entity_routes(app, service)
     _sparql(app, service)
     _page(app)
     if settings.hosts is not None:

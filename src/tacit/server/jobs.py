@@ -16,6 +16,7 @@ class Kind(StrEnum):
     EXPLAIN = "explain"
     PLAN = "plan"
     SPARQL = "sparql"
+    ENTITY = "entity"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,16 @@ class Job:
         (True, False)
         """
         return (self.kind, _WORD.sub(_blank, self.question), self.top, self.paths, self.changes)
+
+
+@dataclass(frozen=True)
+class EntityJob(Job):
+    """One entity, which is its question, and which of its facts are wanted: `top` of each relation from `offset` on."""
+
+    relation: str | None = None
+    offset: int = 0
+    min_score: float | None = None  # of predictions; known facts are wanted where there is none
+    start: str | None = None
 
 
 # Each alternative takes what it starts, ended or not, so that no text takes the square of its length.
