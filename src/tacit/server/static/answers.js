@@ -1,5 +1,6 @@
 // The ranked answers, each with a score bar and a mark.
 import { element } from "./element.js";
+import { entityLink } from "./links.js";
 import { shown } from "./reason.js";
 
 export function answerRow(answer, toggle) {
@@ -16,7 +17,9 @@ export function answerRow(answer, toggle) {
     element("span", { class: "score" }, shown(answer.score)),
     element("span", { class: "turn", "aria-hidden": "true" }),
   );
-  return element("li", { "data-entity": answer.entity }, button);
+  const name = answer.name || answer.entity;
+  const visit = entityLink(answer.entity, "→", { class: "visit", title: `Open the page of ${name}`, "aria-label": `Open the page of ${name}` });
+  return element("li", { "data-entity": answer.entity }, button, visit);
 }
 
 export function summary(reply, milliseconds, share) {

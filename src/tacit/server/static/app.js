@@ -5,6 +5,9 @@ import { Completion } from "./completion.js";
 import { Controls, forRequest } from "./controls.js";
 import { Editor, coloured } from "./editor.js";
 import { byId, element } from "./element.js";
+import { EntityPage } from "./entity.js";
+import { find } from "./find.js";
+import { follow } from "./links.js";
 import { reason } from "./reason.js";
 import * as service from "./service.js";
 import { learn, quoted, variables } from "./syntax.js";
@@ -14,6 +17,7 @@ const problem = byId("problem");
 const editor = new Editor(byId("question"), byId("mirror"));
 const controls = new Controls(byId("settings"), () => (state.query ? submit() : undefined));
 const completion = new Completion(editor, byId("options"), () => submit());
+const entityPage = new EntityPage(byId("entity"));
 let state = { query: "", settings: {}, top: 10, open: null };
 let running = null;
 let limits = { top: 1000 };
@@ -160,7 +164,11 @@ function correct(name) {
 }
 
 function restore() {
-  state = address.read();
+  const visited = !entityPage.section.hidden;
+  if (entityPage.restore()) return undefined;
+  const wanted = address.read();
+  if (visited && JSON.stringify(wanted) === JSON.stringify(state)) return undefined; // the answers still stand there
+  state = wanted;
   editor.text = state.query;
   controls.set(state.settings);
   return run();
@@ -195,5 +203,8 @@ async function start() {
 byId("form").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
 byId("key").addEventListener("submit", (event) => { event.preventDefault(); service.useKey(byId("secret").value); start(); });
 byId("home").addEventListener("click", (event) => { event.preventDefault(); history.pushState(null, "", "/"); restore(); editor.area.focus(); });
+const visit = () => { restore(); scrollTo(0, 0); };
+follow(visit);
+find(byId("find"), (to) => { history.pushState(null, "", to); visit(); });
 addEventListener("popstate", restore);
 start();

@@ -1,0 +1,9 @@
+// Relations as people read them.
+const spaced = (text) => text.replace(/[_\s]+/g, " ").replace(/(\p{Ll}|\d)(\p{Lu})(?=\p{Ll})/gu, (_, end, start) => `${end} ${start.toLowerCase()}`).trim();
+
+/** The name of a relation in words: `officialLanguage`, `ex:official_language` and `/country/official_language` are read alike. */
+export function words(name) {
+  if (/^<?[a-z][a-z0-9+.-]*:\/\//i.test(name)) return spaced(name.replace(/[>/#]+$/, "").split(/[/#]/).pop()) || name;
+  if (name.startsWith("/")) return name.split(".").map((part) => spaced(part.split("/").slice(-2).join(" "))).join(" · ");
+  return spaced(name.replace(/^[\w-]+:(?=\w)/, "")) || name;
+}
