@@ -9,7 +9,7 @@ import { words } from "./words.js";
 const ROW = { height: 30, gap: 8, group: 16 };
 const WIDE = { groups: 6, known: 3, predicted: 2 }; // what is drawn, at most
 const SLIM = { groups: 4, known: 2, predicted: 1 };
-const NARROW = 620;
+const TIGHT = 0.85; // of the room that names should have: with less, both sides do not stand beside each other
 
 /** What is drawn of the facts by a relation: a few known ones, a few predicted ones, and how many are not drawn. */
 function picked(group, most) {
@@ -66,11 +66,16 @@ const more = (row, x, y, anchor, group, reveal) =>
 const kindOf = (known) => (known ? "observed" : "observed predicted");
 const tipOf = (known) => `url(#around-${known ? "observed" : "predicted"})`;
 
+/** How much room there is for names beside an entity, as a share of what they should have. */
+function roomFor(groups, width) {
+  const sides = new Set(groups.map((group) => group.inverse)).size;
+  return (width - 150 - 86 * sides) / (sides * 290);
+}
+
 /** Both sides of an entity, which stands in the middle. */
 function beside(entity, groups, width, reveal) {
   const [right, left] = [false, true].map((inverse) => groups.filter((group) => group.inverse === inverse));
-  const sides = [left, right].filter((each) => each.length).length;
-  const scale = Math.min(1.25, (width - 150 - 86 * sides) / (sides * 290));
+  const scale = Math.min(1.25, roomFor(groups, width));
   const room = { label: 120 * scale, node: 170 * scale };
   const [ahead, back] = [side(right, room), side(left, room)];
   const name = fitted(entity.name, 150 - 28, 14, 600);
@@ -132,7 +137,7 @@ function below(entity, groups, width, reveal) {
 
 /** The graph around an entity as a figure; `reveal` shows all facts of a group. */
 export function around(entity, groups, width, reveal) {
-  const slim = width < NARROW;
+  const slim = roomFor(groups, width) < TIGHT;
   const { drawn, ...size } = (slim ? below : beside)(entity, groups, width, reveal);
   const most = (slim ? SLIM : WIDE).groups;
   const hidden = [false, true].map((inverse) => Math.max(0, groups.filter((group) => group.inverse === inverse).length - most));

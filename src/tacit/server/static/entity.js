@@ -14,7 +14,7 @@ const empty = () => ({ count: 0, facts: [] });
 export class EntityPage {
   constructor(section) {
     Object.assign(this, { section, running: null, groups: new Map() });
-    addEventListener("resize", () => { clearTimeout(this.resized); this.resized = setTimeout(() => this.draw(), 150); });
+    addEventListener("resize", () => { clearTimeout(this.resized); this.resized = setTimeout(() => this.draw(), 80); });
   }
 
   /** Show the entity that the address names; false where it names none. */
