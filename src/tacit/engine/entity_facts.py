@@ -14,7 +14,8 @@ from tacit.engine.completion import Completion
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError
 
-_RELATIONS = 8  # whose facts are predicted between two looks at the clock
+_AT_ONCE = 64  # relations whose facts are predicted between two looks at the clock, at most
+_LOOKS = 20  # at the clock, at least, while the time lasts
 
 
 class Related(NamedTuple):
@@ -105,18 +106,18 @@ def predicted_facts(
     first = 0 if start is None else graph.relations.id(start) & ~1
     along = range(first, graph.num_relations, 2) if wanted is None else [wanted & ~1]
     ends: dict[int, list[tuple[int, float]]] = {}
-    upto = None
-    for number in range(0, len(along), _RELATIONS):
-        if number and monotonic() - began > seconds:
-            upto = graph.relations[along[number]]
-            break
-        labels = [graph.relations[each] for each in along[number : number + _RELATIONS]]
+    done, many = 0, 1
+    while done < len(along) and (not done or monotonic() - began < seconds):
+        labels, before = [graph.relations[each] for each in along[done : done + many]], monotonic()
         for fact in Completion(engine, labels, [graph.entities[here]], min_score=min_score):
             way, subject = graph.relations.id(fact.relation), graph.entities.id(fact.subject)
             if subject == here:
                 ends.setdefault(way, []).append((graph.entities.id(fact.object), fact.score))
             else:
                 ends.setdefault(way ^ 1, []).append((subject, fact.score))
+        done += len(labels)
+        many = min(_AT_ONCE, 2 * many) if monotonic() - before < seconds / _LOOKS else max(1, many // 2)
+    upto = graph.relations[along[done]] if done < len(along) else None
     found = (_relatives(engine, way, rows) for way, rows in ends.items() if wanted in (None, way))
     return replace(_collected(engine, here, False, found), next=upto)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 from tacit.engine.engine import Asked, Engine
@@ -69,11 +70,12 @@ class Answerer:
 
     def _entity(self, job: EntityJob) -> Reply:
         """Facts about an entity; predicting goes on for half the time there is, so that what was found is told."""
+        began = monotonic()
         engine, label, relation = self._engine(job), job.question, job.relation
         if job.min_score is None:
             facts = known_facts(engine, label, relation)
         else:
-            most = self.limits.seconds / 2
+            most = self.limits.seconds / 2 - (monotonic() - began)  # an engine takes time to make
             facts = predicted_facts(engine, label, relation, min_score=job.min_score, start=job.start, seconds=most)
         return Reply(200, encoded(facts.page(job.top, job.offset, self.limits.top).to_dict()))
 
