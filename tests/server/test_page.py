@@ -255,10 +255,6 @@ def test_a_reason_says_what_carried_it_and_what_came_nearest(visit: Visit) -> No
         why.locator(f"{place} code").first.evaluate(style) for place in (".facts > li:first-child", ".other")
     )
     assert plain != other  # the lighter tone
-    drawn = {re.sub(r" [\d.]+$", "", edge) for edge in why.locator(".edge title").all_text_contents()}
-    carried = {"borders(France, Iberia)", "borders(Iberia, Portugal)", "speaks(Portugal, Polish)"}
-    assert drawn == carried | {"or speaks(Iberia, French)"}
-    assert why.locator(".edge.negated path[marker-end]").count() == 2
     assert "must not be found: this comes nearest" in why.locator(".key-lines").inner_text()
     assert why.locator(".answer-node title").text_content() == "ex:Q29"
     assert why.locator(".answer-node text").first.text_content() == "Iberia"

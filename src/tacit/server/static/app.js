@@ -5,10 +5,7 @@ import { Completion } from "./completion.js";
 import { Controls, forRequest } from "./controls.js";
 import { Editor, coloured } from "./editor.js";
 import { byId, element } from "./element.js";
-import { EntityPage } from "./entity.js";
-import { find } from "./find.js";
-import { follow } from "./links.js";
-import { reason } from "./reason.js";
+import { Explore } from "./explore.js";
 import * as service from "./service.js";
 import { learn, quoted, variables } from "./syntax.js";
 
@@ -17,7 +14,7 @@ const problem = byId("problem");
 const editor = new Editor(byId("question"), byId("mirror"));
 const controls = new Controls(byId("settings"), () => (state.query ? submit() : undefined));
 const completion = new Completion(editor, byId("options"), () => submit());
-const entityPage = new EntityPage(byId("entity"));
+const explore = new Explore(byId("entity"), byId("find"), () => restore());
 let state = { query: "", settings: {}, top: 10, open: null };
 let running = null;
 let limits = { top: 1000 };
@@ -110,7 +107,7 @@ async function unfold(entity) {
   row.append(box);
   reasons ??= service.explain(body());
   try {
-    const { answers, certified } = await reasons;
+    const [{ reason }, { answers, certified }] = await Promise.all([import("./reason.js"), reasons]);
     const answer = answers.find((each) => each.entity === entity);
     const target = variables(state.query)[0]?.slice(1) ?? "";
     box.replaceWith(reason(answer, target, row.clientWidth - (phone() ? 24 : 36), certified, exactly));
@@ -164,11 +161,8 @@ function correct(name) {
 }
 
 function restore() {
-  const visited = !entityPage.section.hidden;
-  if (entityPage.restore()) return undefined;
-  const wanted = address.read();
-  if (visited && JSON.stringify(wanted) === JSON.stringify(state)) return undefined; // the answers still stand there
-  state = wanted;
+  if (explore.restore(() => JSON.stringify(address.read()) === JSON.stringify(state))) return undefined;
+  state = address.read();
   editor.text = state.query;
   controls.set(state.settings);
   return run();
@@ -203,8 +197,5 @@ async function start() {
 byId("form").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
 byId("key").addEventListener("submit", (event) => { event.preventDefault(); service.useKey(byId("secret").value); start(); });
 byId("home").addEventListener("click", (event) => { event.preventDefault(); history.pushState(null, "", "/"); restore(); editor.area.focus(); });
-const visit = () => { restore(); scrollTo(0, 0); };
-follow(visit);
-find(byId("find"), (to) => { history.pushState(null, "", to); visit(); });
 addEventListener("popstate", restore);
 start();

@@ -5,6 +5,7 @@ import { layered } from "./layers.js";
 import { drawnLink } from "./links.js";
 import { words } from "./words.js";
 
+/** What an atom is drawn as. */
 export const kindOf = (atom) => `${atom.negated ? "negated" : "observed"}${atom.observed ? "" : " predicted"}${atom.other ? " other" : ""}`;
 const prefixOf = (atom) => `${atom.other ? "or " : ""}${atom.negated && !atom.denied ? "not " : ""}`;
 

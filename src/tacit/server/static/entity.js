@@ -17,18 +17,13 @@ export class EntityPage {
     addEventListener("resize", () => { clearTimeout(this.resized); this.resized = setTimeout(() => this.draw(), 80); });
   }
 
-  /** Show the entity that the address names; false where it names none. */
-  restore() {
-    const label = new URLSearchParams(location.search).get("entity");
+  /** Stop what is under way for the entity that was shown. */
+  leave() {
     this.running?.abort();
-    this.section.hidden = label === null;
-    this.section.parentElement.toggleAttribute("data-entity-view", label !== null);
-    if (label === null) return false;
-    this.open(label);
-    return true;
   }
 
   async open(label) {
+    this.leave();
     this.running = new AbortController();
     const { signal } = this.running;
     this.groups = new Map();

@@ -67,11 +67,11 @@ export function find(form, go) {
       mark((active + step + matches.length) % matches.length);
     } else if (event.key === "Escape") close();
   });
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
+  form.addEventListener("submit", () => {
     const typed = field.value.trim();
     const plain = typed.toLowerCase();
     const exact = matches.find(({ label, name }) => [label, name].some((text) => text.toLowerCase() === plain));
     if (typed) choose((matches[active] ?? exact)?.label ?? typed);
   });
+  suggest(); // of what was typed before this was loaded
 }

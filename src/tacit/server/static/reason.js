@@ -2,8 +2,7 @@
 import { drawing, kindOf } from "./drawing.js";
 import { element, shape } from "./element.js";
 import { entityLink } from "./links.js";
-
-export const shown = (score) => (score > 0 && score < 0.0005 ? "<0.001" : score.toFixed(3));
+import { shown } from "./words.js";
 
 /** What the lines mean, as far as they occur. */
 function legend(atoms) {
@@ -77,9 +76,9 @@ function way(witness, answers, name, width) {
   if (!atoms.length) return [];
   const named = Object.fromEntries(Object.entries(witness.variables).map(([variable, entity]) => [entity, variable]));
   const { facts = atoms.length, predicted = atoms.filter((atom) => !atom.observed).length } = witness;
-  const figure = element("figure", { "aria-label": `Why ${name}` }, drawing(answers, atoms, named, `The reason for ${name} as a graph; its facts are listed below`, width));
+  const title = `The reason for ${name} as a graph; its facts are listed below`;
   return [
-    figure,
+    element("figure", { "aria-label": `Why ${name}` }, drawing(answers, atoms, named, title, width)),
     legend(atoms),
     element("ul", { class: "facts" }, ...lines(tree)),
     facts > 1 ? element("p", { class: "share" }, `${predicted} of ${facts} atoms predicted`) : null,

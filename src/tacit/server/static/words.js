@@ -1,4 +1,6 @@
-// Relations as people read them.
+// Relations and scores as people read them.
+export const shown = (score) => (score > 0 && score < 0.0005 ? "<0.001" : score.toFixed(3));
+
 const spaced = (text) => text.replace(/[_\s]+/g, " ").replace(/(\p{Ll}|\d)(\p{Lu})(?=\p{Ll})/gu, (_, end, start) => `${end} ${start.toLowerCase()}`).trim();
 
 /** The name of a relation in words: `officialLanguage`, `ex:official_language` and `/country/official_language` are read alike. */
