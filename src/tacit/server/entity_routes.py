@@ -48,5 +48,7 @@ def add_entity_routes(app: FastAPI, service: Service) -> None:
     ) -> Response:
         """The facts about an entity that the graph is most probably missing, by relation and direction, best first."""
         typed = (("typed", True),)  # as facts are completed
-        job = EntityJob(Kind.ENTITY, label, limit, 1, typed, relation, offset, min_score, start)
+        job = EntityJob(
+            Kind.ENTITY, label, limit, changes=typed, relation=relation, offset=offset, min_score=min_score, start=start
+        )
         return await answer(job)

@@ -69,31 +69,26 @@ function verdict(certified, exactly) {
     element("button", { type: "button", class: "quiet", onclick: exactly }, "Search exactly"));
 }
 
-/** One way to an answer: its graph, what the lines mean, and its atoms as text. */
-function way(witness, answers, name, width) {
-  const tree = witness.tree ?? { kind: "and", parts: witness.atoms.map((atom) => ({ kind: "atom", atom })) };
+/** The reason for an answer: its graph, what the lines mean, and its atoms as text. */
+export function reason(answer, target, width, certified, exactly) {
+  const witness = answer.witnesses?.[0];
+  const tree = witness?.tree ?? { kind: "and", parts: (witness?.atoms ?? []).map((atom) => ({ kind: "atom", atom })) };
   const atoms = atomsOf(tree);
-  if (!atoms.length) return [];
-  const named = Object.fromEntries(Object.entries(witness.variables).map(([variable, entity]) => [entity, variable]));
-  const { facts = atoms.length, predicted = atoms.filter((atom) => !atom.observed).length } = witness;
+  if (!atoms.length) {
+    return element("div", { class: "why" }, element("p", {}, "This search gives no reasons; beam and exact search do."));
+  }
+  const values = answer.values ?? { [target]: answer.entity };
+  const flipped = (entries) => Object.fromEntries(Object.entries(entries).map(([variable, entity]) => [entity, variable]));
+  const name = answer.name || Object.values(values).join(", ") || "this";
   const title = `The reason for ${name} as a graph; its facts are listed below`;
-  return [
-    element("figure", { "aria-label": `Why ${name}` }, drawing(answers, atoms, named, title, width)),
+  const { facts = atoms.length, predicted = atoms.filter((atom) => !atom.observed).length } = witness;
+  return element(
+    "div",
+    { class: "why" },
+    element("figure", { "aria-label": `Why ${name}` }, drawing(flipped(values), atoms, flipped(witness.variables), title, Math.max(240, width))),
     legend(atoms),
     element("ul", { class: "facts" }, ...lines(tree)),
     facts > 1 ? element("p", { class: "share" }, `${predicted} of ${facts} atoms predicted`) : null,
-  ];
-}
-
-/** The reasons for an answer. */
-export function reason(answer, target, width, certified, exactly) {
-  const values = answer.values ?? { [target]: answer.entity };
-  const answers = Object.fromEntries(Object.entries(values).map(([variable, label]) => [label, variable]));
-  const name = answer.name || Object.values(values).join(", ");
-  const ways = (answer.witnesses ?? []).map((witness) => way(witness, answers, name, Math.max(240, width)));
-  if (!ways.some((each) => each.length)) {
-    return element("div", { class: "why" }, element("p", {}, "This search gives no reasons; beam and exact search do."));
-  }
-  const told = ways.flatMap((each, i) => (i ? [element("p", { class: "second" }, `Or ${shown(answer.witnesses[i].score)}, because`), ...each] : each));
-  return element("div", { class: "why" }, ...told, verdict(certified, exactly));
+    verdict(certified, exactly),
+  );
 }
