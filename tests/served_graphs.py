@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from tacit.engine.engine import Engine
-from tacit.graph.graph import Graph
+from tacit.graph.graph import Graph, no_triples
 from tacit.links.scorer import GraphScorer
 from tacit.server.group import ALONE, Group
 
@@ -80,6 +80,33 @@ class Made:
         return engine_of(self.graph())
 
     def renewed(self) -> Made:
+        """The same, since it never changes."""
+        return self
+
+
+CITIES = [f"City {number:02}" for number in range(45)]
+MISSING = [("Portugal", "speaks", "Spanish"), ("Italy", "borders", "Spain"), ("Italy", "speaks", "French")]
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """Europe with a country of many cities, and an engine that believes in three facts the graph does not have."""
+
+    def whole(self) -> Graph:
+        """All that is believed: the facts of the graph, and as a split of their own those it does not have."""
+        facts = [(a, "borders", b) for a, b in BORDERS] + [(a, "speaks", b) for a, b in SPEAKS]
+        return Graph.of([*facts, *((city, "city_in", "France") for city in CITIES)], test=MISSING, name="atlas")
+
+    def graph(self) -> Graph:
+        """The graph that is served."""
+        return replace(self.whole(), test=no_triples())
+
+    def engine(self, group: Group = ALONE) -> Engine:
+        """What a worker opens."""
+        whole = self.whole()
+        return Engine(self.graph(), GraphScorer(whole.index(), whole.num_entities), calibration="sigmoid")
+
+    def renewed(self) -> Atlas:
         """The same, since it never changes."""
         return self
 

@@ -30,6 +30,8 @@ class WitnessAtom:
     score: float
     observed: bool
     negated: bool = False
+    subject_label: str = ""  # where names are shown, two entities may have the same one
+    object_label: str = ""
 
     def __str__(self) -> str:
         mark = "known" if self.observed else "predicted"

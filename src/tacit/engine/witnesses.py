@@ -18,15 +18,16 @@ def witness(graph: Graph, prepared: Prepared, proof: Proof) -> Witness:
 
 
 def _part(graph: Graph, prepared: Prepared, proof: Proof, negated: bool = False, carried: bool = True) -> WitnessPart:
-    name, atom = graph.entities.name, None
+    entities, atom = graph.entities, None
     if proof.atom is not None:
         a = proof.atom
-        relation = graph.relations.name(a.relation)
-        atom = WitnessAtom(name(a.subject), relation, name(a.object), math.exp(a.score), a.observed, negated)
+        subject, relation, object_ = entities.name(a.subject), graph.relations.name(a.relation), entities.name(a.object)
+        labels = entities[a.subject], entities[a.object]
+        atom = WitnessAtom(subject, relation, object_, math.exp(a.score), a.observed, negated, *labels)
     best = max((part.score for part in proof.parts), default=0.0)
     parts = tuple(
         _part(graph, prepared, part, negated ^ (proof.kind == "not"), proof.kind != "or" or part.score == best)
         for part in proof.parts
     )
-    variables = {prepared.variables[v]: name(e) for v, e in proof.values}
+    variables = {prepared.variables[v]: entities.name(e) for v, e in proof.values}
     return WitnessPart(proof.kind, math.exp(proof.score), parts, atom, variables, carried)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 from tacit.engine.answers import LIKELY, Answers
 from tacit.engine.engine import Asked, Engine
+from tacit.engine.entity_facts import known_facts, predicted_facts
 from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import atoms
 from tacit.query.sparql import is_sparql
-from tacit.server.jobs import Job, Kind
+from tacit.server.jobs import EntityJob, Job, Kind
 from tacit.server.replies import Reply, encoded, failure, refusal
 from tacit.server.settings import Limits
 from tacit.server.sparql_formats import written
@@ -34,7 +36,7 @@ class Answerer:
     def replies(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to jobs of one key, each right or wrong on its own."""
         first = jobs[0]
-        if len(jobs) > 1 and first.kind is not Kind.PLAN:
+        if len(jobs) > 1 and first.kind not in (Kind.PLAN, Kind.ENTITY):
             try:
                 return self._together(jobs)
             except Exception:  # one of them is wrong: alone, each gets its own answer
@@ -43,6 +45,8 @@ class Answerer:
 
     def _alone(self, job: Job) -> Reply:
         try:
+            if isinstance(job, EntityJob):
+                return self._entity(job)
             return self._plan(job) if job.kind is Kind.PLAN else self._together([job])[0]
         except TacitError as error:
             return refusal(error)
@@ -74,6 +78,17 @@ class Answerer:
         engine = self._engine(job)
         asked = self._prepared(job, engine)
         return Reply(200, encoded({"query": str(asked.query), "plan": engine.describe(asked)}))
+
+    def _entity(self, job: EntityJob) -> Reply:
+        """Facts about an entity; predicting goes on for half the time there is, so that what was found is told."""
+        began = monotonic()
+        engine, label, relation = self._engine(job), job.question, job.relation
+        if job.predicted:
+            most = self.limits.seconds / 2 - (monotonic() - began)  # an engine takes time to make
+            facts = predicted_facts(engine, label, relation, min_score=job.min_score, start=job.start, seconds=most)
+        else:
+            facts = known_facts(engine, label, relation)
+        return Reply(200, encoded(facts.page(job.top, job.offset, self.limits.top).to_dict()))
 
     def _prepared(self, job: Job, engine: Engine) -> Asked:
         """The question of a job as the engine reads it, within the limits."""

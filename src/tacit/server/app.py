@@ -18,6 +18,7 @@ from tacit.errors import SettingsError
 from tacit.server import schemas
 from tacit.server.access_log import access_log
 from tacit.server.admission import Admission
+from tacit.server.entity_routes import add_entity_routes
 from tacit.server.error_replies import add_error_replies
 from tacit.server.jobs import Job, Kind
 from tacit.server.middleware import Guard, KnownHosts
@@ -52,6 +53,7 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
     add_error_replies(app)
     _questions(app)
     _lookups(app)
+    add_entity_routes(app)
     _status(app, runs)
     _sparql(app)
     _page(app)

@@ -16,6 +16,7 @@ class Kind(StrEnum):
     EXPLAIN = "explain"
     PLAN = "plan"
     SPARQL = "sparql"
+    ENTITY = "entity"
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,15 @@ class Job:
         """
         page = self.top, self.offset, self.min_score
         return (self.kind, _WORD.sub(_blank, self.question), *page, self.paths, self.changes)
+
+
+@dataclass(frozen=True)
+class EntityJob(Job):
+    """One entity, which is its question, and which of its facts are wanted: `top` of each relation from `offset` on."""
+
+    relation: str | None = None
+    predicted: bool = False  # facts of at least `min_score`; known ones otherwise
+    start: str | None = None
 
 
 # Each alternative takes what it starts, ended or not, so that no text takes the square of its length.

@@ -82,6 +82,8 @@ class WitnessAtom(BaseModel):
     score: float = Field(description="The atom's calibrated score, in [0, 1].")
     observed: bool = Field(description="Whether the graph has it; otherwise it is predicted.")
     negated: bool = Field(description="Whether it stands under a negation.")
+    subject_label: str = Field("", description="The label of the subject, whose name `subject` is.")
+    object_label: str = Field("", description="The label of the object, whose name `object` is.")
 
 
 class WitnessPart(BaseModel):
@@ -179,6 +181,34 @@ class ExamplesReply(BaseModel):
     """Questions to start with."""
 
     examples: list[Example]
+
+
+class RelatedRow(BaseModel):
+    """What a fact about an entity leads to."""
+
+    entity: str = Field(description="Its label.")
+    name: str = Field(description="What people call it; the label where it has no name.")
+    score: float = Field(description="The fact's score, in [0, 1].")
+
+
+class RelativesRow(BaseModel):
+    """The facts about an entity by one relation in one direction."""
+
+    relation: str = Field(description="The relation as a question writes it: `speaks^-1` leads to who speaks.")
+    name: str = Field(description="What people call the relation, whatever the direction.")
+    inverse: bool = Field(description="Whether the entity is the object of these facts.")
+    count: int = Field(description="How many facts there are.")
+    facts: list[RelatedRow] = Field(description="Some of them: known ones by name, predicted ones by score.")
+
+
+class EntityReply(BaseModel):
+    """Facts about an entity, by relation and direction."""
+
+    entity: str = Field(description="Its label.")
+    name: str = Field(description="What people call it; the label where it has no name.")
+    known: bool = Field(description="Whether these are known facts; otherwise they are predicted.")
+    relations: list[RelativesRow]
+    next: str | None = Field(description="The relation to go on with, as `start`; null where all were looked at.")
 
 
 class HealthReply(BaseModel):

@@ -1,6 +1,7 @@
 // The ranked answers, each with a score bar and a mark.
 import { element } from "./element.js";
-import { shown } from "./reason.js";
+import { entityLink } from "./links.js";
+import { shown } from "./words.js";
 
 export function answerRow(answer, toggle) {
   const mark = answer.known ? "known" : "predicted";
@@ -16,7 +17,9 @@ export function answerRow(answer, toggle) {
     element("span", { class: "score" }, shown(answer.score)),
     element("span", { class: "turn", "aria-hidden": "true" }),
   );
-  return element("li", { "data-entity": answer.entity }, button);
+  const name = answer.name || answer.entity;
+  const visit = entityLink(answer.entity, "→", { class: "visit", title: `Open the page of ${name}`, "aria-label": `Open the page of ${name}` });
+  return element("li", { "data-entity": answer.entity }, button, answer.entity === undefined ? null : visit);
 }
 
 export function summary(reply, milliseconds, share) {

@@ -5,7 +5,7 @@ import { Completion } from "./completion.js";
 import { Controls, forRequest } from "./controls.js";
 import { Editor, coloured } from "./editor.js";
 import { byId, element } from "./element.js";
-import { reason } from "./reason.js";
+import { Explore } from "./explore.js";
 import * as service from "./service.js";
 import { learn, quoted, variables } from "./syntax.js";
 
@@ -14,6 +14,7 @@ const problem = byId("problem");
 const editor = new Editor(byId("question"), byId("mirror"));
 const controls = new Controls(byId("settings"), () => (state.query ? submit() : undefined));
 const completion = new Completion(editor, byId("options"), () => submit());
+const explore = new Explore(byId("entity"), byId("find"), () => restore());
 let state = { query: "", settings: {}, top: 10, open: null };
 let running = null;
 let limits = { top: 1000 };
@@ -106,7 +107,7 @@ async function unfold(entity) {
   row.append(box);
   reasons ??= service.explain(body());
   try {
-    const { answers, certified } = await reasons;
+    const [{ reason }, { answers, certified }] = await Promise.all([import("./reason.js"), reasons]);
     const answer = answers.find((each) => each.entity === entity);
     const target = variables(state.query)[0]?.slice(1) ?? "";
     box.replaceWith(reason(answer, target, row.clientWidth - (phone() ? 24 : 36), certified, exactly));
@@ -160,6 +161,7 @@ function correct(name) {
 }
 
 function restore() {
+  if (explore.restore(() => JSON.stringify(address.read()) === JSON.stringify(state))) return undefined;
   state = address.read();
   editor.text = state.query;
   controls.set(state.settings);

@@ -37,3 +37,6 @@ export const health = () => request("/health");
 export const examples = () => request("/examples");
 export const names = (kind, typed, signal) =>
   request(`/${kind}?limit=8&q=${encodeURIComponent(typed.slice(0, 200))}`, { signal });
+const about = (path) => (label, more, signal) => request(`${path}?${new URLSearchParams({ label, ...more })}`, { signal });
+export const entity = about("/entity");
+export const predictions = about("/entity/predictions");

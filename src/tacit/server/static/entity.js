@@ -1,0 +1,168 @@
+// An entity's page: the graph around it, and its facts by relation in both directions; known ones at once, predicted ones after.
+import { around } from "./around.js";
+import { byId, element } from "./element.js";
+import { addressOf, entityLink, inside } from "./links.js";
+import * as service from "./service.js";
+import { quoted } from "./syntax.js";
+import { words } from "./words.js";
+
+const SHOWN = 20; // facts of a relation, until more are wanted
+const PARTS = 3; // times that predictions are fetched without being asked for, where each has relations left
+const counted = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+const empty = () => ({ count: 0, facts: [] });
+
+export class EntityPage {
+  constructor(section) {
+    Object.assign(this, { section, running: null, groups: new Map() });
+    addEventListener("resize", () => { clearTimeout(this.resized); this.resized = setTimeout(() => this.draw(), 80); });
+  }
+
+  /** Stop what is under way for the entity that was shown. */
+  leave() {
+    this.running?.abort();
+  }
+
+  async open(label) {
+    this.leave();
+    this.running = new AbortController();
+    const { signal } = this.running;
+    this.groups = new Map();
+    this.entity = null;
+    this.section.setAttribute("aria-busy", "true");
+    const slow = setTimeout(() => this.section.replaceChildren(element("p", { class: "looking" }, `Looking up ${label} …`)), 200);
+    try {
+      const found = await service.entity(label, { limit: SHOWN }, signal);
+      clearTimeout(slow);
+      byId("key").hidden = true;
+      this.show(found);
+      await this.predict(signal);
+    } catch (error) {
+      clearTimeout(slow);
+      if (error.name !== "AbortError") this.refuse(label, error);
+    } finally {
+      if (!signal.aborted) this.section.setAttribute("aria-busy", "false");
+    }
+  }
+
+  show(found) {
+    this.entity = found;
+    document.title = `${found.name} · Tacit`;
+    const title = element("h1", { tabindex: "-1" }, found.name);
+    this.status = element("p", { class: "told", role: "status" });
+    this.figure = element("div", { class: "card around-card" });
+    this.lists = [false, true].map((inverse) =>
+      element("section", { class: "direction", "aria-label": inverse ? `Facts that lead to ${found.name}` : `Facts that start at ${found.name}` }));
+    this.further = element("p", { class: "further" });
+    this.section.replaceChildren(
+      element("header", {}, title, found.name === found.entity ? null : element("code", {}, found.entity), this.status),
+      this.figure, element("div", { class: "directions" }, ...this.lists), this.further,
+    );
+    this.add(found);
+    if (document.documentElement.dataset.ready) title.focus({ preventScroll: true });
+  }
+
+  /** Take facts of some relations in. */
+  add({ known, relations }) {
+    for (const { relation, name, inverse, count, facts } of relations) {
+      const group = this.groups.get(relation) ?? this.start({ relation, name, inverse, known: empty(), predicted: empty() });
+      const kind = known ? "known" : "predicted";
+      group[kind] = { count, facts: [...group[kind].facts, ...facts] };
+      this.list(group, kind, facts);
+    }
+    this.draw();
+  }
+
+  /** The heading and the empty lists of a relation. */
+  start(group) {
+    const stored = group.relation.replace(group.inverse ? /\^-1$/ : /$^/, "");
+    const ends = [quoted(this.entity.entity), "?x"];
+    const question = `?x : ${quoted(stored)}(${(group.inverse ? ends.reverse() : ends).join(", ")})`;
+    const relation = element("b", { title: stored }, words(group.name));
+    const here = element("span", { class: "here" }, this.entity.name);
+    group.total = element("span", { class: "total" });
+    group.heading = element("h2", { tabindex: "-1" }, ...(group.inverse ? ["… ", relation, " ", here] : [here, " ", relation, " …"]));
+    Object.assign(group, Object.fromEntries(["known", "predicted"].map((kind) => [`${kind}List`, element("ul", { class: `ends ${kind}`, hidden: true })])));
+    group.more = element("p", { class: "more-facts" });
+    this.lists[Number(group.inverse)].append(element("section", { class: "card relatives" },
+      element("div", { class: "heading" }, group.heading, group.total, inside(addressOf({ q: question }), { class: "quiet ask-this", "aria-label": `Ask: ${question}`, title: question }, "Ask")),
+      group.knownList, group.predictedList, group.more));
+    this.groups.set(group.relation, group);
+    return group;
+  }
+
+  list(group, kind, facts) {
+    const list = group[`${kind}List`];
+    list.hidden = false;
+    list.append(...facts.map(({ entity, name, score }) => element("li", {}, entityLink(entity, name),
+      kind === "known" ? null : element("span", { class: "odds" }, element("span", { class: "unseen" }, "predicted, "), score.toFixed(2)))));
+    group.total.textContent = [["known", "known"], ["predicted", "predicted"]].filter(([each]) => group[each].count).map(([each, word]) => `${group[each].count.toLocaleString("en")} ${word}`).join(", ");
+    const hidden = ["known", "predicted"].filter((each) => group[each].facts.length < group[each].count);
+    group.more.replaceChildren(...hidden.map((each) => {
+      const left = group[each].count - group[each].facts.length;
+      return element("button", { type: "button", class: "quiet", onclick: () => this.page(group, each) }, `${Math.min(left, 5 * SHOWN)} more ${each}${left > 5 * SHOWN ? ` of ${left.toLocaleString("en")}` : ""}`);
+    }));
+  }
+
+  /** Fetch further facts of a relation, and go to the first of them. */
+  async page(group, kind) {
+    const { signal } = this.running;
+    const before = group[`${kind}List`].children.length;
+    const ask = kind === "known" ? service.entity : service.predictions;
+    try {
+      this.add(await ask(this.entity.entity, { relation: group.relation, limit: 5 * SHOWN, offset: group[kind].facts.length }, signal));
+      group[`${kind}List`].children[before]?.querySelector("a").focus();
+    } catch (error) {
+      if (error.name !== "AbortError") group.more.append(` ${error.message}`);
+    }
+  }
+
+  /** Fetch predictions, relation after relation; where they take long, the rest is left to be asked for. */
+  async predict(signal, start = null) {
+    this.further.replaceChildren();
+    let next = start;
+    try {
+      for (let part = 0; part < PARTS && (part === 0 || next); part += 1) {
+        this.tell("looking for what is missing …");
+        const found = await service.predictions(this.entity.entity, { limit: SHOWN, ...(next ? { start: next } : {}) }, signal);
+        this.add(found);
+        next = found.next;
+      }
+      const count = [...this.groups.values()].reduce((sum, group) => sum + group.predicted.count, 0);
+      this.tell(count ? `${count.toLocaleString("en")} predicted` : "none predicted");
+      if (next) this.further.replaceChildren(element("button", { type: "button", class: "quiet", onclick: () => this.predict(signal, next) }, "Predict facts of further relations"));
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      this.tell(`no predictions: ${error.message}`);
+    }
+  }
+
+  tell(news) {
+    const known = [...this.groups.values()].reduce((sum, group) => sum + group.known.count, 0);
+    this.status.textContent = `${counted(known, "known fact")}, ${news}`;
+  }
+
+  draw() {
+    if (!this.entity || this.section.hidden || !this.figure.isConnected) return;
+    const held = this.figure.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    const groups = [...this.groups.values()];
+    this.figure.hidden = !groups.length;
+    if (!groups.length) return;
+    const style = getComputedStyle(this.figure);
+    const width = this.figure.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    this.figure.replaceChildren(around(this.entity, groups, width, (group) => {
+      group.heading.scrollIntoView({ block: "center" });
+      group.heading.focus({ preventScroll: true });
+    }));
+    if (held) [...this.figure.querySelectorAll("a")].find((link) => link.getAttribute("href") === held)?.focus();
+  }
+
+  /** Say why there is nothing to show, and what may have been meant. */
+  refuse(label, error) {
+    document.title = `${label} · Tacit`;
+    byId("key").hidden = error.status !== 401;
+    const meant = error.suggestions ?? [];
+    const said = meant.length ? error.message.replace(/; did you mean '.*$/s, "") : error.message;
+    this.section.replaceChildren(element("div", { class: "card refused" }, element("h1", {}, "Nothing to show"), element("p", { role: "alert" }, said),
+      meant.length ? element("p", {}, "Perhaps ", ...meant.flatMap((name, i) => [i ? ", " : "", entityLink(name)]), "?") : null));
+  }
+}
