@@ -196,12 +196,15 @@ class Engine:
             )
         return LooplessScan(checked(self.scorer), loopless)
 
-    def ask(self, query: str | Query, top: int = 10, *, explain: bool = False, paths: int = 1) -> Answers:
+    def ask(
+        self, query: str | Query, top: int = 10, *, offset: int = 0, explain: bool = False, paths: int = 1
+    ) -> Answers:
         """The `top` best answers to a question; with `explain`, why each of them came.
 
         A string is a question in the text syntax or in SPARQL, whose LIMIT, where it is lower, goes before `top`.
+        `offset` is how many of the best to pass over.
         """
-        return self.ask_many([query], top, explain=explain, paths=paths)[0]
+        return self.ask_many([query], top, offset=offset, explain=explain, paths=paths)[0]
 
     def explain(self, query: str | Query, top: int = 10, paths: int = 1) -> Answers:
         """The best answers with their reasons, and whether the search provably missed nothing."""
@@ -209,8 +212,9 @@ class Engine:
 
     @torch.no_grad()
     def ask_many(
-        self, queries: Iterable[str | Query | Asked], top: int = 10, *, explain: bool = False, paths: int = 1
-    ) -> list[Answers]:
+        self, queries: Iterable[str | Query | Asked], top: int = 10, *, offset: int = 0, explain: bool = False,
+        paths: int = 1,
+    ) -> list[Answers]:  # fmt: skip
         """The answers to many questions; those of one structure run as one batch."""
         for name, number in (("top", top), ("paths", paths)):
             if number < 1:
@@ -226,7 +230,7 @@ class Engine:
             step = self.reasoner.batch(plan)
             for start in range(0, len(members), step):
                 part = members[start : start + step]
-                answered = self._answered(plan, [asked[i] for i in part], top, paths if explain else 0)
+                answered = self._answered(plan, [asked[i] for i in part], top, offset, paths if explain else 0)
                 results |= dict(zip(part, answered, strict=True))
         return [results[i] for i in range(len(asked))]
 
@@ -245,12 +249,13 @@ class Engine:
         prepared = compile_query(asked)
         return Asked(asked, prepared, *bind(prepared, self.graph), limit)
 
-    def _answered(self, plan: Plan, asked: list[Asked], top: int, paths: int) -> list[Answers]:
+    def _answered(self, plan: Plan, asked: list[Asked], top: int, offset: int, paths: int) -> list[Answers]:
         """The answers to questions of one plan; with `paths`, as many reasons for each answer."""
         entities = torch.tensor([question.entities for question in asked], dtype=torch.long).view(len(asked), -1)
         relations = torch.tensor([question.relations for question in asked], dtype=torch.long).view(len(asked), -1)
         known = self._known(plan, entities, relations)
-        wanted = [self._wanted(plan, question, top, first) for question, first in zip(asked, known, strict=True)]
+        last = offset + top
+        wanted = [self._wanted(plan, question, last, first) for question, first in zip(asked, known, strict=True)]
         slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
         told = [self.reasoner.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
         found = [each.found for each in told if each is not None]
@@ -258,7 +263,7 @@ class Engine:
             found = self.reasoner.top(plan, entities, relations, wanted)
         results = []
         for question, listed, implied, why in zip(asked, found, known, told, strict=True):
-            pairs, there = zip(listed.ids, listed.scores, strict=True), set(implied)
+            pairs, there = zip(listed.ids[offset:], listed.scores[offset:], strict=True), set(implied)
             answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
             explained = why is not None if paths else None
             left_out = len(implied) if self.settings.new else None

@@ -12,6 +12,7 @@ from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import atoms
 from tacit.query.sparql import is_sparql
 from tacit.server.jobs import Job, Kind
+from tacit.server.reading import told
 from tacit.server.replies import Reply, encoded, failure, refusal
 from tacit.server.settings import Limits
 from tacit.server.sparql_results import RESULTS, results
@@ -31,7 +32,7 @@ class Answerer:
     def replies(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to jobs of one key, each right or wrong on its own."""
         first = jobs[0]
-        if len(jobs) > 1 and first.kind is not Kind.PLAN:
+        if len(jobs) > 1 and first.kind not in (Kind.PLAN, Kind.READ):
             try:
                 return self._together(jobs)
             except Exception:  # one of them is wrong: alone, each gets its own answer
@@ -40,6 +41,8 @@ class Answerer:
 
     def _alone(self, job: Job) -> Reply:
         try:
+            if job.kind is Kind.READ:
+                return Reply(200, encoded(told(job.question, self.engine.graph)))
             return self._plan(job) if job.kind is Kind.PLAN else self._together([job])[0]
         except TacitError as error:
             return refusal(error)
@@ -53,7 +56,8 @@ class Answerer:
         """The replies to questions that the engine answers as one batch."""
         first, engine = jobs[0], self._engine(jobs[0])
         asked = [self._prepared(job, engine) for job in jobs]
-        many = engine.ask_many(asked, first.top, explain=first.kind is Kind.EXPLAIN, paths=first.paths)
+        explain = first.kind is Kind.EXPLAIN
+        many = engine.ask_many(asked, first.top, offset=first.offset, explain=explain, paths=first.paths)
         if first.kind is Kind.SPARQL:
             rows = zip(asked, many, strict=True)
             return [Reply(200, encoded(results(engine.graph, each.query, answers)), RESULTS) for each, answers in rows]

@@ -15,6 +15,7 @@ class Kind(StrEnum):
     ASK = "ask"
     EXPLAIN = "explain"
     PLAN = "plan"
+    READ = "read"
     SPARQL = "sparql"
 
 
@@ -26,6 +27,7 @@ class Job:
     question: str
     top: int = 10
     paths: int = 1
+    offset: int = 0
     changes: tuple[tuple[str, str | int | bool], ...] = ()  # engine settings that differ from the service's own
 
     @property
@@ -39,7 +41,7 @@ class Job:
         >>> one.key == two.key, one.key == Job(Kind.ASK, "?c : borders(?c, France)").key
         (True, False)
         """
-        return (self.kind, _WORD.sub(_blank, self.question), self.top, self.paths, self.changes)
+        return (self.kind, _WORD.sub(_blank, self.question), self.top, self.paths, self.offset, self.changes)
 
 
 # Each alternative takes what it starts, ended or not, so that no text takes the square of its length.

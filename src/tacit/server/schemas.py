@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -52,12 +52,34 @@ class AskRequest(PlanRequest):
     """A question with the number of answers wanted."""
 
     top: int = Field(10, ge=1, description="Answers wanted, at most.")
+    offset: int = Field(0, ge=0, description="Answers to pass over, best first.")
 
 
 class ExplainRequest(AskRequest):
     """A question with the number of answers and of reasons for each."""
 
     paths: int = Field(1, ge=1, description="Reasons wanted for each answer, at most.")
+
+
+class ReadRequest(BaseModel):
+    """A question to be read, not answered."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    query: Question
+
+
+class ReadReply(BaseModel):
+    """A question as it is understood, in other forms; null for one that it does not have."""
+
+    query: str
+    outline: dict[str, Any] | None = Field(
+        description="Nested conditions on what is asked for: `join`, `not` and `parts`, each a group like this one, or "
+        "a step with `relation`, its `words`, `inverse`, `not`, and an `entity` with its `name`, or a group `of` more."
+    )
+    undrawable: str | None = Field(description="Why it has no outline.")
+    sentence: str | None = Field(description="The outline in words.")
+    sparql: str | None = Field(description="A SPARQL query with the same answers.")
 
 
 class WitnessAtom(BaseModel):
@@ -129,6 +151,7 @@ class Match(BaseModel):
     label: str
     name: str = Field(description="What people call it; the label where it has no name.")
     text: str = Field(description="The label as a question writes it: in quotes where it needs them.")
+    words: str = Field("", description="What a sentence calls a relation.")
 
 
 class MatchesReply(BaseModel):
@@ -142,7 +165,7 @@ class Example(BaseModel):
 
     query: str
     shape: str = Field(description="The name of its structure in the BetaE benchmarks.")
-    title: str
+    title: str = Field(description="The question as a sentence.")
 
 
 class ExamplesReply(BaseModel):
