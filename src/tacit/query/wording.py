@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tacit.query.outline import Group, Step
 
@@ -55,8 +55,8 @@ def in_words(label: str) -> str:
     return " ".join(word for word in _JOINTS.split(last) if word).lower() or label
 
 
-def sentence(question: Group, name: Name = str) -> str:
-    """A question in words; `name` is what people call an entity or a relation.
+def sentence(question: Group, name: Name = str, symmetric: Callable[[str], bool] = lambda relation: False) -> str:
+    """A question in words; `name` is what people call an entity, `symmetric` relations read either way.
 
     >>> from tacit.query.outline import outline
     >>> from tacit.query.text import parse
@@ -65,9 +65,22 @@ def sentence(question: Group, name: Name = str) -> str:
     >>> print(sentence(outline(parse("?c : capital(France, ?c)"))), sentence(outline(parse("?c : eats(Tom, ?c)"))))
     What is the capital of France? What does Tom eat?
     """
+    question = _forwards(question, symmetric)
     if len(question.parts) == 1 and isinstance(step := question.parts[0], Step) and not _does(step):
         return f"What {_asked(step, name)}?"
     return f"What {_joined(question, name)}?"
+
+
+def _forwards(group: Group, symmetric: Callable[[str], bool]) -> Group:
+    """The conditions with symmetric relations read from the thing that they speak of."""
+
+    def turned(part: Step | Group) -> Step | Group:
+        if isinstance(part, Group):
+            return _forwards(part, symmetric)
+        other = part.other if isinstance(part.other, str) else _forwards(part.other, symmetric)
+        return replace(part, other=other, inverse=part.inverse and not symmetric(part.relation))
+
+    return replace(group, parts=tuple(map(turned, group.parts)))
 
 
 def words_of(relation: str) -> Words:

@@ -12,7 +12,7 @@ from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import atoms
 from tacit.query.sparql import is_sparql
 from tacit.server.jobs import Job, Kind
-from tacit.server.reading import told
+from tacit.server.reading import QuestionReader
 from tacit.server.replies import Reply, encoded, failure, refusal
 from tacit.server.settings import Limits
 from tacit.server.sparql_results import RESULTS, results
@@ -28,6 +28,7 @@ class Answerer:
         self.limits = limits
         self._engines: OrderedDict[tuple[Any, ...], Engine] = OrderedDict({(): engine})
         self.engine = engine
+        self.reader = QuestionReader(engine.graph)
 
     def replies(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to jobs of one key, each right or wrong on its own."""
@@ -42,7 +43,7 @@ class Answerer:
     def _alone(self, job: Job) -> Reply:
         try:
             if job.kind is Kind.READ:
-                return Reply(200, encoded(told(job.question, self.engine.graph)))
+                return Reply(200, encoded(self.reader.told(job.question)))
             return self._plan(job) if job.kind is Kind.PLAN else self._together([job])[0]
         except TacitError as error:
             return refusal(error)

@@ -14,8 +14,7 @@ from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
 from tacit.query.text import parse
 from tacit.query.tuples import Ids
-from tacit.query.wording import sentence
-from tacit.server.reading import called
+from tacit.server.reading import QuestionReader
 
 TRIED = 200  # questions of each shape, of which the best is shown
 MOST = 12  # answers
@@ -32,7 +31,7 @@ def examples(graph: Graph, seed: int = 0) -> list[dict[str, str]]:
         return []
     degrees = np.bincount(graph.train[:, [0, 2]].ravel(), minlength=graph.num_entities)
     used: set[int] = set()  # relations
-    shown = []
+    shown, reader = [], QuestionReader(graph)
     for shape in SHOWN:
         drawn = sample(graph, SHAPES[shape], "train", TRIED, MOST, seed, waste=0.95).queries
 
@@ -45,8 +44,7 @@ def examples(graph: Graph, seed: int = 0) -> list[dict[str, str]]:
             best = max(range(len(drawn)), key=rank)
             used.update(drawn.relations[best] & ~1)
             query = written(shape, graph, drawn.entities[best], drawn.relations[best])
-            title = sentence(outline(parse(query)), lambda label: called(graph, label))
-            shown.append({"query": query, "shape": shape, "title": title})
+            shown.append({"query": query, "shape": shape, "title": reader.sentence(outline(parse(query)))})
     return shown
 
 
