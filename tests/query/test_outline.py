@@ -99,3 +99,10 @@ def test_questions_read_as_sentences(question: str, words: str) -> None:
 def test_a_label_of_signs_alone_stays_as_it_is() -> None:
     assert in_words("::") == "::"
     assert in_words("<http://example.org/ns#bornIn>") == "born in"
+
+
+def test_a_symmetric_relation_is_read_the_shorter_way() -> None:
+    group = outline(parse("?c : borders(?d, ?c) & borders(Peru, ?d) & eats(?c, Tom)"))
+    assert sentence(group, symmetric=lambda relation: relation == "borders") == (
+        "What borders something that borders Peru and eats Tom?"
+    )

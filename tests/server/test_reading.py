@@ -9,8 +9,10 @@ import pytest
 from served import Running, running
 from served_graphs import BORDERS, EUROPE, SPEAKS, open_europe
 from tacit.engine.reasoner import Explanation
+from tacit.graph.graph import Graph
 from tacit.query.reading import read
 from tacit.server.names import Names
+from tacit.server.reading import QuestionReader
 from tacit.server.settings import ServerSettings
 
 
@@ -22,7 +24,7 @@ def service() -> Iterator[Running]:
 
 def test_a_question_is_read_in_every_form_it_has(service: Running) -> None:
     told = service.client.post("/read", json={"query": '?c : borders("New York", ?c) & !speaks(?c, German)'}).json()
-    assert told["sentence"] == "What borders New York but does not speak German?"
+    assert told["sentence"] == "What is something that New York borders but does not speak German?"
     assert told["outline"]["parts"] == [
         {"relation": "borders", "words": "borders", "inverse": True, "not": False, "entity": "New York",
          "name": "New York"},
@@ -80,3 +82,11 @@ def test_the_reason_for_one_answer_is_looked_for_alone(monkeypatch: pytest.Monke
     one = engine.ask(question, top=1, offset=3, explain=True)
     assert [(a.entity, a.score, a.witnesses) for a in one] == [(a.entity, a.score, a.witnesses) for a in whole[3:4]]
     assert proved == [whole[3].id]
+
+
+def test_what_mostly_holds_both_ways_is_read_either_way() -> None:
+    mutual = [(a, "meets", b) for pair in BORDERS for a, b in (pair, pair[::-1])]
+    reader = QuestionReader(Graph.of([*mutual, *((a, "feeds", b) for a, b in BORDERS)]))
+    assert reader.told("?c : meets(Spain, ?c)")["sentence"] == "What meets Spain?"
+    assert reader.told("?c : feeds(Spain, ?c)")["sentence"] == "What does Spain feed?"
+    assert reader.told("?c : nonsense(Spain, ?c)")["sentence"] == "What is the nonsense of Spain?"

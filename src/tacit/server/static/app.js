@@ -63,7 +63,11 @@ function understand(draw, pause = PAUSE) {
   }, pause);
 }
 
-const say = (sentence) => { byId("sentence").textContent = sentence ?? ""; };
+/** Say the question in words, or what is wanted where there is none. */
+function say(sentence) {
+  byId("sentence").textContent = sentence ?? "What are you looking for?";
+  byId("sentence").classList.toggle("none", sentence === null);
+}
 
 function submit(change = {}) {
   const query = editor.text.trim();
@@ -88,7 +92,7 @@ async function run() {
     const reply = await service.ask(asked, signal);
     if (signal.aborted) return undefined;
     results.show(reply, asked, performance.now() - start, open);
-    before.add(asked.query, byId("sentence").textContent);
+    before.add(asked.query);
   } catch (error) {
     if (signal.aborted) return undefined;
     results.clear();

@@ -25,8 +25,9 @@ export class AskedBefore {
     this.draw();
   }
 
-  add(query, sentence) {
-    keep([{ query, sentence: sentence ?? "" }, ...kept().filter((each) => each.query !== query)]);
+  /** Put a question first; its sentence may come later. */
+  add(query, sentence = kept().find((each) => each.query === query)?.sentence ?? "") {
+    keep([{ query, sentence }, ...kept().filter((each) => each.query !== query)]);
     this.draw();
   }
 

@@ -55,7 +55,7 @@ export class Builder {
       element("ul", {}, ...rows),
       element("div", { class: "add" },
         element("button", { type: "button", class: "quiet", onclick: () => add(newStep(), "-relation"), "data-key": `${path}+` }, "+ condition"),
-        element("button", { type: "button", class: "quiet", onclick: () => add(newGroup(group.join === "and" ? "or" : "and", newStep(), newStep()), "-0-relation") }, group.join === "and" ? "+ alternatives" : "+ conditions together")));
+        element("button", { type: "button", class: "quiet", "data-key": `${path}++`, onclick: () => add(newGroup(group.join === "and" ? "or" : "and", newStep(), newStep()), "-0-relation") }, group.join === "and" ? "+ alternatives" : "+ conditions together")));
   }
 
   join(group, path) {
@@ -103,7 +103,7 @@ export class Builder {
   }
 
   remove(group, part, at) {
-    return button("Remove the condition", { class: "tool", onclick: () => {
+    return button("Remove the condition", { class: "tool", "data-key": `${at}-remove`, onclick: () => {
       group.parts.splice(group.parts.indexOf(part), 1);
       if (!this.group.parts.length) this.group.parts.push(newStep());
       const path = at.replace(/\d+$/, "");

@@ -7,6 +7,7 @@ const plain = (text) => text.replace(/./gsu, (letter) => letter.normalize("NFD")
 export class Listbox {
   constructor(field, list, take) {
     Object.assign(this, { field, list, take, options: [], active: -1 });
+    list.tabIndex = -1; // a browser lets Tab stop at what scrolls, and this one closes then
     field.addEventListener("blur", () => this.close());
   }
 
@@ -15,9 +16,13 @@ export class Listbox {
     if (!options.length) return this.close();
     Object.assign(this, { options, active: typed ? 0 : -1 });
     this.list.replaceChildren(...options.map((option, index) => this.row(option, index, typed)));
-    this.list.hidden = false;
-    this.field.setAttribute("aria-expanded", "true");
+    this.expand(true);
     return this.point();
+  }
+
+  expand(open) {
+    this.list.hidden = !open;
+    if (this.field.role === "combobox") this.field.setAttribute("aria-expanded", String(open)); // a box of lines is none
   }
 
   row({ name, note, before = "", after = "" }, index, typed) {
@@ -46,8 +51,7 @@ export class Listbox {
 
   close() {
     Object.assign(this, { options: [], active: -1 });
-    this.list.hidden = true;
-    this.field.setAttribute("aria-expanded", "false");
+    this.expand(false);
     this.field.removeAttribute("aria-activedescendant");
   }
 

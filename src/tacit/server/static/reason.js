@@ -224,7 +224,7 @@ export function reason(answer, target, width, certified, exactly) {
   return element(
     "div",
     { class: "why" },
-    element("figure", { "aria-label": `Why ${name}` }, drawing(name, answer.entity, target, atoms, witness.variables, width)),
+    element("figure", { tabindex: "0", "aria-label": `Why ${name}` }, drawing(name, answer.entity, target, atoms, witness.variables, width)),
     legend(atoms),
     element("ul", { class: "facts" }, ...lines(tree)),
     facts > 1 ? element("p", { class: "share" }, `${predicted} of ${facts} atoms predicted`) : null,
