@@ -13,6 +13,7 @@ import pytest
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="no chromium found: install it to test the page")
 SIZES = {"desktop": {"width": 1200, "height": 850}, "phone": {"width": 390, "height": 780}}
+at_every_size = pytest.mark.parametrize("visit", SIZES, indirect=True)
 NO_TEXT: dict[str, Any] = {"message": "", "line": None, "column": None, "suggestions": []}
 
 
@@ -49,7 +50,9 @@ class Visit:
     def ask(self, question: str) -> list[str]:
         """Type a question, ask it, and read the answers."""
         self.page.fill("#question", question)
-        self.page.keyboard.press("Enter")
+        with self.page.expect_response("**/ask"):
+            self.page.keyboard.press("Enter")
+        self.page.wait_for_selector("#results[aria-busy=false]")
         return self.answers()
 
     def answers(self) -> list[str]:

@@ -23,7 +23,7 @@ def written(query: Query) -> str:
         raise
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(queries(3, 5), fact_sets())
 def test_a_question_written_and_read_back_has_the_same_answers(
     query: Query, made: tuple[Facts, tuple[str, ...]]
@@ -37,7 +37,7 @@ def test_a_question_written_and_read_back_has_the_same_answers(
     assert answers(back, facts, entities) == answers(query, facts, entities)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(queries(3, 5), fact_sets())
 def test_another_store_finds_the_same_answers(query: Query, made: tuple[Facts, tuple[str, ...]]) -> None:
     from pyoxigraph import NamedNode, Quad, Store

@@ -11,7 +11,7 @@ import pytest
 from served import Running, running
 from served_graphs import EUROPE
 from tacit.server.settings import ServerSettings
-from visits import SIZES, Visit, chromium
+from visits import Visit, chromium
 
 
 @pytest.fixture(scope="session")
@@ -28,20 +28,11 @@ def browser() -> Iterator[Any]:
         yield opened
 
 
-@pytest.fixture(params=SIZES)
-def visit(request: pytest.FixtureRequest, browser: Any, europe_service: Running) -> Iterator[Visit]:
-    """A visit to the page on a desk and on a phone, which must leave no fault and call nobody else."""
-    visit = Visit(browser, europe_service.url, request.param, has_touch=request.param == "phone")
-    yield visit
-    visit.context.close()
-    assert visit.faults == []
-    assert visit.hosts == {urlsplit(europe_service.url).netloc}
-
-
 @pytest.fixture
-def at_desk(browser: Any, europe_service: Running) -> Iterator[Visit]:
-    """The same on a desk alone, for what does not depend on the size."""
-    visit = Visit(browser, europe_service.url)
+def visit(request: pytest.FixtureRequest, browser: Any, europe_service: Running) -> Iterator[Visit]:
+    """A visit to the page, at a desk unless a test asks for another size; it leaves no fault and calls nobody else."""
+    size = getattr(request, "param", "desktop")
+    visit = Visit(browser, europe_service.url, size, has_touch=size == "phone")
     yield visit
     visit.context.close()
     assert visit.faults == []

@@ -9,12 +9,13 @@ from served import running
 from served_graphs import EUROPE, MARKUP, SCRIPT, WICKED
 from tacit.query.formula import quoted
 from tacit.server.settings import ServerSettings
-from visits import Visit, needs_chromium
+from visits import Visit, at_every_size, needs_chromium
 
 pytestmark = needs_chromium
 QUERY = "?x : exists ?y . borders(France, ?y) & borders(?y, ?x)"
 
 
+@at_every_size
 def test_a_question_is_typed_with_completion_and_asked(visit: Visit) -> None:
     page = visit.page
     page.locator("#question").click()
@@ -85,6 +86,7 @@ def overlap(one: Any, other: Any) -> bool:
     )
 
 
+@at_every_size
 def test_an_answer_opens_its_reason_as_a_graph(visit: Visit) -> None:
     page = visit.page
     page.fill("#question", "?x : exists ?y . borders(France, ?y) & borders(?y, ?x) & !speaks(?x, French)")
@@ -204,6 +206,7 @@ def test_readable_names_are_offered_and_labels_are_typed(visit: Visit) -> None:
     assert page.input_value("#question") == "?x : borders(ex:Q29"
 
 
+@at_every_size
 def test_edges_that_fork_keep_their_labels_apart(visit: Visit) -> None:
     page = visit.page
     page.fill("#question", "?x : exists ?y . borders(France, ?y) & borders(?y, ?x) & !borders(France, ?x)")

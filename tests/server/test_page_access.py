@@ -131,9 +131,9 @@ FOCUS = """() => {
 }"""
 
 
-def test_everything_is_reached_by_the_tab_key_and_seen_there(at_desk: Visit) -> None:
-    page = at_desk.page
-    at_desk.ask("?x : borders(Portugal, ?x)")
+def test_everything_is_reached_by_the_tab_key_and_seen_there(visit: Visit) -> None:
+    page = visit.page
+    visit.ask("?x : borders(Portugal, ?x)")
     page.locator("#sentence", has_text="Portugal").wait_for()
     page.locator("#home").focus()
     reached: list[str] = []

@@ -8,7 +8,7 @@ from served import Running
 from served_graphs import SPEAKS
 from tacit.query.outline import outline
 from tacit.query.text import parse
-from visits import Visit, needs_chromium
+from visits import Visit, at_every_size, needs_chromium
 
 pytestmark = needs_chromium
 QUESTIONS = [
@@ -44,6 +44,7 @@ def wait_for(visit: Visit, lines: list[str]) -> None:
     assert shown(visit) == lines
 
 
+@at_every_size
 def test_a_question_is_built_by_keyboard_alone_and_asked(visit: Visit) -> None:
     page = visit.page
     page.locator("#theme").focus()
@@ -68,10 +69,10 @@ def test_a_question_is_built_by_keyboard_alone_and_asked(visit: Visit) -> None:
     assert visit.asked()["q"] == ["?x : borders(Portugal, ?x)"]
 
 
-def test_the_builder_follows_the_text_and_the_text_the_builder(at_desk: Visit) -> None:
-    page = at_desk.page
+def test_the_builder_follows_the_text_and_the_text_the_builder(visit: Visit) -> None:
+    page = visit.page
     page.fill("#question", "?c : borders(?c, ?d) & speaks(?d, German) & !speaks(?c, French)")
-    wait_for(at_desk, ["it borders something", "that speaks German", "not it speaks French"])
+    wait_for(visit, ["it borders something", "that speaks German", "not it speaks French"])
     assert page.locator("#sentence").inner_text() == (
         "What borders something that speaks German but does not speak French?"
     )
@@ -87,32 +88,32 @@ def test_the_builder_follows_the_text_and_the_text_the_builder(at_desk: Visit) -
     page.locator("#builder [data-key=join]").select_option("or")
     assert page.input_value("#question") == "?x : borders(?x, Italy) | speaks(?x, French)"
     page.locator("#builder").get_by_role("button", name="+ conditions together").click()
-    assert shown(at_desk)[2:] == ["it is one of which", "it", "it"]  # not filled in: nothing is said of them
+    assert shown(visit)[2:] == ["it is one of which", "it", "it"]  # not filled in: nothing is said of them
     assert page.input_value("#question") == "?x : borders(?x, Italy) | speaks(?x, French)"
     page.locator("#builder").get_by_role("button", name="Remove the condition").first.click()
     assert page.input_value("#question") == "?x : speaks(?x, French)"
     page.fill("#question", "?x : spea")  # not finished: the builder waits
     page.wait_for_timeout(400)
-    assert shown(at_desk)[0] == "it speaks French"
+    assert shown(visit)[0] == "it speaks French"
     page.fill("#question", "")
-    wait_for(at_desk, ["it"])
+    wait_for(visit, ["it"])
 
 
-def test_what_the_builder_writes_reads_back_as_the_same_conditions(at_desk: Visit, europe_service: Running) -> None:
+def test_what_the_builder_writes_reads_back_as_the_same_conditions(visit: Visit, europe_service: Running) -> None:
     told = [europe_service.client.post("/read", json={"query": each}).json()["outline"] for each in QUESTIONS]
     write = "async all => { const { written } = await import('/static/outline.js'); return all.map(written); }"
-    for question, text in zip(QUESTIONS, at_desk.page.evaluate(write, told), strict=True):
+    for question, text in zip(QUESTIONS, visit.page.evaluate(write, told), strict=True):
         assert outline(parse(text)) == outline(parse(question)), text
 
 
-def test_a_question_that_cannot_be_drawn_says_so_and_stays(at_desk: Visit) -> None:
-    page, cycle = at_desk.page, "?c : borders(?c, ?d) & borders(?d, ?c)"
+def test_a_question_that_cannot_be_drawn_says_so_and_stays(visit: Visit) -> None:
+    page, cycle = visit.page, "?c : borders(?c, ?d) & borders(?d, ?c)"
     page.fill("#question", cycle)
     page.locator("#builder .stays", has_text="stays in the text: ?c and ?d are tied together").wait_for()
     assert page.input_value("#question") == cycle
     page.locator("#builder button").click()
     assert page.input_value("#question") == ""
-    assert shown(at_desk) == ["it"]
+    assert shown(visit) == ["it"]
 
 
 def offered(visit: Visit, text: str) -> list[str]:
@@ -126,35 +127,35 @@ def offered(visit: Visit, text: str) -> list[str]:
     return names
 
 
-def test_completion_knows_the_place_in_the_relation(at_desk: Visit) -> None:
+def test_completion_knows_the_place_in_the_relation(visit: Visit) -> None:
     countries, languages = ({pair[end] for pair in SPEAKS} for end in (0, 1))
-    assert offered(at_desk, "?c : speaks(?c, ger")[0] == "German"
-    assert offered(at_desk, "?c : speaks(ger")[0] == "Germany"
-    assert offered(at_desk, "?c : speaks^-1(ger")[0] == "German"
-    found = offered(at_desk, '?c : "speaks"(?c, ')
+    assert offered(visit, "?c : speaks(?c, ger")[0] == "German"
+    assert offered(visit, "?c : speaks(ger")[0] == "Germany"
+    assert offered(visit, "?c : speaks^-1(ger")[0] == "German"
+    found = offered(visit, '?c : "speaks"(?c, ')
     assert found[0] == "?c"
     assert set(found[1:6]) == languages != countries
 
 
-def test_examples_are_sentences_that_fill_both_views(at_desk: Visit) -> None:
-    page = at_desk.page
+def test_examples_are_sentences_that_fill_both_views(visit: Visit) -> None:
+    page = visit.page
     sentences: list[str] = page.locator(".chip > span").all_inner_texts()
     assert len(sentences) >= 3
     assert all(each.startswith("What ") and each.endswith("?") and "_" not in each for each in sentences)
     page.locator(".chip").first.click()
-    at_desk.answers()
+    visit.answers()
     page.locator("#sentence", has_text=sentences[0]).wait_for()
     assert page.locator("#builder .line").count() >= 1
     assert page.locator("#builder input").first.input_value()
 
 
-def test_names_are_shown_and_labels_written(at_desk: Visit) -> None:
-    page = at_desk.page
+def test_names_are_shown_and_labels_written(visit: Visit) -> None:
+    page = visit.page
     match: dict[str, Any] = {"label": "ex:Q29", "name": "Iberia", "text": "ex:Q29"}
     page.route("**/entities?*", lambda route: route.fulfill(json={"matches": [match]}))
     page.fill("#question", "?x : borders(?x, Spain)")
-    wait_for(at_desk, ["it borders Spain"])
+    wait_for(visit, ["it borders Spain"])
     page.locator("#builder [data-key='0-entity']").fill("ibe")
     page.locator("#builder [role=option]:visible", has_text="Iberia").click()
-    assert shown(at_desk) == ["it borders Iberia"]
+    assert shown(visit) == ["it borders Iberia"]
     assert page.input_value("#question") == "?x : borders(?x, ex:Q29)"

@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from served import Running
 from tacit.query.reading import read
 from visits import NO_TEXT, Visit, needs_chromium
@@ -25,8 +23,8 @@ def row(entity: str, score: float, known: bool = False, **more: Any) -> dict[str
     return {"rank": 1, "entity": entity, "name": entity, "score": score, "log_score": -1.0, "known": known} | more
 
 
-def test_a_late_error_leaves_what_was_typed_meanwhile(at_desk: Visit) -> None:
-    page, held = at_desk.page, []
+def test_a_late_error_leaves_what_was_typed_meanwhile(visit: Visit) -> None:
+    page, held = visit.page, []
     page.route("**/ask", lambda route: held.append(route))
     page.fill("#question", "?x : boarders(France, ?x)")
     page.keyboard.press("Enter")
@@ -43,8 +41,8 @@ def test_a_late_error_leaves_what_was_typed_meanwhile(at_desk: Visit) -> None:
     assert page.get_attribute("#question", "aria-invalid") is None
 
 
-def test_an_error_marks_its_place_and_moves_neither_caret_nor_button(at_desk: Visit) -> None:
-    page = at_desk.page
+def test_an_error_marks_its_place_and_moves_neither_caret_nor_button(visit: Visit) -> None:
+    page = visit.page
     page.fill("#question", "?x : boarders(France, ?x)")
     page.locator("#sentence", has_text="boarder").wait_for()
     before = page.locator("#go").bounding_box()
@@ -59,10 +57,10 @@ def test_an_error_marks_its_place_and_moves_neither_caret_nor_button(at_desk: Vi
     assert not page.locator("#problem").is_visible()
 
 
-def test_reasons_are_asked_for_when_an_answer_is_opened_and_for_it_alone(at_desk: Visit) -> None:
-    page, asked = at_desk.page, []
+def test_reasons_are_asked_for_when_an_answer_is_opened_and_for_it_alone(visit: Visit) -> None:
+    page, asked = visit.page, []
     page.on("request", lambda request: asked.append(request.post_data_json) if "/explain" in request.url else None)
-    answers = at_desk.ask(QUESTION)
+    answers = visit.ask(QUESTION)
     assert asked == []
     third = page.locator(".answer").nth(2)
     third.click()
@@ -78,17 +76,17 @@ def test_reasons_are_asked_for_when_an_answer_is_opened_and_for_it_alone(at_desk
     assert page.locator(".answer-node title").text_content() == answers[1]
 
 
-def test_a_reason_of_another_answer_is_not_shown(at_desk: Visit) -> None:
+def test_a_reason_of_another_answer_is_not_shown(visit: Visit) -> None:
     """The run may have been trained again since."""
-    at_desk.ask(QUESTION)
-    at_desk.reply("/explain", row("Elsewhere", 0.9))
-    at_desk.page.locator(".answer").first.click()
-    at_desk.page.locator(".why", has_text="others by now").wait_for()
+    visit.ask(QUESTION)
+    visit.reply("/explain", row("Elsewhere", 0.9))
+    visit.page.locator(".answer").first.click()
+    visit.page.locator(".why", has_text="others by now").wait_for()
 
 
-def test_more_answers_keep_place_and_focus(at_desk: Visit, europe_service: Running) -> None:
-    page, question = at_desk.page, "?x : borders(France, ?x)"
-    first = at_desk.ask(question)
+def test_more_answers_keep_place_and_focus(visit: Visit, europe_service: Running) -> None:
+    page, question = visit.page, "?x : borders(France, ?x)"
+    first = visit.ask(question)
     assert len(first) == 10
     more = page.get_by_role("button", name="More answers")
     more.scroll_into_view_if_needed()
@@ -99,61 +97,61 @@ def test_more_answers_keep_place_and_focus(at_desk: Visit, europe_service: Runni
     assert (page.evaluate("scrollY"), page.locator(".answer").first.evaluate("row => row.offsetTop")) == before
     assert page.evaluate("document.activeElement.querySelector('.rank').textContent") == "11"
     whole = [answer["entity"] for answer in europe_service.ask(question, top=30).json()["answers"]]
-    assert at_desk.answers() == whole
+    assert visit.answers() == whole
     assert page.locator(".rank").all_inner_texts() == [str(rank) for rank in range(1, len(whole) + 1)]
-    assert at_desk.asked()["top"] == [str(len(whole))]
+    assert visit.asked()["top"] == [str(len(whole))]
     assert not more.is_visible()
     assert page.locator("#status").inner_text() == f"{len(whole) - 10} answers more."
 
 
-def test_little_is_announced(at_desk: Visit) -> None:
-    page = at_desk.page
-    at_desk.ask("?x : borders(Portugal, ?x)")
+def test_little_is_announced(visit: Visit) -> None:
+    page = visit.page
+    visit.ask("?x : borders(Portugal, ?x)")
     assert page.locator("#status").inner_text() == "10 answers: 1 known, 9 predicted."
     live = page.locator("[aria-live], [role=status], [role=alert]")
     assert live.evaluate_all("all => all.map((each) => each.id)") == ["problem", "wrong-key", "status"]
 
 
-@pytest.mark.parametrize(("threshold", "above"), [(None, 2), (0.2, 3), (0.95, 0)])
-def test_a_line_says_where_the_sensible_answers_end(at_desk: Visit, threshold: float | None, above: int) -> None:
+def test_a_line_says_where_the_sensible_answers_end(visit: Visit) -> None:
     rows = [row("A", 0.9, True), row("B", 0.5), row("C", 0.4), row("D", 0.1)]
-    at_desk.reply("/ask", *rows, **({} if threshold is None else {"threshold": threshold}))
-    at_desk.ask(QUESTION)
-    texts = at_desk.page.locator(".answers > li").evaluate_all("all => all.map((each) => each.className || '-')")
-    assert texts == ["-"] * above + ["cut"] + ["-"] * (4 - above)
+    for threshold, above in ((None, 2), (0.2, 3), (0.95, 0)):
+        visit.reply("/ask", *rows, **({} if threshold is None else {"threshold": threshold}))
+        visit.ask(QUESTION)
+        kinds = visit.page.locator(".answers > li").evaluate_all("all => all.map((each) => each.className || '-')")
+        assert kinds == ["-"] * above + ["cut"] + ["-"] * (4 - above)
 
 
-def test_several_variables_yes_and_no_and_counts_are_shown(at_desk: Visit) -> None:
-    page = at_desk.page
+def test_several_variables_yes_and_no_and_counts_are_shown(visit: Visit) -> None:
+    page = visit.page
     pair = row("", 0.8, values={"a": "Spain", "b": "Madrid"})
     del pair["entity"], pair["name"]
-    at_desk.reply("/ask", pair, kind="tuples", variables=["a", "b"], query="?a ?b : p(?a, ?b)")
-    assert at_desk.ask(QUESTION) == ["?aSpain?bMadrid"]
+    visit.reply("/ask", pair, kind="tuples", variables=["a", "b"], query="?a ?b : p(?a, ?b)")
+    assert visit.ask(QUESTION) == ["?aSpain?bMadrid"]
     truth = {key: value for key, value in pair.items() if key != "values"} | {"values": {}}
-    at_desk.reply("/ask", truth, kind="truth", variables=[])
+    visit.reply("/ask", truth, kind="truth", variables=[])
     page.keyboard.press("Enter")
     page.locator(".name", has_text="probably yes").wait_for()
-    at_desk.reply("/ask", kind="count", variables=["x"], count={"known": 12, "expected": 15.34})
+    visit.reply("/ask", kind="count", variables=["x"], count={"known": 12, "expected": 15.34})
     page.locator("#go").click()
     page.locator(".nothing", has_text="About 15.3").wait_for()
     assert "12 known" in page.locator(".nothing").inner_text()
 
 
-def test_a_second_reason_is_a_press_away(at_desk: Visit) -> None:
-    page = at_desk.page
-    at_desk.reply("/ask", row("Portugal", 0.9))
+def test_a_second_reason_is_a_press_away(visit: Visit) -> None:
+    page = visit.page
+    visit.reply("/ask", row("Portugal", 0.9))
     atom = {"relation": "borders", "object": "Portugal", "score": 0.9, "observed": True, "negated": False}
     witnesses = [{"score": 0.9, "variables": {}, "atoms": [atom | {"subject": name}]} for name in ("Spain", "Sea")]
-    at_desk.reply("/explain", row("Portugal", 0.9, witnesses=witnesses))
-    at_desk.ask(QUESTION)
-    why = at_desk.open("Portugal")
+    visit.reply("/explain", row("Portugal", 0.9, witnesses=witnesses))
+    visit.ask(QUESTION)
+    why = visit.open("Portugal")
     assert why.locator(".facts code").all_inner_texts() == ["borders(Spain, Portugal)"]
     page.get_by_role("button", name="Another reason").click()
     assert why.first.locator(".facts code").all_inner_texts() == ["borders(Spain, Portugal)", "borders(Sea, Portugal)"]
 
 
-def test_a_question_that_takes_long_shows_the_time_and_can_be_cancelled(at_desk: Visit) -> None:
-    page, failed = at_desk.page, []
+def test_a_question_that_takes_long_shows_the_time_and_can_be_cancelled(visit: Visit) -> None:
+    page, failed = visit.page, []
     page.route("**/ask", lambda route: None)
     page.on("requestfailed", lambda request: failed.append(request.url.rsplit("/", 1)[1]))
     page.fill("#question", QUESTION)
@@ -164,21 +162,21 @@ def test_a_question_that_takes_long_shows_the_time_and_can_be_cancelled(at_desk:
     assert "ask" in failed  # the service hears of it
     page.unroute("**/ask")
     page.locator("#go").click()
-    assert at_desk.answers()
+    assert visit.answers()
     assert re.search(r"\d+ ms|\d\.\d s", page.locator(".summary .time").inner_text())
 
 
-def test_questions_asked_before_are_kept_here_until_they_are_forgotten(at_desk: Visit, europe_service: Running) -> None:
-    page = at_desk.page
+def test_questions_asked_before_are_kept_here_until_they_are_forgotten(visit: Visit, europe_service: Running) -> None:
+    page = visit.page
     assert not page.locator("#before").is_visible()
-    at_desk.ask("?x : borders(Portugal, ?x)")
-    at_desk.ask("?x : speaks(Spain, ?x)")
-    at_desk.go(europe_service.url)
+    visit.ask("?x : borders(Portugal, ?x)")
+    visit.ask("?x : speaks(Spain, ?x)")
+    visit.go(europe_service.url)
     page.locator("#before summary").click()
     again = page.locator("#before .again")
     assert again.locator("code").all_inner_texts() == ["?x : speaks(Spain, ?x)", "?x : borders(Portugal, ?x)"]
     again.nth(1).click()
-    assert at_desk.answers()[0] == "Spain"
+    assert visit.answers()[0] == "Spain"
     page.get_by_role("button", name="Forget them").click()
     assert not page.locator("#before").is_visible()
     assert page.evaluate("localStorage.getItem('tacit-asked')") == "[]"
@@ -190,17 +188,17 @@ def saved(visit: Visit, name: str) -> str:
     return Path(coming.value.path()).read_bytes().decode()
 
 
-def test_answers_and_question_leave_in_forms_that_others_read(at_desk: Visit, europe_service: Running) -> None:
-    page, question = at_desk.page, '?x : borders("New York", ?x) & !speaks(?x, "it\'s")'
+def test_answers_and_question_leave_in_forms_that_others_read(visit: Visit, europe_service: Running) -> None:
+    page, question = visit.page, '?x : borders("New York", ?x) & !speaks(?x, "it\'s")'
     page.route("**/ask", lambda route: route.continue_())
     page.fill("#question", question.replace("it's", "German"))
     page.keyboard.press("Enter")
-    answers = at_desk.answers()
+    answers = visit.answers()
     expected = europe_service.ask(question.replace("it's", "German")).json()["answers"]
-    rows = list(csv.DictReader(io.StringIO(saved(at_desk, "CSV"), newline="")))
+    rows = list(csv.DictReader(io.StringIO(saved(visit, "CSV"), newline="")))
     assert [each["entity"] for each in rows] == answers == [each["entity"] for each in expected]
     assert [float(each["score"]) for each in rows] == [each["score"] for each in expected]
-    assert [each["entity"] for each in json.loads(saved(at_desk, "JSON"))["answers"]] == answers
+    assert [each["entity"] for each in json.loads(saved(visit, "JSON"))["answers"]] == answers
     texts = {}
     for name in ("SPARQL", "curl", "Python"):
         page.locator(".taking").get_by_role("button", name=name, exact=True).click()
@@ -225,8 +223,8 @@ WRITE = """async () => {
 }"""
 
 
-def test_quotes_in_names_survive(at_desk: Visit) -> None:
-    table, curl, python = at_desk.page.evaluate(WRITE)
+def test_quotes_in_names_survive(visit: Visit) -> None:
+    table, curl, python = visit.page.evaluate(WRITE)
     (only,) = csv.DictReader(io.StringIO(table, newline=""))
     assert (only["entity"], only["name"], only["known"]) == ('a,"b"', "line\nbreak", "true")
     told = subprocess.run(["bash", "-c", curl.replace("curl", "printf '%s\\n'", 1)], capture_output=True, text=True)

@@ -42,11 +42,9 @@ def outline(query: Query) -> Group:
     Traceback (most recent call last):
     tacit.errors.QueryError: ?c and ?d are tied together in more than one way
     """
-    try:
-        target = query.target
-    except QueryError:
-        raise QueryError("it does not ask for one thing") from None
-    return _group(target, [query.formula], frozenset())
+    if getattr(query, "kind", "entities") != "entities":
+        raise QueryError("it does not ask which things there are")
+    return _group(query.target, [query.formula], frozenset())
 
 
 def _group(thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]) -> Group:
@@ -88,8 +86,6 @@ def _condition(thing: Variable, formula: Formula, bound: frozenset[Variable]) ->
 
 
 def _step(thing: Variable, atom: Atom, rest: list[Formula], bound: frozenset[Variable]) -> Step:
-    if not isinstance(atom.relation, str):
-        raise QueryError("it asks for a relation")
     if thing not in atom.terms or atom.subject == atom.object:
         raise QueryError(f"'{atom}' does not lead from {thing} to another thing")
     inverse = atom.object == thing

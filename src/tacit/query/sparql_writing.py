@@ -9,7 +9,7 @@ from itertools import count
 from tacit.errors import QueryError
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.terms import SCHEME, n_triples
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, atoms
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable
 
 _LOCAL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -27,8 +27,8 @@ def to_sparql(query: Query, prefixes: Prefixes | None = None) -> str:
       }
     }
     """
-    if any(not isinstance(atom.relation, str) for atom in atoms(query.formula)):
-        raise QueryError("a question that asks for a relation is not written as SPARQL")
+    if getattr(query, "kind", "entities") != "entities":
+        raise QueryError("only a question for entities is written as SPARQL")
     if query.target not in query.formula.free:
         raise QueryError(f"{query.target} occurs nowhere in the formula, and SPARQL could not give it a value")
     writer = _Writer(prefixes or Prefixes({}))

@@ -17,6 +17,7 @@ export class Results {
 
   clear(...nodes) {
     this.wait?.stop();
+    this.explaining?.abort();
     this.asked = null;
     this.place.replaceChildren(...nodes);
     this.place.setAttribute("aria-busy", "false");
@@ -91,6 +92,7 @@ export class Results {
     const { asked } = this;
     const answer = asked.reply.answers[rank - 1];
     const same = asked.open === rank;
+    this.explaining?.abort();
     this.place.querySelectorAll(".why").forEach((box) => box.remove());
     this.place.querySelectorAll(".answer").forEach((button) => button.setAttribute("aria-expanded", "false"));
     asked.open = null;
@@ -106,9 +108,11 @@ export class Results {
     row.querySelector(".answer").setAttribute("aria-expanded", "true");
     const box = element("div", { class: "why", "aria-busy": "true" }, "Looking for the reason …");
     row.append(box);
+    this.explaining = new AbortController();
+    const { signal } = this.explaining;
     try {
       const paths = Math.min(2, this.limits.paths);
-      const { answers: [found], certified } = await service.explain({ ...asked.body, top: 1, offset: answer.rank - 1, paths });
+      const { answers: [found], certified } = await service.explain({ ...asked.body, top: 1, offset: answer.rank - 1, paths }, signal);
       if (!found || named({ ...found, rank: answer.rank }) !== named(answer)) throw new Error("The answers are others by now; ask again.");
       box.replaceWith(this.why(found, asked, row, certified));
     } catch (error) {
@@ -138,7 +142,8 @@ export class Results {
   plan() {
     const { body } = this.asked;
     const text = element("pre", { tabindex: "0" }, "…");
-    return element("details", { class: "plan", ontoggle: async () => {
+    return element("details", { class: "plan", ontoggle: async (event) => {
+      if (!event.target.open) return;
       try {
         text.textContent = (await service.plan(body)).plan;
       } catch (error) {
