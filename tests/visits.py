@@ -57,7 +57,7 @@ class Visit:
 
     def answers(self) -> list[str]:
         """The names of the answers, once they are there."""
-        self.page.wait_for_selector(".answers:not(.waiting) .answer")
+        self.page.wait_for_selector("#results[aria-busy=false] .answer")
         found: list[str] = self.page.locator(".answer .name").all_text_contents()
         return found
 

@@ -137,17 +137,28 @@ def test_several_variables_yes_and_no_and_counts_are_shown(visit: Visit) -> None
     assert "12 known" in page.locator(".nothing").inner_text()
 
 
-def test_a_second_reason_is_a_press_away(visit: Visit) -> None:
+def test_another_reason_is_asked_for_when_it_is_wanted(visit: Visit) -> None:
     page = visit.page
-    visit.reply("/ask", row("Portugal", 0.9))
     atom = {"relation": "borders", "object": "Portugal", "score": 0.9, "observed": True, "negated": False}
-    witnesses = [{"score": 0.9, "variables": {}, "atoms": [atom | {"subject": name}]} for name in ("Spain", "Sea")]
-    visit.reply("/explain", row("Portugal", 0.9, witnesses=witnesses))
+    ways = [{"score": 0.9, "variables": {}, "atoms": [atom | {"subject": name}]} for name in ("Spain", "Sea")]
+
+    def explain(route: Any) -> None:
+        witnesses = ways[: route.request.post_data_json["paths"]]
+        route.fulfill(json={"query": "?x", "certified": None, "answers": [row("Portugal", 0.9, witnesses=witnesses)]})
+
+    visit.reply("/ask", row("Portugal", 0.9))
+    page.route("**/explain", explain)
     visit.ask(QUESTION)
     why = visit.open("Portugal")
     assert why.locator(".facts code").all_inner_texts() == ["borders(Spain, Portugal)"]
     page.get_by_role("button", name="Another reason").click()
-    assert why.first.locator(".facts code").all_inner_texts() == ["borders(Spain, Portugal)", "borders(Sea, Portugal)"]
+    page.locator(".why .second", has_text="Or 0.900, because").wait_for()
+    assert why.locator(".facts code").all_inner_texts() == ["borders(Spain, Portugal)", "borders(Sea, Portugal)"]
+    ways.pop()
+    page.locator(".answer").click()
+    visit.open("Portugal")
+    page.get_by_role("button", name="Another reason").click()
+    page.locator(".why", has_text="There is no other reason.").wait_for()
 
 
 def test_a_question_that_takes_long_shows_the_time_and_can_be_cancelled(visit: Visit) -> None:

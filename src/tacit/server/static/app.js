@@ -1,16 +1,13 @@
 // The page: a question goes to the service, its answers come back, and the address keeps up.
 import * as address from "./address.js";
-import { nothing } from "./answers.js";
 import { AskedBefore } from "./asked_before.js";
 import { Builder } from "./builder.js";
 import { Completion } from "./completion.js";
 import { Controls, forRequest } from "./controls.js";
 import { Editor, coloured } from "./editor.js";
 import { byId, element } from "./element.js";
-import { Results } from "./results.js";
 import * as service from "./service.js";
 import { learn, quoted } from "./syntax.js";
-import { copy } from "./taking.js";
 
 const PAUSE = 250; // milliseconds without a letter after which a text is read
 const problem = byId("problem");
@@ -19,16 +16,22 @@ const controls = new Controls(byId("form"), () => (state.query ? submit() : unde
 const completion = new Completion(editor, byId("options"), () => submit());
 const builder = new Builder(byId("builder"), (text) => { editor.text = text; complain(null); understand(false, 0); });
 const before = new AskedBefore(byId("before"), (query) => { write(query); submit(); });
-const results = new Results(byId("results"), byId("status"), {
-  opened: (open) => { state.open = open; address.write(state, true); },
-  grown: (top) => { state.top = top; address.write(state, true); },
-  exactly: () => { controls.set({ ...state.settings, search: "exact" }); submit(); },
-  share: (event) => copy(location.href, event.currentTarget, "Copy it from the address bar"),
-  sparql: async () => (await service.read(state.query)).sparql,
-});
 let state = { query: "", settings: {}, top: 10, open: null };
 let running = null;
 let reading = null;
+let results = null; // loaded with the first question, since the first sight of the page needs no answers
+const limits = { top: 1000, paths: 1 };
+
+async function resultsShown() {
+  const { Results } = await import("./results.js");
+  results ??= new Results(byId("results"), byId("status"), limits, {
+    opened: (open) => { state.open = open; address.write(state, true); },
+    grown: (top) => { state.top = top; address.write(state, true); },
+    exactly: () => { controls.set({ ...state.settings, search: "exact" }); submit(); },
+    sparql: async () => (await service.read(state.query)).sparql,
+  });
+  return results;
+}
 
 const body = () => ({ query: state.query, top: state.top, ...forRequest(state.settings) });
 
@@ -85,9 +88,11 @@ async function run() {
   complain(null);
   document.title = state.query ? `${state.query} · Tacit` : "Tacit";
   byId("examples").classList.toggle("compact", Boolean(state.query));
-  if (!state.query) return results.clear();
+  if (!state.query) return results?.clear();
   const [asked, start, open] = [body(), performance.now(), state.open];
-  results.busy(start, () => { running.abort(); results.clear(nothing("Cancelled.", "Nothing is asked any more.")); editor.area.focus(); });
+  await resultsShown();
+  if (signal.aborted) return undefined;
+  results.busy(start, () => { running.abort(); editor.area.focus(); });
   try {
     const reply = await service.ask(asked, signal);
     if (signal.aborted) return undefined;
@@ -163,7 +168,7 @@ async function start() {
   try {
     const about = await service.health();
     offerRuns(about);
-    results.limits = about.limits;
+    Object.assign(limits, about.limits);
     learn(about.syntax);
     editor.draw();
     const count = (name) => `${about.graph[name].toLocaleString("en")} ${name}`;

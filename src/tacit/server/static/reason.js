@@ -211,23 +211,25 @@ function verdict(certified, exactly) {
     element("button", { type: "button", class: "quiet", onclick: exactly }, "Search exactly"));
 }
 
-/** The reason for an answer: its graph, and its atoms as text. */
-export function reason(answer, target, width, certified, exactly) {
-  const witness = answer.witnesses?.[0];
-  const tree = witness?.tree ?? { kind: "and", parts: (witness?.atoms ?? []).map((atom) => ({ kind: "atom", atom })) };
+/** One way to an answer: its graph, and its atoms as text. */
+function way(answer, witness, target, width) {
+  const tree = witness.tree ?? { kind: "and", parts: witness.atoms.map((atom) => ({ kind: "atom", atom })) };
   const atoms = carrying(tree);
-  if (!atoms.length) {
-    return element("div", { class: "why" }, element("p", {}, "This search gives no reasons; beam and exact search do."));
-  }
+  if (!atoms.length) return [];
   const { facts = atoms.length, predicted = atoms.filter((atom) => !atom.observed).length } = witness;
   const name = answer.name || answer.entity;
-  return element(
-    "div",
-    { class: "why" },
+  return [
     element("figure", { tabindex: "0", "aria-label": `Why ${name}` }, drawing(name, answer.entity, target, atoms, witness.variables, width)),
     legend(atoms),
     element("ul", { class: "facts" }, ...lines(tree)),
     facts > 1 ? element("p", { class: "share" }, `${predicted} of ${facts} atoms predicted`) : null,
-    verdict(certified, exactly),
-  );
+  ];
+}
+
+/** The reasons for an answer. */
+export function reason(answer, target, width, certified, exactly) {
+  const ways = (answer.witnesses ?? []).map((witness) => way(answer, witness, target, width)).filter((each) => each.length);
+  if (!ways.length) return element("div", { class: "why" }, element("p", {}, "This search gives no reasons; beam and exact search do."));
+  const told = ways.flatMap((each, i) => (i ? [element("p", { class: "second" }, `Or ${shown(answer.witnesses[i].score)}, because`), ...each] : each));
+  return element("div", { class: "why" }, ...told, verdict(certified, exactly));
 }

@@ -3,16 +3,17 @@ import { countCard, counted, nothing, rows, summary, told, waiting } from "./ans
 import { element } from "./element.js";
 import { reason } from "./reason.js";
 import * as service from "./service.js";
-import { taking } from "./taking.js";
+import { copy, taking } from "./taking.js";
 
 const LIKELY = 0.5; // where the service does not say
 const MORE = 20;
+const share = (event) => copy(location.href, event.currentTarget, "Copy it from the address bar");
 const phone = () => matchMedia("(max-width: 40rem)").matches;
 
 export class Results {
   /** `opened(name)` is told which answer is open, `grown(count)` how many are shown. */
-  constructor(place, status, { opened, grown, exactly, share, sparql }) {
-    Object.assign(this, { place, status, opened, grown, exactly, share, sparql, asked: null, limits: { top: 1000, paths: 1 } });
+  constructor(place, status, limits, { opened, grown, exactly, sparql }) {
+    Object.assign(this, { place, status, limits, opened, grown, exactly, sparql, asked: null });
   }
 
   clear(...nodes) {
@@ -28,7 +29,7 @@ export class Results {
   busy(start, cancel) {
     this.wait?.stop();
     this.place.setAttribute("aria-busy", "true");
-    const wait = waiting(start, cancel);
+    const wait = waiting(start, () => { cancel(); this.clear(nothing("Cancelled.", "Nothing is asked any more.")); });
     const slow = setTimeout(() => { this.asked = null; this.place.replaceChildren(...wait.nodes); }, 120);
     this.wait = { stop: () => { clearTimeout(slow); wait.stop(); } };
   }
@@ -45,7 +46,7 @@ export class Results {
     const more = element("button", { type: "button", class: "quiet more", onclick: () => this.more(more) }, "More answers");
     more.hidden = reply.kind === "truth" || reply.answers.length < body.top || body.top >= this.limits.top;
     const take = taking(body, () => this.asked.reply, this.sparql);
-    this.place.replaceChildren(summary(reply, milliseconds, this.share), this.list, more, take, this.plan());
+    this.place.replaceChildren(summary(reply, milliseconds, share), this.list, more, take, this.plan());
     this.status.textContent = `${counted(reply.answers.length)}: ${told(reply)}.`;
     const wanted = reply.answers.find((answer) => named(answer) === open);
     if (wanted) this.unfold(wanted);
@@ -100,21 +101,23 @@ export class Results {
     if (!same) this.unfold(answer);
   }
 
-  /** Show why an answer came; the reason is asked for now, for this answer alone. */
-  async unfold(answer) {
+  /** Show why an answer came; the reason is asked for now, for this answer alone, and another when it is wanted. */
+  async unfold(answer, paths = 1) {
     const { asked } = this;
     asked.open = answer.rank;
     const row = this.list.querySelector(`[data-rank="${answer.rank}"]`);
     row.querySelector(".answer").setAttribute("aria-expanded", "true");
     const box = element("div", { class: "why", "aria-busy": "true" }, "Looking for the reason …");
+    row.querySelector(".why")?.remove();
     row.append(box);
+    if (paths > 1) row.querySelector(".answer").focus({ preventScroll: true }); // what was pressed is gone
     this.explaining = new AbortController();
     const { signal } = this.explaining;
     try {
-      const paths = Math.min(2, this.limits.paths);
       const { answers: [found], certified } = await service.explain({ ...asked.body, top: 1, offset: answer.rank - 1, paths }, signal);
       if (!found || named({ ...found, rank: answer.rank }) !== named(answer)) throw new Error("The answers are others by now; ask again.");
       box.replaceWith(this.why(found, asked, row, certified));
+      if (found.witnesses?.length) row.lastChild.append(this.another(answer, found.witnesses.length, paths));
     } catch (error) {
       box.setAttribute("aria-busy", "false");
       box.textContent = error.message;
@@ -123,20 +126,15 @@ export class Results {
 
   why(found, asked, row, certified) {
     const target = asked.reply.query.match(/^\?([^\s,:]+)/u)?.[1] ?? "";
-    const width = row.clientWidth - (phone() ? 24 : 36);
-    const drawn = (witness) => reason({ ...found, witnesses: witness ? [witness] : [] }, target, width, certified, this.exactly);
-    const [first, second] = found.witnesses ?? [];
-    const box = drawn(first);
-    if (second) {
-      const button = element("button", { type: "button", class: "quiet another", onclick: () => {
-        const other = drawn(second);
-        other.classList.add("second");
-        box.querySelectorAll(".verdict").forEach((line) => line.remove()); // the one below says it, too
-        button.replaceWith(other);
-      } }, "Another reason");
-      box.append(button);
-    }
-    return box;
+    return reason(found, target, row.clientWidth - (phone() ? 24 : 36), certified, this.exactly);
+  }
+
+  /** The way to one more reason, or word that there is none. */
+  another(answer, found, asked) {
+    if (found < asked) return element("p", { class: "share" }, "There is no other reason.");
+    const button = element("button", { type: "button", class: "quiet another", onclick: () => this.unfold(answer, asked + 1) }, "Another reason");
+    button.hidden = asked >= Math.min(2, this.limits.paths) || found > asked;
+    return button;
   }
 
   plan() {
