@@ -3,101 +3,32 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
-import pytest
-
-from served import Running, running
+from served import running
 from served_graphs import EUROPE, MARKUP, SCRIPT, WICKED
 from tacit.query.formula import quoted
 from tacit.server.settings import ServerSettings
+from visits import Visit, at_every_size, needs_chromium
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no chromium found: install it to test the page")
-SIZES = {"desktop": {"width": 1200, "height": 850}, "phone": {"width": 390, "height": 780}}
+pytestmark = needs_chromium
 QUERY = "?x : exists ?y . borders(France, ?y) & borders(?y, ?x)"
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[Running]:
-    with running(EUROPE, ServerSettings(workers=1)) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as player:
-        opened = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-class Visit:
-    """A page with a person in front of it, and everything that went wrong behind it."""
-
-    def __init__(self, browser: Any, address: str, size: str = "desktop", **options: Any) -> None:
-        self.context = browser.new_context(viewport=SIZES[size], **options)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(15_000)
-        self.faults: list[str] = []
-        self.hosts: set[str] = set()
-        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.faults.append("a dialog opened"), dialog.dismiss()))
-        self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
-        self.go(address)
-
-    def go(self, address: str) -> None:
-        self.page.goto(address)
-        self.page.wait_for_selector("html[data-ready]")
-
-    def answers(self) -> list[str]:
-        self.page.wait_for_selector(".answers:not(.waiting) .answer")
-        found: list[str] = self.page.locator(".answer .name").all_text_contents()
-        return found
-
-    def open(self, entity: str) -> Any:
-        self.answers()
-        self.page.locator(".answer", has_text=entity).first.click()
-        self.page.wait_for_selector(".why svg")
-        return self.page.locator(".why")
-
-    def asked(self) -> dict[str, list[str]]:
-        return parse_qs(urlsplit(self.page.url).query)
-
-
-@pytest.fixture(params=SIZES)
-def visit(request: pytest.FixtureRequest, browser: Any, service: Running) -> Iterator[Visit]:
-    visit = Visit(browser, service.url, request.param, has_touch=request.param == "phone")
-    yield visit
-    host = urlsplit(service.url).netloc
-    visit.context.close()
-    assert visit.faults == []
-    assert visit.hosts == {host}
-
-
-def wait_for_option(visit: Visit, name: str) -> None:
-    visit.page.locator("#options [role=option]", has_text=name).first.wait_for()
-
-
+@at_every_size
 def test_a_question_is_typed_with_completion_and_asked(visit: Visit) -> None:
     page = visit.page
     page.locator("#question").click()
     page.keyboard.type("?x : bor")
-    wait_for_option(visit, "borders")
-    assert page.get_attribute("#question", "aria-expanded") == "true"
-    assert page.get_attribute("#question", "aria-activedescendant") == "option-0"
+    visit.wait_for_option("borders")
+    assert page.get_attribute("#question", "aria-activedescendant") == "options-0"
     page.keyboard.press("Enter")
     assert page.input_value("#question") == "?x : borders("
     page.keyboard.type("portug")
-    wait_for_option(visit, "Portugal")
+    visit.wait_for_option("Portugal")
     page.keyboard.press("Tab")
     page.keyboard.type(", ?")
-    wait_for_option(visit, "?x")
+    visit.wait_for_option("?x")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
@@ -112,7 +43,7 @@ def test_what_was_typed_is_marked_in_the_names_offered(visit: Visit) -> None:
     page = visit.page
     page.locator("#question").click()
     page.keyboard.type("?x : borders(pórt")
-    wait_for_option(visit, "Portugal")
+    visit.wait_for_option("Portugal")
     assert page.locator("#options b").first.text_content() == "Port"
 
 
@@ -155,6 +86,7 @@ def overlap(one: Any, other: Any) -> bool:
     )
 
 
+@at_every_size
 def test_an_answer_opens_its_reason_as_a_graph(visit: Visit) -> None:
     page = visit.page
     page.fill("#question", "?x : exists ?y . borders(France, ?y) & borders(?y, ?x) & !speaks(?x, French)")
@@ -266,12 +198,13 @@ def test_readable_names_are_offered_and_labels_are_typed(visit: Visit) -> None:
     page.route("**/entities?*", lambda route: route.fulfill(json={"matches": [match]}))
     page.locator("#question").click()
     page.keyboard.type("?x : borders(ibe")
-    wait_for_option(visit, "Iberia")
+    visit.wait_for_option("Iberia")
     assert page.locator("#options li small").first.text_content() == "ex:Q29"
     page.keyboard.press("Enter")
     assert page.input_value("#question") == "?x : borders(ex:Q29"
 
 
+@at_every_size
 def test_edges_that_fork_keep_their_labels_apart(visit: Visit) -> None:
     page = visit.page
     page.fill("#question", "?x : exists ?y . borders(France, ?y) & borders(?y, ?x) & !borders(France, ?x)")
@@ -285,6 +218,7 @@ def test_edges_that_fork_keep_their_labels_apart(visit: Visit) -> None:
 def test_a_beam_that_may_have_missed_something_offers_exact_search(visit: Visit) -> None:
     page = visit.page
     page.fill("#question", QUERY)
+    visit.options()
     page.fill("[name=k]", "1")
     page.keyboard.press("Enter")
     visit.answers()
@@ -294,12 +228,13 @@ def test_a_beam_that_may_have_missed_something_offers_exact_search(visit: Visit)
     assert "Portugal" in visit.answers()
 
 
-def test_an_address_can_be_shared_and_gone_back_to(visit: Visit, browser: Any, service: Running) -> None:
+def test_an_address_can_be_shared_and_gone_back_to(visit: Visit, browser: Any) -> None:
     page = visit.page
     page.locator(".chip").first.click()
     visit.answers()
     first = visit.asked()
     page.fill("#question", QUERY)
+    visit.options()
     page.select_option("[name=logic]", "godel")
     visit.open("Portugal")
     shared = page.url
@@ -334,17 +269,19 @@ def test_a_wrong_name_is_underlined_explained_and_mended(visit: Visit) -> None:
     assert not problem.is_visible()
 
 
-def test_switches_change_what_is_asked(visit: Visit) -> None:
+def test_settings_change_what_is_asked(visit: Visit) -> None:
     page = visit.page
-    page.fill("#question", "?x : borders(Portugal, ?x)")
-    page.keyboard.press("Enter")
-    visit.answers()
+    visit.ask("?x : borders(Portugal, ?x)")
     assert page.locator(".answer .mark.known").count() == 1
-    page.locator(".switch", has_text="Only what is not known").click()
+    page.locator(".switch", has_text="Predictions only").click()
     page.locator(".summary", has_text="1 known left out").wait_for()
     assert visit.asked()["new"] == ["true"]
     assert "Spain" not in visit.answers()
-    page.locator(".switch", has_text="Known facts count").click()
+    visit.options()
+    assert page.locator("[name=observed] option").evaluate_all("all => all.map((each) => each.value)") == [
+        "all", "train+valid", "train", "none",
+    ]  # fmt: skip
+    page.select_option("[name=observed]", "none")
     page.wait_for_function("() => document.querySelector('.answer') && !document.querySelector('.answer .mark.known')")
     assert visit.asked()["observed"] == ["none"]
     assert page.locator("[name=new]").is_disabled()  # where nothing is known, everything is new
@@ -352,18 +289,6 @@ def test_switches_change_what_is_asked(visit: Visit) -> None:
     page.select_option("[name=search]", "symbolic")
     page.locator(".nothing", has_text="No entity fits").wait_for()
     assert page.is_disabled("[name=k]")
-
-
-def test_it_fits_the_screen_and_both_themes(visit: Visit) -> None:
-    page = visit.page
-    page.goto(page.url + "?q=" + QUERY.replace("&", "%26") + "&open=Portugal")
-    page.wait_for_selector(".why svg")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    colours = set()
-    for _ in range(2):
-        page.click("#theme")
-        colours.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-    assert len(colours) == 2
 
 
 def test_labels_that_are_markup_stay_text(browser: Any) -> None:
@@ -391,8 +316,16 @@ def test_labels_that_are_markup_stay_text(browser: Any) -> None:
 def test_a_key_is_asked_for_where_one_is_needed(browser: Any) -> None:
     with running(EUROPE, ServerSettings(workers=1, api_key="sesame")) as service:
         visit = Visit(browser, service.url)
-        visit.page.fill("#secret", "sesame")
-        visit.page.keyboard.press("Enter")
-        visit.page.locator(".chip").first.click()
+        page, asked_for = visit.page, visit.page.locator("#problem").text_content()
+        assert "needs its key" in (asked_for or "")
+        assert page.locator("#secret").get_attribute("aria-invalid") is None
+        page.fill("#secret", "sesam")
+        page.keyboard.press("Enter")
+        page.locator("#wrong-key", has_text="not the key").wait_for()
+        assert page.get_attribute("#secret", "aria-invalid") == "true"
+        page.fill("#secret", "sesame")
+        page.keyboard.press("Enter")
+        page.locator(".chip").first.click()
         assert visit.answers()
+        assert not page.locator("#key").is_visible()
         visit.context.close()

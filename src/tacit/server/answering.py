@@ -15,6 +15,7 @@ from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import atoms
 from tacit.query.sparql import is_sparql
 from tacit.server.jobs import EntityJob, Job, Kind
+from tacit.server.reading import QuestionReader
 from tacit.server.replies import Reply, encoded, failure, refusal
 from tacit.server.settings import Limits
 from tacit.server.sparql_formats import written
@@ -32,11 +33,12 @@ class Answerer:
         self.limits = limits
         self._engines: OrderedDict[tuple[Any, ...], Engine] = OrderedDict({(): engine})
         self.engine = engine
+        self.reader = QuestionReader(engine.graph)
 
     def replies(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to jobs of one key, each right or wrong on its own."""
         first = jobs[0]
-        if len(jobs) > 1 and first.kind not in (Kind.PLAN, Kind.ENTITY):
+        if len(jobs) > 1 and first.kind not in (Kind.PLAN, Kind.READ, Kind.ENTITY):
             try:
                 return self._together(jobs)
             except Exception:  # one of them is wrong: alone, each gets its own answer
@@ -47,6 +49,8 @@ class Answerer:
         try:
             if isinstance(job, EntityJob):
                 return self._entity(job)
+            if job.kind is Kind.READ:
+                return Reply(200, encoded(self.reader.told(job.question)))
             return self._plan(job) if job.kind is Kind.PLAN else self._together([job])[0]
         except TacitError as error:
             return refusal(error)

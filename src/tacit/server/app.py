@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Query
 from fastapi.responses import FileResponse, Response
@@ -91,25 +91,34 @@ def _questions(app: FastAPI) -> None:
         """How a question would be answered, and what each step costs."""
         return await service.answer(Kind.PLAN, asked)
 
+    @app.post("/read", response_model=schemas.ReadReply, tags=["questions"])
+    async def read(asked: schemas.ReadRequest, service: Chosen) -> Response:
+        """A question as it is understood: as nested conditions, as a sentence and as SPARQL."""
+        return (await service.edition.pool.answer(Job(Kind.READ, asked.query))).response()
+
 
 Typed = Annotated[str, Query(alias="q", max_length=200, description="What was typed so far.", examples=["fr"])]
 Protocol = Annotated[Asking, Depends(asking)]
 SparqlQuery = Annotated[str | None, Query(description="A SPARQL query: SELECT or ASK.", examples=[EXAMPLE])]
 Format = Annotated[str | None, Query(description="Goes before `Accept`: json, xml, csv, tsv.", examples=["csv"])]
 New = Annotated[bool, Query(description="Whether to leave out answers that the known facts imply already.")]
+Near = Annotated[str | None, Query(max_length=1000, description="A relation; entities in its facts come first.")]
+End = Annotated[Literal["subject", "object"], Query(description="The end of the relation's facts that is meant.")]
 Count = Annotated[int, Query(ge=1, le=100, description="Matches wanted, at most.")]
 
 
 def _lookups(app: FastAPI) -> None:
     @app.get("/entities", response_model=schemas.MatchesReply, tags=["names"])
-    async def entities(service: Chosen, q: Typed = "", limit: Count = 10) -> Response:
-        """Entities whose name, or a word of it, starts with what was typed."""
-        return Reply(200, encoded(service.edition.matches("entities", q, limit))).response()
+    async def entities(
+        service: Chosen, q: Typed = "", limit: Count = 10, relation: Near = None, end: End = "object"
+    ) -> Response:
+        """Entities whose name, or a word of it, starts with what was typed, those first that a relation leads to."""
+        return Reply(200, encoded(service.edition.names.entities(q, limit, relation, end))).response()
 
     @app.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
     async def relations(service: Chosen, q: Typed = "", limit: Count = 10) -> Response:
         """Relations whose name, or a word of it, starts with what was typed."""
-        return Reply(200, encoded(service.edition.matches("relations", q, limit))).response()
+        return Reply(200, encoded(service.edition.names.relations(q, limit))).response()
 
     @app.get("/examples", response_model=schemas.ExamplesReply, tags=["names"])
     def example_questions(service: Chosen) -> Response:

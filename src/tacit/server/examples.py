@@ -8,23 +8,18 @@ import numpy as np
 
 from tacit.graph.graph import INVERSE, Graph
 from tacit.query.formula import quoted
+from tacit.query.outline import outline
 from tacit.query.queries import QuerySet
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
 from tacit.query.text import parse
 from tacit.query.tuples import Ids
+from tacit.server.reading import QuestionReader
 
 TRIED = 200  # questions of each shape, of which the best is shown
 MOST = 12  # answers
 LONGEST = 24  # characters of a name that reads well
-TITLES = {
-    "1p": "One step",
-    "2i": "Both at once",
-    "2p": "Two steps",
-    "2in": "One but not the other",
-    "2u": "Either of two",
-    "pi": "Two steps, and more",
-}
+SHOWN = ("1p", "2i", "2p", "2in", "2u", "pi")
 
 
 def examples(graph: Graph, seed: int = 0) -> list[dict[str, str]]:
@@ -36,8 +31,8 @@ def examples(graph: Graph, seed: int = 0) -> list[dict[str, str]]:
         return []
     degrees = np.bincount(graph.train[:, [0, 2]].ravel(), minlength=graph.num_entities)
     used: set[int] = set()  # relations
-    shown = []
-    for shape, title in TITLES.items():
+    shown, reader = [], QuestionReader(graph)
+    for shape in SHOWN:
         drawn = sample(graph, SHAPES[shape], "train", TRIED, MOST, seed, waste=0.95).queries
 
         def rank(row: int, drawn: QuerySet = drawn) -> tuple[bool, int, bool, int]:
@@ -49,7 +44,7 @@ def examples(graph: Graph, seed: int = 0) -> list[dict[str, str]]:
             best = max(range(len(drawn)), key=rank)
             used.update(drawn.relations[best] & ~1)
             query = written(shape, graph, drawn.entities[best], drawn.relations[best])
-            shown.append({"query": query, "shape": shape, "title": title})
+            shown.append({"query": query, "shape": shape, "title": reader.sentence(outline(parse(query)))})
     return shown
 
 

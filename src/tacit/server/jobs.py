@@ -15,6 +15,7 @@ class Kind(StrEnum):
     ASK = "ask"
     EXPLAIN = "explain"
     PLAN = "plan"
+    READ = "read"
     SPARQL = "sparql"
     ENTITY = "entity"
 

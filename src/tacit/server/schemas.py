@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
@@ -71,6 +71,27 @@ class ExplainRequest(AskRequest):
     """A question with the number of answers and of reasons for each."""
 
     paths: int = Field(1, ge=1, description="Reasons wanted for each answer, at most.")
+
+
+class ReadRequest(BaseModel):
+    """A question to be read, not answered."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    query: Question
+
+
+class ReadReply(BaseModel):
+    """A question as it is understood, in other forms; null for one that it does not have."""
+
+    query: str
+    outline: dict[str, Any] | None = Field(
+        description="Nested conditions on what is asked for: `join`, `not` and `parts`, each a group like this one, or "
+        "a step with `relation`, its `words`, `inverse`, `not`, and an `entity` with its `name`, or a group `of` more."
+    )
+    undrawable: str | None = Field(description="Why it has no outline.")
+    sentence: str | None = Field(description="The outline in words.")
+    sparql: str | None = Field(description="A SPARQL query with the same answers.")
 
 
 class WitnessAtom(BaseModel):
@@ -161,6 +182,7 @@ class Match(BaseModel):
     label: str
     name: str = Field(description="What people call it; the label where it has no name.")
     text: str = Field(description="The label as a question writes it: in quotes where it needs them.")
+    words: str = Field("", description="What a sentence calls a relation.")
 
 
 class MatchesReply(BaseModel):
@@ -174,7 +196,7 @@ class Example(BaseModel):
 
     query: str
     shape: str = Field(description="The name of its structure in the BetaE benchmarks.")
-    title: str
+    title: str = Field(description="The question as a sentence.")
 
 
 class ExamplesReply(BaseModel):

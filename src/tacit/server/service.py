@@ -7,20 +7,18 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from fastapi.responses import Response
 
 from tacit import __version__
 from tacit.errors import LimitError, TacitError
-from tacit.graph.graph import INVERSE
-from tacit.graph.vocabulary import Vocabulary
 from tacit.query import tokens
-from tacit.query.formula import quoted
 from tacit.server import schemas
 from tacit.server.examples import examples
 from tacit.server.jobs import Job, Kind
 from tacit.server.metrics import RunMetrics
+from tacit.server.names import Names
 from tacit.server.pool import Pool
 from tacit.server.replies import Reply, refusal
 from tacit.server.served_run import Served
@@ -47,21 +45,13 @@ class Edition:
     def __init__(self, served: Served, settings: ServerSettings, metrics: RunMetrics) -> None:
         self.served, self.graph = served, served.graph()
         self.graph.entities.complete("a"), self.graph.relations.complete("a")  # builds their tables
+        self.names = Names(self.graph)
         self.pool = Pool(served, settings.workers, settings.limits, metrics, settings.shards)
 
     @cached_property
     def examples(self) -> list[dict[str, str]]:
         """Questions to start with."""
         return examples(self.graph)
-
-    def matches(self, kind: Literal["entities", "relations"], typed: str, limit: int) -> dict[str, Any]:
-        """Labels that complete what was typed; an inverse is written with the relation's own name."""
-        words: Vocabulary = getattr(self.graph, kind)
-        labels = [
-            label for label in words.complete(typed, 2 * limit) if kind == "entities" or not label.endswith(INVERSE)
-        ]
-        rows = [{"label": label, "name": words.name(words.id(label)), "text": quoted(label)} for label in labels]
-        return {"matches": rows[:limit]}
 
 
 class Service:

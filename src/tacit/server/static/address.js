@@ -1,5 +1,5 @@
 // The question, its settings and the open answer live in the address, so that it can be shared and gone back to.
-const SETTINGS = ["search", "k", "logic", "observed", "new"];
+const SETTINGS = ["run", "search", "k", "logic", "observed", "new"];
 
 export function read() {
   const given = new URLSearchParams(location.search);

@@ -1,7 +1,15 @@
-// The ranked answers, each with a score bar and a mark.
+// The answers, ranked, each with a score bar and a mark; a line says where the sensible ones end.
 import { element } from "./element.js";
 import { entityLink } from "./links.js";
 import { shown } from "./words.js";
+
+/** What an answer says: an entity, a value for each of several variables, or yes and no. */
+function said(answer) {
+  if (answer.entity !== undefined) return [element("span", { class: "name", title: answer.entity }, answer.name || answer.entity)];
+  const values = Object.entries(answer.values ?? {});
+  if (!values.length) return [element("span", { class: "name" }, `${answer.known ? "" : "probably "}${answer.score < 0.5 ? "no" : "yes"}`)];
+  return [element("span", { class: "name several" }, ...values.map(([name, value]) => element("span", {}, element("small", {}, `?${name}`), value)))];
+}
 
 export function answerRow(answer, toggle) {
   const mark = answer.known ? "known" : "predicted";
@@ -9,39 +17,64 @@ export function answerRow(answer, toggle) {
   fill.style.width = `${Math.max(0, Math.min(1, answer.score)) * 100}%`;
   const button = element(
     "button",
-    { type: "button", class: "answer", "aria-expanded": "false", onclick: () => toggle(answer.entity) },
+    { type: "button", class: "answer", "aria-expanded": "false", onclick: () => toggle(answer.rank) },
     element("span", { class: "rank" }, String(answer.rank)),
-    element("span", { class: "name", title: answer.entity }, answer.name || answer.entity),
+    ...said(answer),
     element("span", { class: `mark ${mark}`, title: answer.known ? "The facts of the graph imply it" : "Not among the facts: predicted" }, mark),
     element("span", { class: `score-bar ${mark}`, "aria-hidden": "true" }, fill),
     element("span", { class: "score" }, shown(answer.score)),
     element("span", { class: "turn", "aria-hidden": "true" }),
   );
   const name = answer.name || answer.entity;
-  const visit = entityLink(answer.entity, "→", { class: "visit", title: `Open the page of ${name}`, "aria-label": `Open the page of ${name}` });
-  return element("li", { "data-entity": answer.entity }, button, answer.entity === undefined ? null : visit);
+  const visit = answer.entity === undefined ? null : entityLink(answer.entity, "→", { class: "visit", title: `Open the page of ${name}`, "aria-label": `Open the page of ${name}` });
+  return element("li", { "data-rank": answer.rank, "data-entity": answer.entity }, button, visit);
 }
 
+/** The rows of answers that follow others, with the line above the first that probably does not hold. */
+export function rows(answers, before, threshold, toggle) {
+  const cut = answers.findIndex((answer) => answer.score < threshold);
+  const drawn = answers.map((answer) => answerRow(answer, toggle));
+  const ended = before.some((answer) => answer.score < threshold);
+  if (cut >= 0 && !ended) drawn.splice(cut, 0, element("li", { class: "cut" }, element("span", {}, "probably not, below here")));
+  return drawn;
+}
+
+/** How many answers there are, in words. */
+export function told({ answers, left_out: leftOut }) {
+  const known = answers.filter((answer) => answer.known).length;
+  return leftOut === undefined || leftOut === null ? `${known} known, ${answers.length - known} predicted` : `${answers.length} predicted, ${leftOut} known left out`;
+}
+
+export const counted = (count) => `${count} ${count === 1 ? "answer" : "answers"}`;
+
 export function summary(reply, milliseconds, share) {
-  const count = reply.answers.length;
-  const known = reply.answers.filter((answer) => answer.known).length;
+  const took = milliseconds < 1000 ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
   return element(
     "div",
     { class: "summary" },
-    element("h2", {}, `${count} ${count === 1 ? "answer" : "answers"}`),
-    element("span", {}, told(reply, known), element("span", { class: "time" }, ` · ${Math.round(milliseconds)} ms`)),
+    element("h2", {}, reply.kind === "truth" ? "Yes or no" : counted(reply.answers.length)),
+    element("span", {}, element("span", { class: "told" }, told(reply)), element("span", { class: "time" }, ` · ${took}`)),
     element("button", { type: "button", class: "quiet", onclick: share }, "Copy link"),
   );
 }
 
-const told = ({ answers, left_out: leftOut }, known) =>
-  leftOut === undefined ? `${known} known, ${answers.length - known} predicted` : `${answers.length} predicted, ${leftOut} known left out`;
+/** The reply to a question for a number. */
+export const countCard = ({ known, expected }) =>
+  element("div", { class: "card nothing" }, element("b", {}, `About ${Number(expected.toFixed(1))}`), `${known} known; the rest is what predictions add up to.`);
 
-export const waiting = () =>
-  element("ol", { class: "answers card waiting", "aria-label": "Asking" }, ...[62, 45, 53, 38].map((width) => {
+/** What is seen while a question is being answered, with the seconds it has taken, and the way to stop it. */
+export function waiting(start, cancel) {
+  const clock = element("span", { "aria-hidden": "true" }, "Asking …");
+  const timer = setInterval(() => {
+    if (clock.isConnected) clock.textContent = `Asking … ${((performance.now() - start) / 1000).toFixed(1)} s`;
+  }, 100);
+  const lines = [62, 45, 53, 38].map((width) => {
     const line = element("i");
     line.style.width = `${width}%`;
     return element("li", {}, line);
-  }));
+  });
+  const nodes = [element("div", { class: "summary" }, clock, element("button", { type: "button", class: "quiet", onclick: cancel }, "Cancel")), element("ol", { class: "answers card waiting", "aria-label": "Asking" }, ...lines)];
+  return { nodes, stop: () => clearInterval(timer) };
+}
 
 export const nothing = (title, advice) => element("div", { class: "card nothing" }, element("b", {}, title), advice);

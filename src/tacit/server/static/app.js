@@ -1,32 +1,83 @@
 // The page: a question goes to the service, its answers come back, and the address keeps up.
 import * as address from "./address.js";
-import { answerRow, nothing, summary, waiting } from "./answers.js";
+import { AskedBefore } from "./asked_before.js";
+import { Builder } from "./builder.js";
 import { Completion } from "./completion.js";
 import { Controls, forRequest } from "./controls.js";
 import { Editor, coloured } from "./editor.js";
 import { byId, element } from "./element.js";
 import { Explore } from "./explore.js";
 import * as service from "./service.js";
-import { learn, quoted, variables } from "./syntax.js";
+import { learn, quoted } from "./syntax.js";
 
-const results = byId("results");
+const PAUSE = 250; // milliseconds without a letter after which a text is read
 const problem = byId("problem");
 const editor = new Editor(byId("question"), byId("mirror"));
-const controls = new Controls(byId("settings"), () => (state.query ? submit() : undefined));
+const controls = new Controls(byId("form"), () => (state.query ? submit() : undefined));
 const completion = new Completion(editor, byId("options"), () => submit());
 const explore = new Explore(byId("entity"), byId("find"), () => restore());
+const builder = new Builder(byId("builder"), (text) => { editor.text = text; complain(null); understand(false, 0); });
+const before = new AskedBefore(byId("before"), (query) => { write(query); submit(); });
 let state = { query: "", settings: {}, top: 10, open: null };
 let running = null;
-let limits = { top: 1000 };
-let reasons = null;
+let reading = null;
+let results = null; // loaded with the first question, since the first sight of the page needs no answers
+const limits = { top: 1000, paths: 1 };
+
+async function resultsShown() {
+  const { Results } = await import("./results.js");
+  results ??= new Results(byId("results"), byId("status"), limits, {
+    opened: (open) => { state.open = open; address.write(state, true); },
+    grown: (top) => { state.top = top; address.write(state, true); },
+    exactly: () => { controls.set({ ...state.settings, search: "exact" }); submit(); },
+    sparql: async () => (await service.read(state.query)).sparql,
+  });
+  return results;
+}
 
 const body = () => ({ query: state.query, top: state.top, ...forRequest(state.settings) });
-const phone = () => matchMedia("(max-width: 40rem)").matches;
+
+/** Put a text into the box, and the builder in step with it. */
+function write(text) {
+  editor.text = text;
+  understand(true, 0);
+}
+
+/** Read the text in the box: the sentence follows it, and the builder where the text was not its own. */
+function understand(draw, pause = PAUSE) {
+  reading?.abort();
+  reading = new AbortController();
+  const { signal } = reading;
+  const text = editor.text.trim();
+  setTimeout(async () => {
+    if (signal.aborted) return;
+    if (!text) {
+      say(null);
+      if (draw) builder.show(null);
+      return;
+    }
+    try {
+      const { outline, undrawable, sentence } = await service.read(text, signal);
+      if (signal.aborted || editor.text.trim() !== text) return;
+      say(sentence);
+      if (draw) builder.show(outline, undrawable);
+      if (state.query === text && sentence) before.add(text, sentence);
+    } catch {
+      if (!signal.aborted) say(null); // what is being typed is seldom whole
+    }
+  }, pause);
+}
+
+/** Say the question in words, or what is wanted where there is none. */
+function say(sentence) {
+  byId("sentence").textContent = sentence ?? "What are you looking for?";
+  byId("sentence").classList.toggle("none", sentence === null);
+}
 
 function submit(change = {}) {
   const query = editor.text.trim();
   if (!query) return editor.area.focus();
-  state = { query, settings: controls.get(), top: 10, open: null, ...change };
+  state = { query, settings: { ...controls.get(), ...(state.settings.run ? { run: state.settings.run } : {}) }, top: 10, open: null, ...change };
   address.write(state);
   return run();
 }
@@ -35,126 +86,54 @@ async function run() {
   running?.abort();
   running = new AbortController();
   const { signal } = running;
-  reasons = null;
   completion.close();
   complain(null);
   document.title = state.query ? `${state.query} · Tacit` : "Tacit";
   byId("examples").classList.toggle("compact", Boolean(state.query));
-  if (!state.query) return results.replaceChildren();
-  results.setAttribute("aria-busy", "true");
-  const slow = setTimeout(() => results.replaceChildren(waiting()), 120);
-  const start = performance.now();
+  if (!state.query) return results?.clear();
+  const [asked, start, open] = [body(), performance.now(), state.open];
+  await resultsShown();
+  if (signal.aborted) return undefined;
+  results.busy(start, () => { running.abort(); editor.area.focus(); });
   try {
-    const reply = await service.ask(body(), signal);
-    clearTimeout(slow);
-    show(reply, performance.now() - start);
+    const reply = await service.ask(asked, signal);
+    if (signal.aborted) return undefined;
+    results.show(reply, asked, performance.now() - start, open);
+    before.add(asked.query);
   } catch (error) {
-    clearTimeout(slow);
-    if (error.name === "AbortError") return undefined;
-    results.replaceChildren();
-    complain(error);
-  } finally {
-    if (!signal.aborted) results.setAttribute("aria-busy", "false");
+    if (signal.aborted) return undefined;
+    results.clear();
+    complain(error, asked.query);
   }
   return undefined;
 }
 
-function show(reply, milliseconds) {
-  if (!reply.answers.length) {
-    const known = reply.left_out;
-    results.replaceChildren(known
-      ? nothing("All answers are known.", `There ${known === 1 ? "is 1" : `are ${known}`}; nothing else fits.`)
-      : nothing("No entity fits.", "Loosen the question, or let the search predict: beam and exact do."));
-    return;
-  }
-  const list = element("ol", { class: "answers card" }, ...reply.answers.map((answer) => answerRow(answer, toggle)));
-  list.addEventListener("keydown", walk);
-  const more = reply.answers.length === state.top && state.top < limits.top;
-  results.replaceChildren(
-    summary(reply, milliseconds, share),
-    list,
-    ...(more ? [element("button", { type: "button", class: "quiet more", onclick: () => submit({ top: Math.min(limits.top, state.top * 3) }) }, "More answers")] : []),
-    planBox(),
-  );
-  if (state.open) unfold(state.open);
-}
-
-function planBox() {
-  const text = element("pre", { tabindex: "0" }, "…");
-  return element("details", { class: "plan", ontoggle: async () => {
-    try {
-      text.textContent = (await service.plan(body())).plan;
-    } catch (error) {
-      text.textContent = error.message;
-    }
-  } }, element("summary", {}, "How it is answered"), text);
-}
-
-function toggle(entity) {
-  const same = state.open === entity;
-  state.open = same ? null : entity;
-  address.write(state, true);
-  results.querySelectorAll(".why").forEach((box) => box.remove());
-  results.querySelectorAll(".answer").forEach((button) => button.setAttribute("aria-expanded", "false"));
-  if (!same) unfold(entity);
-}
-
-async function unfold(entity) {
-  const row = [...results.querySelectorAll(".answers > li")].find((item) => item.dataset.entity === entity);
-  if (!row) return;
-  row.querySelector(".answer").setAttribute("aria-expanded", "true");
-  const box = element("div", { class: "why", "aria-busy": "true" }, "Looking for the reason …");
-  row.append(box);
-  reasons ??= service.explain(body());
-  try {
-    const [{ reason }, { answers, certified }] = await Promise.all([import("./reason.js"), reasons]);
-    const answer = answers.find((each) => each.entity === entity);
-    const target = variables(state.query)[0]?.slice(1) ?? "";
-    box.replaceWith(reason(answer, target, row.clientWidth - (phone() ? 24 : 36), certified, exactly));
-  } catch (error) {
-    reasons = null;
-    box.textContent = error.message;
-  }
-}
-
-function exactly() {
-  controls.set({ ...state.settings, search: "exact" });
-  submit();
-}
-
-function walk(event) {
-  if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
-  const buttons = [...results.querySelectorAll(".answer")];
-  const next = buttons[buttons.indexOf(document.activeElement) + (event.key === "ArrowDown" ? 1 : -1)];
-  if (next) {
-    event.preventDefault();
-    next.focus();
-  }
-}
-
-async function share(event) {
-  const button = event.currentTarget;
-  try {
-    await navigator.clipboard.writeText(location.href);
-    button.textContent = "Copied";
-  } catch {
-    button.textContent = "Copy it from the address bar";
-  }
-  setTimeout(() => { button.textContent = "Copy link"; }, 2000);
-}
-
-function complain(error) {
+/** Say what is wrong; `query` is what it is wrong with, which may have been changed meanwhile. */
+function complain(error, query = null) {
+  const current = query === editor.text.trim();
   problem.hidden = !error;
-  editor.area.toggleAttribute("aria-invalid", Boolean(error));
-  byId("key").hidden = error?.status !== 401;
+  if (error && current) editor.area.setAttribute("aria-invalid", "true");
+  else editor.area.removeAttribute("aria-invalid");
+  askForKey(error);
   if (!error) return;
-  const mend = error.suggestions.map((name) => element("button", { type: "button", onclick: () => correct(name) }, name));
+  const mend = current ? error.suggestions.map((name) => element("button", { type: "button", onclick: () => correct(name) }, name)) : [];
   const said = mend.length ? error.message.replace(/(; did you mean) '.*$/s, "$1") : error.message; // the buttons name them
   problem.replaceChildren(said, ...mend);
-  if (error.column) editor.mark(error.line ?? 1, error.column);
+  if (current && error.column) editor.mark(error.line ?? 1, error.column);
+}
+
+function askForKey(error) {
+  const needed = error?.status === 401;
+  const wrong = needed && error.message.startsWith("this is not the key");
+  byId("key").hidden = !needed;
+  byId("wrong-key").textContent = wrong ? "This is not the key of the service." : "";
+  if (wrong) byId("secret").setAttribute("aria-invalid", "true");
+  else byId("secret").removeAttribute("aria-invalid");
+  if (needed) byId("secret").focus();
 }
 
 function correct(name) {
+  if (!editor.marked) return;
   const { start, end } = editor.marked;
   editor.replace(start, end, quoted(name));
   submit();
@@ -163,7 +142,7 @@ function correct(name) {
 function restore() {
   if (explore.restore(() => JSON.stringify(address.read()) === JSON.stringify(state))) return undefined;
   state = address.read();
-  editor.text = state.query;
+  write(state.query);
   controls.set(state.settings);
   return run();
 }
@@ -171,16 +150,28 @@ function restore() {
 async function offer() {
   const { examples } = await service.examples();
   const chips = examples.map(({ query, title }) =>
-    element("li", {}, element("button", { type: "button", class: "chip", onclick: () => { editor.text = query; submit(); } },
-      element("small", {}, title), element("code", {}, ...coloured(query)))));
+    element("li", {}, element("button", { type: "button", class: "chip", onclick: () => { write(query); submit(); } },
+      element("span", {}, title), element("code", {}, ...coloured(query)))));
   byId("examples").replaceChildren(element("h2", {}, "Questions to start with"), element("ul", { class: "chips" }, ...chips));
   byId("examples").hidden = !chips.length;
 }
 
+/** Let people choose among the runs that are served, where there are several. */
+function offerRuns({ run, runs = [] }) {
+  const select = byId("run");
+  select.replaceChildren(...runs.map((name) => element("option", { value: name }, name)));
+  select.hidden = runs.length < 2;
+  select.value = run ?? "";
+}
+
 async function start() {
+  document.documentElement.removeAttribute("data-ready");
+  const { settings } = address.read();
+  service.useRun(settings.run ?? null);
   try {
     const about = await service.health();
-    limits = about.limits;
+    offerRuns(about);
+    Object.assign(limits, about.limits);
     learn(about.syntax);
     editor.draw();
     const count = (name) => `${about.graph[name].toLocaleString("en")} ${name}`;
@@ -194,7 +185,13 @@ async function start() {
   document.documentElement.dataset.ready = "true";
 }
 
+editor.area.addEventListener("input", () => {
+  editor.area.removeAttribute("aria-invalid");
+  problem.hidden = true;
+  understand(true);
+});
 byId("form").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
+byId("run").addEventListener("change", (event) => { address.write({ ...state, settings: { ...state.settings, run: event.target.value }, open: null }); start(); });
 byId("key").addEventListener("submit", (event) => { event.preventDefault(); service.useKey(byId("secret").value); start(); });
 byId("home").addEventListener("click", (event) => { event.preventDefault(); history.pushState(null, "", "/"); restore(); editor.area.focus(); });
 addEventListener("popstate", restore);

@@ -1,46 +1,54 @@
-// The switches: what they are set to, as far as it differs from the service's own settings.
+// The settings: what they are set to, as far as it differs from the service's own.
+const NAMES = ["search", "k", "logic", "observed"];
+
 export class Controls {
-  constructor(fields, changed) {
-    this.fields = fields.elements ?? fields;
+  constructor(form, changed) {
+    this.fields = form.elements;
     this.defaults = {};
-    fields.addEventListener("change", () => {
-      this.fit();
-      changed();
-    });
+    for (const name of [...NAMES, "new"]) {
+      this.fields[name].addEventListener("change", () => {
+        this.fit();
+        changed();
+      });
+    }
   }
 
   /** Take the service's settings as they stand. */
   learn({ settings, limits }) {
-    this.defaults = { search: settings.search, k: String(settings.k), logic: settings.logic, observed: settings.observed === "none" ? "none" : "all", new: String(settings.new) };
+    const observed = settings.observed === "train+valid+test" ? "all" : settings.observed;
+    this.defaults = { search: settings.search, k: String(settings.k), logic: settings.logic, observed, new: String(settings.new) };
     this.fields.k.max = limits.k;
     this.set({});
   }
 
   /** The settings that differ from the service's own. */
   get() {
-    const given = { search: this.fields.search.value, k: this.fields.k.value, logic: this.fields.logic.value, observed: this.fields.observed.checked ? "all" : "none", new: String(this.fields.new.checked) };
+    const given = { ...Object.fromEntries(NAMES.map((name) => [name, this.fields[name].value])), new: String(this.fields.new.checked) };
     return Object.fromEntries(Object.entries(given).filter(([name, value]) => value !== "" && value !== this.defaults[name]));
   }
 
   set(given) {
     const all = { ...this.defaults, ...given };
-    this.fields.search.value = all.search ?? "beam";
-    this.fields.k.value = all.k ?? "";
-    this.fields.logic.value = all.logic ?? "product";
-    this.fields.observed.checked = all.observed !== "none";
+    for (const name of NAMES) if (all[name] !== undefined) this.choose(this.fields[name], all[name]);
     this.fields.new.checked = all.new === "true";
     this.fit();
   }
 
+  /** Set a field, to what is not offered too: the service may run with it. */
+  choose(field, value) {
+    if (field.options && ![...field.options].some((option) => option.value === value)) field.add(new Option(value, value));
+    field.value = value;
+  }
+
   fit() {
     this.fields.k.disabled = this.fields.search.value !== "beam";
-    this.fields.new.disabled = !this.fields.observed.checked; // where nothing is known, everything is new
+    this.fields.new.disabled = this.fields.observed.value === "none"; // where nothing is known, everything is new
     if (this.fields.new.disabled) this.fields.new.checked = false;
   }
 }
 
 /** Settings as a request needs them. */
-export const forRequest = (given) => ({
+export const forRequest = ({ run, ...given }) => ({
   ...given,
   ...(given.k === undefined ? {} : { k: Number(given.k) }),
   ...(given.new === undefined ? {} : { new: given.new === "true" }),

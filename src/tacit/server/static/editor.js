@@ -29,14 +29,12 @@ export class Editor {
     this.draw();
   }
 
-  /** Underline the name at a line and column; at the end of the text, a blank after it. */
+  /** Underline the name at a line and column; at the end of the text, a blank after it. The caret stays. */
   mark(line, column) {
     const start = this.text.split("\n").slice(0, line - 1).reduce((sum, row) => sum + row.length + 1, 0) + column - 1;
     const token = tokens(this.text).find((t) => t.start <= start && start < t.start + t.text.length);
     this.marked = { start, end: token ? token.start + token.text.length : start + 1 };
     this.draw();
-    this.area.focus();
-    this.area.setSelectionRange(this.marked.start, Math.min(this.marked.end, this.text.length));
   }
 
   /** Put a text in place of a range, the caret after it. */

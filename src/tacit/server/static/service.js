@@ -2,19 +2,22 @@
 export class Refused extends Error {
   constructor(status, detail) {
     super(detail.message);
-    Object.assign(this, { status, line: detail.line, column: detail.column, suggestions: detail.suggestions ?? [] });
+    Object.assign(this, { status, line: detail.line, column: detail.column, suggestions: detail.suggestions ?? [], name: "Refused" });
   }
 }
 
 const KEY = "tacit-key";
 export const useKey = (key) => sessionStorage.setItem(KEY, key);
+let run = null; // by its name, where several are served
+export const useRun = (name) => { run = name; };
+export const address = (path) => (run === null ? path : `${path}${path.includes("?") ? "&" : "?"}run=${encodeURIComponent(run)}`);
 
 async function request(path, options = {}) {
   const key = sessionStorage.getItem(KEY);
   const headers = { ...(options.headers ?? {}), ...(key ? { "X-API-Key": key } : {}) };
   let response;
   try {
-    response = await fetch(path, { ...options, headers });
+    response = await fetch(address(path), { ...options, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused(0, { message: "the service cannot be reached; is it still running?" });
@@ -23,6 +26,10 @@ async function request(path, options = {}) {
     if (error.name === "AbortError") throw error; // another question came while the reply was on its way
     throw new Refused(response.status, { message: `the service answered ${response.status} and nothing to read` });
   });
+  if (response.status === 401 && key) {
+    sessionStorage.removeItem(KEY);
+    throw new Refused(401, { message: "this is not the key of the service; look for a letter too many, or one too few" });
+  }
   if (!response.ok) throw new Refused(response.status, data.error);
   return data;
 }
@@ -33,10 +40,12 @@ const post = (path, body, signal) =>
 export const ask = (question, signal) => post("/ask", question, signal);
 export const explain = (question, signal) => post("/explain", question, signal);
 export const plan = ({ top, ...question }, signal) => post("/plan", question, signal);
+export const read = (query, signal) => post("/read", { query }, signal);
 export const health = () => request("/health");
 export const examples = () => request("/examples");
-export const names = (kind, typed, signal) =>
-  request(`/${kind}?limit=8&q=${encodeURIComponent(typed.slice(0, 200))}`, { signal });
 const about = (path) => (label, more, signal) => request(`${path}?${new URLSearchParams({ label, ...more })}`, { signal });
 export const entity = about("/entity");
 export const predictions = about("/entity/predictions");
+/** Names that complete what was typed; those first that are `near`, at an end of a relation's facts. */
+export const names = (kind, typed, signal, near = null) =>
+  request(`/${kind}?${new URLSearchParams({ limit: 8, q: typed.slice(0, 200), ...near })}`, { signal });

@@ -60,7 +60,9 @@ export function context(text, caret) {
     const start = skipSpace(text, (commas.at(-1) ?? words[bracket]).start + 1, caret);
     const typed = before.slice(start);
     if (/^(".*"|'.*')\s*$/s.test(typed) || commas.length > 1) return null;
-    return { kind: typed.startsWith("?") ? "variables" : "entities", typed: typed.replace(/^["']/, ""), start, end: wordEnd(text, caret) };
+    const inverse = words[bracket - 1].kind === "inverse";
+    const near = { relation: named(words[bracket - (inverse ? 2 : 1)]), end: (commas.length > 0) === inverse ? "subject" : "object" };
+    return { kind: typed.startsWith("?") ? "variables" : "entities", typed: typed.replace(/^["']/, ""), start, end: wordEnd(text, caret), near };
   }
   const word = patterns.partial.exec(before);
   const start = word ? word.index : caret;
@@ -68,6 +70,9 @@ export function context(text, caret) {
   const ready = last === colon || /^(?:[&|!~∧∨¬(.]|and|or|not)$/i.test(last?.text ?? "");
   return ready ? { kind: "relations", typed: (word?.[0] ?? "").replace(/^["']/, ""), start, end: wordEnd(text, caret) } : null;
 }
+
+/** A name without its quotes. */
+const named = (token) => (/^["']/.test(token?.text ?? "") ? token.text.slice(1, -1).replace(/\\(.)/gs, "$1") : token?.text ?? "");
 
 function skipSpace(text, at, most) {
   while (at < most && /\s/.test(text[at])) at += 1;

@@ -1,0 +1,141 @@
+"""Questions written as SPARQL, which reads back as a question with the same answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import count
+
+from tacit.errors import QueryError
+from tacit.graph.prefixes import Prefixes
+from tacit.graph.terms import SCHEME, n_triples
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable
+
+_LOCAL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+def to_sparql(query: Query, prefixes: Prefixes | None = None) -> str:
+    """The SELECT query that asks the same; labels are written as the prefixes of their graph make IRIs of them.
+
+    >>> from tacit.query.text import parse
+    >>> print(to_sparql(parse("?c : borders(France, ?c) & !speaks(?c, German)")))
+    PREFIX : <tacit:>
+    SELECT ?c WHERE {
+      :France :borders ?c .
+      FILTER NOT EXISTS {
+        ?c :speaks :German .
+      }
+    }
+    """
+    if query.kind != "entities":
+        raise QueryError("only a question for entities is written as SPARQL")
+    if query.target not in query.formula.free:
+        raise QueryError(f"{query.target} occurs nowhere in the formula, and SPARQL could not give it a value")
+    writer = _Writer(prefixes or Prefixes({}))
+    formula = _apart(query.formula, {query.target: query.target}, {query.target})
+    lines = [f"SELECT {query.target} WHERE {{", *_indented(writer.group(formula, frozenset())), "}"]
+    opening = [f"PREFIX : <{SCHEME}>"] if writer.short else []
+    return "\n".join([*opening, *lines])
+
+
+class _Writer:
+    """Writes formulas as groups of patterns; `short` is whether a name was written with the empty prefix."""
+
+    def __init__(self, prefixes: Prefixes) -> None:
+        self.prefixes, self.short = prefixes, False
+
+    def group(self, formula: Formula, bound: frozenset[Variable]) -> Iterator[str]:
+        """The lines of a group whose solutions make a formula hold, where some variables have a value."""
+        parts = list(_parts(formula))
+        for atom in (part for part in parts if isinstance(part, Atom)):
+            yield f"{self.term(atom.subject)} {self.name(str(atom.relation))} {self.term(atom.object)} ."
+        bound = bound.union(*(part.free for part in parts if isinstance(part, Atom)))
+        unions = [part for part in parts if isinstance(part, Or) and _gives(part)]
+        for union in unions:
+            for number, part in enumerate(union.parts):
+                yield f"{'UNION ' * bool(number)}{{"
+                yield from _indented(self.group(part, frozenset()))
+                yield "}"
+        bound = bound.union(*(union.free for union in unions))
+        for part in parts:
+            if not isinstance(part, Atom) and part not in unions:
+                if not part.free <= bound:
+                    raise QueryError(
+                        f"{min(map(str, part.free - bound))} is open where SPARQL needs it to have a value"
+                    )
+                yield from self.filter(part, bound)
+
+    def filter(self, formula: Formula, bound: frozenset[Variable]) -> Iterator[str]:
+        """The lines of a filter that lets what makes a formula hold pass."""
+        if not isinstance(formula, Or):
+            yield from self.condition(formula, bound, "FILTER ")
+            return
+        yield "FILTER ("
+        for number, part in enumerate(formula.parts):
+            yield from _indented(self.condition(part, bound, "|| " * bool(number)))
+        yield ")"
+
+    def condition(self, formula: Formula, bound: frozenset[Variable], opening: str) -> Iterator[str]:
+        denied = isinstance(formula, Not)
+        yield f"{opening}{'NOT ' * denied}EXISTS {{"
+        yield from _indented(self.group(formula.part if isinstance(formula, Not) else formula, bound))
+        yield "}"
+
+    def term(self, term: Term) -> str:
+        return str(term) if isinstance(term, Variable) else self.name(term.name)
+
+    def name(self, label: str) -> str:
+        written = n_triples(label, self.prefixes)
+        if written.startswith("_:"):
+            raise QueryError(f"'{label}' has no IRI, by which SPARQL could name it")
+        local = written.removeprefix(f"<{SCHEME}").removesuffix(">")
+        if written != f"<{SCHEME}{local}>" or not _LOCAL.fullmatch(local):
+            return written
+        self.short = True
+        return f":{local}"
+
+
+def _parts(formula: Formula) -> Iterator[Formula]:
+    """The formulas that must all hold; quantifiers go, since a variable of a group stands for some value anyway."""
+    if isinstance(formula, Exists):
+        yield from _parts(formula.part)
+    elif isinstance(formula, And):
+        for part in formula.parts:
+            yield from _parts(part)
+    else:
+        yield formula
+
+
+def _gives(formula: Formula) -> bool:
+    """Whether every solution of a formula, as a group of its own, gives all its variables a value."""
+    if isinstance(formula, Or):
+        return all(part.free == formula.free and _gives(part) for part in formula.parts)
+    parts = list(_parts(formula))
+    given = frozenset[Variable]().union(*(part.free for part in parts if isinstance(part, Atom) or _is_union(part)))
+    return all(part.free <= given for part in parts)
+
+
+def _is_union(formula: Formula) -> bool:
+    return isinstance(formula, Or) and _gives(formula)
+
+
+def _apart(formula: Formula, scope: dict[Variable, Variable], used: set[Variable]) -> Formula:
+    """The formula with a name of its own for each quantified variable, since a group of SPARQL has one scope."""
+    match formula:
+        case Atom(relation, subject, object_):
+            ends = (term if isinstance(term, Entity) else scope[term] for term in (subject, object_))
+            return Atom(relation, *ends)
+        case Exists(variable, part):
+            names = (Variable(f"{variable.name}{number or ''}") for number in count())
+            name = next(name for name in names if name not in used)
+            used.add(name)
+            return Exists(name, _apart(part, scope | {variable: name}, used))
+        case Not(part):
+            return Not(_apart(part, scope, used))
+        case And(parts) | Or(parts):
+            return type(formula)(tuple(_apart(part, scope, used) for part in parts))
+    raise QueryError(f"{formula} cannot be written as SPARQL")
+
+
+def _indented(lines: Iterator[str]) -> Iterator[str]:
+    return (f"  {line}" for line in lines)

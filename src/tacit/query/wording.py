@@ -1,0 +1,181 @@
+"""Questions in words: a sentence for every question that has an outline, whatever its relations are called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tacit.query.outline import Group, Step
+
+_JOINTS = re.compile(r"[\s_\-.]+|(?<=[a-z0-9])(?=[A-Z])")
+_PREPOSITIONS = {"of", "in", "by", "for", "from", "to", "at", "on", "with", "near", "under", "over", "into", "as"}
+_LONGEST = 14  # letters of a word that is one; a longer one is several that nobody took apart
+_NO_VERBS = {"alias", "species", "series", "news", "status", "bus", "gas", "address", "class", "process", "business"}
+_BARE = re.compile(
+    r"(?:\w+(?:ed|en|rn)|held|found|made|built|set|sung|cast|known|adjacent|next|close|similar)"
+)  # no article
+Name = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a relation's label reads: as a `verb`, a state (`being`), a `place`, or as a `noun` alone.
+
+    Verbs are borders, plays for, and uses with the noun currency; capital of is a state; in continent is a place.
+    """
+
+    kind: str
+    verb: str = ""
+    noun: str = ""
+
+    @property
+    def plain(self) -> str:
+        """The verb without the ending of the third person."""
+        first, _, rest = self.verb.partition(" ")
+        if re.search(r"(?:ss|sh|ch|x|zz|o)es$", first):
+            first = first[:-2]
+        else:
+            first = re.sub(r"ies$", "y", first) if first.endswith("ies") else first[:-1]
+        return f"{first} {rest}".strip()
+
+    @property
+    def leads(self) -> bool:
+        """Whether the thing that the relation points at can be said to be something of the other."""
+        return self.kind in ("noun", "place")
+
+
+def in_words(label: str) -> str:
+    """A relation's label as words: without its namespace, taken apart at underscores and capitals.
+
+    >>> in_words("capital_of"), in_words("concept:athletePlaysFor"), in_words("/people/person/nationality")
+    ('capital of', 'athlete plays for', 'nationality')
+    """
+    last = re.split(r"[/#:]", label.strip("<>/#: "))[-1] or label
+    return " ".join(word for word in _JOINTS.split(last) if word).lower() or label
+
+
+def sentence(question: Group, name: Name = str, symmetric: Callable[[str], bool] = lambda relation: False) -> str:
+    """A question in words; `name` is what people call an entity, `symmetric` relations read either way.
+
+    >>> from tacit.query.outline import outline
+    >>> from tacit.query.text import parse
+    >>> print(sentence(outline(parse("?c : borders(?c, Brazil) & !speaks(?c, Spanish)"))))
+    What borders Brazil but does not speak Spanish?
+    >>> print(sentence(outline(parse("?c : capital(France, ?c)"))), sentence(outline(parse("?c : eats(Tom, ?c)"))))
+    What is the capital of France? What does Tom eat?
+    """
+    question = _forwards(question, symmetric)
+    if len(question.parts) == 1 and isinstance(step := question.parts[0], Step) and not _does(step):
+        return f"What {_asked(step, name)}?"
+    return f"What {_joined(question, name)}?"
+
+
+def _forwards(group: Group, symmetric: Callable[[str], bool]) -> Group:
+    """The conditions with symmetric relations read from the thing that they speak of."""
+
+    def turned(part: Step | Group) -> Step | Group:
+        if isinstance(part, Group):
+            return _forwards(part, symmetric)
+        other = part.other if isinstance(part.other, str) else _forwards(part.other, symmetric)
+        return replace(part, other=other, inverse=part.inverse and not symmetric(part.relation))
+
+    return replace(group, parts=tuple(map(turned, group.parts)))
+
+
+def words_of(relation: str) -> Words:
+    """How a relation's label reads.
+
+    >>> words_of("uses_currency")
+    Words(kind='verb', verb='uses', noun='currency')
+    >>> words_of("in_continent").kind, words_of("capital_of").kind, words_of("has_timezone")
+    ('place', 'being', Words(kind='noun', verb='', noun='timezone'))
+    """
+    words = in_words(relation)
+    first, _, rest = words.partition(" ")
+    if first in ("is", "was") and rest:
+        return Words("being", rest)
+    if first == "has" and rest:
+        return Words("noun", noun=rest)
+    if first in _PREPOSITIONS and rest:
+        return Words("place", first, rest)
+    if re.fullmatch(r"[a-z]+[^s\W]s", first) and len(first) <= _LONGEST and first not in _NO_VERBS:
+        apart = rest and rest.split(" ")[0] not in _PREPOSITIONS
+        return Words("verb", first, rest) if apart else Words("verb", words)
+    if rest and words.split(" ")[-1] in _PREPOSITIONS:
+        doing = re.search(r" ([a-z]+[^s\W]s [a-z]+)$", words)  # of "athlete plays for", what the athlete does
+        if doing:
+            return Words("verb", doing[1])
+        return Words("being", words if _BARE.match(first) else f"{_article(first)} {words}")
+    return Words("noun", noun=words if max(map(len, words.split())) <= _LONGEST else f"“{words}”")
+
+
+def _article(word: str) -> str:
+    return "an" if word[:1] in "aeio" else "a"
+
+
+def _does(step: Step) -> bool:
+    """Whether the thing asked for can be the subject of what a step says."""
+    return not step.inverse or words_of(step.relation).leads
+
+
+def _asked(step: Step, name: Name) -> str:
+    """What a question asks of the one thing that another end stands in a relation to."""
+    words, other, no = words_of(step.relation), _other(step, name), "not " * step.denied
+    if words.kind == "verb":
+        return f"{words.noun} does {other} {no}{words.plain}".strip()
+    return f"is {other} {no}{words.verb}"
+
+
+def _said(part: Step | Group, name: Name) -> str:
+    """What is said of a thing, as the predicate of a sentence."""
+    if isinstance(part, Group):
+        both = _joined(part, name)
+        return f"is nothing that {both}" if part.denied else f"{'either ' * (part.join == 'or')}{both}"
+    words, other, no = words_of(part.relation), _other(part, name), part.denied
+    if part.inverse:
+        if words.leads:
+            return f"is {'not ' * no}the {words.noun} of {other}"
+        what = "nothing" if no else "something"
+        if words.noun:
+            what = f"{'no' if no else _article(words.noun)} {words.noun}"
+        return f"is {what} that {_clause(part, name)}"
+    noun = f" {words.noun}" if words.noun and isinstance(part.other, str) else ""
+    match words.kind:
+        case "noun":
+            return f"{'does not have' if no else 'has'} {other} as its {words.noun}"
+        case "verb":
+            return f"does not {words.plain}{noun} {other}" if no else f"{words.verb}{noun} {other}"
+    return f"is {'not ' * no}{words.verb}{noun} {other}"
+
+
+def _clause(step: Step, name: Name) -> str:
+    """What another end does to a thing: "Brazil borders", "Paris is a capital of"."""
+    words = words_of(step.relation)
+    return f"{_other(step, name)} {'is ' * (words.kind == 'being')}{words.verb}"
+
+
+def _other(step: Step, name: Name) -> str:
+    """The other end of a relation."""
+    if isinstance(step.other, str):
+        return name(step.other)
+    inside = step.other.parts
+    if not inside:
+        return "something"
+    if len(inside) == 1 and isinstance(only := inside[0], Step) and not _does(only) and not only.denied:
+        return f"something that {_clause(only, name)}"
+    return f"something that {_joined(step.other, name)}"
+
+
+def _joined(group: Group, name: Name) -> str:
+    """What is said of a thing, all of it; what the thing itself does comes first, and what is denied last."""
+    if group.join == "or":
+        return _listed([_said(part, name) for part in group.parts], "or")
+    order = sorted(group.parts, key=lambda part: (part.denied, isinstance(part, Group) or not _does(part)))
+    said, denied = ([_said(part, name) for part in order if part.denied is no] for no in (False, True))
+    both = [_listed(parts, "and") for parts in (said, denied) if parts]
+    return " but ".join(both)
+
+
+def _listed(parts: Sequence[str], word: str) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {word} {parts[-1]}"

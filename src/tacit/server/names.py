@@ -1,0 +1,72 @@
+"""Names that complete what was typed; of entities, those first that a relation is known to lead to."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tacit.graph.forms import spaced
+from tacit.graph.graph import INVERSE, Graph
+from tacit.graph.index import Ints
+from tacit.graph.vocabulary import Vocabulary
+from tacit.query.formula import quoted
+from tacit.query.wording import in_words
+
+KEPT = 64  # ends of relations whose entities are kept
+MOST = 20_000  # entities at one end that are looked through for what was typed
+
+
+class Names:
+    """Looks the names of a graph up by their beginnings."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._ends: OrderedDict[tuple[int, str], Ints] = OrderedDict()
+
+    def relations(self, typed: str, limit: int) -> dict[str, Any]:
+        """Relations that complete what was typed; an inverse is written with the relation's own name."""
+        words = self.graph.relations
+        labels = [label for label in words.complete(typed, 2 * limit) if not label.endswith(INVERSE)]
+        rows = _rows(words, labels[:limit])
+        return {"matches": [row | {"words": in_words(row["name"])} for row in rows]}
+
+    def entities(self, typed: str, limit: int, relation: str | None = None, end: str = "object") -> dict[str, Any]:
+        """Entities that complete what was typed, those first that facts have at an end of a relation."""
+        words, known = self.graph.entities, None if relation is None else self.graph.relations.get(relation)
+        fitting = [] if known is None else self._fitting(typed, self._at(known, end))[:limit]
+        labels = dict.fromkeys([*fitting, *words.complete(typed, limit)])
+        return {"matches": _rows(words, list(labels)[:limit])}
+
+    def _fitting(self, typed: str, ids: Ints) -> list[str]:
+        """The entities among some that complete what was typed, ordered as all are; else the most frequent first."""
+        words, wanted = self.graph.entities, spaced(typed)
+        if not wanted:
+            return [words[int(i)] for i in ids[:MOST]]
+        found: dict[str, tuple[bool, int, str]] = {}
+        for label in (words[int(i)] for i in ids[:MOST]):
+            for text in (label, *words.names.get(label, ())):
+                form = spaced(text)
+                inside = not form.startswith(wanted)
+                if not inside or f" {wanted}" in form:
+                    found[label] = min(found.get(label, (True, len(text), text)), (inside, len(text), text))
+        return sorted(found, key=found.__getitem__)
+
+    def _at(self, relation: int, end: str) -> Ints:
+        """The entities at an end of a relation's facts, the most frequent first."""
+        key = (relation & ~1, end if not relation & 1 else {"subject": "object", "object": "subject"}[end])
+        if key not in self._ends:
+            column = 0 if key[1] == "subject" else 2
+            parts = [self.graph.split(name) for name in ("train", "valid", "test")]
+            seen = np.concatenate([part[part[:, 1] == key[0], column] for part in parts]).astype(np.int64)
+            ids, counts = np.unique(seen, return_counts=True)
+            self._ends[key] = ids[np.argsort(-counts, kind="stable")]
+            if len(self._ends) > KEPT:
+                self._ends.popitem(last=False)
+        return self._ends[key]
+
+
+def _rows(words: Vocabulary, labels: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"label": label, "name": words.name(words.id(label)), "text": quoted(label)} for label in labels]

@@ -1,0 +1,70 @@
+"""A question as it is understood, in the forms that people and other programs read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import QueryError
+from tacit.graph.graph import Graph
+from tacit.graph.redundancy import ENOUGH
+from tacit.query.formula import Query
+from tacit.query.outline import Group, Step, outline
+from tacit.query.reading import read
+from tacit.query.sparql_writing import to_sparql
+from tacit.query.wording import in_words, sentence
+
+LOOKED_AT = 200  # facts by which a relation is taken to be symmetric
+
+
+class QuestionReader:
+    """Reads questions about a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._symmetric: dict[str, bool] = {}
+
+    def told(self, text: str) -> dict[str, Any]:
+        """A question as text, as nested conditions, as a sentence and as SPARQL, or `None` where it cannot be."""
+        query = read(text, self.graph)[0]
+        data: dict[str, Any] = {"query": str(query), "outline": None, "undrawable": None, "sentence": None}
+        try:
+            group = outline(query)
+            data |= {"outline": self._drawn(group), "sentence": self.sentence(group)}
+        except QueryError as error:
+            data["undrawable"] = str(error)
+        return data | {"sparql": self._sparql(query)}
+
+    def sentence(self, group: Group) -> str:
+        """Conditions in words; a relation that holds both ways is read the way that is shorter."""
+        return sentence(group, self._called, self._holds_both_ways)
+
+    def _drawn(self, part: Group | Step) -> dict[str, Any]:
+        """An outline as plain data, with what people call its entities and relations."""
+        if isinstance(part, Group):
+            return {"join": part.join, "not": part.denied, "parts": [self._drawn(each) for each in part.parts]}
+        known = self.graph.relations.get(part.relation)
+        words = in_words(part.relation if known is None else self.graph.relations.name(known))
+        step = {"relation": part.relation, "words": words, "inverse": part.inverse, "not": part.denied}
+        if isinstance(part.other, Group):
+            return step | {"of": self._drawn(part.other)}
+        return step | {"entity": part.other, "name": self._called(part.other)}
+
+    def _called(self, label: str) -> str:
+        known = self.graph.entities.get(label)
+        return label if known is None else self.graph.entities.name(known)
+
+    def _holds_both_ways(self, relation: str) -> bool:
+        if relation not in self._symmetric:
+            known, train = self.graph.relations.get(relation), self.graph.train
+            facts = train[:0] if known is None else train[train[:, 1] == (known & ~1)][:LOOKED_AT]
+            mirrored = self.graph.index().contains(facts[:, 2], facts[:, 1], facts[:, 0])
+            self._symmetric[relation] = bool(len(facts)) and float(np.mean(mirrored)) >= ENOUGH
+        return self._symmetric[relation]
+
+    def _sparql(self, query: Query) -> str | None:
+        try:
+            return to_sparql(query, self.graph.prefixes)
+        except QueryError:
+            return None

@@ -1,0 +1,41 @@
+// Questions asked before, kept in this browser alone.
+import { element } from "./element.js";
+
+const KEY = "tacit-asked";
+const MOST = 30;
+
+function kept() {
+  try {
+    const list = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    return Array.isArray(list) ? list.filter((each) => typeof each?.query === "string") : [];
+  } catch {
+    return [];
+  }
+}
+
+function keep(list) {
+  try {
+    localStorage.setItem(KEY, JSON.stringify(list.slice(0, MOST)));
+  } catch { /* a browser that keeps nothing has no history */ }
+}
+
+export class AskedBefore {
+  constructor(place, ask) {
+    Object.assign(this, { place, ask });
+    this.draw();
+  }
+
+  /** Put a question first; its sentence may come later. */
+  add(query, sentence = kept().find((each) => each.query === query)?.sentence ?? "") {
+    keep([{ query, sentence }, ...kept().filter((each) => each.query !== query)]);
+    this.draw();
+  }
+
+  draw() {
+    const list = kept();
+    const again = ({ query, sentence }) => element("li", {}, element("button", { type: "button", class: "again", onclick: () => this.ask(query) }, sentence ? element("span", {}, sentence) : null, element("code", {}, query)));
+    this.place.hidden = !list.length;
+    this.place.replaceChildren(element("summary", {}, "Asked before"), element("ul", {}, ...list.map(again)),
+      element("p", {}, "Kept in this browser alone. ", element("button", { type: "button", class: "quiet", onclick: () => { keep([]); this.draw(); } }, "Forget them")));
+  }
+}

@@ -1,0 +1,39 @@
+"""One service and one browser for all tests of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from served import Running, running
+from served_graphs import EUROPE
+from tacit.server.settings import ServerSettings
+from visits import Visit, chromium
+
+
+@pytest.fixture(scope="session")
+def europe_service() -> Iterator[Running]:
+    """A service that runs as long as the tests do."""
+    with running(EUROPE, ServerSettings(workers=1)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")  # of a file, since a thread can drive one browser at a time
+def browser() -> Iterator[Any]:
+    """A browser."""
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def visit(request: pytest.FixtureRequest, browser: Any, europe_service: Running) -> Iterator[Visit]:
+    """A visit to the page, at a desk unless a test asks for another size; it leaves no fault and calls nobody else."""
+    size = getattr(request, "param", "desktop")
+    visit = Visit(browser, europe_service.url, size, has_touch=size == "phone")
+    yield visit
+    visit.context.close()
+    assert visit.faults == []
+    assert visit.hosts == {urlsplit(europe_service.url).netloc}

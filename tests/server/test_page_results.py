@@ -1,0 +1,245 @@
+"""Reading the answers: late replies, single reasons, more answers, what leaves the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from served import Running
+from tacit.query.reading import read
+from visits import NO_TEXT, Visit, needs_chromium
+
+pytestmark = needs_chromium
+QUESTION = "?x : exists ?y . borders(France, ?y) & borders(?y, ?x)"
+
+
+def row(entity: str, score: float, known: bool = False, **more: Any) -> dict[str, Any]:
+    return {"rank": 1, "entity": entity, "name": entity, "score": score, "log_score": -1.0, "known": known} | more
+
+
+def test_a_late_error_leaves_what_was_typed_meanwhile(visit: Visit) -> None:
+    page, held = visit.page, []
+    page.route("**/ask", lambda route: held.append(route))
+    page.fill("#question", "?x : boarders(France, ?x)")
+    page.keyboard.press("Enter")
+    page.keyboard.type(" & speaks(?x, ")
+    page.locator(".waiting").wait_for()
+    while not held:
+        page.wait_for_timeout(20)
+    error = NO_TEXT | {"message": "unknown relation 'boarders'", "line": 1, "column": 6, "suggestions": ["borders"]}
+    held[0].fulfill(status=422, json={"error": error})
+    page.locator("#problem", has_text="unknown relation").wait_for()
+    page.keyboard.type("Fr")
+    assert page.input_value("#question") == "?x : boarders(France, ?x) & speaks(?x, Fr"
+    assert page.locator("#mirror .marked").count() == 0  # its place is another by now
+    assert page.get_attribute("#question", "aria-invalid") is None
+
+
+def test_an_error_marks_its_place_and_moves_neither_caret_nor_button(visit: Visit) -> None:
+    page = visit.page
+    page.fill("#question", "?x : boarders(France, ?x)")
+    page.locator("#sentence", has_text="boarder").wait_for()
+    before = page.locator("#go").bounding_box()
+    page.locator("#question").evaluate("area => area.setSelectionRange(3, 3)")
+    page.keyboard.press("Enter")
+    page.locator("#problem button").wait_for()
+    assert page.locator("#go").bounding_box() == before
+    assert page.get_attribute("#question", "aria-invalid") == "true"
+    assert page.locator("#question").evaluate("area => [area.selectionStart, area.selectionEnd]") == [3, 3]
+    page.keyboard.type(" ")
+    assert page.get_attribute("#question", "aria-invalid") is None
+    assert not page.locator("#problem").is_visible()
+
+
+def test_reasons_are_asked_for_when_an_answer_is_opened_and_for_it_alone(visit: Visit) -> None:
+    page, asked = visit.page, []
+    page.on("request", lambda request: asked.append(request.post_data_json) if "/explain" in request.url else None)
+    answers = visit.ask(QUESTION)
+    assert asked == []
+    third = page.locator(".answer").nth(2)
+    third.click()
+    page.wait_for_selector(".why svg")
+    assert [(each["top"], each["offset"]) for each in asked] == [(1, 2)]
+    assert page.locator(".answer-node title").text_content() == answers[2]
+    third.click()
+    assert page.locator(".why").count() == 0
+    page.locator(".answer").nth(0).focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".why svg")
+    assert page.locator(".answer-node title").text_content() == answers[1]
+
+
+def test_a_reason_of_another_answer_is_not_shown(visit: Visit) -> None:
+    """The run may have been trained again since."""
+    visit.ask(QUESTION)
+    visit.reply("/explain", row("Elsewhere", 0.9))
+    visit.page.locator(".answer").first.click()
+    visit.page.locator(".why", has_text="others by now").wait_for()
+
+
+def test_more_answers_keep_place_and_focus(visit: Visit, europe_service: Running) -> None:
+    page, question = visit.page, "?x : borders(France, ?x)"
+    first = visit.ask(question)
+    assert len(first) == 10
+    more = page.get_by_role("button", name="More answers")
+    more.scroll_into_view_if_needed()
+    more.focus()
+    before = page.evaluate("scrollY"), page.locator(".answer").first.evaluate("row => row.offsetTop")
+    page.keyboard.press("Enter")
+    page.locator(".answer").nth(10).wait_for()
+    assert (page.evaluate("scrollY"), page.locator(".answer").first.evaluate("row => row.offsetTop")) == before
+    assert page.evaluate("document.activeElement.querySelector('.rank').textContent") == "11"
+    whole = [answer["entity"] for answer in europe_service.ask(question, top=30).json()["answers"]]
+    assert visit.answers() == whole
+    assert page.locator(".rank").all_inner_texts() == [str(rank) for rank in range(1, len(whole) + 1)]
+    assert visit.asked()["top"] == [str(len(whole))]
+    assert not more.is_visible()
+    assert page.locator("#status").inner_text() == f"{len(whole) - 10} answers more."
+
+
+def test_little_is_announced(visit: Visit) -> None:
+    page = visit.page
+    visit.ask("?x : borders(Portugal, ?x)")
+    assert page.locator("#status").inner_text() == "10 answers: 1 known, 9 predicted."
+    live = page.locator("[aria-live], [role=status], [role=alert]")
+    assert live.evaluate_all("all => all.map((each) => each.id)") == ["problem", "wrong-key", "status"]
+
+
+def test_a_line_says_where_the_sensible_answers_end(visit: Visit) -> None:
+    rows = [row("A", 0.9, True), row("B", 0.5), row("C", 0.4), row("D", 0.1)]
+    for threshold, above in ((None, 2), (0.2, 3), (0.95, 0)):
+        visit.reply("/ask", *rows, **({} if threshold is None else {"threshold": threshold}))
+        visit.ask(QUESTION)
+        kinds = visit.page.locator(".answers > li").evaluate_all("all => all.map((each) => each.className || '-')")
+        assert kinds == ["-"] * above + ["cut"] + ["-"] * (4 - above)
+
+
+def test_several_variables_yes_and_no_and_counts_are_shown(visit: Visit) -> None:
+    page = visit.page
+    pair = row("", 0.8, values={"a": "Spain", "b": "Madrid"})
+    del pair["entity"], pair["name"]
+    visit.reply("/ask", pair, kind="tuples", variables=["a", "b"], query="?a ?b : p(?a, ?b)")
+    assert visit.ask(QUESTION) == ["?aSpain?bMadrid"]
+    truth = {key: value for key, value in pair.items() if key != "values"} | {"values": {}}
+    visit.reply("/ask", truth, kind="truth", variables=[])
+    page.keyboard.press("Enter")
+    page.locator(".name", has_text="probably yes").wait_for()
+    visit.reply("/ask", kind="count", variables=["x"], count={"known": 12, "expected": 15.34})
+    page.locator("#go").click()
+    page.locator(".nothing", has_text="About 15.3").wait_for()
+    assert "12 known" in page.locator(".nothing").inner_text()
+
+
+def test_another_reason_is_asked_for_when_it_is_wanted(visit: Visit) -> None:
+    page = visit.page
+    atom = {"relation": "borders", "object": "Portugal", "score": 0.9, "observed": True, "negated": False}
+    ways = [{"score": 0.9, "variables": {}, "atoms": [atom | {"subject": name}]} for name in ("Spain", "Sea")]
+
+    def explain(route: Any) -> None:
+        witnesses = ways[: route.request.post_data_json["paths"]]
+        route.fulfill(json={"query": "?x", "certified": None, "answers": [row("Portugal", 0.9, witnesses=witnesses)]})
+
+    visit.reply("/ask", row("Portugal", 0.9))
+    page.route("**/explain", explain)
+    visit.ask(QUESTION)
+    why = visit.open("Portugal")
+    assert why.locator(".facts code").all_inner_texts() == ["borders(Spain, Portugal)"]
+    page.get_by_role("button", name="Another reason").click()
+    page.locator(".why .second", has_text="Or 0.900, because").wait_for()
+    assert why.locator(".facts code").all_inner_texts() == ["borders(Spain, Portugal)", "borders(Sea, Portugal)"]
+    ways.pop()
+    page.locator(".answer").click()
+    visit.open("Portugal")
+    page.get_by_role("button", name="Another reason").click()
+    page.locator(".why", has_text="There is no other reason.").wait_for()
+
+
+def test_a_question_that_takes_long_shows_the_time_and_can_be_cancelled(visit: Visit) -> None:
+    page, failed = visit.page, []
+    page.route("**/ask", lambda route: None)
+    page.on("requestfailed", lambda request: failed.append(request.url.rsplit("/", 1)[1]))
+    page.fill("#question", QUESTION)
+    page.keyboard.press("Enter")
+    page.locator(".summary", has_text=re.compile(r"Asking … \d\.\d s")).wait_for()
+    page.get_by_role("button", name="Cancel").click()
+    page.locator(".nothing", has_text="Cancelled").wait_for()
+    assert "ask" in failed  # the service hears of it
+    page.unroute("**/ask")
+    page.locator("#go").click()
+    assert visit.answers()
+    assert re.search(r"\d+ ms|\d\.\d s", page.locator(".summary .time").inner_text())
+
+
+def test_questions_asked_before_are_kept_here_until_they_are_forgotten(visit: Visit, europe_service: Running) -> None:
+    page = visit.page
+    assert not page.locator("#before").is_visible()
+    visit.ask("?x : borders(Portugal, ?x)")
+    visit.ask("?x : speaks(Spain, ?x)")
+    visit.go(europe_service.url)
+    page.locator("#before summary").click()
+    again = page.locator("#before .again")
+    assert again.locator("code").all_inner_texts() == ["?x : speaks(Spain, ?x)", "?x : borders(Portugal, ?x)"]
+    again.nth(1).click()
+    assert visit.answers()[0] == "Spain"
+    page.get_by_role("button", name="Forget them").click()
+    assert not page.locator("#before").is_visible()
+    assert page.evaluate("localStorage.getItem('tacit-asked')") == "[]"
+
+
+def saved(visit: Visit, name: str) -> str:
+    with visit.page.expect_download() as coming:
+        visit.page.locator(".taking").get_by_role("button", name=name, exact=True).click()
+    return Path(coming.value.path()).read_bytes().decode()
+
+
+def test_answers_and_question_leave_in_forms_that_others_read(visit: Visit, europe_service: Running) -> None:
+    page, question = visit.page, '?x : borders("New York", ?x) & !speaks(?x, "it\'s")'
+    page.route("**/ask", lambda route: route.continue_())
+    page.fill("#question", question.replace("it's", "German"))
+    page.keyboard.press("Enter")
+    answers = visit.answers()
+    expected = europe_service.ask(question.replace("it's", "German")).json()["answers"]
+    rows = list(csv.DictReader(io.StringIO(saved(visit, "CSV"), newline="")))
+    assert [each["entity"] for each in rows] == answers == [each["entity"] for each in expected]
+    assert [float(each["score"]) for each in rows] == [each["score"] for each in expected]
+    assert [each["entity"] for each in json.loads(saved(visit, "JSON"))["answers"]] == answers
+    texts = {}
+    for name in ("SPARQL", "curl", "Python"):
+        page.locator(".taking").get_by_role("button", name=name, exact=True).click()
+        page.locator(".snippet pre", has_text={"SPARQL": "SELECT", "curl": "curl", "Python": "import"}[name]).wait_for()
+        texts[name] = page.locator(".snippet pre").inner_text()
+    sparql = europe_service.ask(texts["SPARQL"]).json()["answers"]
+    assert [each["entity"] for each in sparql] == answers
+    assert read(texts["SPARQL"])[0]
+    ran = subprocess.run(["bash", "-c", texts["curl"]], capture_output=True, text=True, timeout=30, check=True)
+    assert [each["entity"] for each in json.loads(ran.stdout)["answers"]] == answers
+    ran = subprocess.run(
+        [sys.executable, "-c", texts["Python"]], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert [line.split("\t")[1] for line in ran.stdout.splitlines()] == answers
+
+
+WRITE = """async () => {
+    const { csv, curl, python } = await import("/static/taking.js");
+    const answers = [{ rank: 1, entity: 'a,"b"', name: "line\\nbreak", score: 0.5, known: true }];
+    const body = { query: `?x : r("it's", ?x)`, top: 3, new: true };
+    return [csv({ answers }), curl(body, "http://127.0.0.1:9"), python(body, "http://127.0.0.1:9")];
+}"""
+
+
+def test_quotes_in_names_survive(visit: Visit) -> None:
+    table, curl, python = visit.page.evaluate(WRITE)
+    (only,) = csv.DictReader(io.StringIO(table, newline=""))
+    assert (only["entity"], only["name"], only["known"]) == ('a,"b"', "line\nbreak", "true")
+    told = subprocess.run(["bash", "-c", curl.replace("curl", "printf '%s\\n'", 1)], capture_output=True, text=True)
+    assert json.loads(told.stdout.splitlines()[-1]) == {"query": '?x : r("it\'s", ?x)', "top": 3, "new": True}
+    names: dict[str, Any] = {}
+    exec(python.split("request =")[0], names)
+    assert names["question"] == {"query": '?x : r("it\'s", ?x)', "top": 3, "new": True}

@@ -1,0 +1,92 @@
+"""What the page asks beside answers: a question in other forms, names that fit a place, one answer's reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from served import Running, running
+from served_graphs import BORDERS, EUROPE, SPEAKS, open_europe
+from tacit.engine.reasoner import Explanation
+from tacit.graph.graph import Graph
+from tacit.query.reading import read
+from tacit.server.names import Names
+from tacit.server.reading import QuestionReader
+from tacit.server.settings import ServerSettings
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Running]:
+    with running(EUROPE, ServerSettings(workers=1)) as found:
+        yield found
+
+
+def test_a_question_is_read_in_every_form_it_has(service: Running) -> None:
+    told = service.client.post("/read", json={"query": '?c : borders("New York", ?c) & !speaks(?c, German)'}).json()
+    assert told["sentence"] == "What is something that New York borders but does not speak German?"
+    assert told["outline"]["parts"] == [
+        {"relation": "borders", "words": "borders", "inverse": True, "not": False, "entity": "New York",
+         "name": "New York"},
+        {"relation": "speaks", "words": "speaks", "inverse": False, "not": True, "entity": "German", "name": "German"},
+    ]  # fmt: skip
+    assert str(read(told["sparql"], EUROPE.graph())[0]) == told["query"]
+
+
+def test_a_cycle_has_no_outline_and_says_why(service: Running) -> None:
+    told = service.client.post("/read", json={"query": "?c : borders(?c, ?d) & borders(?d, ?c)"}).json()
+    assert (told["outline"], told["sentence"]) == (None, None)
+    assert told["undrawable"] == "?c and ?d are tied together in more than one way"
+    assert told["sparql"]
+
+
+def test_a_question_that_cannot_be_read_is_refused_with_its_place(service: Running) -> None:
+    response = service.client.post("/read", json={"query": "?c : borders(?c"})
+    assert (response.status_code, response.json()["error"]["column"]) == (422, 16)
+
+
+def labels(service: Running, **asked: str) -> list[str]:
+    return [row["label"] for row in service.client.get("/entities", params=asked).json()["matches"]]
+
+
+def test_entities_that_fit_the_place_come_first(service: Running) -> None:
+    languages = [language for _, language in SPEAKS]
+    assert labels(service, q="ger") == ["German", "Germany"]
+    assert labels(service, q="ger", relation="speaks", end="object") == ["German", "Germany"]
+    assert labels(service, q="ger", relation="speaks", end="subject") == ["Germany", "German"]
+    assert sorted(labels(service, relation="speaks")[:5]) == sorted(languages)
+    most = {country: sum(country in pair for pair in BORDERS) for pair in BORDERS for country in pair}
+    assert labels(service, relation="borders", end="object")[:2] == ["Spain", "France"]  # 4 and 3 facts
+    assert most["France"] == 3
+    assert labels(service, q="po", relation="nonsense") == ["Poland", "Polish", "Portugal"]
+
+
+def test_an_end_that_is_kept_is_not_looked_for_again() -> None:
+    names = Names(EUROPE.graph())
+    first = names._at(0, "object")
+    assert names._at(0, "object") is first
+    assert names._at(1, "subject") is first  # an inverse relation's subject
+
+
+def test_the_reason_for_one_answer_is_looked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """810 answers take 810 times as long as one."""
+    engine, question = open_europe(), "?c : exists ?d . borders(France, ?d) & borders(?d, ?c)"
+    whole = engine.ask(question, top=8, explain=True)
+    proved: list[int] = []
+    proofs = Explanation.__init__
+
+    def counting(self: Explanation, found, find) -> None:  # type: ignore[no-untyped-def]
+        proofs(self, found, lambda i, most: (proved.append(i), find(i, most))[1])  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(Explanation, "__init__", counting)
+    one = engine.ask(question, top=1, offset=3, explain=True)
+    assert [(a.entity, a.score, a.witnesses) for a in one] == [(a.entity, a.score, a.witnesses) for a in whole[3:4]]
+    assert proved == [whole[3].id]
+
+
+def test_what_mostly_holds_both_ways_is_read_either_way() -> None:
+    mutual = [(a, "meets", b) for pair in BORDERS for a, b in (pair, pair[::-1])]
+    reader = QuestionReader(Graph.of([*mutual, *((a, "feeds", b) for a, b in BORDERS)]))
+    assert reader.told("?c : meets(Spain, ?c)")["sentence"] == "What meets Spain?"
+    assert reader.told("?c : feeds(Spain, ?c)")["sentence"] == "What does Spain feed?"
+    assert reader.told("?c : nonsense(Spain, ?c)")["sentence"] == "What is the nonsense of Spain?"
