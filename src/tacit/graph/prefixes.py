@@ -78,6 +78,13 @@ class Prefixes(Mapping[str, str]):
         self._namespaces[free] = namespace
         self._names[namespace] = free
 
+    def joined(self, others: Mapping[str, str]) -> Prefixes:
+        """These, and those of other namespaces, renamed where they are taken; none becomes the empty prefix."""
+        joined = Prefixes(self)
+        for name, namespace in others.items():
+            joined._bind(name or _derived(namespace), namespace)
+        return Prefixes(joined._namespaces)
+
     def label(self, iri: str) -> str:
         """The short label of an IRI."""
         cut = max(iri.rfind("/"), iri.rfind("#")) + 1  # where the last part begins
