@@ -1,0 +1,53 @@
+"""`tacit add` and `tacit remove`: the facts of a run, without training it again."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.cli import data
+
+if TYPE_CHECKING:
+    from tacit.changing import Change
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="The run folder.")]
+
+
+def add(
+    run: Run,
+    facts: Annotated[str, typer.Argument(help="A file or folder of facts.")],
+    literals: bool = data.LITERALS,
+    labels: str | None = data.LABELS,
+    language: str = data.LANGUAGE,
+    columns: str | None = data.COLUMNS,
+) -> None:
+    """Add facts to a run; entities and relations that it does not know get vectors, all others keep theirs.
+
+    A service that serves the run answers from what it was until it gets SIGHUP.
+    """
+    from tacit.changing import add_facts
+
+    _tell(run, add_facts(run, data.loaded(facts, literals, labels, language, columns)))
+
+
+def remove(
+    run: Run,
+    facts: Annotated[str, typer.Argument(help="A file or folder of the facts to remove.")],
+    literals: bool = data.LITERALS,
+    columns: str | None = data.COLUMNS,
+) -> None:
+    """Take facts out of a run: they are no longer known, but what was learned of them stays learned.
+
+    A service that serves the run answers from what it was until it gets SIGHUP.
+    """
+    from tacit.changing import remove_facts
+
+    _tell(run, remove_facts(run, data.loaded(facts, literals, None, "en", columns)))
+
+
+def _tell(run: str, change: Change) -> None:
+    typer.echo(f"{run}: {change}, in {change.seconds:.1f} s")
+    if change.index_removed:
+        typer.echo(f"its index was of other weights and is gone; build it again with: tacit index {shlex.quote(run)}")
