@@ -16,6 +16,7 @@ from tacit import __version__
 from tacit.errors import SettingsError
 from tacit.server import schemas
 from tacit.server.error_replies import add_error_replies
+from tacit.server.facts import add_facts_routes
 from tacit.server.jobs import Job, Kind
 from tacit.server.middleware import Guard, KnownHosts
 from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, SPARQL_BODY, SPARQL_REPLY
@@ -46,6 +47,7 @@ def create_app(served: Served, settings: ServerSettings | None = None) -> FastAP
     _questions(app, service)
     _lookups(app, service)
     _sparql(app, service)
+    add_facts_routes(app, service)
     _page(app)
     if settings.hosts is not None:
         for host in settings.hosts:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tacit.disk import reading
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.folder import (
@@ -61,11 +62,12 @@ class ServedRun:
     @classmethod
     def at(cls, path: str | Path, device: str = "auto") -> ServedRun:
         """The run in a folder as it stands now."""
-        return cls(Path(path), device, _state(Path(path)))
+        with reading(Path(path)):
+            return cls(Path(path), device, _state(Path(path)))
 
     def graph(self) -> Graph:
         """The graph the run was made for."""
-        with self._unchanged():
+        with self._unchanged(), reading(self.path):
             return RunFolder.open(self.path).graph()
 
     def engine(self, group: Group = ALONE) -> Engine:
