@@ -30,7 +30,8 @@ def images(folder: Path, into: Path) -> Iterator[list[Path]]:
         original = getattr(Path, name)
 
         def call(self: Path, *given: object, **more: object) -> object:
-            keep()
+            if self.parent.name != DRAFT:  # what is not decided is thrown away, however much of it there is
+                keep()
             return original(self, *given, **more)
 
         return patch.object(Path, name, call)
