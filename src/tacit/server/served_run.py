@@ -74,7 +74,9 @@ class ServedRun:
         """The engine of the run; of several processes each reads its own rows of the weights alone."""
         with self._unchanged():
             if group.world == 1:
-                return open_engine(self.path, device=self.device)
+                engine = open_engine(self.path, device=self.device)
+                _ = engine.reasoner  # opens the index, which a change of facts takes away
+                return engine
             folder = RunFolder.open(self.path)
             shards, device = group.joined(int(folder.settings["graph"]["entities"]), self.device)
             return Run(folder, load_model(folder, device, shards)).engine
