@@ -1,7 +1,7 @@
 """Facts added to a trained run against training from scratch: how well new entities are predicted, and the time.
 
     python benchmarks/add.py world
-    python benchmarks/add.py NELL995 --negatives 1000 --epochs 20 --reg 0.02 --batch 1000 --threads 1
+    python benchmarks/add.py NELL995 --negatives 1000 --epochs 20 --reg 0.02 --batch 1000 --validate-on facts
 
 A twentieth of the entities is held out with all their facts. A run is trained on the rest and their train facts are
 added to it; another is trained on everything. Both rank the valid and test facts of the entities held out, in both
