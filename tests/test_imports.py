@@ -27,6 +27,7 @@ LAYERS = (
     "evaluate",
     "sources",
     "making",
+    "changing",
     "run",
     "server",
     "cli",

@@ -1,11 +1,14 @@
-"""Files that are never half-written, arrays that stay in theirs, and what is said where they cannot be."""
+"""Files that are never half-written, alone or many together, arrays that stay in theirs, and what is said where they
+cannot be.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
 TEMPORARY = ".tacit-"  # how the names of files begin that are being written
 # Windows lets nobody replace a file that is mapped, and a run may be trained again while others have it open.
 MAPS = os.name != "nt"
+# Of a folder whose files are exchanged: what is being written, what is decided, and who may do so.
+DRAFT, CHANGE, LOCK = TEMPORARY + "draft", TEMPORARY + "change", TEMPORARY + "lock"
+_GONE = "gone.txt"  # of a change: the names of files that nothing takes the place of
 _BLOCK, _BLOCKS = 1 << 16, 256
 
 
@@ -31,12 +37,103 @@ def atomic_write(path: Path, write: Callable[[str], object]) -> None:
         temporary.chmod(mode)  # a writer that makes the file anew may have kept it private
         _sync(temporary, os.O_RDWR)  # Windows syncs no file that is open for reading alone
         temporary.replace(path)
-        with suppress(PermissionError):  # Windows opens no folders; it keeps a renaming without being asked
-            _sync(path.parent, os.O_RDONLY)
+        _sync_folder(path.parent)
     except OSError as error:
         raise write_error(path, error) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def exchanging(folder: Path, gone: Callable[[], Iterable[str]] = tuple) -> Iterator[Path]:
+    """A folder to write files to that take the places of those in `folder` together; a crash leaves all old or all new.
+
+    Renaming that folder decides. If what follows is cut short, `finish_exchange` makes up for it before anyone reads.
+    Files that `gone` names in the end go with the old ones; where nothing was written, nothing changes. Who comes
+    second waits for the first.
+    """
+    draft = folder / DRAFT
+    try:
+        with locked(folder / LOCK):
+            finish_exchange(folder)
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir()
+            try:
+                yield draft
+                if not any(draft.iterdir()):
+                    return
+                (draft / _GONE).write_text("\n".join(gone()), encoding="utf-8")
+                _sync_all(draft)
+                with locked(folder):  # nobody reads meanwhile
+                    draft.rename(folder / CHANGE)
+                    _finish(folder)
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise write_error(folder, error) from None
+
+
+def finish_exchange(folder: Path) -> None:
+    """Finish an exchange of files that was decided and cut short."""
+    if (folder / CHANGE).is_dir():
+        try:
+            with locked(folder):
+                _finish(folder)
+        except OSError as error:
+            reason = error.strerror or error
+            raise RunError(f"a change of '{folder}' was cut short and cannot be finished here ({reason})") from None
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """See the files of a folder, where there is one, as they are between two exchanges."""
+    finish_exchange(folder)
+    with locked(folder, shared=True) if folder.is_dir() else nullcontext():
+        yield
+
+
+@contextmanager
+def locked(path: Path, shared: bool = False) -> Iterator[None]:
+    """Hold a lock on a folder, or on a file that is made for it, once nobody else does; the system lets go of it where
+    a process dies. Windows locks files alone.
+    """
+    if path.is_dir() and not MAPS:
+        yield
+        return
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        # Some file systems lock no folders; what a reader finds mixed there is refused by its stamps.
+        with suppress(OSError) if path.is_dir() else nullcontext():
+            _lock(handle, shared)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, shared: bool) -> None:
+    if MAPS:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    else:
+        import msvcrt
+
+        msvcrt.locking(handle, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]  # elsewhere it has nothing
+
+
+def _finish(folder: Path) -> None:
+    """Put the files of a decided change into their places; what was done before is not done again."""
+    change = folder / CHANGE
+    if not change.is_dir():  # another process was faster
+        return
+    with suppress(FileNotFoundError):  # all but the folder itself was done
+        for name in (change / _GONE).read_text(encoding="utf-8").splitlines():
+            (folder / name).unlink(missing_ok=True)
+    for file in [file for file in change.iterdir() if file.name != _GONE]:
+        file.replace(folder / file.name)
+    _sync_folder(folder)
+    (change / _GONE).unlink(missing_ok=True)
+    change.rmdir()
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
@@ -87,6 +184,17 @@ def write_error(path: Path, error: OSError) -> RunError | LimitError:
             f"the disk is full: {path} was not written and what was there is whole; make room, then resume"
         )
     return RunError(f"{path} cannot be written ({error.strerror or error})")
+
+
+def _sync_all(folder: Path) -> None:
+    for file in folder.iterdir():
+        _sync(file, os.O_RDWR)
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    with suppress(PermissionError):  # Windows opens no folders; it keeps a renaming without being asked
+        _sync(folder, os.O_RDONLY)
 
 
 def _sync(path: Path, flags: int) -> None:

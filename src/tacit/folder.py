@@ -6,10 +6,12 @@ import errno
 import json
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from hashlib import sha256
 from importlib import metadata
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tacit.disk import TEMPORARY, atomic_write, exists, write_error
+from tacit.disk import DRAFT, LOCK, TEMPORARY, atomic_write, exchanging, exists, finish_exchange, write_error
 from tacit.errors import RunError
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.stored import GRAPH_FILES, label_lines, read_graph, write_graph
@@ -81,11 +83,26 @@ class RunFolder:
         run = cls(path)
         if not exists(path):
             raise RunError(f"there is no run folder '{path!s:.200}'; tacit train makes one of a graph")
+        finish_exchange(run.path)
         if not run.has(SETTINGS):  # most likely the graph itself was given
             reason = f"it has no {SETTINGS}" if run.path.is_dir() else "it is a file"
             raise RunError(f"'{path}' is no run folder: {reason}; tacit train makes one of a graph")
         _ = run.fingerprint
         return run
+
+    @contextmanager
+    def exchanged(self) -> Iterator[tuple[RunFolder, Path]]:
+        """The run as it stands, and an empty folder; what is written there becomes the run, at once and as a whole.
+
+        All of the run's files are exchanged but for the trace; those of others stay. One change waits for another.
+        """
+
+        def gone() -> set[str]:
+            names = {file.name for file in self.path.iterdir() if not file.name.startswith(TEMPORARY)}
+            return {name for name in names if _is_ours(name)} - {TRACE, *(file.name for file in draft.iterdir())}
+
+        with exchanging(self.path, gone) as draft:
+            yield RunFolder.open(self.path), draft
 
     def has(self, name: str) -> bool:
         """Whether the run has a file."""
@@ -227,7 +244,8 @@ class RunFolder:
     def tidy(self) -> None:
         """Delete what writers that were killed have left behind."""
         for path in self.path.glob(TEMPORARY + "*"):
-            path.unlink(missing_ok=True)
+            if path.is_file() and path.name != LOCK:
+                path.unlink(missing_ok=True)
 
     def _read_text(self, name: str) -> str:
         path = self.path / name
@@ -284,15 +302,22 @@ def _make_empty(path: Path, force: bool) -> None:
         raise RunError(f"'{path}' is a file; a run needs a folder") from None
     except OSError as error:
         raise write_error(path, error) from None
+    finish_exchange(path)
+    shutil.rmtree(path / DRAFT, ignore_errors=True)
     names = {entry.name for entry in path.iterdir()}
     begun = not names.isdisjoint((MODEL, ADAPTER, CHECKPOINT, TRACE, RESULTS))  # else there is nothing to lose
     if SETTINGS in names and begun and not force:
         raise RunError(f"'{path}' holds a run; resume it, replace it with force, or choose another folder")
-    ours = {name for name in names if name in FILES or name.startswith(TEMPORARY) or _PART.fullmatch(name)}
+    ours = {name for name in names if _is_ours(name)}
     if names - ours and SETTINGS not in names:
         raise RunError(f"folder '{path}' is not empty and holds no run; choose another")
-    for name in sorted(ours, key=lambda name: name != SETTINGS):  # the mark of a run goes first
+    for name in sorted(ours - {LOCK}, key=lambda name: name != SETTINGS):  # the mark of a run goes first
         (path / name).unlink()
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file belongs to a run."""
+    return name in FILES or name.startswith(TEMPORARY) or _PART.fullmatch(name) is not None
 
 
 def _installed(package: str) -> str:

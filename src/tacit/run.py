@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit.changing import Change, Facts, add_facts, remove_facts
+from tacit.disk import reading
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.folder import ADAPTER, RunFolder
@@ -192,6 +194,30 @@ class Run:
         self.engine = self._engine(self.engine.scorer, self.adapted, self._given)
         return built
 
+    def add(self, facts: Facts, *, progress: Callable[[Event], None] | bool = False, **options: Any) -> Change:
+        """Add facts to the run, in its folder and here: they are known from now on, as train facts.
+
+        They are a file or folder, with the options of `tacit.load`, a graph, or triples of labels. Entities and
+        relations that the run does not know get vectors, fitted to their facts alone; what was learned before stays as
+        it is, to the bit. What is returned says how many facts, entities and relations are new.
+        """
+        return self._changed(add_facts(self.folder.path, facts, progress=progress, **options))
+
+    def remove(self, facts: Facts, **options: Any) -> Change:
+        """Take facts out of the run, in its folder and here: they are not known from now on.
+
+        Entities, relations and vectors stay. So predictions still carry what was learned of the facts, and are likely
+        to bring them back as predicted ones; only training anew forgets them.
+        """
+        return self._changed(remove_facts(self.folder.path, facts, **options))
+
+    def _changed(self, change: Change) -> Change:
+        """Open what the folder holds after a change, which another process may have changed before."""
+        device = str(self.engine.scorer.device)
+        again = open(self.folder.path, device=device, adapted=self.adapted, **self._given)
+        self.folder, self._finders, self.engine = again.folder, again._finders, again.engine
+        return change
+
     def drop_adapter(self) -> None:
         """Delete the run's adapter, and answer without it from now on."""
         from tacit.links.loading import drop_adapter
@@ -304,8 +330,9 @@ def open(source: Source, *, device: str = "auto", adapted: bool = True, **settin
     from tacit.links.loading import load_model, pick_device
 
     folder = find_run(source)
-    finders = Finders(folder)  # before the weights are read
-    return Run(folder, load_model(folder, str(pick_device(device))), adapted, finders, **settings)
+    with reading(folder.path):  # facts and weights of one moment
+        finders = Finders(folder)  # before the weights are read
+        return Run(folder, load_model(folder, str(pick_device(device))), adapted, finders, **settings)
 
 
 def open_engine(source: Source, *, device: str = "auto", adapted: bool = True, **settings: Any) -> Engine:

@@ -13,6 +13,7 @@ from source_tree import ROOT
 
 RUNS: dict[str, tuple[str, ...]] = {
     "adapter_step": (),
+    "add": ("NELL995",),
     "ask": (),
     "certified": (),
     "choose": ("nell995",),

@@ -25,7 +25,7 @@ def service() -> Iterator[Running]:
 def test_every_route_is_described_with_its_errors(service: Running) -> None:
     document = service.client.get("/openapi.json").json()
     expected = {"/ask", "/explain", "/plan", "/entities", "/relations", "/examples", "/sparql", "/read"}
-    expected |= {"/health", "/ready", "/metrics", "/entity", "/entity/predictions"}
+    expected |= {"/facts", "/facts/remove", "/health", "/ready", "/metrics", "/entity", "/entity/predictions"}
     assert set(document["paths"]) == expected
     for path, methods in document["paths"].items():
         for route in methods.values():

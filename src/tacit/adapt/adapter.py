@@ -126,6 +126,27 @@ class Adapter(nn.Module):
         cast(Tensor, plain.first["p"]).copy_(self._outputs())
         return plain.requires_grad_(False).eval()
 
+    @torch.no_grad()
+    def grown(self, scorer: Scorer) -> Adapter:
+        """The same for a scorer with further relations and entities, what it says of all others unchanged.
+
+        Of a further relation it says what it makes of its vector; one that goes by id, and the strength of negation,
+        says the mean of all relations.
+        """
+        larger = Adapter(scorer, self.condition, self.layers, self.hidden, by_id=self.by_id, learns=self.learns)
+        more, state = scorer.num_relations - self.num_relations, self.state_dict()
+        for letter, seen in self._features.items():
+            weight, key = cast(Tensor, self.first[letter]), f"first.{letter}"
+            if seen.vectors is None:
+                state[key] = torch.cat((weight, weight.mean(0).expand(more, -1)))
+            else:
+                state[key] = weight * (seen.factor / larger._features[letter].factor)
+        if self.strengths is not None:
+            each, other = self.strengths[:-1], self.strengths[-1:]
+            state["strengths"] = torch.cat((each, each.mean().expand(more), other))
+        larger.load_state_dict(state)
+        return larger.requires_grad_(False).eval()
+
     def _outputs(self) -> Tensor:
         """The two outputs of ψ for every relation, `[R, 2]`."""
         ids = torch.arange(self.num_relations, device=self.bias.device)

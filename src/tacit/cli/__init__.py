@@ -10,7 +10,7 @@ import time
 import typer
 
 from tacit import __version__
-from tacit.cli import adapt, ask, complete, data, evaluate, imports, index, plan, sample, serve, train
+from tacit.cli import adapt, ask, change, complete, data, evaluate, imports, index, plan, sample, serve, train
 from tacit.errors import TacitError
 
 _HELD_BACK = 3.0  # seconds
@@ -33,6 +33,8 @@ app.command("eval", short_help="Measure how well a run predicts.")(evaluate.eval
 app.command("index", short_help="Build the index of a large graph.")(index.index)
 app.command("ask", short_help="Ask a question, and why.")(ask.ask)
 app.command("complete", short_help="Predict the facts a graph is missing.")(complete.complete)
+app.command("add", short_help="Add facts to a run.")(change.add)
+app.command("remove", short_help="Take facts out of a run.")(change.remove)
 app.command("serve", short_help="Serve a page, HTTP and SPARQL.")(serve.serve)
 app.command("report", short_help="Write the results of a run as one page.")(evaluate.report)
 

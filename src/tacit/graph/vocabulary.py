@@ -79,17 +79,17 @@ class Vocabulary(Sequence[str]):
 
     def get(self, label: str) -> int | None:
         """The id of a label, or of the only one that has this name, or None."""
-        ids = self._meant(label)
+        ids = self.meant(label)
         return ids[0] if len(ids) == 1 else None
 
     def id(self, label: str) -> int:
         """The id of a label or name; an unknown one is an error that names the nearest, an ambiguous one all it has."""
-        ids = self._meant(label)
+        ids = self.meant(label)
         if len(ids) == 1:
             return ids[0]
         raise UnknownName(self.kind, label, [self.labels[i] for i in ids[:10]] or self.nearest(label))
 
-    def _meant(self, text: str) -> list[int]:
+    def meant(self, text: str) -> list[int]:
         """The ids that a label or a name stands for."""
         known = self._find(text)
         if known is not None:
@@ -101,7 +101,7 @@ class Vocabulary(Sequence[str]):
         table: dict[str, list[int]] = {}
         for label, names in self.names.items():
             for name in dict.fromkeys(names):
-                table.setdefault(name, []).extend(self._meant(label))
+                table.setdefault(name, []).extend(self.meant(label))
         return table
 
     @cached_property
@@ -113,7 +113,7 @@ class Vocabulary(Sequence[str]):
         """What to write for the ids of some texts, once each: the text, or the label where a name is ambiguous."""
         forms: dict[int, str] = {}
         for text in texts:
-            ids = self._meant(text)
+            ids = self.meant(text)
             for i in ids:
                 forms.setdefault(i, text if len(ids) == 1 else self.labels[i])
             if len(forms) >= count:

@@ -20,6 +20,7 @@ from tacit.server.access_log import access_log
 from tacit.server.admission import Admission
 from tacit.server.entity_routes import add_entity_routes
 from tacit.server.error_replies import add_error_replies
+from tacit.server.facts import add_facts_routes
 from tacit.server.jobs import Job, Kind
 from tacit.server.middleware import Guard, KnownHosts
 from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, NOT_ACCEPTABLE, SPARQL_BODY, SPARQL_REPLY, describe
@@ -56,6 +57,7 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
     add_entity_routes(app)
     _status(app, runs)
     _sparql(app)
+    add_facts_routes(app)
     _page(app)
     if settings.hosts is not None:
         for host in settings.hosts:

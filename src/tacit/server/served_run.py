@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from tacit.disk import reading
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.folder import (
@@ -62,18 +63,21 @@ class ServedRun:
     @classmethod
     def at(cls, path: str | Path, device: str = "auto", **settings: Any) -> ServedRun:
         """The run in a folder as it stands now; the settings are those of `open`."""
-        return cls(Path(path), device, _state(Path(path)), settings)
+        with reading(Path(path)):
+            return cls(Path(path), device, _state(Path(path)), settings)
 
     def graph(self) -> Graph:
         """The graph the run was made for."""
-        with self._unchanged():
+        with self._unchanged(), reading(self.path):
             return RunFolder.open(self.path).graph()
 
     def engine(self, group: Group = ALONE) -> Engine:
         """The engine of the run; of several processes each reads its own rows of the weights alone."""
         with self._unchanged():
             if group.world == 1:
-                return open_engine(self.path, device=self.device, **self.settings)
+                engine = open_engine(self.path, device=self.device, **self.settings)
+                _ = engine.reasoner  # opens the index, which a change of facts takes away
+                return engine
             folder = RunFolder.open(self.path)
             shards, device = group.joined(int(folder.settings["graph"]["entities"]), self.device)
             return Run(folder, load_model(folder, device, shards), **self.settings).engine

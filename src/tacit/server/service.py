@@ -25,6 +25,7 @@ from tacit.server.served_run import Served
 from tacit.server.settings import ServerSettings
 
 log = logging.getLogger("tacit.server")
+_TRIES = 5  # to reload what is being changed
 SYNTAX = {  # for the page, which colours and completes what is typed
     "letter": tokens.javascript(tokens.LETTER),
     "inside": tokens.javascript(tokens.INSIDE),
@@ -81,6 +82,16 @@ class Service:
         """Open what is served as it stands now, one reload at a time, and announce it."""
         if self._reloading is None or self._reloading.done():
             self._reloading = asyncio.create_task(self._reload())
+
+    async def change_over(self) -> bool:
+        """Reload, and again where what is served changes meanwhile; whether that is now what is answered from."""
+        for _ in range(_TRIES):
+            self.reload()
+            if self._reloading is not None:
+                await asyncio.wait((self._reloading,))
+            if await asyncio.to_thread(self.edition.served.renewed) == self.edition.served:
+                return True
+        return False
 
     async def _reload(self) -> None:
         """Exchange the edition once another is ready; until then this one answers, and it goes on where none can be."""

@@ -1,0 +1,137 @@
+"""Facts added to a trained run or taken out of it: known at once, and nothing that was learned is learned again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import RunError
+from tacit.folder import ADAPTER, INDEX, RunFolder
+from tacit.graph.builder import counted
+from tacit.graph.graph import Graph
+from tacit.graph.merging import Merged, with_facts, without_facts
+from tacit.links.settings import TrainSettings
+from tacit.sources import Source, cache_folder, load
+
+# What needs torch is imported where it is used.
+if TYPE_CHECKING:
+    from tacit.fitting.progress import Event
+    from tacit.links.factors import FactorModel
+
+Facts = Source | Graph | Iterable[Sequence[str]]
+Progress = Callable[["Event"], None] | bool
+_WRITTEN = ("graph", "train", "files", "prefixes")  # tables that a run folder writes itself
+OUTDATED = "the graph has changed since this was measured"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of the facts of a run."""
+
+    added: int = 0
+    removed: int = 0
+    unchanged: int = 0  # facts given that were there already, or were not there to be removed
+    entities: int = 0  # those that are new
+    relations: int = 0  # forward ones
+    seconds: float = 0.0
+    index_removed: bool = False  # of weights that the run no longer has
+    notes: tuple[str, ...] = ()  # what was noticed while the facts were read
+
+    def __str__(self) -> str:
+        """The change in a line."""
+        if self.removed:
+            kept = "what was learned of them stays learned"
+            absent = f", {self.unchanged:,} were not there" if self.unchanged else ""
+            return f"{counted(self.removed, 'fact')} removed{absent}; {kept}"
+        there = f", {self.unchanged:,} were there already" if self.unchanged else ""
+        fitted = f"; vectors for {_several(self.entities, 'entity', 'entities')}" if self.entities else ""
+        if self.relations:
+            fitted += f"{' and' if fitted else '; vectors for'} {counted(self.relations, 'relation')}"
+        return f"{counted(self.added, 'fact')} added{there}{fitted}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return asdict(self) | {"notes": list(self.notes)}
+
+
+def add_facts(path: Source, facts: Facts, *, progress: Progress = False, **options: Any) -> Change:
+    """Add facts to the run in a folder.
+
+    They are anything that `load` reads, with its options, a graph, or label triples, and become train facts. Entities
+    and relations that the run does not know get vectors that are fitted to their facts; all others keep theirs.
+    """
+    return _change(path, facts_of(facts, **options), with_facts, progress)
+
+
+def remove_facts(path: Source, facts: Facts, **options: Any) -> Change:
+    """Take facts out of the run in a folder; entities, relations and all vectors stay.
+
+    So predictions still carry what was learned of the facts: only training anew forgets it.
+    """
+    return _change(path, facts_of(facts, **options), without_facts, False)
+
+
+def facts_of(facts: Facts, **options: Any) -> Graph:
+    """The facts that are meant, as a graph of their own."""
+    if isinstance(facts, Graph):
+        return facts
+    return load(facts, **options) if isinstance(facts, str | Path) else Graph.of(facts, name="facts")
+
+
+def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged], progress: Progress) -> Change:
+    """Exchange the run in a folder for one of other facts."""
+    from tacit.links.growing import grown
+    from tacit.links.loading import is_complete, load_model
+
+    began = time.perf_counter()
+    if Path(path).resolve().parent == cache_folder().resolve():
+        raise RunError("the run of world is Tacit's own; train one with tacit train world --out RUN, and change that")
+    with RunFolder.open(path).exchanged() as (run, draft):
+        if not is_complete(run):
+            raise RunError(f"the training of run '{path}' has not finished; go on with resume before its facts change")
+        before = run.graph()
+        graph, changed, unchanged = merge(before, facts)
+        more = graph.num_entities - before.num_entities, (graph.num_relations - before.num_relations) // 2
+        counts = (changed, 0) if merge is with_facts else (0, changed)
+        change = Change(*counts, unchanged, *more, index_removed=changed > 0 and run.has(INDEX), notes=facts.notes)
+        if changed:
+            model = load_model(run)
+            larger = grown(model, graph, TrainSettings.of(run.settings["train"]), progress) if any(more) else model
+            _write(run, draft, graph, model, larger, change)
+    change = replace(change, seconds=round(time.perf_counter() - began, 3))
+    if changed:
+        run.trace({"event": "change", **change.to_dict()})
+    return change
+
+
+def _write(run: RunFolder, draft: Path, graph: Graph, model: FactorModel, larger: FactorModel, change: Change) -> None:
+    """Write what a run becomes; what was of use with its weights and facts alone is not there."""
+    from tacit.adapt.loading import load_adapter, save_adapter
+    from tacit.links.loading import save_model
+
+    settings = run.settings
+    changed = RunFolder.create(draft, graph, settings["train"])
+    for table in settings.keys() - _WRITTEN:
+        changed.write_settings(table, settings[table])
+    results = {name: _outdated(value) for name, value in run.results().items() if name not in ("changes", "versions")}
+    save_model(changed, larger)
+    if run.has(ADAPTER):
+        adapter, adapted = load_adapter(run, model)
+        save_adapter(changed, adapter.grown(larger), adapted)
+    before = run.results().get("changes", {})
+    totals = {name: before.get(name, 0) + getattr(change, name) for name in ("added", "removed")}
+    changed.write_results({**results, "changes": totals})
+
+
+def _outdated(measured: Any) -> Any:
+    """Results with a mark that they were measured before a change."""
+    if isinstance(measured, list):
+        return [_outdated(each) for each in measured]
+    return {**measured, "outdated": OUTDATED} if isinstance(measured, Mapping) else measured
+
+
+def _several(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"

@@ -1,0 +1,54 @@
+"""`tacit add` and `tacit remove`: the facts of a run, without training it again."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli import data, options
+from tacit.graph.read_settings import ReadSettings
+
+if TYPE_CHECKING:
+    from tacit.changing import Change
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="The run folder.")]
+
+
+@options.of_settings(ReadSettings, "reading")
+def add(
+    run: Run,
+    facts: Annotated[list[str], typer.Argument(help="Files or folders of facts, or - for standard input.")],
+    reading: dict[str, Any],
+) -> None:
+    """Add facts to a run; entities and relations that it does not know get vectors, all others keep theirs.
+
+    A service that serves the run answers from what it was until it gets SIGHUP.
+    """
+    from tacit.changing import add_facts
+
+    _tell(run, add_facts(run, data.loaded(facts, **reading)))
+
+
+@options.of_settings(ReadSettings, "reading")
+def remove(
+    run: Run,
+    facts: Annotated[
+        list[str], typer.Argument(help="Files or folders of the facts to remove, or - for standard input.")
+    ],
+    reading: dict[str, Any],
+) -> None:
+    """Take facts out of a run: they are no longer known, but what was learned of them stays learned.
+
+    A service that serves the run answers from what it was until it gets SIGHUP.
+    """
+    from tacit.changing import remove_facts
+
+    _tell(run, remove_facts(run, data.loaded(facts, **reading)))
+
+
+def _tell(run: str, change: Change) -> None:
+    typer.echo(f"{run}: {change}, in {change.seconds:.1f} s")
+    if change.index_removed:
+        typer.echo(f"its index was of other weights and is gone; build it again with: tacit index {shlex.quote(run)}")

@@ -1,0 +1,140 @@
+"""A graph with the facts of another among its own, or without them; the ids that it has stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.errors import DataError
+from tacit.graph.builder import packed
+from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples
+from tacit.graph.index import within
+from tacit.graph.vocabulary import Vocabulary
+
+Labels = Sequence[str | None]
+
+
+class Merged(NamedTuple):
+    """A graph after a change, how many facts changed, and how many of those given did not."""
+
+    graph: Graph
+    changed: int
+    unchanged: int
+
+
+def with_facts(graph: Graph, more: Graph) -> Merged:
+    """The graph with the facts of another, whatever their split, as further train facts.
+
+    A label is looked up as in a question: it may be a readable name that one label alone has, or an IRI. What is not
+    found gets an id behind all others, a relation and its inverse one after the other; names and prefixes come along.
+
+    >>> graph = Graph.of([("France", "borders", "Spain")])
+    >>> merged = with_facts(graph, Graph.of([("Spain", "borders", "Portugal"), ("Spain", "borders^-1", "France")]))
+    >>> merged.graph.entities.labels, merged.changed, merged.unchanged
+    (['France', 'Spain', 'Portugal'], 1, 1)
+    """
+    prefixes = graph.prefixes.joined(more.prefixes) if more.prefixes else graph.prefixes
+
+    def called(labels: Sequence[str], known: Vocabulary) -> list[str]:
+        """What labels are called in the larger graph."""
+        found = zip(labels, _found(graph, more, labels, known), strict=True)
+        return [there if there is not None else _label(more, label, prefixes.label, known) for label, there in found]
+
+    heads = called(more.entities.labels, graph.entities)
+    forward = called(more.relations.labels[0::2], graph.relations)
+    both = [label for name in forward if name not in graph.relations for label in (name, name + INVERSE)]
+    larger = replace(
+        graph,
+        entities=_extended(graph.entities, heads),
+        relations=_extended(graph.relations, both),
+        prefixes=prefixes,
+    )
+    facts = _facts(larger, more, heads, forward)
+    present, given = packed([graph.facts(), facts], larger.num_entities, larger.num_relations)
+    _, first = np.unique(given, return_index=True)
+    added = facts[np.sort(first[~within(given[first], np.sort(present))])]
+    larger = replace(larger, train=np.concatenate((graph.train, added)))
+    return Merged(_named(larger, more, heads, forward), len(added), len(facts) - len(added))
+
+
+def without_facts(graph: Graph, less: Graph) -> Merged:
+    """The graph without the facts of another, in whichever split they are; entities and relations stay.
+
+    Where it has none of them that is an error: most likely something is misspelt.
+    """
+    heads = _found(graph, less, less.entities.labels, graph.entities)
+    forward = _found(graph, less, less.relations.labels[0::2], graph.relations)
+    splits, given = [graph.split(name) for name in SPLITS], len(less.facts())
+    *present, taken = packed([*splits, _facts(graph, less, heads, forward)], graph.num_entities, graph.num_relations)
+    kept = [split[~within(keys, np.sort(taken))] for split, keys in zip(splits, present, strict=True)]
+    removed = sum(map(len, splits)) - sum(map(len, kept))
+    if given and not removed:
+        for labels, found, known in (
+            (less.relations.labels[0::2], forward, graph.relations),
+            (less.entities.labels, heads, graph.entities),
+        ):
+            if None in found:
+                known.id(labels[list(found).index(None)])  # which says what may have been meant
+        raise DataError(f"{graph.name} has {'no such fact' if given == 1 else f'none of these {given:,} facts'}")
+    train, valid, test = kept
+    return Merged(replace(graph, train=train, valid=valid, test=test), removed, given - removed)
+
+
+def _found(graph: Graph, more: Graph, labels: Iterable[str], known: Vocabulary) -> list[str | None]:
+    """The labels in a graph of what another calls so; None where it has no such entity or relation."""
+    return [_found_one(graph, more.iri(label), label, known) for label in labels]
+
+
+def _found_one(graph: Graph, iri: str | None, label: str, known: Vocabulary) -> str | None:
+    there = None if iri is None else graph.label_of(iri)
+    if there is not None and there in known:
+        return there
+    if iri is not None:  # the same letters may stand for another IRI
+        return label if label in known and graph.iri(label) in (None, iri) else None
+    ids = known.meant(label)
+    if len(ids) > 1:
+        several = " and ".join(f"'{known[i]}'" for i in ids[:3])
+        raise DataError(f"{known.kind} '{label}' is the name of {several}; write the label instead")
+    return known[ids[0]] if ids else None
+
+
+def _label(more: Graph, label: str, short: Callable[[str], str], known: Vocabulary) -> str:
+    """What an entity or relation is called that a graph does not have."""
+    iri = more.iri(label)
+    if iri is None:
+        return label
+    return f"<{iri}>" if short(iri) in known else short(iri)
+
+
+def _extended(known: Vocabulary, labels: Iterable[str]) -> Vocabulary:
+    further = [label for label in dict.fromkeys(labels) if label not in known]
+    return Vocabulary([*known, *further], known.kind, known.names) if further else known
+
+
+def _facts(graph: Graph, more: Graph, heads: Labels, forward: Labels) -> Triples:
+    """The facts of another graph by the ids of this one; those that it has no ids for are left out."""
+    entities = np.array([-1 if label is None else graph.entities.get(label) for label in heads], dtype=np.int32)
+    relations = np.array([-1 if label is None else graph.relations.get(label) for label in forward], dtype=np.int32)
+    facts = more.facts()
+    found = np.stack((entities[facts[:, 0]], relations[facts[:, 1] >> 1], entities[facts[:, 2]]), 1)
+    found = found[(found >= 0).all(axis=1)]
+    back = found[:, 1] & 1 == 1  # a name may be that of an inverse
+    found[back] = found[back][:, [2, 1, 0]]
+    found[:, 1] &= ~1
+    return found
+
+
+def _named(larger: Graph, more: Graph, heads: Sequence[str], forward: Sequence[str]) -> Graph:
+    """The graph with the names that another has for its labels, behind those it has."""
+    names: dict[str, list[str]] = {}
+    for theirs, mine, known in (
+        (more.entities.labels, heads, more.entities),
+        (more.relations.labels[0::2], forward, more.relations),
+    ):
+        for label, called in zip(theirs, mine, strict=True):
+            names.setdefault(called, []).extend(known.names.get(label, ()))
+    before = {**larger.relations.names, **larger.entities.names}
+    return larger.named({label: [*before.get(label, ()), *given] for label, given in names.items() if given})

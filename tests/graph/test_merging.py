@@ -1,0 +1,89 @@
+"""Facts joined to a graph or taken out of it, against sets of label triples."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.errors import DataError, UnknownName
+from tacit.graph.datasets import load
+from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.merging import with_facts, without_facts
+from tacit.graph.prefixes import Prefixes
+
+GRAPH = Graph.of([("a", "r", "b"), ("b", "s", "c")], [("c", "r", "a")], [("a", "s", "c")], "four")
+
+
+def labelled(graph: Graph, *splits: str) -> list[tuple[str, str, str]]:
+    return [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.facts(*splits).tolist()]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_facts_come_and_go_as_in_sets_of_labels(seed: int) -> None:
+    draw = random.Random(seed)
+    given = [(draw.choice("abcdef"), draw.choice(["r", "s", "t", "r^-1"]), draw.choice("abcdef")) for _ in range(9)]
+    meant = {(t, r.removesuffix("^-1"), h) if r.endswith("^-1") else (h, r, t) for h, r, t in given}
+    before = set(labelled(GRAPH))
+    more = with_facts(GRAPH, Graph.of(given))
+    assert set(labelled(more.graph)) == before | meant
+    assert len(labelled(more.graph)) == len(before | meant)  # none twice
+    assert (more.changed, more.unchanged) == (len(meant - before), len(meant & before))
+    for split in SPLITS:  # ids stay, and so does what a fact is there for
+        assert labelled(more.graph, split)[: len(GRAPH.split(split))] == labelled(GRAPH, split)
+    assert more.graph.entities.labels[:3] == GRAPH.entities.labels
+    assert more.graph.relations.labels[:4] == GRAPH.relations.labels
+    assert more.graph.relations.labels[1::2] == [label + "^-1" for label in more.graph.relations.labels[0::2]]
+    less = without_facts(more.graph, Graph.of([*given, ("nobody", "r", "a")]))
+    assert set(labelled(less.graph)) == before - meant
+    assert (less.changed, less.unchanged) == (len(meant), 1)
+    assert less.graph.entities == more.graph.entities
+
+
+def test_names_are_read_as_in_questions_and_come_along() -> None:
+    graph = GRAPH.named({"a": ["Anna"], "b": ["Bob"], "c": ["Bob"], "r": ["likes"]})
+    more = Graph.of([("Anna", "likes^-1", "d")]).named({"d": ["Dora"], "Anna": ["Annie"]})
+    merged = with_facts(graph, more)
+    assert labelled(merged.graph, "train")[-1] == ("d", "r", "a")
+    entities = merged.graph.entities
+    assert (entities.names["d"], entities.names["a"]) == (("Dora",), ("Anna", "Annie"))
+    assert merged.graph.relations.name(1) == "likes^-1"
+    with pytest.raises(DataError, match="entity 'Bob' is the name of 'b' and 'c'; write the label instead"):
+        with_facts(graph, Graph.of([("Bob", "r", "a")]))
+
+
+def test_iris_are_the_same_whatever_their_prefixes(tmp_path: Path) -> None:
+    (tmp_path / "one.ttl").write_text("@prefix g: <http://a.org/geo#> . g:Oslo g:in g:Norway .")
+    (tmp_path / "two.ttl").write_text(
+        "@prefix x: <http://a.org/geo#> . @prefix g: <http://b.org/> . x:Oslo x:in g:Norway . g:Oslo g:in x:Norway ."
+    )
+    merged = with_facts(load(tmp_path / "one.ttl"), load(tmp_path / "two.ttl")).graph
+    assert labelled(merged) == [
+        ("g:Oslo", "g:in", "g:Norway"),
+        ("g:Oslo", "g:in", "g2:Norway"),
+        ("g2:Oslo", "g2:in", "g:Norway"),
+    ]
+    assert [merged.iri(label) for label in ("g:Oslo", "g2:Oslo")] == ["http://a.org/geo#Oslo", "http://b.org/Oslo"]
+    whole = Graph.of([("http://a.org/geo#Oslo", "g:in", "<http://a.org/geo#Norway>")])
+    assert with_facts(merged, whole)[1:] == (0, 1)
+
+
+def test_no_prefix_makes_an_iri_of_a_plain_label() -> None:
+    plain = Graph.of([("Oslo", "in", "Norway")])
+    bare = replace(Graph.of([("Bergen", "in", "Norway")]), prefixes=Prefixes({"": "http://a.org/"}))
+    merged = with_facts(plain, bare).graph
+    assert labelled(merged)[1] == ("a:Bergen", "in", "Norway")
+    assert merged.iri("Oslo") is None
+
+
+def test_what_is_not_there_cannot_be_removed() -> None:
+    with pytest.raises(UnknownName, match="unknown relation 'q'"):
+        without_facts(GRAPH, Graph.of([("a", "q", "b")]))
+    with pytest.raises(DataError, match="four has no such fact"):
+        without_facts(GRAPH, Graph.of([("b", "r", "a")]))
+    everything = without_facts(GRAPH, GRAPH).graph
+    assert len(everything.facts()) == 0
+    assert everything.index().tails(0, 0).tolist() == np.array([]).tolist()
