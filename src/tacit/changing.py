@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import RunError
 from tacit.folder import ADAPTER, INDEX, RunFolder
 from tacit.graph.builder import counted
+from tacit.graph.frames import is_frame
 from tacit.graph.graph import Graph
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.links.settings import TrainSettings
@@ -19,9 +20,11 @@ from tacit.sources import Source, cache_folder, load
 # What needs torch is imported where it is used.
 if TYPE_CHECKING:
     from tacit.fitting.progress import Event
+    from tacit.graph import datasets
     from tacit.links.factors import FactorModel
 
-Facts = Source | Graph | Iterable[Sequence[str]]
+    Triples = datasets.Facts | Iterable[Sequence[str]]
+
 Progress = Callable[["Event"], None] | bool
 _WRITTEN = ("graph", "train", "files", "prefixes")  # tables that a run folder writes itself
 OUTDATED = "the graph has changed since this was measured"
@@ -57,7 +60,7 @@ class Change:
         return asdict(self) | {"notes": list(self.notes)}
 
 
-def add_facts(path: Source, facts: Facts, *, progress: Progress = False, **options: Any) -> Change:
+def add_facts(path: Source, facts: Triples, *, progress: Progress = False, **options: Any) -> Change:
     """Add facts to the run in a folder.
 
     They are anything that `load` reads, with its options, a graph, or label triples, and become train facts. Entities
@@ -66,7 +69,7 @@ def add_facts(path: Source, facts: Facts, *, progress: Progress = False, **optio
     return _change(path, facts_of(facts, **options), with_facts, progress)
 
 
-def remove_facts(path: Source, facts: Facts, **options: Any) -> Change:
+def remove_facts(path: Source, facts: Triples, **options: Any) -> Change:
     """Take facts out of the run in a folder; entities, relations and all vectors stay.
 
     So predictions still carry what was learned of the facts: only training anew forgets it.
@@ -74,11 +77,13 @@ def remove_facts(path: Source, facts: Facts, **options: Any) -> Change:
     return _change(path, facts_of(facts, **options), without_facts, False)
 
 
-def facts_of(facts: Facts, **options: Any) -> Graph:
+def facts_of(facts: Triples, **options: Any) -> Graph:
     """The facts that are meant, as a graph of their own."""
     if isinstance(facts, Graph):
         return facts
-    return load(facts, **options) if isinstance(facts, str | Path) else Graph.of(facts, name="facts")
+    if isinstance(facts, str | Path) or is_frame(facts):
+        return load(facts, **options)
+    return Graph.of(facts, name="facts")
 
 
 def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged], progress: Progress) -> Change:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.changing import Change, Facts, add_facts, remove_facts
+from tacit.changing import Change, add_facts, remove_facts
 from tacit.disk import reading
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError, SettingsError, TacitError
@@ -18,6 +18,7 @@ from tacit.sources import Source, find_run, load
 
 # What needs torch is imported where it is used: whoever only loads a graph need not wait for it.
 if TYPE_CHECKING:
+    from tacit.changing import Triples
     from tacit.distributed.shards import Shards
     from tacit.engine.answers import Answer, Answers, Count
     from tacit.engine.completion import Completion
@@ -194,7 +195,7 @@ class Run:
         self.engine = self._engine(self.engine.scorer, self.adapted, self._given)
         return built
 
-    def add(self, facts: Facts, *, progress: Callable[[Event], None] | bool = False, **options: Any) -> Change:
+    def add(self, facts: Triples, *, progress: Callable[[Event], None] | bool = False, **options: Any) -> Change:
         """Add facts to the run, in its folder and here: they are known from now on, as train facts.
 
         They are a file or folder, with the options of `tacit.load`, a graph, or triples of labels. Entities and
@@ -203,7 +204,7 @@ class Run:
         """
         return self._changed(add_facts(self.folder.path, facts, progress=progress, **options))
 
-    def remove(self, facts: Facts, **options: Any) -> Change:
+    def remove(self, facts: Triples, **options: Any) -> Change:
         """Take facts out of the run, in its folder and here: they are not known from now on.
 
         Entities, relations and vectors stay. So predictions still carry what was learned of the facts, and are likely

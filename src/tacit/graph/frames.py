@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder
@@ -14,11 +14,14 @@ from tacit.graph.delimited import COLUMNS, listed
 from tacit.graph.graph import Graph
 from tacit.graph.tsv import review, told_order
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _PLACE = Path("DataFrame")  # what messages call it
 _EMPTY = ("NoneType", "NAType", "NaTType")
 
 
-def is_frame(source: object) -> bool:
+def is_frame(source: object) -> TypeGuard[pd.DataFrame]:
     """Whether something is a DataFrame, told without importing pandas."""
     return hasattr(source, "iloc") and hasattr(source, "columns")
 
