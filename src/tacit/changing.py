@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tacit.errors import RunError
 from tacit.folder import ADAPTER, INDEX, RunFolder
@@ -83,7 +83,7 @@ def facts_of(facts: Triples, **options: Any) -> Graph:
         return facts
     if isinstance(facts, str | Path) or is_frame(facts):
         return load(facts, **options)
-    return Graph.of(facts, name="facts")
+    return Graph.of(cast("Iterable[Sequence[str]]", facts), name="facts")
 
 
 def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged], progress: Progress) -> Change:
