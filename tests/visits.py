@@ -50,7 +50,7 @@ class Visit:
     def ask(self, question: str) -> list[str]:
         """Type a question, ask it, and read the answers."""
         self.page.fill("#question", question)
-        with self.page.expect_response("**/ask"):
+        with self.page.expect_response("**/ask*"):
             self.page.keyboard.press("Enter")
         self.page.wait_for_selector("#results[aria-busy=false]")
         return self.answers()
