@@ -16,7 +16,6 @@ from starlette.staticfiles import StaticFiles
 from tacit import __version__
 from tacit.errors import SettingsError
 from tacit.server import schemas
-from tacit.server.access_log import access_log
 from tacit.server.admission import Admission
 from tacit.server.entity_routes import add_entity_routes
 from tacit.server.error_replies import add_error_replies
@@ -48,8 +47,7 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
         responses=ERRORS,
     )
     app.state.runs = runs
-    # Here, not by the guard: Starlette makes that one when the service has started.
-    admission, log = Admission(settings), access_log(settings.access_log)
+    admission = Admission(settings)  # here, not by the guard: Starlette makes that one when the service has started
     describe(app, keyed=bool(admission.keys))
     add_error_replies(app)
     _questions(app)
@@ -66,7 +64,7 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
         app.add_middleware(KnownHosts, hosts=settings.hosts)
     # The guard is outermost but for CORS, whose answers to a browser's enquiries need no key.
     routes = {route.path for route in app.routes if isinstance(route, Route)}
-    app.add_middleware(Guard, admission=admission, log=log, metrics=runs.metrics, routes=routes)
+    app.add_middleware(Guard, admission=admission, log=runs.log, metrics=runs.metrics, routes=routes)
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,

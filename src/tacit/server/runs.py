@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 
 from tacit.errors import TacitError
+from tacit.server.access_log import access_log
 from tacit.server.metrics import Metrics
 from tacit.server.served_run import Served
 from tacit.server.service import Service
@@ -19,7 +20,7 @@ class Runs:
     """A service for each run, with workers of its own; the first one answers where none is named."""
 
     def __init__(self, served: Mapping[str, Served], settings: ServerSettings) -> None:
-        self.metrics = Metrics()
+        self.metrics, self.log = Metrics(), access_log(settings.access_log)
         self.problem: TacitError | None = None  # what kept workers from starting
         self.services = {name: Service(name, each, settings, self.metrics.of(name)) for name, each in served.items()}
 
@@ -27,6 +28,8 @@ class Runs:
     async def running(self, app: FastAPI) -> AsyncIterator[None]:
         """Workers start and stop with the application."""
         async with AsyncExitStack() as stack:
+            for handler in self.log.handlers if self.log is not None else ():
+                stack.callback(handler.close)
             try:
                 for service in self.services.values():
                     await stack.enter_async_context(service.running())
