@@ -47,6 +47,12 @@ def in_flight(service: Running) -> int:
     return len(service.first.edition.pool._open)
 
 
+def settle(service: Running) -> None:
+    """Wait until nothing is in flight; the reply to a further request says that all before it are out, too."""
+    wait_until(lambda: in_flight(service) == 0)
+    service.client.get("/health")
+
+
 def restarts(service: Running) -> float:
     name = "tacit_worker_restarts_total"
     return service.server.runs.metrics.registry.get_sample_value(name, {"run": "only"}) or 0.0
@@ -72,11 +78,13 @@ def test_light_questions_that_nobody_waits_for_cost_no_worker(service: Running) 
     before = set(pool.alive)
     for _ in range(20):
         ask_and_hold(service, "?c : borders(France, ?c)").close()
+        settle(service)
     assert service.healthy()
     assert set(pool.alive) == before
 
 
 def test_one_address_has_so_many_questions_at_once(service: Running) -> None:
+    settle(service)
     held = [ask_and_hold(service, HEAVY, top=top) for top in range(1, LIMITS.per_client + 1)]
     try:
         wait_until(lambda: in_flight(service) == LIMITS.per_client)

@@ -66,9 +66,14 @@ def add_facts_routes(app: FastAPI) -> None:
 
 
 async def change(service: Service, asked: FactsRequest, remove: bool) -> Reply:
+    """The reply to a change, which goes on to its end also where the client hangs up."""
+    return await asyncio.shield(_change(service, asked, remove))
+
+
+async def _change(service: Service, asked: FactsRequest, remove: bool) -> Reply:
     """The reply to a change, once the service answers from what it made of the run."""
     served = service.edition.served
-    if service.settings.api_key is None and service.settings.api_key_file is None:
+    if not service.settings.keys():
         return NO_KEY
     if not isinstance(served, ServedRun):
         return NO_RUN
