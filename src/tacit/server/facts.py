@@ -77,13 +77,8 @@ async def _change(service: Service, asked: FactsRequest, remove: bool) -> Reply:
         return NO_KEY
     if not isinstance(served, ServedRun):
         return NO_RUN
-    # A client that hangs up ends its wait alone: half of it would leave workers that no longer fit the folder.
-    return await asyncio.shield(asyncio.create_task(_made(service, served, asked.facts, remove)))
-
-
-async def _made(service: Service, served: ServedRun, facts: Facts, remove: bool) -> Reply:
     try:
-        reply, changed = await asyncio.to_thread(_apart, served.path, facts, remove)
+        reply, changed = await asyncio.to_thread(_apart, served.path, asked.facts, remove)
     except BrokenProcessPool:
         return CUT_SHORT
     return NOT_YET if changed and not await service.change_over() else reply
