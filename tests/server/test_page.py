@@ -208,17 +208,6 @@ def test_readable_names_are_offered_and_labels_are_typed(visit: Visit) -> None:
     assert page.input_value("#question") == "?x : borders(ex:Q29"
 
 
-@at_every_size
-def test_edges_that_fork_keep_their_labels_apart(visit: Visit) -> None:
-    page = visit.page
-    page.fill("#question", "?x : exists ?y . borders(France, ?y) & borders(?y, ?x) & !borders(France, ?x)")
-    page.keyboard.press("Enter")
-    why = visit.open("Portugal")
-    labels = [label.bounding_box() for label in why.locator(".edge text").all()]
-    assert len(labels) == 6
-    assert not any(overlap(a, b) for i, a in enumerate(labels) for b in labels[:i])
-
-
 def test_a_beam_that_may_have_missed_something_offers_exact_search(visit: Visit) -> None:
     page = visit.page
     page.fill("#question", QUERY)
