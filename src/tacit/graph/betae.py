@@ -47,7 +47,10 @@ def read_vocabulary(path: Path, kind: str) -> Vocabulary:
         if not isinstance(labels.get(i), str):
             raise DataError(f"has no label for {kind} {i}; expected the ids 0 to {len(labels) - 1}", path)
     try:
+        "".join(labels.values()).encode()
         return Vocabulary((labels[i] for i in range(len(labels))), kind=kind)
+    except UnicodeEncodeError as error:
+        raise DataError(f"has a label that is not Unicode text ({error.reason})", path) from None
     except ValueError as error:
         raise DataError(f"{error}; labels must differ", path) from None
 

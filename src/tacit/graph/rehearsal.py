@@ -65,7 +65,7 @@ def _tensor(storage: _Storage, offset: int, size: tuple[int, ...], *_: Any) -> N
 class _Tensors(PlainData):
     """Reads what torch saves, dicts of tensors, without torch; their numbers must fit into the file."""
 
-    allowed = {
+    allowed: ClassVar[dict[tuple[str, str], Any]] = {
         **PlainData.allowed,
         ("collections", "OrderedDict"): OrderedDict,
         ("torch._utils", "_rebuild_tensor_v2"): _tensor,
