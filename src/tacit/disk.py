@@ -60,7 +60,9 @@ def mapped_array(path: Path) -> NDArray[Any]:
 
     try:
         array = np.load(path, mmap_mode="c" if MAPS else None, allow_pickle=False)
-    except (ValueError, TypeError, SyntaxError, OverflowError, EOFError, MemoryError, RecursionError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # a damaged header can raise nearly anything
         raise ValueError(f"{path.name} is no array of numbers ({error!r:.100})") from None
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path.name} is no array of numbers")

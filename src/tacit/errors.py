@@ -48,9 +48,8 @@ class UnknownName(TacitError):  # noqa: N818 - reads as what it says
     ) -> None:
         self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
         self.line, self.column = line, column
-        shown = " ".join((name if len(name) <= 80 else name[:77] + "...").split())
-        hint = "; did you mean " + " or ".join(f"'{s}'" for s in self.suggestions) + "?" if suggestions else ""
-        super().__init__(f"unknown {kind} '{shown}'{at(line, column)}{hint}")
+        hint = "; did you mean " + " or ".join(f"'{_shown(s)}'" for s in self.suggestions) + "?" if suggestions else ""
+        super().__init__(f"unknown {kind} '{_shown(name)}'{at(line, column)}{hint}")
 
     def located(self, line: int, column: int) -> UnknownName:
         """The same error, pointing at a place in the question."""
@@ -87,6 +86,11 @@ class TrainingError(TacitError):
 
 class LimitError(TacitError):
     """Memory, disk, time or size limits would be, or were, exceeded."""
+
+
+def _shown(name: str) -> str:
+    """A name on one line and of a length that reads."""
+    return " ".join((name if len(name) <= 80 else name[:77] + "...").split())
 
 
 def at(line: int | None, column: int | None) -> str:

@@ -191,7 +191,10 @@ class RunFolder:
                     raise RunError(f"{path} was trained on {other}; weights and graph must come from one run")
                 return read(file)
         except (SafetensorError, OSError) as error:
-            raise RunError(f"{path} is truncated or no safetensors file ({error}); delete it and train again") from None
+            reason = " ".join(str(error).split())
+            raise RunError(
+                f"{path} is truncated or no safetensors file ({reason:.200}); delete it and train again"
+            ) from None
 
     def trace(self, event: Values) -> None:
         """Append one line to `trace.jsonl`."""
