@@ -144,7 +144,7 @@ def damaged(draw: random.Random, data: bytes, inside: str) -> bytes:
     return data
 
 
-PACK = {
+PACK: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
     "gz": (gzip.compress, gzip.decompress),
     "bz2": (bz2.compress, bz2.decompress),
     "xz": (lzma.compress, lzma.decompress),

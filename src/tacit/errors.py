@@ -20,9 +20,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+_LONGEST = 1000  # letters of a message
+
 
 class TacitError(Exception):
-    """The root of all errors Tacit raises on purpose."""
+    """The root of all errors Tacit raises on purpose; of a message that quotes too much the middle is left out."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message if len(message) <= _LONGEST else f"{message[:700]} ... {message[-250:]}")
 
 
 class DataError(TacitError):

@@ -38,6 +38,7 @@ ROWS, LOG_SUMS = "rows.cache", "log-sums.cache"  # what was found
 FOUND_BY = (INDEX, CODES, WEIGHTS, ROWS, LOG_SUMS)
 EARLIER = "facts.npz"  # of a run of the first format; it goes when the run is replaced
 FILES = (SETTINGS, *GRAPH_FILES, EARLIER, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, QUESTIONS, TRACE, RESULTS, *FOUND_BY)
+_LONGEST_SETTINGS, _MOST_DOTS = 1 << 20, 64  # characters, and dots of a key
 # What several processes write together is in parts; `fitting/parts.py` names them.
 _PART = re.compile(r"(best-\d+|(model|checkpoint|best)-[\w-]+-of-\d+)\.safetensors")
 
@@ -95,7 +96,7 @@ class RunFolder:
     def settings(self) -> dict[str, dict[str, Any]]:
         """The tables of `settings.toml`: `graph`, `train`, and those other commands add."""
         try:
-            settings = _plain_tables(tomllib.loads(self._read_text(SETTINGS)))
+            settings = _plain_tables(self._read_text(SETTINGS))
         except (ValueError, RecursionError) as error:  # numbers can be too long, and tables too deep
             raise RunError(f"{self.path / SETTINGS} is damaged ({error!s:.200}); train the run again") from None
         if not isinstance(settings.get("graph"), dict) or not isinstance(settings.get("train"), dict):
@@ -288,12 +289,17 @@ def to_toml(tables: Mapping[str, Values]) -> str:
     )
 
 
-def _plain_tables(settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Tables of TOML, which has numbers of 64 bits: a longer one can be read, and not be printed."""
-    left: list[Any] = list(settings.values())
+def _plain_tables(text: str) -> dict[str, dict[str, Any]]:
+    """Tables of TOML; what no settings have, and takes its reader minutes or cannot be printed, is a `ValueError`."""
+    if len(text) > _LONGEST_SETTINGS:
+        raise ValueError(f"it is longer than {_LONGEST_SETTINGS >> 20} MB")
+    if any(key.count(".") > _MOST_DOTS for line in text.split("\n") for key in line.split("=")[:-1] or [line]):
+        raise ValueError(f"a key has more than {_MOST_DOTS} dots")
+    settings = tomllib.loads(text)
     for name, table in settings.items():
         if not isinstance(table, dict):
             raise ValueError(f"'{name[:40]}' is no table")
+    left: list[Any] = list(settings.values())
     while left:
         value = left.pop()
         if isinstance(value, int) and not -(2**63) <= value < 2**63:

@@ -81,6 +81,8 @@ def test_bad_text_files_name_the_file_and_the_line(folder: Path, file: str, cont
         ("id2ent.pkl", ["Oslo"], "id2ent.pkl: expected a dict from entity ids to labels"),
         ("id2ent.pkl", {0: "Oslo", 2: "Norway"}, "id2ent.pkl: has no label for entity 1; expected the ids 0 to 1"),
         ("id2ent.pkl", {0: "Oslo", 1: "Oslo"}, "id2ent.pkl: entity label 'Oslo' occurs twice"),
+        ("id2ent.pkl", {0: "\ud800", 1: "Norway"}, "id2ent.pkl: has a label that is not Unicode text"),
+        ("id2ent.pkl", {0: 10**400, float("nan"): "Norway"}, "id2ent.pkl: has no label for entity 0"),
         ("id2rel.pkl", {0: 7, 1: 8}, "id2rel.pkl: has no label for relation 0"),
         ("id2rel.pkl", {0: "in"}, "id2rel.pkl: has 1 relations; expected an even number"),
     ],
