@@ -62,6 +62,7 @@ def test_stats_may_be_missing(folder: Path) -> None:
         ("train.txt", "0\t0\t1\n1\t1\t0\n1\t3\t2\n", "train.txt, line 3: this triple's inverse"),
         ("valid.txt", "0 0 1\n1 1 0\n", "valid.txt, line 1: has 1 column"),
         ("train.txt", "", "train.txt: holds no facts"),
+        ("stats.txt", f"numentity: {'9' * 5000}\n", r"stats.txt, line 1: says numentity 9{20}, but the id map has 3"),
         (
             "stats.txt",
             "numentity: 3\nnumrelations: 6\n",
