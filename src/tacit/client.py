@@ -112,7 +112,7 @@ class Client:
             raise ServiceError(f"the reply of {self.url} is larger than {_LARGEST >> 20} MB; ask for fewer answers")
         try:
             return json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ServiceError(f"{self.url} replies with something else than JSON; is it Tacit?") from None
 
 
@@ -124,7 +124,7 @@ def _told(error: urllib.error.HTTPError, url: str) -> ServiceError:
     try:
         about = json.loads(error.read(1 << 20))["error"]
         return ServiceError(about["message"], error.code, about["line"], about["column"], about["suggestions"])
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError):
         return ServiceError(f"{url} answers {error.code} {error.reason}", error.code)
 
 
