@@ -11,6 +11,7 @@ from tacit.graph.columns import (
     ENOUGH,
     FEWER,
     SHARED,
+    SOME,
     USUAL,
     Order,
     column_order,
@@ -40,6 +41,12 @@ def read_tsv(path: Path, split: str, builder: Builder, columns: str | None = Non
     else:
         header = next((row for _, row in table_rows(path)), [])
         order, told, lines = _add_text(path, split, builder, columns, usual, header)
+        first = [header[i] for i in order] if header else []
+        if lines >= SOME and builder.alone(split, *first):
+            builder.notes.append(
+                f"{split}: the first line of {path.name} has nothing in common with any other; "
+                f"if it is a header, give columns '{','.join(first)}'"
+            )
     if not lines and split == "train":  # the other splits may be empty: all facts are known ones
         raise DataError("holds no facts; expected lines of head, relation and tail", path)
     review(path, split, builder, header, order, columns is not None, told, lines)
