@@ -189,7 +189,12 @@ def test_names_of_columns_may_be_given_that_say_nothing_themselves(tmp_path: Pat
 @pytest.mark.parametrize(
     ("lines", "columns", "error", "message"),
     [
-        ("a,b,c,d\n", None, DataError, "g.csv, line 1: has 4 columns; expected 3 .* or columns that say which"),
+        (
+            "a,b,c,d\n",
+            None,
+            DataError,
+            "g.csv, line 1: has 4 columns; expected 3 .* or columns that say which .* melted",
+        ),
         ("x,head,rel,tail,start\n", None, DataError, "g.csv, line 1: has 5 columns; expected 3"),  # start: a head?
         ("h,r,t,x\na,r,b,1\na,r,b\n", None, DataError, "g.csv, line 3: has 3 columns; the first line has 4"),
         ("h,r,t,x\na,r,,1\n", None, DataError, "g.csv, line 2: the tail is empty"),

@@ -26,6 +26,7 @@ from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
 
 _SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2', or delete the line"
+_MELT = "; a table with a column for each relation is melted into these first"
 
 
 def read_tsv(path: Path, split: str, builder: Builder, columns: str | None = None, usual: Order = USUAL) -> Order:
@@ -59,7 +60,7 @@ def told_order(
     """Where head, relation and tail stand in a table with these columns, and whether something told it."""
     told = header_order(header) if columns is None else column_order(columns, header)
     if told is None and len(header) != 3:
-        wide = " or columns that say which are meant" if len(header) > 3 else ""
+        wide = f" or columns that say which are meant{_MELT}" if len(header) > 3 else ""
         number = "1 column" if len(header) == 1 else f"{len(header)} columns"
         raise DataError(f"has {number}; expected 3 ({', '.join(COLUMNS)}){wide}", path, line)
     order = told or usual
