@@ -71,6 +71,16 @@ class Client:
         reply: dict[str, Any] = self._call("/sparql", query, parameters)
         return reply
 
+    def add(self, facts: Iterable[Sequence[str]]) -> dict[str, Any]:
+        """What became of facts, each a head, a relation and a tail, that were added: every worker knows them then."""
+        reply: dict[str, Any] = self._call("/facts", {"facts": [list(fact) for fact in facts]})
+        return reply
+
+    def remove(self, facts: Iterable[Sequence[str]]) -> dict[str, Any]:
+        """The same of facts that were removed; what was learned of them stays learned."""
+        reply: dict[str, Any] = self._call("/facts/remove", {"facts": [list(fact) for fact in facts]})
+        return reply
+
     def entities(self, typed: str = "", limit: int = 10) -> list[dict[str, Any]]:
         """The entities that complete what was typed, each with `label`, `name` and `text`, as a question writes it."""
         found: list[dict[str, Any]] = self._call("/entities", None, {"q": typed, "limit": limit})["matches"]
