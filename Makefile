@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
-BENCHMARKS := startup load ranking
+BENCHMARKS := startup load ranking fuzz
 
 .PHONY: help venv demo test check coverage bench docs clean
 help:

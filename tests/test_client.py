@@ -129,6 +129,17 @@ def test_runs_and_many_questions_are_asked_for() -> None:
     ]
 
 
+def test_facts_are_sent_to_be_added_and_removed(client: Client) -> None:
+    with answering(200, b'{"added": 1}') as (url, heard):
+        assert Client(url).add(iter([("Atlantis", "borders", "France")])) == {"added": 1}
+        Client(url, run="mine").remove([["Atlantis", "borders", "France"]])
+    body = {"facts": [["Atlantis", "borders", "France"]]}
+    assert [(path, json.loads(sent)) for path, sent in heard] == [("/facts", body), ("/facts/remove?run=mine", body)]
+    with pytest.raises(ServiceError, match="is no run folder") as found:
+        client.add([("Atlantis", "borders", "France")])
+    assert found.value.status == 422
+
+
 def test_it_needs_the_standard_library_alone() -> None:
     tree = ast.parse(Path(tacit.client.__file__).read_text(encoding="utf-8"))
     imported = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]

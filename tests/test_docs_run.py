@@ -124,25 +124,35 @@ def test_what_a_page_shows_runs(
             run_python(block.text, names, name(page))
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the page asks with curl")
-def test_the_service_answers_as_its_page_shows(cache: Path, tmp_path: Path) -> None:
-    page = ROOT / "docs" / "http.md"
-    serve, ask = (command.words for block in blocks(page) if block.language == "sh" for command in commands(block.text))
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the pages ask with curl")
+def test_the_service_answers_as_its_pages_show(cache: Path, tmp_path: Path) -> None:
+    pages = [block for page in ("http.md", "sparql.md") for block in blocks(ROOT / "docs" / page)]
+    shown = [block for block in pages if block.mark == "service"]
+    serve, *asked = (command.words for block in shown if block.language == "sh" for command in commands(block.text))
     environment = os.environ | {"TACIT_CACHE": str(cache), "PYTHONPATH": str(ROOT / "src")}
     started = [sys.executable, "-m", *serve, "--port", "0", "--workers", "1"]
     with subprocess.Popen(started, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment) as service:
         try:
             assert service.stdout
             address = re.findall(r"http://[\w.]+:\d+", service.stdout.readline())[0]
-            done = subprocess.run(
-                [word.replace("http://127.0.0.1:8000", address) for word in ask], capture_output=True, check=True
+            one, many, table = (
+                subprocess.run(
+                    [word.replace("http://127.0.0.1:8000", address) for word in ask], capture_output=True, check=True
+                ).stdout.decode()
+                for ask in asked
             )
-            assert len(json.loads(done.stdout)["answers"]) == 3
-            (python,) = (block.text for block in blocks(page) if block.language == "python")
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
-                exec(compile(python.replace("http://127.0.0.1:8000", address), "http.md", "exec"), {})
-            assert printed.getvalue().startswith("tacit:")
+            assert len(json.loads(one)["answers"]) == 3
+            assert [reply["kind"] for reply in json.loads(many)] == ["entities", "truth"]
+            assert table.splitlines()[0] == "n,city"
+            printed = []
+            for text in (block.text for block in shown if block.language == "python"):
+                with contextlib.redirect_stdout(io.StringIO()) as out:
+                    exec(compile(text.replace("http://127.0.0.1:8000", address), "page", "exec"), {})
+                printed.append(out.getvalue())
+            client, store, wrapper = printed
+            assert client.count("\n") == 3
+            assert store.startswith("tacit:")
+            assert wrapper == "True\n"
         finally:
             service.terminate()
 

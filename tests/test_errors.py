@@ -48,6 +48,14 @@ def test_an_unknown_name_is_shown_at_a_readable_length() -> None:
     assert len(str(UnknownName("entity", "x" * 10_000))) < 120
 
 
+def test_what_a_message_quotes_leaves_its_end_to_be_read() -> None:
+    message = str(DataError(f"has {'x' * 10**6}; delete it", "a.tsv"))
+    assert len(message) <= 1000
+    assert message.startswith("a.tsv: has xxx")
+    assert message.endswith("xxx; delete it")
+    assert len(str(UnknownName("entity", "Oslo", ["x" * 10**6]))) < 200
+
+
 def test_a_located_error_keeps_its_suggestions() -> None:
     error = UnknownName("entity", "Frnace", ["France"]).located(2, 5)
     assert str(error) == "unknown entity 'Frnace' at line 2, column 5; did you mean 'France'?"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import os
+import re
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import nbclient
 import nbformat
 import pytest
+import rdflib
 
-from quick_world import quick_world
+import tacit
 from source_tree import ROOT
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
@@ -19,9 +23,8 @@ SMALL = {"TACIT_EPOCHS": "3", "TACIT_COUNT": "10", "TACIT_STEPS": "10", "OMP_NUM
 
 def executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the code cells of a notebook show, as data by kind."""
-    quick_world(folder / "cache")
     paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    for key, value in {**SMALL, "TACIT_CACHE": str(folder / "cache"), "PYTHONPATH": paths}.items():
+    for key, value in {**SMALL, "PYTHONPATH": paths}.items():
         monkeypatch.setenv(key, value)
     notebook = nbformat.read(ROOT / "examples" / name, as_version=4)
     nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
@@ -46,6 +49,76 @@ def test_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = next(output["text/html"] for output in shown if "<th>avg_n</th>" in output.get("text/html", ""))
     assert all(f"<th>{shape}</th>" in table for shape in ("1p", "3in", "pni"))
     assert shown[-1]["image/svg+xml"].startswith("<svg")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
+def test_csv_to_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = executed("csv-to-graph.ipynb", tmp_path, monkeypatch)
+    assert "if it is a header, give columns 'who,what,value'" in shown[0]["text/plain"]
+    assert f"8 relations, {200 + 6 + 23} train facts" in shown[1]["text/html"]  # people, places, companies
+    assert all(f"<td>{cell}</td>" in shown[2]["text/html"] for cell in ("joined", "dates", "founded", "numbers"))
+    with (tmp_path / "people.csv").open(encoding="utf-8") as file:
+        told = {tuple(row) for row in csv.reader(file)}
+    answers = duckdb.sql(f"from '{tmp_path / 'answers.parquet'}'").fetchall()
+    columns = duckdb.sql(f"describe from '{tmp_path / 'answers.parquet'}'").fetchall()
+    assert [name for name, *_ in columns[:5]] == ["rank", "entity", "name", "score", "known"]
+    for _, who, _, _, known, *_ in answers:  # all that is known is in the table
+        assert not known or {(who, "works_for", "Oak Tools"), (who, "lives_in", "Graz")} <= told
+    assert [row[0] for row in answers] == list(range(1, 11))
+    rows = [re.findall(r"<td>([\d.]+)</td>", row) for row in shown[-3]["text/html"].split("<tr>")[3:]]
+    facts, held_back, true = zip(*[map(float, row) for row in rows], strict=True)
+    assert list(facts) == sorted(facts, reverse=True)
+    assert all(low <= high for low, high in zip(held_back, true, strict=True))
+    assert true[-1] > 0.8 > true[0]  # as the notebook says: the higher the score, the more often it is right
+    files = [duckdb.sql(f"select subject, relation, object from '{tmp_path / name}'").fetchall()
+             for name in ("missing.parquet", "missing.csv")]  # fmt: skip
+    assert files[0] == files[1]
+    assert told.isdisjoint(files[0])
+    assert len(files[0]) == len(rdflib.Graph().parse(tmp_path / "missing.nt")) > 10
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
+def test_turtle_to_sparql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = executed("turtle-to-sparql.ipynb", tmp_path, monkeypatch)
+    facts = rdflib.Graph().parse(tmp_path / "kitchen.ttl")
+    food, dish = (rdflib.Namespace(f"https://kitchen.example/{name}") for name in ("food#", "dish/"))
+    several = next(output["text/plain"] for output in shown if "yes or no" in output["text/plain"])
+    southern = set(facts.subjects(food["from"], food.south))
+    assert f"{len(southern)} known" in several
+    assert re.search(r"south-3, food:south\)\n   yes: .* known", several)
+    assert re.search(r"south-4, food:south\)\n   \w+: .* predicted", several)
+    pairs = re.findall(
+        r"<td>(https:[^<]*)</td>", next(o["text/html"] for o in shown if "?with" in o.get("text/html", ""))
+    )
+    assert len(pairs) == 6
+    for one, other in zip(pairs[::2], pairs[1::2], strict=True):
+        assert (rdflib.URIRef(one), food.uses, rdflib.URIRef(other)) in facts
+        assert rdflib.URIRef(one) in southern
+    written = rdflib.Graph().parse(tmp_path / "southern.nt")
+    rs = rdflib.Namespace("http://www.w3.org/2001/sw/DataAccess/tests/result-set#")
+    places = {int(str(index)): solution for solution, index in written.subject_objects(rs["index"])}
+    best = {written.value(written.value(places[place], rs.binding), rs.value) for place in (1, 2, 3)}
+    assert best == {dish["south-4"], dish["south-8"], dish["south-12"]}  # those that do not say where they come from
+    assert shown[-2]["text/plain"].startswith("OPTIONAL is not supported")
+    assert "comes from(south dish" in shown[-1]["text/plain"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
+def test_todays_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = executed("todays-facts.ipynb", tmp_path, monkeypatch)
+    text = "".join(output["text/plain"] for output in shown)
+    assert "unknown entity 'Arrival 0'\n24 facts added; vectors for 6 entities and 1 relation\n" in text
+    assert "same vectors: True" in text
+    assert re.search(r"before: 0\.999 known\n1 fact removed; .*\n.* after: [\d.]+ predicted\n", text)
+    assert "this service needs a key" in text
+    assert "{'added': 2, 'removed': 0, 'unchanged': 0, 'entities': 1, 'relations': 0" in text
+    graph = tacit.load(tmp_path / "runs" / "school")
+    arrival, takes = graph.entities.id("Arrival 6"), graph.relations.id("takes")
+    assert [graph.entities[tail] for tail in graph.index().tails(arrival, takes)] == ["waves"]
+    first = graph.index().tails(graph.entities.id("Arrival 0"), graph.relations.id("tutored_by"))
+    assert [graph.entities[tail] for tail in first] == ["Student 00"]
+    train, test = map(int, re.findall(r"(\d+) train, (\d+) test facts", text)[0])
+    assert len(graph.facts()) == train + test + 24 - 1 + 2 - 1
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

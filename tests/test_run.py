@@ -86,6 +86,7 @@ def test_a_fact_is_scored_and_answers_are_counted(path: Path) -> None:
     for label in (tail, GRAPH.entities[3]):
         found = run.score(head, relation, label)
         assert (found.score, found.known) == (pytest.approx(scored[label].score), scored[label].known)
+        assert str(found) == f"{found.score:.3f} {'known' if found.known else 'predicted'}"
     known = [e for e in scored.values() if e.known]
     predicted = sum(e.score for e in scored.values() if not e.known)
     assert run.count(f"?x : {relation}({head}, ?x)") == (len(known), pytest.approx(len(known) + predicted))
@@ -138,6 +139,7 @@ def test_held_out_facts_are_evaluated_by_default(path: Path) -> None:
     run = tacit.open(path)
     evaluation = run.evaluate(per_relation=True, reliability=True)
     assert evaluation.mrr == {"1p": 1.0}  # e7 next e0, and back
+    assert repr(evaluation) == "Evaluation(test: mrr 1p 1.000)"
     assert evaluation.average("avg_p") is None
     assert evaluation.relations is not None
     assert {name: row["queries"] for name, row in evaluation.relations.items()} == {"next": 1, "next^-1": 1}

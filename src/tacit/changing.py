@@ -46,7 +46,7 @@ class Change:
     def __str__(self) -> str:
         """The change in a line."""
         if self.removed:
-            kept = "what was learned of them stays learned"
+            kept = f"what was learned of {'it' if self.removed == 1 else 'them'} stays learned"
             absent = f", {self.unchanged:,} were not there" if self.unchanged else ""
             return f"{counted(self.removed, 'fact')} removed{absent}; {kept}"
         there = f", {self.unchanged:,} were there already" if self.unchanged else ""

@@ -71,6 +71,16 @@ class Client:
         reply: dict[str, Any] = self._call("/sparql", query, parameters)
         return reply
 
+    def add(self, facts: Iterable[Sequence[str]]) -> dict[str, Any]:
+        """What became of facts, each a head, a relation and a tail, that were added: every worker knows them then."""
+        reply: dict[str, Any] = self._call("/facts", {"facts": [list(fact) for fact in facts]})
+        return reply
+
+    def remove(self, facts: Iterable[Sequence[str]]) -> dict[str, Any]:
+        """The same of facts that were removed; what was learned of them stays learned."""
+        reply: dict[str, Any] = self._call("/facts/remove", {"facts": [list(fact) for fact in facts]})
+        return reply
+
     def entities(self, typed: str = "", limit: int = 10) -> list[dict[str, Any]]:
         """The entities that complete what was typed, each with `label`, `name` and `text`, as a question writes it."""
         found: list[dict[str, Any]] = self._call("/entities", None, {"q": typed, "limit": limit})["matches"]
@@ -112,7 +122,7 @@ class Client:
             raise ServiceError(f"the reply of {self.url} is larger than {_LARGEST >> 20} MB; ask for fewer answers")
         try:
             return json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ServiceError(f"{self.url} replies with something else than JSON; is it Tacit?") from None
 
 
@@ -124,7 +134,7 @@ def _told(error: urllib.error.HTTPError, url: str) -> ServiceError:
     try:
         about = json.loads(error.read(1 << 20))["error"]
         return ServiceError(about["message"], error.code, about["line"], about["column"], about["suggestions"])
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError):
         return ServiceError(f"{url} answers {error.code} {error.reason}", error.code)
 
 

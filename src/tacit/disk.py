@@ -5,6 +5,7 @@ cannot be.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -148,24 +149,49 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def mapped_array(path: Path) -> NDArray[Any]:
-    """The array of a `.npy` file, read as it is used and shared by processes; who writes into it has an own copy."""
+    """The array of a `.npy` file, read as it is used and shared by processes; who writes into it has an own copy.
+
+    A file that holds something else, or less than it says, is a `ValueError`.
+    """
     import numpy as np
+    from numpy.lib import format as npy  # np.load would open zips and pickles, too
 
-    return np.asarray(np.load(path, mmap_mode="c" if MAPS else None, allow_pickle=False))
+    try:
+        if MAPS:
+            return np.asarray(npy.open_memmap(path, mode="c"))
+        with path.open("rb") as file:
+            return np.asarray(npy.read_array(file, allow_pickle=False))
+    except OSError:
+        raise
+    except Exception as error:  # a damaged header can raise nearly anything
+        raise ValueError(f"{path.name} is no array of numbers ({error!r:.100})") from None
 
 
-def digest(path: Path) -> str:
+def from_json(text: str | bytes) -> Any:
+    """The value of a JSON text; nesting too deep is a `ValueError` as any other mistake is.
+
+    >>> from_json('{"a": [1]}')
+    {'a': [1]}
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it nests too deep") from None
+
+
+def digest(path: Path, size: int | None = None) -> str:
     """A short hash of a file: of all of it up to 16 MB, else of its size and of 256 blocks of 64 kB spread over it.
 
     A file that was cut, exchanged or written anew differs; a few bytes changed in place within a large one need not.
+    With a `size` it is that of as many bytes at the start.
     """
-    size, found = path.stat().st_size, sha256()
+    size, found = path.stat().st_size if size is None else size, sha256()
     found.update(str(size).encode())
     with path.open("rb") as file:
         for number in range(_BLOCKS):
             if size > _BLOCK * _BLOCKS:
                 file.seek((size - _BLOCK) * number // (_BLOCKS - 1))
-            found.update(file.read(_BLOCK))
+            found.update(file.read(min(_BLOCK, size - file.tell())))
     return found.hexdigest()[:32]
 
 

@@ -21,9 +21,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+_LONGEST = 1000  # letters of a message
+
 
 class TacitError(Exception):
-    """The root of all errors Tacit raises on purpose."""
+    """The root of all errors Tacit raises on purpose; of a message that quotes too much the middle is left out."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message if len(message) <= _LONGEST else f"{message[:700]} ... {message[-250:]}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it: the sentence, the place in the question, and names that may have been meant."""
@@ -56,9 +61,8 @@ class UnknownName(TacitError):  # noqa: N818 - reads as what it says
     ) -> None:
         self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
         self.line, self.column = line, column
-        shown = " ".join((name if len(name) <= 80 else name[:77] + "...").split())
-        hint = "; did you mean " + " or ".join(f"'{s}'" for s in self.suggestions) + "?" if suggestions else ""
-        super().__init__(f"unknown {kind} '{shown}'{at(line, column)}{hint}")
+        hint = "; did you mean " + " or ".join(f"'{_shown(s)}'" for s in self.suggestions) + "?" if suggestions else ""
+        super().__init__(f"unknown {kind} '{_shown(name)}'{at(line, column)}{hint}")
 
     def located(self, line: int, column: int) -> UnknownName:
         """The same error, pointing at a place in the question."""
@@ -95,6 +99,11 @@ class TrainingError(TacitError):
 
 class LimitError(TacitError):
     """Memory, disk, time or size limits would be, or were, exceeded."""
+
+
+def _shown(name: str) -> str:
+    """A name on one line and of a length that reads."""
+    return " ".join((name if len(name) <= 80 else name[:77] + "...").split())
 
 
 def at(line: int | None, column: int | None) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tacit.disk import DRAFT, LOCK, TEMPORARY, atomic_write, exchanging, exists, finish_exchange, write_error
+from tacit.disk import DRAFT, LOCK, TEMPORARY, atomic_write, exchanging, exists, finish_exchange, from_json, write_error
 from tacit.errors import RunError
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.stored import GRAPH_FILES, label_lines, read_graph, write_graph
@@ -40,6 +40,7 @@ ROWS, LOG_SUMS = "rows.cache", "log-sums.cache"  # what was found
 FOUND_BY = (INDEX, CODES, WEIGHTS, ROWS, LOG_SUMS)
 EARLIER = "facts.npz"  # of a run of the first format; it goes when the run is replaced
 FILES = (SETTINGS, *GRAPH_FILES, EARLIER, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, QUESTIONS, TRACE, RESULTS, *FOUND_BY)
+_LONGEST_SETTINGS, _MOST_DOTS = 1 << 20, 64  # characters, and dots of a key
 # What several processes write together is in parts; `fitting/parts.py` names them.
 _PART = re.compile(r"(best-\d+|(model|checkpoint|best)-[\w-]+-of-\d+)\.safetensors")
 
@@ -112,9 +113,9 @@ class RunFolder:
     def settings(self) -> dict[str, dict[str, Any]]:
         """The tables of `settings.toml`: `graph`, `train`, and those other commands add."""
         try:
-            settings = tomllib.loads(self._read_text(SETTINGS))
-        except tomllib.TOMLDecodeError as error:
-            raise RunError(f"{self.path / SETTINGS} is damaged ({error}); train the run again") from None
+            settings = _plain_tables(self._read_text(SETTINGS))
+        except (ValueError, RecursionError) as error:  # numbers can be too long, and tables too deep
+            raise RunError(f"{self.path / SETTINGS} is damaged ({error!s:.200}); train the run again") from None
         if not isinstance(settings.get("graph"), dict) or not isinstance(settings.get("train"), dict):
             raise RunError(f"{self.path / SETTINGS} lacks the tables [graph] and [train]; train the run again")
         return settings
@@ -135,6 +136,10 @@ class RunFolder:
             )
         if "labels" not in made or "facts" not in made:
             raise RunError(f"{self.path / SETTINGS} says not which labels and facts it is for; train the run again")
+        for name in ("entities", "relations", *SPLITS):
+            if type(made.get(name)) is not int or not 0 <= made[name] < 2**31:
+                given = f"{made.get(name)!r:.40}"
+                raise RunError(f"{self.path / SETTINGS} says that {name} is {given}; expected a count of them")
         return Fingerprint(str(made["labels"]), str(made["facts"]))
 
     def graph(self) -> Graph:
@@ -204,7 +209,10 @@ class RunFolder:
                     raise RunError(f"{path} was trained on {other}; weights and graph must come from one run")
                 return read(file)
         except (SafetensorError, OSError) as error:
-            raise RunError(f"{path} is truncated or no safetensors file ({error}); delete it and train again") from None
+            reason = " ".join(str(error).split())
+            raise RunError(
+                f"{path} is truncated or no safetensors file ({reason:.200}); delete it and train again"
+            ) from None
 
     def trace(self, event: Values) -> None:
         """Append one line to `trace.jsonl`."""
@@ -220,7 +228,10 @@ class RunFolder:
         if not self.has(TRACE):
             return []
         lines = self._read_text(TRACE).split("\n")
-        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        try:
+            return [from_json(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        except ValueError as error:
+            raise RunError(f"{self.path / TRACE} is damaged ({error}); delete it") from None
 
     def write_results(self, results: Values) -> None:
         """Write `results.json`, with the versions that produced it."""
@@ -232,10 +243,12 @@ class RunFolder:
         if not self.has(RESULTS):
             return {}
         try:
-            results = json.loads(self._read_text(RESULTS))
+            results = from_json(self._read_text(RESULTS))
+            if not isinstance(results, dict):
+                raise ValueError("it holds no table")
         except ValueError as error:
             raise RunError(f"{self.path / RESULTS} is damaged ({error})") from None
-        return dict(results)
+        return results
 
     def remove(self, name: str) -> None:
         """Delete a file of the run, if it is there."""
@@ -292,6 +305,25 @@ def to_toml(tables: Mapping[str, Values]) -> str:
     return tomli_w.dumps(
         {table: {k: v for k, v in values.items() if v is not None} for table, values in tables.items()}
     )
+
+
+def _plain_tables(text: str) -> dict[str, dict[str, Any]]:
+    """Tables of TOML; what no settings have, and takes its reader minutes or cannot be printed, is a `ValueError`."""
+    if len(text) > _LONGEST_SETTINGS:
+        raise ValueError(f"it is longer than {_LONGEST_SETTINGS >> 20} MB")
+    if any(key.count(".") > _MOST_DOTS for line in text.split("\n") for key in line.split("=")[:-1] or [line]):
+        raise ValueError(f"a key has more than {_MOST_DOTS} dots")
+    settings = tomllib.loads(text)
+    for name, table in settings.items():
+        if not isinstance(table, dict):
+            raise ValueError(f"'{name[:40]}' is no table")
+    left: list[Any] = list(settings.values())
+    while left:
+        value = left.pop()
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError("it holds a number of more than 64 bits")
+        left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return settings
 
 
 def _make_empty(path: Path, force: bool) -> None:

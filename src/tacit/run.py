@@ -198,9 +198,9 @@ class Run:
     def add(self, facts: Triples, *, progress: Callable[[Event], None] | bool = False, **options: Any) -> Change:
         """Add facts to the run, in its folder and here: they are known from now on, as train facts.
 
-        They are a file or folder, with the options of `tacit.load`, a graph, or triples of labels. Entities and
-        relations that the run does not know get vectors, fitted to their facts alone; what was learned before stays as
-        it is, to the bit. What is returned says how many facts, entities and relations are new.
+        They are a file or folder, with the options of `tacit.load`, a DataFrame, a graph, or triples of labels.
+        Entities and relations that the run does not know get vectors, fitted to their facts; what was learned before
+        stays as it is, to the bit. What is returned says how many facts, entities and relations are new.
         """
         return self._changed(add_facts(self.folder.path, facts, progress=progress, **options))
 

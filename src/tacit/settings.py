@@ -5,7 +5,7 @@ The command line makes its options from the same fields, the documents their tab
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
@@ -171,7 +171,8 @@ def _is(kind: str, value: Any) -> bool:
     if kind == "tuple[str, ...]":
         return isinstance(value, tuple) and all(isinstance(word, str) for word in value)
     if kind == "float":
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        finite = isinstance(value, int | float) and -sys.float_info.max <= value <= sys.float_info.max
+        return finite and not isinstance(value, bool)
     if kind == "int":
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, {"str": str, "bool": bool}[kind])

@@ -21,6 +21,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "defaults": (),
     "engine": (),
     "engine --throughput": ("--throughput",),  # what a GPU runs
+    "fuzz": ("--only", "tsv,arrays,id maps"),
     "hardness": ("--shapes", "2i,2in", "--ways", "cap 0.5,odds x 4"),
     "million": (),
     "negation": (),

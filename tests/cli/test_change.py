@@ -29,7 +29,7 @@ def test_facts_are_added_asked_and_removed(tmp_path: Path) -> None:
     assert "known" in called("ask", str(run.path), "?x : next(n3, ?x)", "--top", "2")
     facts.write_text("twin\tn3\tnext^-1\nnobody\tn3\tnext\n")
     said = called("remove", str(run.path), str(facts), "--columns", "head,tail,relation")
-    assert "1 fact removed, 1 were not there; what was learned of them stays learned" in said
+    assert "1 fact removed, 1 were not there; what was learned of it stays learned" in said
     graph = RunFolder.open(run.path).graph()
     twin, follows = graph.entities.id("twin"), graph.relations.id("next")
     assert graph.index().tails(graph.entities.id("n3"), follows).tolist() == [graph.entities.id("n4")]

@@ -62,6 +62,7 @@ def test_stats_may_be_missing(folder: Path) -> None:
         ("train.txt", "0\t0\t1\n1\t1\t0\n1\t3\t2\n", "train.txt, line 3: this triple's inverse"),
         ("valid.txt", "0 0 1\n1 1 0\n", "valid.txt, line 1: has 1 column"),
         ("train.txt", "", "train.txt: holds no facts"),
+        ("stats.txt", f"numentity: {'9' * 5000}\n", r"stats.txt, line 1: says numentity 9{20}, but the id map has 3"),
         (
             "stats.txt",
             "numentity: 3\nnumrelations: 6\n",
@@ -81,6 +82,8 @@ def test_bad_text_files_name_the_file_and_the_line(folder: Path, file: str, cont
         ("id2ent.pkl", ["Oslo"], "id2ent.pkl: expected a dict from entity ids to labels"),
         ("id2ent.pkl", {0: "Oslo", 2: "Norway"}, "id2ent.pkl: has no label for entity 1; expected the ids 0 to 1"),
         ("id2ent.pkl", {0: "Oslo", 1: "Oslo"}, "id2ent.pkl: entity label 'Oslo' occurs twice"),
+        ("id2ent.pkl", {0: "\ud800", 1: "Norway"}, "id2ent.pkl: has a label that is not Unicode text"),
+        ("id2ent.pkl", {0: 10**400, float("nan"): "Norway"}, "id2ent.pkl: has no label for entity 0"),
         ("id2rel.pkl", {0: 7, 1: 8}, "id2rel.pkl: has no label for relation 0"),
         ("id2rel.pkl", {0: "in"}, "id2rel.pkl: has 1 relations; expected an even number"),
     ],

@@ -97,6 +97,25 @@ def test_a_fact_is_no_header(tmp_path: Path, first: tuple[str, str, str]) -> Non
     assert graph.notes == ()
 
 
+@pytest.mark.parametrize("name", ["g.csv", "g.tsv"])
+@pytest.mark.parametrize(("order", "columns"), [((0, 1, 2), None), ((0, 2, 1), "1,3,2")])
+def test_a_first_line_that_may_be_a_header_is_noted(
+    tmp_path: Path, name: str, order: tuple[int, ...], columns: str | None
+) -> None:
+    first = ("who", "what", "value")
+    rows = [first, *friends(9)]
+    note = (
+        f"train: the first line of {name} has nothing in common with any other; "
+        "if it is a header, give columns 'who,what,value'"
+    )
+    graph = load(write(tmp_path / name, rows, order), columns=columns)
+    assert (facts(graph), graph.notes) == (rows, (note,))
+    assert facts(load(tmp_path / name, columns="who,what,value")) == rows[1:]
+    for shared in (("who", "knows", "value"), ("person 3", "what", "value"), ("who", "what", "person 3")):
+        assert load(write(tmp_path / name, [shared, *rows[1:]], order), columns=columns).notes == ()
+    assert load(write(tmp_path / name, rows[:9], order), columns=columns).notes == ()  # too few to tell
+
+
 def test_a_part_without_header_is_read_like_the_first(tmp_path: Path) -> None:
     write(tmp_path / "train.csv", FACTS, (0, 2, 1), "subject,object,relation")
     write(tmp_path / "valid.csv", FACTS[:1], (0, 1, 2), "head,relation,tail")
@@ -170,7 +189,12 @@ def test_names_of_columns_may_be_given_that_say_nothing_themselves(tmp_path: Pat
 @pytest.mark.parametrize(
     ("lines", "columns", "error", "message"),
     [
-        ("a,b,c,d\n", None, DataError, "g.csv, line 1: has 4 columns; expected 3 .* or columns that say which"),
+        (
+            "a,b,c,d\n",
+            None,
+            DataError,
+            "g.csv, line 1: has 4 columns; expected 3 .* or columns that say which .* melted",
+        ),
         ("x,head,rel,tail,start\n", None, DataError, "g.csv, line 1: has 5 columns; expected 3"),  # start: a head?
         ("h,r,t,x\na,r,b,1\na,r,b\n", None, DataError, "g.csv, line 3: has 3 columns; the first line has 4"),
         ("h,r,t,x\na,r,,1\n", None, DataError, "g.csv, line 2: the tail is empty"),

@@ -204,3 +204,20 @@ def test_what_is_no_parquet_and_what_is_missing(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(duckdb_tables, "find_spec", lambda _: None)
     with pytest.raises(DataError, match=r"needs duckdb to be read; install it with: pip install 'tacit\[large\]'"):
         load(tmp_path / "g.parquet")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "SELECT 'a' AS head, 'b' AS relation, 'c' AS tail FROM range(3000000)",
+        "SELECT repeat('a', 1000000) || i AS head, 'b' AS relation, 'c' AS tail FROM range(40) t(i)",
+    ],
+    ids=["rows", "letters"],
+)
+def test_a_parquet_file_of_far_more_than_its_size_is_refused(tmp_path: Path, duckdb: Any, made: str) -> None:
+    path = tmp_path / "x.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY ({made}) TO '{path}' (FORMAT parquet, COMPRESSION zstd)")
+    assert path.stat().st_size < 100_000
+    with pytest.raises(DataError, match=r"x\.parquet: has [\d,]+ rows in [\d,]+ bytes"):
+        load(path)

@@ -52,6 +52,12 @@ def test_a_table_of_entities_and_their_properties_is_melted_first() -> None:
     assert facts(graph) == [("Ada", "born_in", "Oslo"), ("Ada", "works_for", "Acme"), ("Bo", "works_for", "Acme")]
 
 
+def test_whole_numbers_that_pandas_made_floats_of_can_be_had_back() -> None:
+    places = pd.DataFrame({"head": ["Oslo", "Rome"], "country": ["Norway", "Italy"], "founded": [1048, None]})
+    melted = places.convert_dtypes().melt("head", var_name="relation", value_name="tail").dropna()
+    assert facts(tacit.load(melted))[2:] == [("Oslo", "founded", "1048")]
+
+
 @pytest.mark.parametrize(
     ("tails", "message"),
     [
@@ -60,7 +66,7 @@ def test_a_table_of_entities_and_their_properties_is_melted_first() -> None:
         (["b", pd.NA], "row 2: the tail is empty"),
         (["b", pd.NaT], "row 2: the tail is empty"),
         (["b", " "], "row 2: the tail is empty"),
-        ([0.5, 1.0], "row 1: column 't' holds float; labels are text or whole numbers"),
+        ([0.5, 1.0], "row 1: column 't' holds float; labels are text or whole numbers: frame.convert"),
         (["b", True], "row 2: column 't' holds bool"),
         (["b", date(2024, 1, 1)], "row 2: column 't' holds date"),
         ([], "DataFrame: holds no facts"),

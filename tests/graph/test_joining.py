@@ -173,7 +173,9 @@ def test_a_named_pipe_is_read_once(tmp_path: Path) -> None:
 def test_what_cannot_be_joined_is_told(folder: Path) -> None:
     with pytest.raises(DataError, match="no source of facts was given"):
         tacit.load([])
-    with pytest.raises(DataError, match="int is no source of facts; expected paths, DataFrames or graphs"):
+    with pytest.raises(
+        DataError, match=r"int is no source of facts; expected paths, DataFrames or graphs, which Graph\.of"
+    ):
         tacit.load([folder / "a.tsv", 3])  # type: ignore[list-item]
     (folder / "b.csv").write_text("a,r\n")
     with pytest.raises(DataError, match=r"b\.csv, line 1: has 2 columns"):

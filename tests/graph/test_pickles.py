@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import struct
+import sys
 from collections import OrderedDict, defaultdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from tacit.errors import DataError
+from tacit.graph import rehearsal
 from tacit.graph.pickles import load_pickle
 
 
@@ -54,6 +57,44 @@ def test_hostile_pickles_are_refused_and_nothing_runs(tmp_path: Path, kind: str)
     with pytest.raises(DataError, match=r"id2ent\.pkl: is not a pickle of plain .* nothing in it was executed"):
         load_pickle(path)
     assert not mark.exists()
+
+
+def growing() -> dict[str, tuple[bytes, str]]:
+    """Small pickles that call nothing, and would hang, crash or fill the memory, each with what is said of it.
+
+    `2` doubles the top of the stack, `\\x85` and `\\x86` make tuples of one and two, `r` and `p` choose a place in the
+    memo, `h` takes from it, `R` calls, `s` and `a` fill dicts and lists.
+    """
+    start, factory = b"\x80\x04", b"ccollections\ndefaultdict\n\x94"
+    numbers = b"](" + b"".join(b"J" + struct.pack("<i", i) for i in range(1000, 31_000)) + b"e\x940"
+    return {
+        "a key of 2**100 parts": (start + b"})" + b"2\x86" * 100 + b"K\x01s.", "processor time"),
+        "a key of 200,000 levels": (start + b"})" + b"\x85" * 200_000 + b"K\x01s.", "nests so deep"),
+        "tables of 100,000 levels": (
+            start + factory + b"h\x00)RK\x00" * 100_000 + b"h\x00)R" + b"s" * 100_000 + b".",
+            "nests so deep",
+        ),
+        "a memo of 2**31 places": (start + b"]r\xff\xff\xff\x7f.", "memory"),
+        "a memo of 10**11 places": (start + b"]p99999999999\n.", "memory"),
+        "30,000 copies of a list": (
+            start + numbers + b"cbuiltins\nfrozenset\n\x940]" + b"h\x01h\x00\x85Ra" * 30_000 + b".",
+            "memory",
+        ),
+        "a terabyte of bytes": (start + b"\x8e" + struct.pack("<Q", 1 << 40) + b".", "memory"),
+        "64 GB to be filled": (b"\x80\x05\x96" + struct.pack("<Q", 1 << 36) + b".", "memory"),
+        "a number of 200,000 digits": (b"I" + b"9" * 200_000 + b"\n.", "int"),
+    }
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="memory and processor time have no limits there")
+@pytest.mark.parametrize("kind", growing())
+def test_pickles_that_would_not_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    content, reason = growing()[kind]
+    monkeypatch.setattr(rehearsal, "SECONDS", 0.3)
+    monkeypatch.setattr(rehearsal, "BYTES", 1 << 26)
+    (tmp_path / "x.pkl").write_bytes(content)
+    with pytest.raises(DataError, match=rf"x\.pkl: is not a pickle of plain .*{reason}"):
+        load_pickle(tmp_path / "x.pkl")
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"\x80\x04", pickle.dumps([1, 2])[:-3], b"\x80\x7f.", b"(" * 9])

@@ -173,6 +173,30 @@ def expanded(graph: Graph) -> set[tuple[str, ...]]:
     return {tuple(map(term, fact)) for fact in facts(graph)}
 
 
+ROOT = '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:a="http://a.org/">'
+ATTRIBUTES = " ".join(f'a:b{i}="1"' for i in range(2_000))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.ttl", "<http://a.org/a> <http://a.org/b> " + "(" * 1_000_000, "brackets in a row"),
+        ("x.n3", "{ " * 1_000_000, "brackets in a row"),
+        ("x.jsonld", '{"http://a.org/p":' * 300_000, "cannot be parsed"),
+        ("x.jsonld", "[" * 1_000_000, "brackets in a row"),
+        ("x.rdf", ROOT + "<a:B><a:p>" * 200_000, "nests more than 1,000 elements"),
+        ("x.rdf", f"{ROOT}<a:B {ATTRIBUTES}/></rdf:RDF>", "as many attributes"),
+        ("x.rdf", f'<?xml version="1.0" encoding="UTF-J"?>{ROOT}</rdf:RDF>', "unknown encoding"),
+    ],
+)
+def test_what_nests_without_end_is_refused_at_once(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    start = time.process_time()
+    with pytest.raises(DataError, match=message):
+        load(tmp_path / name)
+    assert time.process_time() - start < 2
+
+
 def test_the_same_statements_in_other_formats_are_one_graph(tmp_path: Path) -> None:
     rdflib = pytest.importorskip("rdflib")
     parsed = rdflib.Graph().parse(data=TURTLE, format="turtle")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
@@ -99,6 +100,26 @@ def test_a_damaged_middle_is_refused(built: Path, tmp_path: Path) -> None:
     cut.write_bytes(whole[:100] + whole[len(whole) // 2 :])
     with pytest.raises(RunError, match="build it again with tacit index"):
         IndexTop(model(), cut, "weights", LOOPLESS)
+
+
+@pytest.mark.parametrize("place", [4, 40, 400, 4000])
+def test_a_byte_that_was_changed_is_refused(built: Path, tmp_path: Path, place: int) -> None:
+    whole, changed = bytearray(built.read_bytes()), tmp_path / "changed.faiss"
+    whole[place] ^= 0xFF
+    changed.write_bytes(whole)
+    with pytest.raises(RunError, match=r"changed\.faiss is no index or damaged \(it was changed\)"):
+        IndexTop(model(), changed, "weights", LOOPLESS)
+
+
+@pytest.mark.parametrize("change", [{"nlist": "4"}, {"nlist": 0}, {"error": None}, {"more": 1}, {"weights": 1}])
+def test_stamps_of_odd_types_are_refused(built: Path, tmp_path: Path, change: dict[str, object]) -> None:
+    whole, other = built.read_bytes(), tmp_path / "other.faiss"
+    start = whole.rindex(b'{"weights"')
+    said = json.loads(whole[start : whole.rindex(b"}") + 1]) | change
+    text = json.dumps(said).encode()
+    other.write_bytes(whole[:start] + text + len(text).to_bytes(8, "little") + b"tacit index")
+    with pytest.raises(RunError, match=r"other\.faiss is no index or damaged"):
+        read_stamp(other)
 
 
 def test_a_sum_of_a_sample_is_near_and_says_what_it_is(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,8 @@ from tacit.links.settings import TrainSettings
         ({"rank": 1.5}, r"rank is 1\.5; it must be a whole number"),
         ({"lr": 0.0}, r"lr is 0\.0; it must be above 0"),
         ({"lr": float("nan")}, "lr is nan; it must be a finite number"),
+        ({"lr": 10**400}, "lr is 1000000.*; it must be a finite number"),
+        ({"lr": [0.1]}, r"lr is \(0\.1,\); it must be a finite number"),
         ({"reg": -1}, "reg is -1; it must be 0 or more"),
         ({"memory": -1.0}, "memory is"),
         ({"norm": 3}, "norm is 3"),

@@ -1,4 +1,4 @@
-"""Every example of docs/query-language.md does what the page says."""
+"""Every example of docs/query-language.md, and each query of docs/sparql.md, does what the page says."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from tacit.query.names import bind
 from tacit.query.sparql import parse_sparql
 from tacit.query.text import MAX_BRACKETS, MAX_CHARACTERS, parse
 
-PAGE = (Path(__file__).parents[2] / "docs" / "query-language.md").read_text(encoding="utf-8")
+PAGE, SPARQL = (
+    (Path(__file__).parents[2] / "docs" / name).read_text(encoding="utf-8")
+    for name in ("query-language.md", "sparql.md")
+)
 WORLD = load("world")
 
 
-def blocks(kind: str) -> list[str]:
-    found = re.findall(rf"^```{kind}\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+def blocks(kind: str, page: str = PAGE) -> list[str]:
+    found = re.findall(rf"^```{kind}\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     assert found, kind
     return found
 
@@ -51,7 +54,7 @@ def test_refusals_say_what_the_page_says(line: str) -> None:
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("text", blocks("sparql"))
+@pytest.mark.parametrize("text", [*blocks("sparql"), *blocks("sparql", SPARQL)])
 def test_sparql_can_be_asked(text: str) -> None:
     pytest.importorskip("rdflib")
     query = parse_sparql(text, WORLD).query

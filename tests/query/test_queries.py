@@ -104,6 +104,15 @@ def put(folder: Path, queries: Any, easy: Any = None, hard: Any = None) -> None:
         (folder / f"test-{name}.pkl").write_bytes(pickle.dumps(table))
 
 
+def nested(depth: int) -> Any:
+    """A list of 2**depth numbers, most of which are the same list."""
+    return [nested(depth - 1)] * 2 if depth else 7
+
+
+BROAD: Any = ("e", ("r",))  # 16 million parts
+for _ in range(4):
+    BROAD = (BROAD,) * 64
+SHARED = list(range(1000))
 ONE = {STRUCTURES["1p"]: {(7, (1,))}}
 DEEP: Any = "e"
 for _ in range(300):
@@ -127,6 +136,11 @@ for _ in range(300):
         ((ONE, {(7, (1,)): 5}), "cannot be read"),
         ((ONE, {}, {(7, (1,)): {10}}), "entity 10"),
         ((ONE, {}, {(7, (1,)): {"x"}}), "ids"),
+        (({BROAD: []},), "no BetaE query structure"),
+        (({("e", ("r",)): [(nested(40), (1,))]},), "something other than whole numbers"),
+        ((ONE, {(7, (1,)): [nested(40)]}), "answers must be entity ids"),
+        ((ONE, {(i, (1,)): SHARED for i in range(200)}), "200,000 entries in a file of"),
+        (({("e", ("r",) * length): SHARED for length in range(1, 60)},), "59,000 entries in a file of"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, tables: tuple[Any, ...], says: str) -> None:

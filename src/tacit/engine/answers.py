@@ -163,7 +163,7 @@ class Answer:
         object.__setattr__(self, "name", self.name or ", ".join(self.names.values()) or self.entity)
 
     def __str__(self) -> str:
-        return f"{self.name}  {self.score:.3f} {self.mark}"
+        return f"{self.name}  {self.score:.3f} {self.mark}".lstrip()  # what is asked by yes or no has no name
 
     @property
     def mark(self) -> str:

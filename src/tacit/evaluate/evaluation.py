@@ -41,6 +41,10 @@ class Evaluation:
     by_missing: Mapping[str, Mapping[int, Mapping[str, float]]] = field(default_factory=dict)
     unkept: str = ""  # why the run does not hold it
 
+    def __repr__(self) -> str:
+        ranked = ", ".join(f"{name} {value:.3f}" for name, value in self.mrr.items())
+        return f"Evaluation({self.settings.get('split', 'queries')}: mrr {ranked})"
+
     @property
     def mrr(self) -> dict[str, float]:
         """The mean reciprocal rank of each set of queries, as a fraction."""

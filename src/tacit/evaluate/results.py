@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.disk import from_json
 from tacit.errors import DataError
 from tacit.links.ranking import MEANS, METRICS, Mean, by_query
 from tacit.query.queries import QuerySet
@@ -129,7 +129,7 @@ def read_results(path: str | Path) -> dict[str, Any]:
     """The results in a file written by `tacit eval --json`, their form checked."""
     path = Path(path)
     try:
-        results = json.loads(path.read_text(encoding="utf-8"))
+        results = from_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path) from None
     except ValueError as error:

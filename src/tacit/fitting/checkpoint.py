@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tacit.disk import from_json
 from tacit.errors import RunError
 from tacit.fitting.parts import Parts
 from tacit.folder import MODEL, RunFolder
@@ -32,6 +34,14 @@ class Position:
     best_step: int = 0
     stale: int = 0  # validations since the best
     history: list[dict[str, Any]] = field(default_factory=list)  # one entry a round
+
+    def is_possible(self) -> bool:
+        """Whether counts are counts and measures are numbers, of which a loss may have become infinite or none."""
+        counts = (self.step, self.done, self.examples, self.best_step, self.stale)
+        measures = (self.loss, self.seconds, 0.0 if self.best is None else self.best)
+        rounds = isinstance(self.history, list) and all(isinstance(one, dict) for one in self.history)
+        whole = all(type(count) is int and 0 <= count < 2**63 for count in counts)
+        return rounds and whole and all(type(measure) in (int, float) for measure in measures)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +68,10 @@ class Checkpoint:
         """Read a file that was written with the same stamp."""
         run, path = files.run, files.run.path / name
         position, complete = about(run, name)
-        made_with = json.loads(run.metadata(name)["stamp"])
+        try:
+            made_with = dict(from_json(run.metadata(name)["stamp"]))
+        except (KeyError, ValueError, TypeError):
+            raise _no_checkpoint(path) from None
         for what, value in stamp.items():
             if made_with.get(what) != value:
                 raise RunError(f"{path} was made with other {what}; give those, or start again without resume")
@@ -78,10 +91,16 @@ def about(run: RunFolder, name: str) -> tuple[Position, bool]:
     try:
         if told["format"] != FORMAT:
             raise ValueError
-        return Position(**json.loads(told["position"])), "complete" in told
+        position = Position(**from_json(told["position"]))
+        if not position.is_possible():
+            raise ValueError
+        return position, "complete" in told
     except (KeyError, ValueError, TypeError):
-        path = run.path / name
-        raise RunError(f"{path} is no checkpoint of this version; delete it, then start from the beginning") from None
+        raise _no_checkpoint(run.path / name) from None
+
+
+def _no_checkpoint(path: Path) -> RunError:
+    return RunError(f"{path} is no checkpoint of this version; delete it, then start from the beginning")
 
 
 def optimizer_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:

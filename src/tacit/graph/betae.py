@@ -47,7 +47,10 @@ def read_vocabulary(path: Path, kind: str) -> Vocabulary:
         if not isinstance(labels.get(i), str):
             raise DataError(f"has no label for {kind} {i}; expected the ids 0 to {len(labels) - 1}", path)
     try:
+        "".join(labels.values()).encode()
         return Vocabulary((labels[i] for i in range(len(labels))), kind=kind)
+    except UnicodeEncodeError as error:
+        raise DataError(f"has a label that is not Unicode text ({error.reason})", path) from None
     except ValueError as error:
         raise DataError(f"{error}; labels must differ", path) from None
 
@@ -60,8 +63,8 @@ def _check_counts(path: Path, num_entities: int, num_relations: int) -> None:
     for line, block in blocks(path):
         for number, text in enumerate(decoded(block, line, path).split("\n"), start=line):
             said = re.match(r"\s*(numentity|numrelations)\s*:\s*(\d+)\s*$", text)
-            if said and int(said[2]) != expected[said[1]]:
-                raise DataError(f"says {said[1]} {said[2]}, but the id map has {expected[said[1]]}", path, number)
+            if said and said[2].lstrip("0") != str(expected[said[1]]):  # as text: it may have any number of digits
+                raise DataError(f"says {said[1]} {said[2]:.20}, but the id map has {expected[said[1]]}", path, number)
 
 
 def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:

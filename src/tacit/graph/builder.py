@@ -66,6 +66,15 @@ class Builder:
             counts.append(int(seen.sum()))
         return counts[0], counts[1], counts[2]
 
+    def alone(self, split: str, head: str, relation: str, tail: str) -> bool:
+        """Whether one fact of a split has these labels, and no other has any of them."""
+        entities, relations = self._entities, self._relations
+        places = ((entities, head, [0, 2]), (relations, relation, [1]), (entities, tail, [0, 2]))
+        return all(
+            label in ids and sum(int((facts[:, at] == ids[label]).sum()) for facts in self._chunks[split]) == 1
+            for ids, label, at in places
+        )
+
     def both(self) -> int:
         """How many terms are of a relation and of an entity."""
         return len(self._relations.keys() & self._entities.keys())

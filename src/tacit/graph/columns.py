@@ -10,6 +10,7 @@ from tacit.graph.delimited import COLUMNS
 
 Order = tuple[int, int, int]  # the positions of head, relation and tail
 USUAL: Order = (0, 1, 2)
+SOME = 10  # lines to doubt the first one by
 ENOUGH = 100  # lines to judge columns by
 FEWER = 5  # times fewer distinct values than the relations are far fewer
 SHARED = 0.1  # of the relations that are entities, too, are too many

@@ -132,7 +132,10 @@ def _located(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
     if isinstance(source, Graph) or is_frame(source):
         return source
     if not isinstance(source, str | Path):
-        raise DataError(f"a {type(source).__name__} is no source of facts; expected paths, DataFrames or graphs")
+        raise DataError(
+            f"a {type(source).__name__} is no source of facts; expected paths, DataFrames or graphs, "
+            "which Graph.of makes of label triples"
+        )
     if source == STANDARD_INPUT:
         if extension(Path(f"-.{reading.format}")) not in FORMATS:
             names = ", ".join(kind[1:] for kind in FORMATS)

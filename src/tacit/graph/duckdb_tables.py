@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.graph.builder import Builder
 from tacit.graph.delimited import COLUMNS, is_regular, listed
-from tacit.graph.files import BOM, extension, opened, unpacked
+from tacit.graph.files import BOM, UNPACKED, UNPACKED_A_BYTE, extension, opened, unpacked
 
+ROWS, ROWS_A_BYTE = 1_000_000, 20  # of a Parquet file
 PARQUET = ".parquet"
 LARGE = 1 << 25  # bytes of text, about a million lines, from which it pays
 _PACKED = 4  # times smaller is a text that is packed
@@ -170,6 +171,18 @@ def _reading(path: Path) -> Iterator[Any]:
 
 
 def _columns(connection: Any, path: Path) -> list[tuple[str, str]]:
+    """The columns of a Parquet file and their types; one that holds far more than its size is refused.
+
+    It may have a million rows and 20 for each byte, and unpack to 16 MB and 500 bytes for each.
+    """
+    size = path.stat().st_size
+    told = (
+        "SELECT max(num_rows) FROM parquet_file_metadata(?)",
+        "SELECT sum(total_uncompressed_size) FROM parquet_metadata(?)",
+    )
+    rows, bytes_ = (connection.execute(sql, [_exactly(path)]).fetchone()[0] or 0 for sql in told)
+    if rows > ROWS + ROWS_A_BYTE * size or bytes_ > UNPACKED + UNPACKED_A_BYTE[".xz"] * size:
+        raise DataError(f"has {rows:,} rows in {size:,} bytes, which files of facts have not", path)
     described = connection.execute("DESCRIBE SELECT * FROM read_parquet(?)", [_exactly(path)]).fetchall()
     return [(row[0], row[1]) for row in described]
 

@@ -139,7 +139,7 @@ def _progress_of(state: Path, part: Path, endpoint: Endpoint) -> tuple[int, int]
         before = json.loads(state.read_text(encoding="utf-8"))
         same = (before["url"], before["pattern"]) == (endpoint.url, endpoint.pattern)
         count, size = int(before["facts"]), int(before["bytes"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return 0, 0
     if count and not same:
         raise DataError(f"{part} was begun from {before['url']} for {before['pattern']}; delete it to start anew")

@@ -1,9 +1,15 @@
-"""Files in and out, packed ones too: reading in blocks of whole lines, and writing that leaves nothing half-done."""
+"""Files in and out, packed ones too: reading in blocks of whole lines, and writing that leaves nothing half-done.
+
+A file is read block by block, so that its size takes no memory; what is made of its lines does. A packed file may
+unpack to 16 MB and a multiple of what was read of it so far, twice what sorted facts of a single relation come to: 100
+times for gzip, 250 for bzip2, 500 for xz. What unpacks to more was made to fill a memory.
+"""
 
 from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import os
 import shutil
@@ -18,8 +24,30 @@ from tacit.errors import DataError, LimitError
 
 BLOCK = 1 << 16  # bytes; large enough for numpy to pay off, small enough for its fields to stay in the cache
 LONGEST_LINE = 1 << 24
+UNPACKED, UNPACKED_A_BYTE = 1 << 24, {".gz": 100, ".bz2": 250, ".xz": 500}  # bytes
 BOM = b"\xef\xbb\xbf"
-PACKINGS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+PACKINGS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # of a path or a file
+
+
+class _Unpacking(io.RawIOBase):
+    """What a packed file holds, as long as that is in proportion to the file."""
+
+    def __init__(self, raw: IO[bytes], path: Path) -> None:
+        self._raw, self._path, self._given = raw, path, 0
+        self._file = PACKINGS[path.suffix](raw, "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read1(len(buffer))
+        self._given += len(data)
+        times = UNPACKED_A_BYTE[self._path.suffix]
+        if self._given > UNPACKED + times * self._raw.tell():
+            what = f"unpacks to more than {times} times its size, which files of facts do not"
+            raise DataError(f"{what}; if it is meant to, unpack it first", self._path)
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def unpacked(path: Path) -> Path:
@@ -37,8 +65,8 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     """A file open for reading bytes, unpacked where its name says so; what goes wrong becomes a `DataError`."""
     packing = PACKINGS.get(path.suffix)
     try:
-        with packing(path, "rb") if packing else path.open("rb") as file:
-            yield file
+        with path.open("rb") as raw:
+            yield io.BufferedReader(_Unpacking(raw, path), BLOCK) if packing else raw
     except FileNotFoundError:
         raise DataError("no such file", path) from None
     except IsADirectoryError:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _PLACE = Path("DataFrame")  # what messages call it
+# pandas makes floats of whole numbers where one is missing
+_CURE = ": frame.convert_dtypes() makes these of whole floats, astype(str) makes text of anything"
 _EMPTY = ("NoneType", "NAType", "NaTType")
 
 
@@ -47,7 +49,9 @@ def _labels(values: Iterable[Any], role: str, column: str) -> list[str]:
             kind = type(value).__name__
             if label == "" or kind in _EMPTY or value != value:
                 raise DataError(f"row {row}: the {role} is empty; expected {listed(COLUMNS)}", _PLACE)
-            raise DataError(f"row {row}: column '{column}' holds {kind}; labels are text or whole numbers", _PLACE)
+            raise DataError(
+                f"row {row}: column '{column}' holds {kind}; labels are text or whole numbers{_CURE}", _PLACE
+            )
         labels.append(label)
     return labels
 

@@ -4,37 +4,18 @@ from __future__ import annotations
 
 import gc
 import io
-import pickle
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import DataError
-
-_ALLOWED: dict[tuple[str, str], type] = {
-    ("collections", "defaultdict"): defaultdict,
-    ("builtins", "set"): set,
-    ("builtins", "frozenset"): frozenset,
-    ("__builtin__", "set"): set,
-    ("__builtin__", "frozenset"): frozenset,
-}
-
-
-class _PlainData(pickle.Unpickler):
-    """An unpickler that knows ints, strings, tuples, sets, dicts and defaultdicts, and can call nothing else."""
-
-    def find_class(self, module: str, name: str) -> type:
-        try:
-            return _ALLOWED[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it refers to {module}.{name}") from None
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise pickle.UnpicklingError("it refers to objects outside the file")
+from tacit.graph.rehearsal import PlainData, rehearse
 
 
 def load_pickle(path: str | Path) -> Any:
-    """The plain data in a pickle; anything that could run code is refused before it does."""
+    """The plain data in a pickle; anything that could run code is refused before it does.
+
+    What would crash, never end or take all memory is refused by `rehearse`, which says how much a pickle may take.
+    """
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -42,17 +23,16 @@ def load_pickle(path: str | Path) -> Any:
         raise DataError("is a folder where a pickle file is expected", path) from None
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path) from None
-    collecting = gc.isenabled()
-    gc.disable()  # plain data has no cycles, and looking for some takes as long as reading
-    try:
-        return _PlainData(io.BytesIO(data)).load()
-    except Exception as error:  # a damaged pickle can raise nearly anything
-        reason = str(error) or type(error).__name__
+    if reason := rehearse(data):
         raise DataError(
             f"is not a pickle of plain ints, strings, tuples, sets and dicts ({reason}); "
             "it was refused and nothing in it was executed",
             path,
-        ) from None
+        )
+    collecting = gc.isenabled()
+    gc.disable()  # plain data has no cycles, and looking for some takes as long as reading
+    try:
+        return PlainData(io.BytesIO(data)).load()
     finally:
         if collecting:
             gc.enable()

@@ -29,7 +29,8 @@ _NAMING = (
     "<http://schema.org/name>",
     "<https://schema.org/name>",
 )
-_DEEPEST = 1000  # triples in triples; the parser overflows its stack from about 15,000 on
+_DEEPEST = 1000  # things in things: the parser overflows its stack or takes minutes from about 15,000 on
+_BRACKETS = re.compile(rb"(?:[(\[{]\s*){%d}" % _DEEPEST)
 # An entity of plain text: one made of others can grow without end, one from elsewhere reads other files.
 _ENTITY = re.compile(rb'<!ENTITY\s+[^\s"%&<>]+\s+"(?:[^"&<]|&#\w+;){0,1000}"\s*>')
 _SKIPPED = {
@@ -178,8 +179,11 @@ class _Source:
 
     def __init__(self, file: IO[bytes], path: Path, by_line: bool, xml: bool) -> None:
         self._file, self._path, self._by_line = file, path, by_line
-        self._xml = expat.ParserCreate() if xml else None
         self._ended, self._depth, self.lines = True, 0, 0
+        self._xml = expat.ParserCreate() if xml else None
+        if self._xml:
+            self._xml.StartElementHandler, self._xml.EndElementHandler = self._begin, self._end
+            self._xml.ordered_attributes = True
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes, or the next line."""
@@ -189,12 +193,22 @@ class _Source:
         self._ended = data.endswith(b"\n")
         if self._xml:
             self._check_xml(data)
+        elif _BRACKETS.search(data):
+            raise DataError(f"opens more than {_DEEPEST:,} brackets in a row", self._path)
         elif self._depth or b"<<(" in data:
             for inside in data.split(b")>>"):
                 depth, self._depth = self._depth + inside.count(b"<<("), 0
                 _check_depth(depth, self._path)
             self._depth = depth
         return data.removeprefix(BOM) if start else data
+
+    def _begin(self, name: str, attributes: list[str]) -> None:
+        self._depth += 1
+        if max(self._depth, len(attributes) // 2) > _DEEPEST:
+            raise DataError(f"nests more than {_DEEPEST:,} elements, or gives one as many attributes", self._path)
+
+    def _end(self, name: str) -> None:
+        self._depth -= 1
 
     def _check_xml(self, data: bytes) -> None:
         """Refuses XML that is not well-formed: pyoxigraph takes a file that was cut short for a whole one."""
@@ -203,6 +217,8 @@ class _Source:
             self._xml.Parse(data, not data)
         except expat.ExpatError as error:
             raise DataError(f"cannot be parsed: {expat.ErrorString(error.code)}", self._path, error.lineno) from None
+        except (LookupError, ValueError) as error:  # of an encoding that Python does not know, or not as such
+            raise DataError(f"cannot be parsed: {error!s:.100}; save the file as UTF-8", self._path) from None
 
 
 def _refuse_entities(path: Path) -> None:

@@ -27,6 +27,16 @@ FACTS, KEYS, OFFSETS, TAILS = "facts.npy", "index-keys.npy", "index-offsets.npy"
 TRIE, TRIE_IDS, WORDS, FOLDED = "entities.marisa", "entities-ids.npy", "entities-words.npy", "entities-folded.npy"
 GRAPH_FILES = (ENTITIES, RELATIONS, NAMES, FACTS, KEYS, OFFSETS, TAILS, TRIE, TRIE_IDS, WORDS, FOLDED)
 _OF_FACTS = (FACTS, KEYS, OFFSETS, TAILS)
+_KINDS = {  # of arrays; -1 is any number
+    FACTS: (np.int32, (-1, 3)),
+    KEYS: (np.int64, (-1,)),
+    OFFSETS: (np.int64, (-1,)),
+    TAILS: (np.int32, (-1,)),
+    TRIE_IDS: (np.int32, (2, -1)),
+    WORDS: (np.int32, (2, -1)),
+    FOLDED: (np.int32, (2, -1)),
+}
+_READ_WHOLE = 1 << 24  # bytes
 
 Table = Mapping[str, Any]
 
@@ -86,12 +96,12 @@ def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[
     for line in _read_text(folder / NAMES).split("\n")[:-1] if NAMES in there else ():
         label, _, readable = map(_unescaped, line.partition("\t"))
         names.setdefault(label, []).append(readable)
-    facts, keys, offsets, tails = (mapped_array(folder / name) for name in _OF_FACTS)
+    facts, keys, offsets, tails = (_array(folder / name) for name in _OF_FACTS)
     forms = {}
     if {WORDS, FOLDED} <= there and (NAMES in same or NAMES not in {*there, *tables["files"]}):
-        forms = {"words": mapped_array(folder / WORDS), "folded": mapped_array(folder / FOLDED)}
+        forms = {"words": _array(folder / WORDS), "folded": _array(folder / FOLDED)}
     if {TRIE, TRIE_IDS} <= there and find_spec("marisa_trie"):
-        labels: Iterable[str] = LabelTrie.open(folder / TRIE, mapped_array(folder / TRIE_IDS))
+        labels: Iterable[str] = LabelTrie.open(folder / TRIE, _array(folder / TRIE_IDS))
     else:
         labels = map(_unescaped, _read_text(folder / ENTITIES).split("\n")[:-1])
     entities = Vocabulary(labels, "entity", names, forms)
@@ -99,11 +109,42 @@ def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[
     ends = np.cumsum([described[split] for split in SPLITS])
     if ends[-1] != len(facts) or (len(entities), len(relations)) != (described["entities"], described["relations"]):
         raise ValueError("its sizes are not those of its settings")
-    prefixes = Prefixes({str(prefix): str(iri) for prefix, iri in tables.get("prefixes", {}).items()})
+    _check_arrays(facts, keys, offsets, tails, len(entities), len(relations))
+    prefixes = Prefixes({prefix: str(iri) for prefix, iri in tables.get("prefixes", {}).items()})
     train, valid, test = np.split(facts, ends[:-1])
     name = str(described.get("name", "graph"))
     graph = Graph(entities, relations, train, valid, test, name, prefixes=prefixes)
     return graph.indexed(Index.of_arrays(keys, offsets, tails, graph.num_relations))
+
+
+def _array(path: Path) -> NDArray[Any]:
+    """An array of a file, of the type and the dimensions that it was written with."""
+    array, (kind, shape) = mapped_array(path), _KINDS[path.name]
+    if (
+        array.dtype != kind
+        or array.ndim != len(shape)
+        or any(n not in (m, -1) for m, n in zip(array.shape, shape, strict=True))
+    ):
+        raise ValueError(f"{path.name} holds {array.dtype} {array.shape}")
+    return array
+
+
+def _check_arrays(
+    facts: NDArray[Any], keys: NDArray[Any], offsets: NDArray[Any], tails: NDArray[Any], entities: int, relations: int
+) -> None:
+    """Raise a `ValueError` where ids have no labels or an index points nowhere; arrays of over 16 MB are believed."""
+    if len(offsets) != len(keys) + 1 or offsets[0] != 0 or offsets[-1] != len(tails):
+        raise ValueError(f"{OFFSETS} does not fit {KEYS} and {TAILS}")
+    for name, array, limit in (
+        (FACTS, facts, (entities, relations, entities)),
+        (KEYS, keys, entities * relations),
+        (TAILS, tails, entities),
+    ):
+        if array.nbytes <= _READ_WHOLE and ((array < 0) | (array >= np.array(limit))).any():
+            raise ValueError(f"{name} has ids without labels")
+    for name, array, least in ((KEYS, keys, 1), (OFFSETS, offsets, 0)):
+        if array.nbytes <= _READ_WHOLE and (np.diff(array) < least).any():
+            raise ValueError(f"{name} is not in order")
 
 
 def _fact_arrays(graph: Graph) -> dict[str, NDArray[Any]]:

@@ -11,6 +11,7 @@ from tacit.graph.columns import (
     ENOUGH,
     FEWER,
     SHARED,
+    SOME,
     USUAL,
     Order,
     column_order,
@@ -25,6 +26,7 @@ from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
 
 _SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2', or delete the line"
+_MELT = "; a table with a column for each relation is melted into these first"
 
 
 def read_tsv(path: Path, split: str, builder: Builder, columns: str | None = None, usual: Order = USUAL) -> Order:
@@ -40,6 +42,12 @@ def read_tsv(path: Path, split: str, builder: Builder, columns: str | None = Non
     else:
         header = next((row for _, row in table_rows(path)), [])
         order, told, lines = _add_text(path, split, builder, columns, usual, header)
+        first = [header[i] for i in order] if header else []
+        if lines >= SOME and builder.alone(split, *first):
+            builder.notes.append(
+                f"{split}: the first line of {path.name} has nothing in common with any other; "
+                f"if it is a header, give columns '{','.join(first)}'"
+            )
     if not lines and split == "train":  # the other splits may be empty: all facts are known ones
         raise DataError("holds no facts; expected lines of head, relation and tail", path)
     review(path, split, builder, header, order, columns is not None, told, lines)
@@ -52,7 +60,7 @@ def told_order(
     """Where head, relation and tail stand in a table with these columns, and whether something told it."""
     told = header_order(header) if columns is None else column_order(columns, header)
     if told is None and len(header) != 3:
-        wide = " or columns that say which are meant" if len(header) > 3 else ""
+        wide = f" or columns that say which are meant{_MELT}" if len(header) > 3 else ""
         number = "1 column" if len(header) == 1 else f"{len(header)} columns"
         raise DataError(f"has {number}; expected 3 ({', '.join(COLUMNS)}){wide}", path, line)
     order = told or usual

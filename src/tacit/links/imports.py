@@ -5,7 +5,7 @@ Each becomes one of Tacit's own models with the same scores, so that nothing dow
 
 from __future__ import annotations
 
-import re
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from torch import Tensor
 from tacit.errors import DataError, RunError, SettingsError
 from tacit.folder import RunFolder
 from tacit.graph.graph import Graph, directed
+from tacit.graph.rehearsal import rehearse
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model, save_model
@@ -27,6 +28,8 @@ from tacit.links.pykeen import MODEL_FILE, read_labels, read_model, read_triples
 
 Reciprocal = Literal["interleaved", "stacked"]
 _M = TypeVar("_M", bound=FactorModel)
+_LONGEST_PICKLE = 1 << 24  # bytes that say which tensors a file has
+_LEGACY_PICKLES = 5  # three that tell the kind of file, the data, and the keys of its tensors
 _ENTITIES, _RELATIONS = "embeddings.0.weight", "embeddings.1.weight"
 
 
@@ -149,14 +152,32 @@ def _filled(model: _M, entities: Tensor, relations: Tensor) -> _M:
 
 
 def _plain_load(path: Path) -> Any:
+    """What a checkpoint holds, where a rehearsal of its pickle went well and its tensors are as large as the file."""
     try:
+        if reason := _fault(path):
+            raise ValueError(reason)
         return torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path) from None
     except Exception as error:  # a damaged or foreign file can raise nearly anything
-        cause = re.search(r"Unsupported (?:global|class)[^.\n]*", str(error))  # torch goes on about its own options
-        reason = f" ({' '.join(cause[0].split())[:120]})" if cause else ""
+        reason = f" ({error})" if isinstance(error, ValueError) else ""  # torch goes on about its own options
         raise DataError(f"is no checkpoint of plain tensors; nothing in it was executed{reason}", path) from None
+
+
+def _fault(path: Path) -> str:
+    """What is wrong with a file of torch, or nothing: one of today is a zip, one from before 1.6 some pickles."""
+    size = path.stat().st_size
+    if not zipfile.is_zipfile(path):
+        with path.open("rb") as file:
+            return rehearse(file.read(_LONGEST_PICKLE), pickles=_LEGACY_PICKLES, room=size)
+    with zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+        if sum(part.file_size for part in parts) > size:
+            return "it is packed, which torch never does; unpack it yourself"
+        described = [part for part in parts if part.filename.split("/")[1:] == ["data.pkl"]]
+        if len(described) != 1 or described[0].file_size > _LONGEST_PICKLE:
+            return f"it has not one data.pkl of at most {_LONGEST_PICKLE >> 20} MB"
+        return rehearse(archive.read(described[0]), room=size)
 
 
 def _tensors(data: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch  # before faiss: on macOS each brings its own OpenMP, and the first
 import torch.nn.functional as F
 from torch import Tensor
 
-from tacit.disk import atomic_write
+from tacit.disk import atomic_write, digest, from_json
 from tacit.errors import RunError, SettingsError
 from tacit.graph.index import Index
 from tacit.links.scan import LooplessScan, listed, pair_logits
@@ -40,6 +40,7 @@ class Stamp:
     nlist: int  # clusters
     seed: int  # that they were drawn by
     error: float  # no score from codes is further off, for a query of length 1
+    digest: str = ""  # of the index itself, whose reader crashes where one was damaged
 
 
 @torch.no_grad()
@@ -73,8 +74,17 @@ def read_stamp(path: Path) -> Stamp:
             length, mark = int.from_bytes(file.read(8), "little"), file.read()
             if mark != _MARK or length > size:
                 raise ValueError("its end is missing")
-            file.seek(size - len(_MARK) - 8 - length)
-            return Stamp(**json.loads(file.read(length)))
+            end = file.seek(max(0, size - len(_MARK) - 8 - length))
+            stamp = Stamp(**from_json(file.read(length)))
+        kinds = {
+            field.name: {"str": (str,), "int": (int,), "float": (float, int)}[str(field.type)]
+            for field in fields(Stamp)
+        }
+        if any(type(value) not in kinds[name] for name, value in asdict(stamp).items()) or stamp.nlist < 1:
+            raise ValueError("its stamp says something else")
+        if digest(path, end) != stamp.digest:
+            raise ValueError("it was changed")
+        return stamp
     except (OSError, ValueError, TypeError) as error:
         raise RunError(f"{path} is no index or damaged ({error}); build it again with tacit index") from None
 
@@ -226,6 +236,6 @@ def _mapped(path: Path) -> Any:
 def _write(index: Any, stamp: Stamp, target: str) -> None:
     """The index, and after its end, which its reader stops at, the stamp."""
     faiss_library().write_index(index, target)
-    said = json.dumps(asdict(stamp)).encode()
+    said = json.dumps(asdict(replace(stamp, digest=digest(Path(target))))).encode()
     with Path(target).open("ab") as file:
         file.write(said + len(said).to_bytes(8, "little") + _MARK)

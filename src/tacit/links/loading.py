@@ -90,8 +90,12 @@ def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None
         mapped = MAPS and on.type == "cpu"  # padding is for a GPU's products
         if not mapped:
             model.to_empty(device=on)
-        model.load_state_dict(Parts(run, shards or Shards(entities)).read(MODEL), assign=mapped)
-    except (KeyError, ValueError, RuntimeError, SettingsError) as error:
+        tables, made = Parts(run, shards or Shards(entities)).read(MODEL), model.state_dict()
+        for name, table in tables.items():
+            if name in made and table.dtype != made[name].dtype:
+                raise ValueError(f"{name} is of {table.dtype}, not {made[name].dtype}")
+        model.load_state_dict(tables, assign=mapped)
+    except (KeyError, ValueError, TypeError, OverflowError, RuntimeError, SettingsError) as error:
         reason = " ".join(str(error).split())
         raise RunError(f"{run.path / MODEL} does not fit the run ({reason}); train the run again") from None
     return model.requires_grad_(False).eval()

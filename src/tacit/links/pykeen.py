@@ -8,7 +8,7 @@ inverse is `conj(x)` for ComplEx, `x` for DistMult, `-x` for TransE, and the opp
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.errors import DataError, SettingsError
+from tacit.graph.files import blocks, decoded
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model
@@ -96,9 +97,9 @@ def read_triples(folder: Path, num_entities: int, num_relations: int) -> NDArray
 
 def _rows(path: Path, columns: int) -> list[list[str]]:
     try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-            rows = list(csv.reader(file, delimiter="\t"))[1:]  # the first line names the columns
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        lines = (line for start, block in blocks(path) for line in io.StringIO(decoded(block, start, path)))
+        rows = list(csv.reader(lines, delimiter="\t"))[1:]  # the first line names the columns
+    except csv.Error as error:
         raise DataError(f"cannot be read ({error})", path) from None
     if any(len(row) != columns for row in rows):
         raise DataError(f"has a line without {columns} columns", path)

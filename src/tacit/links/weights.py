@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tacit.disk import atomic_write
+from tacit.disk import atomic_write, from_json
 from tacit.errors import RunError, TacitError
 from tacit.folder import MODEL, WEIGHTS, RunFolder
 
@@ -48,7 +48,7 @@ def weights_fingerprint(run: RunFolder, opened: State) -> str:
 
 def _kept(path: Path) -> dict[str, Any]:
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = from_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return kept if isinstance(kept, dict) and isinstance(kept.get("sha256"), str) else {}

@@ -38,7 +38,10 @@ class AnswerSets:
     def of(cls, sets: Iterable[Collection[int]]) -> AnswerSets:
         """The answers given as one collection of ids per query."""
         sets = list(sets)
-        flat = np.array(list(chain.from_iterable(sets)) or np.empty(0, dtype=np.int64))
+        given = list(chain.from_iterable(sets))
+        # Nested lists would be arrays of many dimensions, with more values than memory.
+        numbers = all(issubclass(kind, int | np.integer) for kind in set(map(type, given)))
+        flat = np.array(given if numbers else [None]) if given else np.empty(0, dtype=np.int64)
         if flat.dtype.kind != "i" or (len(flat) and not 0 <= flat.min() <= flat.max() <= np.iinfo(np.int32).max):
             raise DataError("answers must be entity ids: whole numbers from 0")
         rows = np.repeat(np.arange(len(sets)), [len(ids) for ids in sets])
@@ -173,11 +176,12 @@ def read_queries(
     listed = load_pickle(path)
     if not isinstance(listed, dict):
         raise DataError("does not hold a dict of structures and their queries", path)
-    by_name: dict[str, tuple[Shape, Encoding, list[Any]]] = {}
+    _check_length(listed, path)
+    by_name: dict[str, tuple[Shape, Encoding, Any]] = {}
     for structure, queries in listed.items():
         try:
             shape, encoding = shape_of(structure)
-            by_name[shape.name if encoding == "dnf" else f"{shape.name}-DM"] = (shape, encoding, list(queries))
+            by_name[shape.name if encoding == "dnf" else f"{shape.name}-DM"] = (shape, encoding, queries)
         except (DataError, TypeError, RecursionError) as error:
             raise DataError(f"cannot be read as queries: {error}", path) from None
     wanted = list(by_name) if shapes is None else parse_shapes(shapes) if isinstance(shapes, str) else tuple(shapes)
@@ -196,13 +200,14 @@ def read_queries(
 def _query_set(
     shape: Shape,
     encoding: Encoding,
-    queries: list[Any],
+    queries: Any,
     easy: Mapping[Any, Any] | None,
     hard: Mapping[Any, Any] | None,
     sizes: tuple[int, int],
     path: Path,
 ) -> QuerySet:
     try:
+        queries = list(queries)
         entities, relations = from_tuples(queries, shape.encoded(encoding))
         order = np.lexsort((*relations.T[::-1], *entities.T[::-1]))
         queries = [queries[i] for i in order]
@@ -238,7 +243,18 @@ def _table(path: Path) -> Mapping[Any, Any]:
     table = load_pickle(path)
     if not isinstance(table, dict):
         raise DataError("does not hold a dict of queries and their answers", path)
+    _check_length(table, path)
     return table
+
+
+def _check_length(table: Mapping[Any, Any], path: Path) -> None:
+    """Refuses lists that are longer together than the file: it would name one list over and over."""
+    try:
+        length = sum(map(len, table.values()))
+    except TypeError:
+        raise DataError("cannot be read: it has something other than lists or sets under its keys", path) from None
+    if length > path.stat().st_size:
+        raise DataError(f"has {length:,} entries in a file of {path.stat().st_size:,} bytes", path)
 
 
 def _sizes(folder: Path) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.disk import from_json
 from tacit.errors import DataError, SettingsError
 from tacit.folder import fingerprint
 from tacit.graph.betae import is_betae, read_betae, read_vocabulary, write_betae
@@ -171,7 +172,7 @@ def _recorded(folder: Path, split: str) -> Any:
     """The fingerprint of the graph that a folder's queries were drawn from, where it says so."""
     path = folder / f"{split}-sample.json"
     try:
-        return json.loads(path.read_text(encoding="utf-8")).get("fingerprint") if path.is_file() else None
+        return from_json(path.read_text(encoding="utf-8")).get("fingerprint") if path.is_file() else None
     except (OSError, ValueError, AttributeError):
         return None
 

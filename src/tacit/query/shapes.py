@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from reprlib import repr as shortened
 from typing import Any, Literal
 
 import numpy as np
@@ -121,7 +122,7 @@ def shape_of(structure: Structure) -> tuple[Shape, Encoding]:
         if structure == DE_MORGAN.get(name):
             return shape, "dm"
     if not well_formed(structure):
-        raise DataError(f"{str(structure)[:120]} is no BetaE query structure; one looks like {STRUCTURES['2i']}")
+        raise DataError(f"{shortened(structure)[:120]} is no BetaE query structure; one looks like {STRUCTURES['2i']}")
     return Shape.of_structure(structure), "dnf"
 
 

@@ -171,12 +171,13 @@ class Form:
         rows: list[Fixed] = [case.fixed for case in cases]
         if rows == [frozenset()]:
             return formula, {}, None
+        given = tuple(target for target in targets if any(target in dict(row) for row in rows))
         if others or not all(rows):
-            raise self._several(targets, "is tied to other values, or to one alternative alone")
+            raise self._several(given, "is tied to other values, or to one alternative alone")
         if len(targets) == 1:
             return formula, {}, tuple(value.name for row in rows for _, value in row)
         if len(rows) > 1 or len(rows[0]) == len(targets):
-            raise self._several(targets, "is one of several that are selected: give one value, and leave one open")
+            raise self._several(given, "is one of several that are selected: give one value, and leave one open")
         for variable, value in rows[0]:
             formula = formula if isinstance(formula, bool) else substitute(formula, variable, value)
         return formula, {variable.name: value.name for variable, value in rows[0]}, None

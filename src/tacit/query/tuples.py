@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import count
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ Ids = NDArray[np.int32]
 
 UNION, NEGATION = -1, -2
 _MARKS = {"u": UNION, "n": NEGATION}
+_MOST_PARTS, _DEEPEST = 256, 16  # of a structure in a file
 
 STRUCTURES: dict[str, Structure] = {
     "1p": ("e", ("r",)),
@@ -124,17 +126,28 @@ def arranged(structure: Any) -> Any:
     return tuple(sorted((part if part == ("u",) else arranged(part) for part in structure), key=repr))
 
 
-def well_formed(part: Any, depth: int = 16) -> bool:
-    """Whether a value is a structure: a walk from an entity or a structure, or several structures, within reason."""
-    if not depth or not isinstance(part, tuple) or not 2 <= len(part) <= 64:
-        return False
-    if not all(isinstance(inner, tuple) for inner in part[1:]):
-        return False
-    if _is_walk(part):
-        starts = part[0] == "e" and part[1][:1] == ("r",)
-        return 1 <= len(part[1]) <= 64 and (starts or well_formed(part[0], depth - 1))
-    parts = part[:-1] if part[-1] == ("u",) else part
-    return len(parts) >= 2 and all(well_formed(inner, depth - 1) for inner in parts)
+def well_formed(structure: Any) -> bool:
+    """Whether a value is a structure: a walk from an entity or a structure, or several structures, within reason.
+
+    Parts are counted on the way: what is small in a file may be one part named thousands of times.
+    """
+    left = _MOST_PARTS
+
+    def is_whole(part: Any, depth: int) -> bool:
+        nonlocal left
+        left -= len(part) if isinstance(part, tuple) else 1
+        if left < 0 or not depth or not isinstance(part, tuple) or len(part) < 2:
+            return False
+        if not all(isinstance(inner, tuple) for inner in part[1:]):
+            return False
+        if _is_walk(part):
+            left -= len(part[1])
+            starts = part[0] == "e" and part[1][:1] == ("r",)
+            return len(part[1]) >= 1 and left >= 0 and (starts or is_whole(part[0], depth - 1))
+        parts = part[:-1] if part[-1] == ("u",) else part
+        return len(parts) >= 2 and all(is_whole(inner, depth - 1) for inner in parts)
+
+    return is_whole(structure, _DEEPEST)
 
 
 def structure_of(query: Any) -> Structure:
@@ -147,14 +160,15 @@ def structure_of(query: Any) -> Structure:
         return tuple("u" if step == UNION else "n" if step == NEGATION else "r" for step in query)
     if isinstance(query, tuple) and query:
         return tuple("e" if type(part) is int else structure_of(part) for part in query)
-    raise DataError(f"{str(query)[:120]} is no BetaE query; one looks like {((7, (0,)), (9, (3, NEGATION)))}")
+    raise DataError(f"{shortened(query)[:120]} is no BetaE query; one looks like {((7, (0,)), (9, (3, NEGATION)))}")
 
 
 def from_tuples(queries: Iterable[Any], structure: Structure) -> tuple[Ids, Ids]:
     """The entities `[Q, E]` and relations `[Q, R]` of BetaE queries of one structure."""
     columns: dict[str, list[Ids]] = {"e": [], "r": []}
     for mark, values in _columns(structure, list(queries)):
-        ids = np.array(values)
+        # Nested lists would be arrays of many dimensions, with more values than memory.
+        ids = np.array(values if set(map(type, values)) <= {int} else [None])
         if ids.dtype.kind != "i":
             raise DataError(f"the queries of {label(structure)} hold something other than whole numbers")
         if mark in _MARKS:
