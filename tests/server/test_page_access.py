@@ -55,7 +55,7 @@ def test_nothing_is_out_of_reach_at_any_width(browser: Any, europe_service: Runn
     seen = Visit(browser, europe_service.url, bypass_csp=True)  # so that axe can be put into it
     for reach in (start, reason, mistake, choice):
         reach(seen)
-        for mode in MODES:
+        for mode in MODES if reach is not choice else MODES[:1]:  # which has no colour of its own
             seen.page.emulate_media(**mode)
             for width in WIDTHS:
                 seen.page.set_viewport_size({"width": width, "height": 900})
