@@ -52,13 +52,14 @@ def test_a_question_is_built_by_keyboard_alone_and_asked(visit: Visit) -> None:
         page.keyboard.press(key)
     page.keyboard.type("bor")
     options = page.locator("#builder [role=option]:visible")
-    options.filter(has_text="it borders …").wait_for()
+    chosen = page.locator("#builder [role=option][aria-selected=true]:visible")  # none before letters are typed
+    chosen.filter(has_text="it borders …").wait_for()
     assert options.all_inner_texts() == ["it borders …", "… borders it"]  # both directions
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.dataset.key") == "0-entity"
     page.keyboard.type("portug")
-    options.filter(has_text="Portugal").wait_for()
+    chosen.filter(has_text="Portugal").wait_for()
     page.keyboard.press("Enter")
     assert shown(visit) == ["Portugal borders it"]
     assert page.input_value("#question") == "?x : borders(Portugal, ?x)"
