@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tacit.errors import RunError
+from tacit.errors import DataError, RunError
 from tacit.folder import ADAPTER, INDEX, RunFolder
 from tacit.graph.builder import counted
 from tacit.graph.frames import is_frame
@@ -87,6 +87,8 @@ def facts_of(facts: Triples, **options: Any) -> Graph:
         return facts
     if isinstance(facts, str | Path) or is_frame(facts):
         return load(facts, **options)
+    if not isinstance(facts, Iterable):
+        raise DataError(f"a {type(facts).__name__} is no source of facts; expected a path, a DataFrame or triples")
     return Graph.of(cast("Iterable[Sequence[str]]", facts), name="facts")
 
 

@@ -30,7 +30,7 @@ TEXTS = [
     '{"query": "?c : borders(France, ?c)", "tpo": 3}',
     '{"query": 7}',
     '{"parameters": []}',
-    "{not json",
+    '{"query": "?c : borders($who, ?c)", "parameters": {"who": "\\ud800"}}',
     "{" * 100_000,
     "?c : borders(Germany, ?c)",
     "?a, ?b : borders(?a, ?b)",
@@ -43,7 +43,7 @@ WRONG = {
     11: "unknown 'tpo'; a question in JSON has query and parameters",
     12: 'a question in JSON is {"query": "text"',
     13: 'a question in JSON is {"query": "text"',
-    14: "the line is no JSON",
+    14: "the line has half of a surrogate pair",
     15: "the line is no JSON",
 }
 

@@ -6,6 +6,7 @@ from datetime import date
 from itertools import permutations
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -44,6 +45,8 @@ def test_types_that_are_labels() -> None:
         {"head": [1, 2], "relation": pd.Categorical(["r", "s"]), "tail": pd.array(["x ", "y"], "string")}
     )
     assert facts(tacit.load(frame)) == [("1", "r", "x"), ("2", "s", "y")]
+    mixed = pd.DataFrame({"head": ["x", np.int64(2)], "relation": "r", "tail": "y"})
+    assert facts(tacit.load(mixed)) == [("x", "r", "y"), ("2", "r", "y")]
 
 
 def test_a_table_of_entities_and_their_properties_is_melted_first() -> None:
