@@ -268,7 +268,7 @@ class Engine:
                 part = members[start : start + step]
                 listed = self._answered(plan, [asked[i] for i in part], page, paths if explain else 0)
                 results |= dict(zip(part, listed, strict=True))
-        return [results[i] for i in range(len(asked))]
+        return [_by_score(results[i]) if question.by_score else results[i] for i, question in enumerate(asked)]
 
     def describe(self, query: str | Query | Asked) -> str:
         """How a question would be answered, as an indented tree with what each step costs."""
@@ -367,6 +367,11 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"Engine({self.graph!r}, {self.settings.search}, k={self.settings.k}, {self.settings.logic})"
+
+
+def _by_score(answers: Answers) -> Answers:
+    """The same answers by falling score alone, known ones no longer first."""
+    return replace(answers, answers=tuple(sorted(answers, key=lambda answer: -answer.score)))
 
 
 @cache

@@ -245,7 +245,7 @@ def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target
     rest = [substitute(f, cut, Entity(str(slot))) for f in factors if free_variables(f) != {cut}]
     ranking = [_node(f, cut, slots) for f in own] or _neighbours(cut, factors, slots)
     inner = _exists([variable for variable in reversed(variables) if variable != cut], rest)
-    body = [At(_node(f, cut, deeper), slot) for f in own]
+    body: list[Node] = [At(_node(f, cut, deeper), slot) for f in own]
     body.append(_node(inner, target, deeper))
     return Condition(int(cut.name), slot, _intersect(ranking), _intersect(body), bounded=bool(own or not ranking))
 
