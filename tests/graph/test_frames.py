@@ -82,6 +82,11 @@ def test_columns_that_are_not_told_are_refused() -> None:
         tacit.load(pd.DataFrame([list("ab")]))
     with pytest.raises(SettingsError, match="must name three of"):
         tacit.load(pd.DataFrame([list("abcd")], columns=list("wxyz")), columns="w,x,v")
+    lives = pd.DataFrame([("Ada", "Oslo", "lives_in")], columns=["person", "city", "relation"])
+    with pytest.raises(DataError, match=r"its columns \(person, city, relation\) are not all named"):
+        tacit.load(lives)
+    assert facts(tacit.load(lives, columns="1,3,2")) == [("Ada", "lives_in", "Oslo")]
+    assert facts(tacit.load(lives[["person", "relation", "city"]])) == [("Ada", "lives_in", "Oslo")]
     friends = pd.DataFrame([(f"p{i}", f"p{i + 1}", ("knows", "likes")[i % 2]) for i in range(200)])
     with pytest.raises(DataError, match="DataFrame: column 2, read as the relation, has 200 different values"):
         tacit.load(friends)

@@ -54,4 +54,4 @@ def _labels(values: Iterable[Any], role: str, column: str) -> list[str]:
 
 
 def _whole(value: Any) -> str | None:
-    return str(value) if isinstance(value, Integral) and type(value) is not bool else None
+    return str(value) if not isinstance(value, bool) and isinstance(value, Integral) else None
