@@ -310,7 +310,8 @@ class Engine:
             answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
             variables = tuple(target.name for target in question.query.targets)
             explained = why is not None if paths else None
-            left_out = len(implied) if self.settings.new or question.known is False else None
+            among = [i for i in implied if question.among is None or self.graph.entities[i] in question.among]
+            left_out = len(among) if self.settings.new or question.known is False else None
             results.append(
                 Answers(
                     str(question.query), tuple(answers), listed.certified, self.about, explained,
