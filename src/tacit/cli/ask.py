@@ -121,7 +121,7 @@ def _print(outcome: Outcome, json_: bool) -> None:
 
 def _parameters(given: Iterable[str]) -> dict[str, str]:
     """Parameters as people write them, by name."""
-    parameters = {}
+    parameters: dict[str, str] = {}
     for each in given:
         name, equals, label = each.partition("=")
         if not equals or not name:
