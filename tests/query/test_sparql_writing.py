@@ -50,6 +50,33 @@ def test_another_store_finds_the_same_answers(query: Query, made: tuple[Facts, t
     assert found == answers(query, facts, entities)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("?a, ?b : borders(?a, ?b) & speaks(?b, fr)", {("b", "c"), ("d", "c")}),
+        ("?a, ?b, ?c : borders(?a, ?b) & borders(?b, ?c)", {("a", "b", "c")}),
+        (": borders(a, ?b) & speaks(?b, fr)", False),
+        (": borders(b, ?b) & !speaks(?b, de)", True),
+        ("count ?count : borders(?count, ?b)", 3),
+        ("count ?b : exists ?a . borders(?a, ?b)", 2),
+    ],
+)
+def test_several_variables_yes_and_no_and_counts_mean_the_same_elsewhere(text: str, expected: object) -> None:
+    from pyoxigraph import NamedNode, Quad, QueryBoolean, Store
+
+    store = Store()
+    facts = [("a", "borders", "b"), ("b", "borders", "c"), ("d", "borders", "c"), ("c", "speaks", "fr")]
+    store.extend(Quad(*(NamedNode(f"tacit:{name}") for name in fact)) for fact in facts)
+    query = parse(text)
+    found = store.query(to_sparql(query))
+    if isinstance(found, QueryBoolean):
+        assert bool(found) is expected
+    else:
+        rows = {tuple(each.value.removeprefix("tacit:") for each in row) for row in found}  # type: ignore[union-attr]
+        assert rows == (expected if isinstance(expected, set) else {(str(expected),)})
+    assert read(to_sparql(query))[0].same_as(query)
+
+
 def test_labels_are_written_as_their_graph_makes_iris_of_them() -> None:
     query = parse('?x : "is near"("New York", ?x) & ex:of(ex:a, ?x)')
     text = to_sparql(query, Prefixes({"ex": "http://example.org/"}))

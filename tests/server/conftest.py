@@ -28,12 +28,26 @@ def browser() -> Iterator[Any]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def windows() -> Iterator[dict[str, Visit]]:
+    """The windows that are open, by their size."""
+    opened: dict[str, Visit] = {}
+    yield opened
+    for visit in opened.values():
+        visit.context.close()
+
+
 @pytest.fixture
-def visit(request: pytest.FixtureRequest, browser: Any, europe_service: Running) -> Iterator[Visit]:
+def visit(
+    request: pytest.FixtureRequest, browser: Any, windows: dict[str, Visit], europe_service: Running
+) -> Iterator[Visit]:
     """A visit to the page, at a desk unless a test asks for another size; it leaves no fault and calls nobody else."""
     size = getattr(request, "param", "desktop")
-    visit = Visit(browser, europe_service.url, size, has_touch=size == "phone")
+    if size in windows:
+        windows[size].again(europe_service.url)
+    else:
+        windows[size] = Visit(browser, europe_service.url, size, has_touch=size == "phone")
+    visit = windows[size]
     yield visit
-    visit.context.close()
     assert visit.faults == []
     assert visit.hosts == {urlsplit(europe_service.url).netloc}

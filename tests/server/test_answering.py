@@ -12,7 +12,7 @@ from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model
 from tacit.server.answering import Answerer
-from tacit.server.jobs import Job, Kind
+from tacit.server.jobs import EntityJob, Job, Kind
 from tacit.server.settings import Limits
 
 BORDERS = "PREFIX : <tacit:> SELECT ?c {{ :France :borders ?c }} LIMIT {}"
@@ -44,6 +44,22 @@ def test_questions_answered_together_keep_their_own_limit(kind: Kind) -> None:
 def test_a_question_in_the_text_syntax_is_no_sparql() -> None:
     (reply,) = data(Job(Kind.SPARQL, "?c : borders(France, ?c)"))
     assert reply["error"]["message"].startswith("this is not a SPARQL query")
+
+
+def test_entities_are_told_of_one_by_one_and_what_is_asked_twice_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Predicting takes up to half the time there is: in one batch, two pages would take all of it, and both fail."""
+    known, predicted = EntityJob(Kind.ENTITY, "France"), EntityJob(Kind.ENTITY, "France", predicted=True)
+    others = (EntityJob(Kind.ENTITY, "Spain", predicted=True), EntityJob(Kind.ENTITY, "France", relation="speaks"))
+    assert len({job.key for job in (known, predicted, *others)}) == 4
+    again = EntityJob(Kind.ENTITY, "France")
+    assert again.key == known.key
+    asked: list[str] = []
+    told = Answerer._entity
+    monkeypatch.setattr(Answerer, "_entity", lambda self, job: (asked.append(job.question), told(self, job))[1])
+    first, second = data(known, again)
+    assert first == second
+    assert first["entity"] == "France"
+    assert asked == ["France"]
 
 
 def test_a_plan_counts_the_candidates_that_the_search_keeps() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
@@ -15,9 +14,8 @@ import pytest
 from served import Running, running
 from served_graphs import BORDERS, CITIES, MISSING, SPEAKS, WICKED, Atlas
 from tacit.server.settings import Limits, ServerSettings
+from visits import needs_chromium
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
-in_browser = pytest.mark.skipif(not CHROMIUM, reason="no chromium found: install it to test the page")
 FACTS = [(a, "borders", b) for a, b in BORDERS] + [(a, "speaks", b) for a, b in SPEAKS]
 FACTS += [(city, "city_in", "France") for city in CITIES]
 MODES = ({}, {"color_scheme": "dark"}, {"forced_colors": "active"})
@@ -92,27 +90,32 @@ def test_what_cannot_be_told_is_refused(service: Running, query: dict[str, Any],
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as player:
-        opened = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+def window(browser: Any) -> Iterator[Any]:
+    context = browser.new_context(bypass_csp=True)
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    yield page
+    context.close()
 
 
 @contextmanager
-def page_at(browser: Any, address: str, width: int = 1024, **options: Any) -> Iterator[Any]:
+def page_at(window: Any, address: str, width: int = 1024, **media: Any) -> Iterator[Any]:
     """A page that is loaded; it may have no fault and speak to no other host."""
-    context = browser.new_context(viewport={"width": width, "height": 800}, bypass_csp=True, **options)
-    page, faults, hosts = context.new_page(), list[str](), set[str]()
-    page.set_default_timeout(15_000)
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
-    page.goto(address)
-    page.wait_for_selector("html[data-ready]")
-    yield page
-    context.close()
+    faults, hosts = list[Any](), set[str]()
+    heard: dict[str, Any] = {
+        "pageerror": lambda error: faults.append(error),
+        "request": lambda request: hosts.add(urlsplit(request.url).netloc),
+    }
+    for event, hear in heard.items():
+        window.on(event, hear)
+    window.set_viewport_size({"width": width, "height": 800})
+    window.emulate_media(**({"color_scheme": "light", "forced_colors": "none"} | media))
+    window.goto(address)
+    window.wait_for_selector("html[data-ready]")
+    yield window
+    window.unroute_all(behavior="ignoreErrors")
+    for event, hear in heard.items():
+        window.remove_listener(event, hear)
     assert faults == []
     assert hosts == {urlsplit(address).netloc}
 
@@ -137,10 +140,10 @@ def ends(page: Any, heading: str, kind: str) -> list[str]:
     return found
 
 
-@in_browser
-def test_from_an_answer_to_its_page_and_back(browser: Any, service: Running) -> None:
+@needs_chromium
+def test_from_an_answer_to_its_page_and_back(window: Any, service: Running) -> None:
     query = urlencode({"q": "?x : borders(Spain, ?x)"})
-    with page_at(browser, f"{service.url}?{query}") as page:
+    with page_at(window, f"{service.url}?{query}") as page:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(urlsplit(request.url).path))
         page.get_by_label("Open the page of Portugal").click()
@@ -166,9 +169,9 @@ def test_from_an_answer_to_its_page_and_back(browser: Any, service: Running) -> 
         assert page.input_value("#question") == "?x : speaks(Portugal, ?x)"
 
 
-@in_browser
-def test_it_is_found_and_walked_by_keyboard_alone(browser: Any, service: Running) -> None:
-    with page_at(browser, service.url) as page:
+@needs_chromium
+def test_it_is_found_and_walked_by_keyboard_alone(window: Any, service: Running) -> None:
+    with page_at(window, service.url) as page:
         page.locator("#find input").focus()
         page.keyboard.type("ital")
         page.locator("#found [role=option]").first.wait_for()
@@ -226,10 +229,10 @@ def violations(page: Any, within: str) -> list[str]:
     return [f"{each['id']}: {each['nodes'][0]['html']}" for each in Axe().run(page, within).response["violations"]]
 
 
-@in_browser
-def test_it_fits_every_screen(browser: Any, service: Running) -> None:
+@needs_chromium
+def test_it_fits_every_screen(window: Any, service: Running) -> None:
     for label in ("Italy", "France"):
-        with page_at(browser, entity(service, label)) as page:
+        with page_at(window, entity(service, label)) as page:
             arrived(page, label)
             for width in (320, 390, 1024, 1440):
                 page.set_viewport_size({"width": width, "height": 800})
@@ -238,10 +241,10 @@ def test_it_fits_every_screen(browser: Any, service: Running) -> None:
                 assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
 
 
-@in_browser
+@needs_chromium
 @pytest.mark.parametrize("mode", MODES)
-def test_it_breaks_no_rule_of_accessibility(browser: Any, service: Running, mode: dict[str, Any]) -> None:
-    with page_at(browser, entity(service, "Italy"), 390, **mode) as page:
+def test_it_breaks_no_rule_of_accessibility(window: Any, service: Running, mode: dict[str, Any]) -> None:
+    with page_at(window, entity(service, "Italy"), 390, **mode) as page:
         arrived(page, "Italy")
         assert violations(page, "#entity") == []
         edges = [page.locator(f".around .edge{kind} path").first for kind in (":not(.predicted)", ".predicted")]
@@ -298,14 +301,14 @@ TREE = {
 }
 
 
-@in_browser
+@needs_chromium
 @pytest.mark.parametrize("width", [320, 390, 1024])
-def test_reasons_are_drawn_whole_and_open_on_a_click(browser: Any, service: Running, width: int) -> None:
+def test_reasons_are_drawn_whole_and_open_on_a_click(window: Any, service: Running, width: int) -> None:
     answer = {"rank": 1, "entity": "ex:Iberia", "name": "Iberia", "score": 0.7, "log_score": -0.3, "known": False}
     witness = {"score": 0.7, "variables": {"y": "Portugal"}, "atoms": [], "tree": TREE, "facts": 7, "predicted": 4}
     reply = {"query": "?x", "certified": None, "answers": [answer]}
     explained = reply | {"answers": [answer | {"witnesses": [witness]}]}
-    with page_at(browser, service.url, width) as page:
+    with page_at(window, service.url, width) as page:
         page.route("**/ask", lambda route: route.fulfill(json=reply))
         page.route("**/explain", lambda route: route.fulfill(json=explained))
         page.fill("#question", "?x : borders(France, ?x)")
@@ -339,12 +342,12 @@ def test_reasons_are_drawn_whole_and_open_on_a_click(browser: Any, service: Runn
         page.locator(".refused").wait_for()
 
 
-@in_browser
-def test_labels_that_are_markup_stay_text(browser: Any, service: Running) -> None:
+@needs_chromium
+def test_labels_that_are_markup_stay_text(window: Any, service: Running) -> None:
     fact = {"entity": WICKED, "name": WICKED, "score": 0.5}
     relation = {"relation": WICKED, "name": WICKED, "inverse": False, "count": 1, "facts": [fact]}
     reply = {"entity": WICKED, "name": WICKED, "known": True, "relations": [relation], "next": None}
-    with page_at(browser, service.url) as page:
+    with page_at(window, service.url) as page:
         page.route("**/entity?*", lambda route: route.fulfill(json=reply))
         page.route("**/entity/predictions?*", lambda route: route.fulfill(json=reply | {"known": False}))
         page.goto(entity(service, WICKED))
@@ -353,8 +356,8 @@ def test_labels_that_are_markup_stay_text(browser: Any, service: Running) -> Non
         assert page.title() == f"{WICKED} · Tacit"
 
 
-@in_browser
-def test_relations_are_read_in_words(browser: Any, service: Running) -> None:
+@needs_chromium
+def test_relations_are_read_in_words(window: Any, service: Running) -> None:
     expected = {
         "official_language": "official language",
         "officialLanguage": "official language",
@@ -366,6 +369,6 @@ def test_relations_are_read_in_words(browser: Any, service: Running) -> None:
         "": "",
         "__": "__",
     }
-    with page_at(browser, service.url) as page:
+    with page_at(window, service.url) as page:
         read = "async names => { const { words } = await import('/static/words.js'); return names.map(words); }"
         assert page.evaluate(read, list(expected)) == list(expected.values())

@@ -16,6 +16,7 @@ import tacit
 from served import Running, running
 from tacit.changing import add_facts
 from tacit.graph.graph import Graph
+from tacit.server import facts
 from tacit.server.facts import FactsRequest, change
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import ServerSettings
@@ -85,7 +86,7 @@ def test_a_change_from_outside_is_seen_after_a_reload_and_until_then_nothing_cha
     add_facts(folder, [("Ghana", "speaks", "Twi")])
     assert [known(service) for _ in range(4)] == [["Spain"]] * 4
     assert service.ask("?c : speaks(Ghana, ?c)").status_code == 422
-    service.server.loop.call_soon_threadsafe(service.server.service.reload)
+    service.server.loop.call_soon_threadsafe(service.server.runs.reload)
     end = time.monotonic() + 120
     while service.ask("?c : speaks(Ghana, ?c)").status_code != 200 and time.monotonic() < end:
         time.sleep(0.05)
@@ -101,6 +102,37 @@ def test_what_is_wrong_changes_nothing(service: Running) -> None:
         assert service.client.post("/facts", json=body).status_code == 422
     assert service.client.post("/facts", json={}, headers={"x-api-key": "guessed"}).status_code == 401
     assert service.client.get("/health").json()["graph"]["facts"] == before
+
+
+def test_a_change_is_taken_over_though_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """The folder is another by then, and workers of the old one could not be replaced."""
+    begun, done = threading.Event(), threading.Event()
+
+    def apart(*given: Any) -> tuple[Any, bool]:
+        begun.set()
+        return done.wait(20), True
+
+    async def hang_up() -> list[str]:
+        taken: list[str] = []
+
+        async def change_over() -> bool:
+            taken.append("over")
+            return True
+
+        settings, edition = ServerSettings(api_key="secret"), SimpleNamespace(served=ServedRun.at(folder, "cpu"))
+        service: Any = SimpleNamespace(settings=settings, edition=edition, change_over=change_over)
+        asking = asyncio.create_task(change(service, FactsRequest(facts=[("a", "r", "b")]), remove=False))
+        await asyncio.to_thread(begun.wait, 20)
+        asking.cancel()
+        await asyncio.wait([asking])
+        done.set()
+        end = time.monotonic() + 20
+        while not taken and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        return taken
+
+    monkeypatch.setattr(facts, "_apart", apart)
+    assert asyncio.run(hang_up()) == ["over"]
 
 
 def test_a_service_without_a_key_refuses() -> None:

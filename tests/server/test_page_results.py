@@ -119,22 +119,33 @@ def test_a_line_says_where_the_sensible_answers_end(visit: Visit) -> None:
         visit.ask(QUESTION)
         kinds = visit.page.locator(".answers > li").evaluate_all("all => all.map((each) => each.className || '-')")
         assert kinds == ["-"] * above + ["cut"] + ["-"] * (4 - above)
+    assert visit.page.locator(".cut").evaluate("line => getComputedStyle(line).display") == "flex"  # beside its words
 
 
 def test_several_variables_yes_and_no_and_counts_are_shown(visit: Visit) -> None:
     page = visit.page
-    pair = row("", 0.8, values={"a": "Spain", "b": "Madrid"})
+    pair = row("", 0.8, values={"a": "ex:Q29", "rank": "Madrid"}, names={"a": "Spain", "rank": "Madrid"})
     del pair["entity"], pair["name"]
-    visit.reply("/ask", pair, kind="tuples", variables=["a", "b"], query="?a ?b : p(?a, ?b)")
-    assert visit.ask(QUESTION) == ["?aSpain?bMadrid"]
-    truth = {key: value for key, value in pair.items() if key != "values"} | {"values": {}}
+    visit.reply("/ask", pair, kind="tuples", variables=["a", "rank"], query="?a, ?rank : p(?a, ?rank)")
+    assert visit.ask(QUESTION) == ["?aSpain?rankMadrid"]
+    assert page.locator(".visit").evaluate_all("all => all.map((link) => link.getAttribute('href'))") == [
+        "/?entity=ex%3AQ29", "/?entity=Madrid",
+    ]  # fmt: skip
+    assert saved(visit, "CSV").splitlines() == ["rank,a,rank,score,known", "1,ex:Q29,Madrid,0.8,false"]
+    truth = {key: value for key, value in pair.items() if key != "values"} | {"values": {}, "score": 0.3}
     visit.reply("/ask", truth, kind="truth", variables=[])
-    page.keyboard.press("Enter")
-    page.locator(".name", has_text="probably yes").wait_for()
+    page.locator("#go").click()
+    page.locator(".name", has_text="probably no").wait_for()
+    assert page.locator(".cut, .visit").count() == 0
+    visit.reply("/ask", row("borders", 0.9, values={"r": "borders"}), kind="relations", variables=["r"])
+    page.locator("#go").click()
+    page.locator(".name", has_text="borders").wait_for()
+    assert page.locator(".visit").count() == 0  # a relation has no page
     visit.reply("/ask", kind="count", variables=["x"], count={"known": 12, "expected": 15.34})
     page.locator("#go").click()
     page.locator(".nothing", has_text="About 15.3").wait_for()
     assert "12 known" in page.locator(".nothing").inner_text()
+    assert page.locator("#status").inner_text() == "About 15.3"
 
 
 def test_another_reason_is_asked_for_when_it_is_wanted(visit: Visit) -> None:
@@ -241,5 +252,5 @@ def test_quotes_in_names_survive(visit: Visit) -> None:
     told = subprocess.run(["bash", "-c", curl.replace("curl", "printf '%s\\n'", 1)], capture_output=True, text=True)
     assert json.loads(told.stdout.splitlines()[-1]) == {"query": '?x : r("it\'s", ?x)', "top": 3, "new": True}
     names: dict[str, Any] = {}
-    exec(python.split("request =")[0], names)
+    exec(python.split("headers =")[0], names)
     assert names["question"] == {"query": '?x : r("it\'s", ?x)', "top": 3, "new": True}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,6 +17,7 @@ from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import ServerSettings
+from visits import Visit, needs_chromium
 
 QUERY = "?c : borders(Portugal, ?c)"
 
@@ -54,6 +56,51 @@ def test_a_request_names_the_run_it_is_about(service: Running) -> None:
     assert sparql.json()["results"]["bindings"][0]["x"]["value"] == "tacit:Banana"
     for example in client.get("/examples", params=other).json()["examples"]:
         assert engine_of(islands()).using(search="symbolic").ask(example["query"])
+
+
+def test_a_runs_endpoint_describes_itself_and_no_other(service: Running) -> None:
+    told = service.client.get("/sparql", params={"run": "the islands"}, headers={"accept": "application/n-triples"})
+    (endpoint,) = [line.split()[2] for line in told.text.splitlines() if "#endpoint>" in line]
+    query = {"query": "ASK { <tacit:Madeira> <tacit:grows> <tacit:Banana> }"}
+    assert service.client.post(endpoint.strip("<>"), data=query).json()["boolean"] is True
+
+
+@needs_chromium
+def test_the_page_stays_with_the_run_of_its_address(service: Running, browser: Any) -> None:
+    visit = Visit(browser, service.url)
+    page = visit.page
+
+    def answered(entity: str, run: str) -> None:
+        page.wait_for_function(
+            "([name, run]) => document.querySelector('.answer .name')?.textContent === name"
+            " && document.querySelector('#run').value === run",
+            arg=[entity, run],
+        )
+
+    visit.ask(QUERY)
+    answered("Spain", "europe")
+    page.select_option("#run", "the islands")
+    answered("Madeira", "the islands")
+    assert visit.asked()["run"] == ["the islands"]
+    page.locator(".taking").get_by_role("button", name="curl").click()
+    assert "/ask?run=the%20islands" in page.locator(".snippet pre").inner_text()
+    page.locator(".visit").first.click()
+    page.locator("#entity h1", has_text="Madeira").wait_for()
+    assert visit.asked() == {"run": ["the islands"], "entity": ["Madeira"]}
+    page.go_back()
+    page.go_back()
+    answered("Spain", "europe")
+    assert "run" not in visit.asked()
+    page.go_forward()
+    answered("Madeira", "the islands")
+    page.locator("#home").click()
+    page.locator("#before summary").click()
+    assert page.locator("#before .again code").all_inner_texts() == [QUERY]  # what was asked of this run
+    assert visit.asked() == {"run": ["the islands"]}
+    visit.ask("?x : grows(Madeira, ?x)")
+    assert visit.asked() == {"run": ["the islands"], "q": ["?x : grows(Madeira, ?x)"]}
+    assert visit.faults == []
+    visit.context.close()
 
 
 def test_the_health_lists_the_runs(service: Running) -> None:

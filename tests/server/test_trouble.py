@@ -76,6 +76,8 @@ def test_a_full_queue_is_said_at_once() -> None:
         assert time.monotonic() - start < 20
         assert "ask again" in refused[0].json()["error"]["message"]
         assert service.healthy()
+        many = service.client.post("/ask", json=[{"query": "?c : borders(Portugal, ?c)", "top": 1}] * 20).json()
+        assert ["answers" in reply for reply in many] == [True] * 20  # a list fills no queue: others could not ask
 
 
 def broken_request(draw: random.Random) -> bytes:

@@ -32,6 +32,14 @@ class Step:
     denied: bool = False
 
 
+_ASKED = {
+    "tuples": "for several things at once",
+    "truth": "whether, not which",
+    "count": "how many there are",
+    "relations": "for a relation",
+}
+
+
 def outline(query: Query) -> Group:
     """The conditions that a question puts on what it asks for; an error with the reason where it has none.
 
@@ -43,7 +51,7 @@ def outline(query: Query) -> Group:
     tacit.errors.QueryError: ?c and ?d are tied together in more than one way
     """
     if query.kind != "entities":
-        raise QueryError("it does not ask which things there are")
+        raise QueryError(f"it asks {_ASKED[query.kind]}")
     return _group(query.target, [query.formula], frozenset())
 
 

@@ -15,7 +15,7 @@ _LOCAL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def to_sparql(query: Query, prefixes: Prefixes | None = None) -> str:
-    """The SELECT query that asks the same; labels are written as the prefixes of their graph make IRIs of them.
+    """The SELECT or ASK query that asks the same; labels are written as the prefixes of their graph make IRIs of them.
 
     >>> from tacit.query.text import parse
     >>> print(to_sparql(parse("?c : borders(France, ?c) & !speaks(?c, German)")))
@@ -27,13 +27,16 @@ def to_sparql(query: Query, prefixes: Prefixes | None = None) -> str:
       }
     }
     """
-    if query.kind != "entities":
-        raise QueryError("only a question for entities is written as SPARQL")
-    if query.target not in query.formula.free:
-        raise QueryError(f"{query.target} occurs nowhere in the formula, and SPARQL could not give it a value")
-    writer = _Writer(prefixes or Prefixes({}))
-    formula = _apart(query.formula, {query.target: query.target}, {query.target})
-    lines = [f"SELECT {query.target} WHERE {{", *_indented(writer.group(formula, frozenset())), "}"]
+    if query.kind == "relations" or (query.count and len(query.targets) > 1):
+        raise QueryError("SPARQL is written for entities, tuples of them, yes or no, and how many entities")
+    if open_ := [target for target in query.targets if target not in query.formula.free]:
+        raise QueryError(f"{open_[0]} occurs nowhere in the formula, and SPARQL could not give it a value")
+    writer, used = _Writer(prefixes or Prefixes({})), set(query.targets)
+    formula = _apart(query.formula, {target: target for target in query.targets}, used)
+    asked = " ".join(map(str, query.targets))
+    if query.count:
+        asked = f"(COUNT(DISTINCT {asked}) AS {_unused('count', used)})"
+    lines = [f"SELECT {asked} WHERE {{" if asked else "ASK {", *_indented(writer.group(formula, frozenset())), "}"]
     opening = [f"PREFIX : <{SCHEME}>"] if writer.short else []
     return "\n".join([*opening, *lines])
 
@@ -126,8 +129,7 @@ def _apart(formula: Formula, scope: dict[Variable, Variable], used: set[Variable
             ends = (term if isinstance(term, Entity) else scope[term] for term in (subject, object_))
             return Atom(relation, *ends)
         case Exists(variable, part):
-            names = (Variable(f"{variable.name}{number or ''}") for number in count())
-            name = next(name for name in names if name not in used)
+            name = _unused(variable.name, used)
             used.add(name)
             return Exists(name, _apart(part, scope | {variable: name}, used))
         case Not(part):
@@ -135,6 +137,12 @@ def _apart(formula: Formula, scope: dict[Variable, Variable], used: set[Variable
         case And(parts) | Or(parts):
             return type(formula)(tuple(_apart(part, scope, used) for part in parts))
     raise QueryError(f"{formula} cannot be written as SPARQL")
+
+
+def _unused(name: str, used: set[Variable]) -> Variable:
+    """A variable of that name, or with a number behind it where it is taken."""
+    names = (Variable(f"{name}{number or ''}") for number in count())
+    return next(each for each in names if each not in used)
 
 
 def _indented(lines: Iterator[str]) -> Iterator[str]:

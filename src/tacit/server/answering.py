@@ -43,7 +43,8 @@ class Answerer:
                 return self._together(jobs)
             except Exception:  # one of them is wrong: alone, each gets its own answer
                 log.debug("a batch failed; its questions are asked one by one", exc_info=True)
-        return [self._alone(job) for job in jobs]
+        told = {job: self._alone(job) for job in dict.fromkeys(jobs)}  # what is asked twice is answered once
+        return [told[job] for job in jobs]
 
     def _alone(self, job: Job) -> Reply:
         try:

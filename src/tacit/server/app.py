@@ -109,7 +109,7 @@ Count = Annotated[int, Query(ge=1, le=100, description="Matches wanted, at most.
 
 def _lookups(app: FastAPI) -> None:
     @app.get("/entities", response_model=schemas.MatchesReply, tags=["names"])
-    async def entities(
+    def entities(  # in a thread: of a relation with many facts, it looks through many names
         service: Chosen, q: Typed = "", limit: Count = 10, relation: Near = None, end: End = "object"
     ) -> Response:
         """Entities whose name, or a word of it, starts with what was typed, those first that a relation leads to."""

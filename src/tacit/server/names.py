@@ -57,15 +57,16 @@ class Names:
     def _at(self, relation: int, end: str) -> Ints:
         """The entities at an end of a relation's facts, the most frequent first."""
         key = (relation & ~1, end if not relation & 1 else {"subject": "object", "object": "subject"}[end])
-        if key not in self._ends:
+        found = self._ends.get(key)
+        if found is None:
             column = 0 if key[1] == "subject" else 2
             parts = [self.graph.split(name) for name in ("train", "valid", "test")]
             seen = np.concatenate([part[part[:, 1] == key[0], column] for part in parts]).astype(np.int64)
             ids, counts = np.unique(seen, return_counts=True)
-            self._ends[key] = ids[np.argsort(-counts, kind="stable")]
+            found = self._ends[key] = ids[np.argsort(-counts, kind="stable")]
             if len(self._ends) > KEPT:
                 self._ends.popitem(last=False)
-        return self._ends[key]
+        return found
 
 
 def _rows(words: Vocabulary, labels: Iterable[str]) -> list[dict[str, Any]]:

@@ -65,6 +65,7 @@ class Service:
         self.metrics.workers.set_function(lambda: len(self.edition.pool.alive))
         self.announce: Callable[[], Any] = lambda: None
         self._reloading: asyncio.Task[None] | None = None
+        self._many = asyncio.Semaphore(max(1, self.limits.queue // 2))  # what lists leave of the queue is for others
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -119,8 +120,12 @@ class Service:
             raise LimitError(
                 f"top is {wanted} of all questions together, this service allows at most {self.limits.top}"
             )
-        replies = await asyncio.gather(*(self._reply(Kind.ASK, each) for each in asked))
+        replies = await asyncio.gather(*(self._one_of_many(each) for each in asked))
         return Reply(200, b"[" + b",".join(reply.body for reply in replies) + b"]").response()
+
+    async def _one_of_many(self, asked: schemas.AskRequest) -> Reply:
+        async with self._many:
+            return await self._reply(Kind.ASK, asked)
 
     async def _reply(self, kind: Kind, asked: schemas.PlanRequest) -> Reply:
         given: dict[str, Any] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from fastapi import HTTPException, Request
 
@@ -53,7 +53,8 @@ async def asking(request: Request) -> Asking:
     media_type = chosen(accepted, [value for field, value in fields if field in _FORMAT], offered)
     if media_type is None:
         raise HTTPException(406, f"a reply can be {', '.join(offered)}; ask for one by 'Accept' or 'format'")
-    return Asking(queries[0] if queries else None, media_type, str(request.url.replace(query="", fragment="")))
+    run = urlencode([field for field in fields if field[0] == "run"])  # an endpoint of its own
+    return Asking(queries[0] if queries else None, media_type, str(request.url.replace(query=run, fragment="")))
 
 
 async def _form(request: Request) -> list[tuple[str, str]]:

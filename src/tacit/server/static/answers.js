@@ -3,15 +3,24 @@ import { element } from "./element.js";
 import { entityLink } from "./links.js";
 import { shown } from "./words.js";
 
+const LIKELY = 0.5; // where the service does not say
+
 /** What an answer says: an entity, a value for each of several variables, or yes and no. */
 function said(answer) {
   if (answer.entity !== undefined) return [element("span", { class: "name", title: answer.entity }, answer.name || answer.entity)];
   const values = Object.entries(answer.values ?? {});
   if (!values.length) return [element("span", { class: "name" }, `${answer.known ? "" : "probably "}${answer.score < 0.5 ? "no" : "yes"}`)];
-  return [element("span", { class: "name several" }, ...values.map(([name, value]) => element("span", {}, element("small", {}, `?${name}`), value)))];
+  return [element("span", { class: "name several" }, ...values.map(([name, value]) => element("span", { title: value }, element("small", {}, `?${name}`), answer.names?.[name] || value)))];
 }
 
-export function answerRow(answer, toggle) {
+/** The way to the page of each entity of an answer. */
+function visits(answer, kind) {
+  const named = kind === "relations" ? [] : answer.entity === undefined ? Object.entries(answer.values ?? {}).map(([name, label]) => [label, answer.names?.[name] || label]) : [[answer.entity, answer.name || answer.entity]];
+  const links = named.map(([label, name]) => entityLink(label, "→", { class: "visit", title: `Open the page of ${name}`, "aria-label": `Open the page of ${name}` }));
+  return links.length > 1 ? element("span", { class: "visits" }, ...links) : links[0] ?? null;
+}
+
+export function answerRow(answer, kind, toggle) {
   const mark = answer.known ? "known" : "predicted";
   const fill = element("i");
   fill.style.width = `${Math.max(0, Math.min(1, answer.score)) * 100}%`;
@@ -25,15 +34,13 @@ export function answerRow(answer, toggle) {
     element("span", { class: "score" }, shown(answer.score)),
     element("span", { class: "turn", "aria-hidden": "true" }),
   );
-  const name = answer.name || answer.entity;
-  const visit = answer.entity === undefined ? null : entityLink(answer.entity, "→", { class: "visit", title: `Open the page of ${name}`, "aria-label": `Open the page of ${name}` });
-  return element("li", { "data-rank": answer.rank, "data-entity": answer.entity }, button, visit);
+  return element("li", { "data-rank": answer.rank, "data-entity": answer.entity }, button, visits(answer, kind));
 }
 
 /** The rows of answers that follow others, with the line above the first that probably does not hold. */
-export function rows(answers, before, threshold, toggle) {
-  const cut = answers.findIndex((answer) => answer.score < threshold);
-  const drawn = answers.map((answer) => answerRow(answer, toggle));
+export function rows(answers, before, { kind, threshold = LIKELY }, toggle) {
+  const cut = kind === "truth" ? -1 : answers.findIndex((answer) => answer.score < threshold); // yes or no says it itself
+  const drawn = answers.map((answer) => answerRow(answer, kind, toggle));
   const ended = before.some((answer) => answer.score < threshold);
   if (cut >= 0 && !ended) drawn.splice(cut, 0, element("li", { class: "cut" }, element("span", {}, "probably not, below here")));
   return drawn;
@@ -58,9 +65,11 @@ export function summary(reply, milliseconds, share) {
   );
 }
 
+export const estimate = ({ expected }) => `About ${Number(expected.toFixed(1))}`;
+
 /** The reply to a question for a number. */
 export const countCard = ({ known, expected }) =>
-  element("div", { class: "card nothing" }, element("b", {}, `About ${Number(expected.toFixed(1))}`), `${known} known; the rest is what predictions add up to.`);
+  element("div", { class: "card nothing" }, element("b", {}, estimate({ expected })), `${known} known; the rest is what predictions add up to.`);
 
 /** What is seen while a question is being answered, with the seconds it has taken, and the way to stop it. */
 export function waiting(start, cancel) {

@@ -7,6 +7,7 @@ import { Controls, forRequest } from "./controls.js";
 import { Editor, coloured } from "./editor.js";
 import { byId, element } from "./element.js";
 import { Explore } from "./explore.js";
+import { addressOf } from "./links.js";
 import * as service from "./service.js";
 import { learn, quoted } from "./syntax.js";
 
@@ -20,6 +21,7 @@ const builder = new Builder(byId("builder"), (text) => { editor.text = text; com
 const before = new AskedBefore(byId("before"), (query) => { write(query); submit(); });
 let state = { query: "", settings: {}, top: 10, open: null };
 let running = null;
+let starts = 0;
 let reading = null;
 let results = null; // loaded with the first question, since the first sight of the page needs no answers
 const limits = { top: 1000, paths: 1 };
@@ -139,7 +141,9 @@ function correct(name) {
   submit();
 }
 
+/** Show what the address says, of the run that it names. */
 function restore() {
+  if (service.usedRun() !== (address.read().settings.run ?? null)) return start();
   if (explore.restore(() => JSON.stringify(address.read()) === JSON.stringify(state))) return undefined;
   state = address.read();
   write(state.query);
@@ -166,10 +170,13 @@ function offerRuns({ run, runs = [] }) {
 
 async function start() {
   document.documentElement.removeAttribute("data-ready");
-  const { settings } = address.read();
-  service.useRun(settings.run ?? null);
+  service.useRun(address.read().settings.run ?? null);
+  byId("home").href = addressOf({});
+  const mine = (starts += 1);
   try {
     const about = await service.health();
+    if (mine !== starts) return; // another run was chosen meanwhile
+    before.use(about.run);
     offerRuns(about);
     Object.assign(limits, about.limits);
     learn(about.syntax);
@@ -193,6 +200,6 @@ editor.area.addEventListener("input", () => {
 byId("form").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
 byId("run").addEventListener("change", (event) => { address.write({ ...state, settings: { ...state.settings, run: event.target.value }, open: null }); start(); });
 byId("key").addEventListener("submit", (event) => { event.preventDefault(); service.useKey(byId("secret").value); start(); });
-byId("home").addEventListener("click", (event) => { event.preventDefault(); history.pushState(null, "", "/"); restore(); editor.area.focus(); });
+byId("home").addEventListener("click", (event) => { event.preventDefault(); history.pushState(null, "", addressOf({})); restore(); editor.area.focus(); });
 addEventListener("popstate", restore);
 start();

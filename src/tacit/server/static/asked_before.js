@@ -21,18 +21,26 @@ function keep(list) {
 
 export class AskedBefore {
   constructor(place, ask) {
-    Object.assign(this, { place, ask });
+    Object.assign(this, { place, ask, run: null });
+  }
+
+  /** Show the questions to a run: those to another speak of other names. */
+  use(run) {
+    this.run = run;
     this.draw();
   }
 
+  own(each) { return each.run === this.run; }
+
   /** Put a question first; its sentence may come later. */
-  add(query, sentence = kept().find((each) => each.query === query)?.sentence ?? "") {
-    keep([{ query, sentence }, ...kept().filter((each) => each.query !== query)]);
+  add(query, sentence = "") {
+    const same = (each) => this.own(each) && each.query === query;
+    keep([{ query, run: this.run, sentence: sentence || (kept().find(same)?.sentence ?? "") }, ...kept().filter((each) => !same(each))]);
     this.draw();
   }
 
   draw() {
-    const list = kept();
+    const list = kept().filter((each) => this.own(each));
     const again = ({ query, sentence }) => element("li", {}, element("button", { type: "button", class: "again", onclick: () => this.ask(query) }, sentence ? element("span", {}, sentence) : null, element("code", {}, query)));
     this.place.hidden = !list.length;
     this.place.replaceChildren(element("summary", {}, "Asked before"), element("ul", {}, ...list.map(again)),

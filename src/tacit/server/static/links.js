@@ -4,7 +4,8 @@ import { element, shape } from "./element.js";
 /** The address of a view, on the run that is looked at. */
 export function addressOf(parts) {
   const run = new URLSearchParams(location.search).get("run");
-  return `/?${new URLSearchParams({ ...(run ? { run } : {}), ...parts })}`;
+  const wanted = new URLSearchParams({ ...(run ? { run } : {}), ...parts });
+  return wanted.size ? `/?${wanted}` : "/";
 }
 
 export const entityAddress = (label) => addressOf({ entity: label });

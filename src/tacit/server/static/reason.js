@@ -69,26 +69,28 @@ function verdict(certified, exactly) {
     element("button", { type: "button", class: "quiet", onclick: exactly }, "Search exactly"));
 }
 
-/** The reason for an answer: its graph, what the lines mean, and its atoms as text. */
-export function reason(answer, target, width, certified, exactly) {
-  const witness = answer.witnesses?.[0];
-  const tree = witness?.tree ?? { kind: "and", parts: (witness?.atoms ?? []).map((atom) => ({ kind: "atom", atom })) };
+/** One way to an answer: its graph, what the lines mean, and its atoms as text; nothing where it has none. */
+function way(witness, values, name, width) {
+  const tree = witness.tree ?? { kind: "and", parts: (witness.atoms ?? []).map((atom) => ({ kind: "atom", atom })) };
   const atoms = atomsOf(tree);
-  if (!atoms.length) {
-    return element("div", { class: "why" }, element("p", {}, "This search gives no reasons; beam and exact search do."));
-  }
-  const values = answer.values ?? { [target]: answer.entity };
+  if (!atoms.length) return [];
   const flipped = (entries) => Object.fromEntries(Object.entries(entries).map(([variable, entity]) => [entity, variable]));
-  const name = answer.name || Object.values(values).join(", ") || "this";
   const title = `The reason for ${name} as a graph; its facts are listed below`;
   const { facts = atoms.length, predicted = atoms.filter((atom) => !atom.observed).length } = witness;
-  return element(
-    "div",
-    { class: "why" },
+  return [
     element("figure", { "aria-label": `Why ${name}` }, drawing(flipped(values), atoms, flipped(witness.variables), title, Math.max(240, width))),
     legend(atoms),
     element("ul", { class: "facts" }, ...lines(tree)),
     facts > 1 ? element("p", { class: "share" }, `${predicted} of ${facts} atoms predicted`) : null,
-    verdict(certified, exactly),
-  );
+  ];
+}
+
+/** The reasons for an answer, one below the other. */
+export function reason(answer, target, width, certified, exactly) {
+  const values = answer.values ?? { [target]: answer.entity };
+  const name = answer.name || Object.values(answer.names ?? values).join(", ") || "this";
+  const ways = (answer.witnesses ?? []).map((witness) => way(witness, values, name, width)).filter((each) => each.length);
+  if (!ways.length) return element("div", { class: "why" }, element("p", {}, "This search gives no reasons; beam and exact search do."));
+  const told = ways.flatMap((each, i) => (i ? [element("p", { class: "second" }, `Or ${shown(answer.witnesses[i].score)}, because`), ...each] : each));
+  return element("div", { class: "why" }, ...told, verdict(certified, exactly));
 }

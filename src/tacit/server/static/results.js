@@ -1,11 +1,10 @@
 // The answers to the question asked last: shown, continued, and each explained where it is opened.
-import { countCard, counted, nothing, rows, summary, told, waiting } from "./answers.js";
+import { countCard, counted, estimate, nothing, rows, summary, told, waiting } from "./answers.js";
 import { element } from "./element.js";
 import { reason } from "./reason.js";
 import * as service from "./service.js";
 import { copy, taking } from "./taking.js";
 
-const LIKELY = 0.5; // where the service does not say
 const MORE = 20;
 const share = (event) => copy(location.href, event.currentTarget, "Copy it from the address bar");
 const phone = () => matchMedia("(max-width: 40rem)").matches;
@@ -38,14 +37,17 @@ export class Results {
   show(reply, body, milliseconds, open) {
     this.clear();
     this.asked = { reply, body, open: null };
-    if (reply.kind === "count") return this.place.replaceChildren(countCard(reply.count), this.plan());
+    const take = taking(body, () => this.asked.reply, this.sparql);
+    if (reply.kind === "count") {
+      this.status.textContent = estimate(reply.count);
+      return this.place.replaceChildren(countCard(reply.count), take, this.plan());
+    }
     if (!reply.answers.length) return this.place.replaceChildren(this.none(reply), this.plan());
     reply.answers.forEach((answer, at) => { answer.rank = at + 1; });
     this.list = element("ol", { class: "answers card" }, ...this.rows(reply.answers, []));
     this.list.addEventListener("keydown", (event) => this.walk(event));
     const more = element("button", { type: "button", class: "quiet more", onclick: () => this.more(more) }, "More answers");
     more.hidden = reply.kind === "truth" || reply.answers.length < body.top || body.top >= this.limits.top;
-    const take = taking(body, () => this.asked.reply, this.sparql);
     this.place.replaceChildren(summary(reply, milliseconds, share), this.list, more, take, this.plan());
     this.status.textContent = `${counted(reply.answers.length)}: ${told(reply)}.`;
     const wanted = reply.answers.find((answer) => named(answer) === open);
@@ -60,7 +62,7 @@ export class Results {
   }
 
   rows(answers, before) {
-    return rows(answers, before, this.asked.reply.threshold ?? LIKELY, (rank) => this.toggle(rank));
+    return rows(answers, before, this.asked.reply, (rank) => this.toggle(rank));
   }
 
   /** Add the answers that follow; what is there stays where it is. */

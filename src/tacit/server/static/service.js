@@ -9,7 +9,9 @@ export class Refused extends Error {
 const KEY = "tacit-key";
 export const useKey = (key) => sessionStorage.setItem(KEY, key);
 let run = null; // by its name, where several are served
+export const keyed = () => sessionStorage.getItem(KEY) !== null;
 export const useRun = (name) => { run = name; };
+export const usedRun = () => run;
 export const address = (path) => (run === null ? path : `${path}${path.includes("?") ? "&" : "?"}run=${encodeURIComponent(run)}`);
 
 async function request(path, options = {}) {
