@@ -174,6 +174,10 @@ def test_what_cannot_be_changed_is_said(run: RunFolder, monkeypatch: pytest.Monk
     with pytest.raises(RunError, match="there is no run folder"):
         add_facts(run.path / "absent", MORE)
     assert not (run.path / "absent").exists()
+    with pytest.raises(DataError, match="a NoneType is no source of facts"):
+        add_facts(run.path, None)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="half of a surrogate pair"):
+        add_facts(run.path, [("half \ud800", "r", "a")])
     run.remove("model.safetensors")
     with pytest.raises(RunError, match="has not finished"):
         remove_facts(run.path, MORE)

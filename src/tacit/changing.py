@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tacit.errors import RunError
+from tacit.errors import DataError, RunError
 from tacit.folder import ADAPTER, INDEX, RunFolder
 from tacit.graph.builder import counted
 from tacit.graph.frames import is_frame
@@ -64,9 +65,12 @@ def add_facts(path: Source, facts: Triples, *, progress: Progress = False, **opt
     """Add facts to the run in a folder.
 
     They are anything that `load` reads, with its options, a graph, or label triples, and become train facts. Entities
-    and relations that the run does not know get vectors that are fitted to their facts; all others keep theirs.
+    and relations that the run does not know get vectors that are fitted to their facts; all others keep theirs. Blank
+    nodes of a file are not those of the run; in label triples they are.
     """
-    return _change(path, facts_of(facts, **options), with_facts, progress)
+    more = facts_of(facts, **options)
+    named = not (isinstance(facts, str | Path | Graph) or is_frame(facts))
+    return _change(path, more, partial(with_facts, apart=not named), progress)
 
 
 def remove_facts(path: Source, facts: Triples, **options: Any) -> Change:
@@ -83,6 +87,8 @@ def facts_of(facts: Triples, **options: Any) -> Graph:
         return facts
     if isinstance(facts, str | Path) or is_frame(facts):
         return load(facts, **options)
+    if not isinstance(facts, Iterable):
+        raise DataError(f"a {type(facts).__name__} is no source of facts; expected a path, a DataFrame or triples")
     return Graph.of(cast("Iterable[Sequence[str]]", facts), name="facts")
 
 
@@ -100,7 +106,7 @@ def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged],
         before = run.graph()
         graph, changed, unchanged = merge(before, facts)
         more = graph.num_entities - before.num_entities, (graph.num_relations - before.num_relations) // 2
-        counts = (changed, 0) if merge is with_facts else (0, changed)
+        counts = (changed, 0) if len(graph.facts()) > len(before.facts()) else (0, changed)
         change = Change(*counts, unchanged, *more, index_removed=changed > 0 and run.has(INDEX), notes=facts.notes)
         if changed:
             model = load_model(run)

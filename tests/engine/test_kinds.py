@@ -108,6 +108,9 @@ def test_a_count_is_what_is_known_and_what_is_expected(engine: Engine) -> None:
     assert "1 known, 0.8 expected" in str(answers)
     assert "1 known, 0.8 expected" in answers._repr_html_()
     assert answers.to_pandas().to_dict("list")["known"] == [1]
+    new = engine.using(new=True).ask("count ?x : likes(a, ?x)")
+    assert (new.counted, new.left_out) == ((0, pytest.approx(0.1 + 0.6 + 0.3)), 1)
+    assert str(new).endswith("0 known, 1.0 expected with predictions; 1 known answer left out")
     with pytest.raises(QueryError, match=r"a count is of one variable, not of \?x, \?y"):
         engine.count("?x, ?y : likes(?x, ?y)")
 

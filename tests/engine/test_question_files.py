@@ -30,7 +30,7 @@ TEXTS = [
     '{"query": "?c : borders(France, ?c)", "tpo": 3}',
     '{"query": 7}',
     '{"parameters": []}',
-    "{not json",
+    '{"query": "?c : borders($who, ?c)", "parameters": {"who": "\\ud800"}}',
     "{" * 100_000,
     "?c : borders(Germany, ?c)",
     "?a, ?b : borders(?a, ?b)",
@@ -43,7 +43,7 @@ WRONG = {
     11: "unknown 'tpo'; a question in JSON has query and parameters",
     12: 'a question in JSON is {"query": "text"',
     13: 'a question in JSON is {"query": "text"',
-    14: "the line is no JSON",
+    14: "the line has half of a surrogate pair",
     15: "the line is no JSON",
 }
 
@@ -182,6 +182,7 @@ def test_the_command_writes_them_and_its_exit_code_tells(tmp_path: Path, kind: s
         (["?c : r(a, ?c)", "--file", "-"], "ask one question, or many with --file"),
         (["--file", "-", "--out", "x.ttl"], "'x.ttl' is no file of answers; its name ends in .jsonl, .csv or .parquet"),
         (["?c : r(a, ?c)", "--param", "who"], "--param is 'who'; it must be NAME=LABEL"),
+        (["?c : r($w, ?c)", "--param", "w=a", "--param", "$w=b"], "--param gives w two labels, 'a' and 'b'"),
         (["?c : r(a, ?c)", "--top", "many"], "--top is 'many'; it must be a whole number, or all"),
         (["--file", "no.txt"], "no.txt: no such file"),
     ],

@@ -93,3 +93,11 @@ def test_pages_scores_and_what_is_known(engine: Engine, question: str) -> None:
     assert same(listed(engine, question, f"FILTER(?s > {score!r})"), above)
     assert len(listed(engine, question, f"FILTER(?s >= {score!r})")) > len(above)
     assert same(listed(engine, question, f"FILTER(?s > {score!r} && !?k)"), [row for row in above if not row[2]])
+
+
+def test_what_new_answers_leave_out_is_counted_among_the_values_given(engine: Engine) -> None:
+    held = int(KNOWN[0].any(axis=0).argmax())  # some object of a fact
+    for given in ([held], [i for i in range(SIZE) if i != held]):
+        values = " ".join(f":{NAMES[i]}" for i in given)
+        text = f"PREFIX : <tacit:> SELECT ?x {{ ?y :p ?x VALUES ?x {{ {values} }} }}"
+        assert engine.using(new=True).ask(text).left_out == KNOWN[0].any(axis=0)[given].sum()

@@ -6,6 +6,7 @@ from datetime import date
 from itertools import permutations
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -44,6 +45,8 @@ def test_types_that_are_labels() -> None:
         {"head": [1, 2], "relation": pd.Categorical(["r", "s"]), "tail": pd.array(["x ", "y"], "string")}
     )
     assert facts(tacit.load(frame)) == [("1", "r", "x"), ("2", "s", "y")]
+    mixed = pd.DataFrame({"head": ["x", np.int64(2)], "relation": "r", "tail": "y"})
+    assert facts(tacit.load(mixed)) == [("x", "r", "y"), ("2", "r", "y")]
 
 
 def test_a_table_of_entities_and_their_properties_is_melted_first() -> None:
@@ -85,6 +88,11 @@ def test_columns_that_are_not_told_are_refused() -> None:
         tacit.load(pd.DataFrame([list("ab")]))
     with pytest.raises(SettingsError, match="must name three of"):
         tacit.load(pd.DataFrame([list("abcd")], columns=list("wxyz")), columns="w,x,v")
+    lives = pd.DataFrame([("Ada", "Oslo", "lives_in")], columns=["person", "city", "relation"])
+    with pytest.raises(DataError, match=r"its columns \(person, city, relation\) are not all named"):
+        tacit.load(lives)
+    assert facts(tacit.load(lives, columns="1,3,2")) == [("Ada", "lives_in", "Oslo")]
+    assert facts(tacit.load(lives[["person", "relation", "city"]])) == [("Ada", "lives_in", "Oslo")]
     friends = pd.DataFrame([(f"p{i}", f"p{i + 1}", ("knows", "likes")[i % 2]) for i in range(200)])
     with pytest.raises(DataError, match="DataFrame: column 2, read as the relation, has 200 different values"):
         tacit.load(friends)

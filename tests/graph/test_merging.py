@@ -12,6 +12,7 @@ import pytest
 from tacit.errors import DataError, UnknownName
 from tacit.graph.datasets import load
 from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.joining import joined
 from tacit.graph.merging import with_facts, without_facts
 from tacit.graph.prefixes import Prefixes
 
@@ -69,6 +70,23 @@ def test_iris_are_the_same_whatever_their_prefixes(tmp_path: Path) -> None:
     assert [merged.iri(label) for label in ("g:Oslo", "g2:Oslo")] == ["http://a.org/geo#Oslo", "http://b.org/Oslo"]
     whole = Graph.of([("http://a.org/geo#Oslo", "g:in", "<http://a.org/geo#Norway>")])
     assert with_facts(merged, whole)[1:] == (0, 1)
+
+
+def test_added_files_come_in_as_files_read_together_do(tmp_path: Path) -> None:
+    """Blank nodes of a file are its own, and the type of a literal has whatever prefix its file gives it."""
+    for name, prefix in (("one", "xsd"), ("two", "t")):
+        (tmp_path / f"{name}.ttl").write_text(
+            f"@prefix {prefix}: <http://www.w3.org/2001/XMLSchema#> . @prefix : <http://a.org/> .\n"
+            f":{name} :has _:x . _:x :size '{len(prefix)}'^^{prefix}:byte . :{name} :year '1984'^^{prefix}:gYear ."
+        )
+    one, two = (load(tmp_path / f"{name}.ttl", literals=True) for name in ("one", "two"))
+    merged = with_facts(one, two)
+    assert labelled(merged.graph) == labelled(joined([one, two], "both"))
+    assert len(merged.graph.entities) == len({"one", "two", "_:x of one", "_:x of two", "3", "1", "1984"})
+    assert without_facts(merged.graph, Graph.of([("two", "year", '"1984"^^xsd:gYear')])).changed == 1
+    assert without_facts(merged.graph, two)[1:] == (1, 2)  # a blank node has no name by which to remove it
+    named = [("_:b1", "size", "big")]
+    assert labelled(with_facts(one, Graph.of(named), apart=False).graph)[-1:] == named
 
 
 def test_no_prefix_makes_an_iri_of_a_plain_label() -> None:

@@ -12,7 +12,9 @@ import pytest
 from tacit.errors import DataError
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
+from tacit.graph.merging import with_facts
 from tacit.graph.prefixes import Prefixes
+from tacit.graph.writing import write_scored
 
 TURTLE = """
 @prefix geo: <http://example.org/geo/> .
@@ -308,3 +310,18 @@ def test_xml_entities_of_plain_text_are_read(tmp_path: Path) -> None:
     body = XML.partition("?>\n")[2].replace("http://example.org/geo/S", "&geo;S").replace(">France<", ">Franc&e;<")
     graph = read(tmp_path, "g.rdf", PLAIN + body, literals=True)
     assert facts(graph) == {("geo:France", "geo:borders", "geo:Spain"), ("geo:France", "geo:name", '"Francé"')}
+
+
+def test_names_that_were_written_as_iris_are_read_as_what_they_were(tmp_path: Path) -> None:
+    """Facts of a graph from tables go to RDF and back, and are those of the graph that they came from."""
+    named = [("New York", "lives in", "Z\u00fcrich"), ('a "b"', "r", "x:y"), ("_:b1", "r", "<x>")]
+    write_scored(tmp_path / "facts.nt", [(*fact, 0.5) for fact in named], Prefixes())
+    back = load(tmp_path / "facts.nt")
+    assert [(back.entities[h], back.relations[r], back.entities[t]) for h, r, t in back.facts()] == named
+    (tmp_path / "mixed.ttl").write_text(
+        "@prefix t: <tacit:> . @prefix : <http://a.org/> . t:Oslo t:in t:Norway . :Oslo :in :Norway ."
+    )
+    mixed = load(tmp_path / "mixed.ttl")  # the labels of the others are taken by IRIs
+    assert len(mixed.entities) == 4
+    (tmp_path / "plain.ttl").write_text("@prefix t: <tacit:> . t:Oslo t:in t:Norway .")
+    assert with_facts(Graph.of([("Oslo", "in", "Norway")]), load(tmp_path / "plain.ttl"))[1:] == (0, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable
+from itertools import count
 
 import pytest
 from hypothesis import given, settings
@@ -90,7 +91,7 @@ def renamed(formula: Formula, names: dict[Variable, Variable], rng: random.Rando
         case Not(part):
             return Not(renamed(part, names, rng))
         case Exists(variable, part):
-            fresh = Variable(f"v{1 + max(int(name.name[1:]) for name in names.values())}")
+            fresh = next(v for n in count() if (v := Variable(f"v{n}")) not in names.values())
             return Exists(fresh, renamed(part, {**names, variable: fresh}, rng))
     raise AssertionError(formula)
 

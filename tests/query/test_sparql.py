@@ -155,6 +155,7 @@ def test_reads(text: str) -> None:
         ("SELECT ?x { { ?x :p :a VALUES ?x { :a } } UNION { ?x :p :b } }", 24, "one alternative alone"),
         ("SELECT ?x ?y { ?x :p ?y VALUES ?x { :a :b } }", 25, r"gives \?x values, .* one of several"),
         ("SELECT ?x ?y { ?x :p ?y VALUES (?x ?y) { (:a :b) } }", 25, r"gives \?x, \?y values"),
+        ("SELECT ?r { :a ?r :b VALUES ?r { :p } }", 22, "stands for a relation"),
         ("SELECT ?x { ?x :p :a VALUES ?x { } }", None, "no answers whatever the facts"),
         ("SELECT ?x { ?x :p ?y VALUES ?y { :a } VALUES ?y { :b } }", None, "no answers whatever the facts"),
         ("SELECT ?x { ?x :p ?y VALUES (?x ?y) { (:a) } }", 22, "1 values for 2 variables"),

@@ -152,6 +152,7 @@ def test_rows_are_ordered_by_score_where_that_is_asked() -> None:
         rows = json.loads(reply.body)["results"]["bindings"]
         known = [row["k"]["value"] == "true" for row in rows]
         scores[order] = [float(row["s"]["value"]) for row in rows]
+        assert scores[order] == [answer.score for answer in engine.ask(f"{PREFIXES}{query}{order}", top=9)]
     assert known == sorted(known, reverse=True)
     assert scores["DESC(?s)"] == sorted(scores[order], reverse=True) != scores[order]
 

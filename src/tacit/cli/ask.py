@@ -121,12 +121,14 @@ def _print(outcome: Outcome, json_: bool) -> None:
 
 def _parameters(given: Iterable[str]) -> dict[str, str]:
     """Parameters as people write them, by name."""
-    parameters = {}
+    parameters: dict[str, str] = {}
     for each in given:
         name, equals, label = each.partition("=")
         if not equals or not name:
             raise SettingsError(f"--param is '{each}'; it must be NAME=LABEL")
-        parameters[name.removeprefix("$")] = label
+        name = name.removeprefix("$")
+        if parameters.setdefault(name, label) != label:
+            raise SettingsError(f"--param gives {name} two labels, '{parameters[name]}' and '{label}'")
     return parameters
 
 

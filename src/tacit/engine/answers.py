@@ -271,7 +271,8 @@ class Answers(Sequence[Answer]):
         if not self.left_out:
             return ""
         count = f"{self.left_out:,} known answer{'s' if self.left_out > 1 else ''}"
-        return f"{count} left out" if self.answers else f"no new answer: {count}, and nothing else fits"
+        listed = self.answers or self.counted is not None
+        return f"{count} left out" if listed else f"no new answer: {count}, and nothing else fits"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it."""
@@ -325,7 +326,8 @@ class Answers(Sequence[Answer]):
     def instead(self) -> str:
         """What is to be said where no answer is listed: how many there are, or why there is none."""
         if self.counted is not None:
-            return f"{self.counted.known:,} known, {self.counted.expected:,.1f} expected with predictions"
+            told = f"{self.counted.known:,} known, {self.counted.expected:,.1f} expected with predictions"
+            return f"{told}; {self.note}" if self.note else told
         return self.note or "no answer"
 
     @property

@@ -268,7 +268,7 @@ class Engine:
                 part = members[start : start + step]
                 listed = self._answered(plan, [asked[i] for i in part], page, paths if explain else 0)
                 results |= dict(zip(part, listed, strict=True))
-        return [results[i] for i in range(len(asked))]
+        return [_by_score(results[i]) if question.by_score else results[i] for i, question in enumerate(asked)]
 
     def describe(self, query: str | Query | Asked) -> str:
         """How a question would be answered, as an indented tree with what each step costs."""
@@ -310,7 +310,8 @@ class Engine:
             answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
             variables = tuple(target.name for target in question.query.targets)
             explained = why is not None if paths else None
-            left_out = len(implied) if self.settings.new or question.known is False else None
+            among = [i for i in implied if question.among is None or self.graph.entities[i] in question.among]
+            left_out = len(among) if self.settings.new or question.known is False else None
             results.append(
                 Answers(
                     str(question.query), tuple(answers), listed.certified, self.about, explained,
@@ -367,6 +368,11 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"Engine({self.graph!r}, {self.settings.search}, k={self.settings.k}, {self.settings.logic})"
+
+
+def _by_score(answers: Answers) -> Answers:
+    """The same answers by falling score alone, known ones no longer first."""
+    return replace(answers, answers=tuple(sorted(answers, key=lambda answer: -answer.score)))
 
 
 @cache

@@ -164,10 +164,14 @@ def _count(question: _Question, span: Span) -> Answers:
     known = question.engine.known(plan, *slots)[0]
     scores = whole(search.shards, search.scores(plan, *slots))[0]
     scores = scores.masked_fill(scores < span.floor, ZERO).double().exp()
-    if not plan.has(Complement):
-        scores = scores.index_fill(0, torch.tensor(known, dtype=torch.long, device=scores.device), 1.0)
+    ids = torch.tensor(known, dtype=torch.long, device=scores.device)
+    if question.new:
+        scores = scores.index_fill(0, ids, 0.0)
+    elif not plan.has(Complement):
+        scores = scores.index_fill(0, ids, 1.0)
     certified: bool | None = True if search.exact else None
     if question.proving and not search.exact:
         bounds = search.bounds(plan, *slots)
         certified = None if bounds is None else not bool(unsettled(*bounds).any())
-    return Answers("", (), certified, counted=Count(len(known), float(scores.sum())))
+    counted = Count(0 if question.new else len(known), float(scores.sum()))
+    return Answers("", (), certified, counted=counted, left_out=len(known) if question.new else None)

@@ -110,6 +110,9 @@ def _question(text: str, parameters: Mapping[str, str]) -> Question:
         return text, parameters
     try:
         row = json.loads(text)
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise QueryError("the line has half of a surrogate pair, which is no letter") from None
     except (ValueError, RecursionError) as error:
         raise QueryError(f"the line is no JSON: {error}") from None
     for name in row:

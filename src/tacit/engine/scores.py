@@ -147,6 +147,8 @@ class Scores(Fold[Tensor, Tensor]):
             inner = self.repeated(few.shape[1], step.slot, few.t().reshape(-1))
             best = inner.whole(step.body).view(few.shape[1], self.batch, -1).amax(dim=0)
             out = torch.maximum(out, best)
+        if dropped is not None and not step.bounded:
+            dropped = torch.zeros_like(dropped)  # it may be worth anything
         return hop.raise_bounds(out, dropped)
 
     def best(self, step: Best, place: Place[Tensor]) -> Tensor:

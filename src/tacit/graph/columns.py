@@ -66,6 +66,16 @@ def header_order(words: Sequence[str]) -> Order | None:
     return _order(map(roles.index, COLUMNS)) if all(roles.count(role) == 1 for role in COLUMNS) else None
 
 
+def contradicts(words: Sequence[str], order: Order) -> bool:
+    """Whether the name of a column says that it is something else than an order takes it for.
+
+    >>> contradicts(["person", "city", "relation"], USUAL), contradicts(["person", "relation", "city"], USUAL)
+    (True, False)
+    """
+    roles = [(at, _role(word)) for at, word in enumerate(words)]
+    return any(role is not None and order[COLUMNS.index(role)] != at for at, role in roles)
+
+
 def _order(places: Iterable[int]) -> Order:
     head, relation, tail = places
     return head, relation, tail

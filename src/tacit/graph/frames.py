@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -57,4 +58,4 @@ def _labels(values: Iterable[Any], role: str, column: str) -> list[str]:
 
 
 def _whole(value: Any) -> str | None:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+    return str(value) if not isinstance(value, bool) and isinstance(value, Integral) else None

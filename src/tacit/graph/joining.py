@@ -15,7 +15,7 @@ from tacit.graph.graph import SPLITS, Graph, Triples, directed, is_absolute
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 
-_BLANK = "_:"
+BLANK = "_:"
 
 
 def joined(graphs: Sequence[Graph], name: str) -> Graph:
@@ -34,8 +34,8 @@ def joined(graphs: Sequence[Graph], name: str) -> Graph:
     notes: list[str] = []
     splits: dict[str, list[Triples]] = {split: [] for split in SPLITS}
     for graph in graphs:
-        label = _relabelling(graph, prefixes, _blank_stem(entities))
-        blank = sum(entity.startswith(_BLANK) for entity in graph.entities) if entities else 0
+        label = relabelling(graph, prefixes, blank_stem(entities))
+        blank = sum(entity.startswith(BLANK) for entity in graph.entities) if entities else 0
         ends = _numbers(map(label, graph.entities), entities)
         forward = graph.relations.labels[0::2]
         kinds = 2 * _numbers(map(label, forward), relations)
@@ -58,19 +58,19 @@ def _numbers(labels: Iterable[str], known: dict[str, int]) -> NDArray[np.int32]:
     return np.fromiter((known.setdefault(label, len(known)) for label in labels), np.int32)
 
 
-def _blank_stem(earlier: Collection[str]) -> str:
+def blank_stem(earlier: Collection[str]) -> str:
     """How the labels of a graph's blank nodes begin, so that none is that of an earlier graph."""
     numbers = count(2) if earlier else count(0)
-    stems = (f"{_BLANK}file{number}." if number else _BLANK for number in numbers)
+    stems = (f"{BLANK}file{number}." if number else BLANK for number in numbers)
     return next(stem for stem in stems if not any(label.startswith(stem) for label in earlier))
 
 
-def _relabelling(graph: Graph, prefixes: Prefixes, blank: str) -> Callable[[str], str]:
+def relabelling(graph: Graph, prefixes: Prefixes, blank: str) -> Callable[[str], str]:
     """The function from the labels of a graph to those under prefixes that are not all its own."""
 
     def label(old: str) -> str:
-        if old.startswith(_BLANK):
-            return blank + old.removeprefix(_BLANK)
+        if old.startswith(BLANK):
+            return blank + old.removeprefix(BLANK)
         text, typed, datatype = old.rpartition('"^^')
         if typed and text.startswith('"'):
             return text + typed + label(datatype)

@@ -12,6 +12,7 @@ from tacit.errors import DataError
 from tacit.graph.builder import packed
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples
 from tacit.graph.index import within
+from tacit.graph.joining import BLANK, blank_stem, relabelling
 from tacit.graph.vocabulary import Vocabulary
 
 Labels = Sequence[str | None]
@@ -25,11 +26,12 @@ class Merged(NamedTuple):
     unchanged: int
 
 
-def with_facts(graph: Graph, more: Graph) -> Merged:
+def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     """The graph with the facts of another, whatever their split, as further train facts.
 
     A label is looked up as in a question: it may be a readable name that one label alone has, or an IRI. What is not
     found gets an id behind all others, a relation and its inverse one after the other; names and prefixes come along.
+    Blank nodes are things of their own graph, unless they are not `apart`: then their labels are those of this one.
 
     >>> graph = Graph.of([("France", "borders", "Spain")])
     >>> merged = with_facts(graph, Graph.of([("Spain", "borders", "Portugal"), ("Spain", "borders^-1", "France")]))
@@ -37,11 +39,12 @@ def with_facts(graph: Graph, more: Graph) -> Merged:
     (['France', 'Spain', 'Portugal'], 1, 1)
     """
     prefixes = graph.prefixes.joined(more.prefixes) if more.prefixes else graph.prefixes
+    plain = relabelling(more, prefixes, blank_stem(graph.entities) if apart else BLANK)
 
     def called(labels: Sequence[str], known: Vocabulary) -> list[str]:
         """What labels are called in the larger graph."""
-        found = zip(labels, _found(graph, more, labels, known), strict=True)
-        return [there if there is not None else _label(more, label, prefixes.label, known) for label, there in found]
+        found = zip(labels, _found(graph, more, labels, known, plain), strict=True)
+        return [there if there is not None else _label(more.iri(label), plain(label), known) for label, there in found]
 
     heads = called(more.entities.labels, graph.entities)
     forward = called(more.relations.labels[0::2], graph.relations)
@@ -65,8 +68,9 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
 
     Where it has none of them that is an error: most likely something is misspelt.
     """
-    heads = _found(graph, less, less.entities.labels, graph.entities)
-    forward = _found(graph, less, less.relations.labels[0::2], graph.relations)
+    plain = relabelling(less, graph.prefixes, BLANK)
+    heads = _found(graph, less, less.entities.labels, graph.entities, plain)
+    forward = _found(graph, less, less.relations.labels[0::2], graph.relations, plain)
     splits, given = [graph.split(name) for name in SPLITS], len(less.facts())
     *present, taken = packed([*splits, _facts(graph, less, heads, forward)], graph.num_entities, graph.num_relations)
     kept = [split[~within(keys, np.sort(taken))] for split, keys in zip(splits, present, strict=True)]
@@ -83,9 +87,15 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
     return Merged(replace(graph, train=train, valid=valid, test=test), removed, given - removed)
 
 
-def _found(graph: Graph, more: Graph, labels: Iterable[str], known: Vocabulary) -> list[str | None]:
-    """The labels in a graph of what another calls so; None where it has no such entity or relation."""
-    return [_found_one(graph, more.iri(label), label, known) for label in labels]
+def _found(
+    graph: Graph, more: Graph, labels: Iterable[str], known: Vocabulary, plain: Callable[[str], str]
+) -> list[str | None]:
+    """The labels in a graph of what another calls so; None where it has no such entity or relation.
+
+    `plain` says what the label of a blank node or a literal is there.
+    """
+    pairs = ((more.iri(label), label) for label in labels)
+    return [_found_one(graph, iri, label if iri is not None else plain(label), known) for iri, label in pairs]
 
 
 def _found_one(graph: Graph, iri: str | None, label: str, known: Vocabulary) -> str | None:
@@ -101,12 +111,9 @@ def _found_one(graph: Graph, iri: str | None, label: str, known: Vocabulary) -> 
     return known[ids[0]] if ids else None
 
 
-def _label(more: Graph, label: str, short: Callable[[str], str], known: Vocabulary) -> str:
+def _label(iri: str | None, short: str, known: Vocabulary) -> str:
     """What an entity or relation is called that a graph does not have."""
-    iri = more.iri(label)
-    if iri is None:
-        return label
-    return f"<{iri}>" if short(iri) in known else short(iri)
+    return f"<{iri}>" if iri is not None and short in known else short
 
 
 def _extended(known: Vocabulary, labels: Iterable[str]) -> Vocabulary:

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from xml.parsers import expat
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, counted
 from tacit.graph.files import BOM, blocks, opened
 from tacit.graph.prefixes import Prefixes
+from tacit.graph.terms import SCHEME, n_triples
 
 if TYPE_CHECKING:
     from pyoxigraph import Quad
@@ -240,10 +241,18 @@ def _refuse_entities(path: Path) -> None:
 
 
 def labelling(builder: Builder, declared: dict[str, str]) -> tuple[Prefixes, Callable[[str], str]]:
-    """The prefixes of all IRIs collected, and the function from terms to labels."""
-    prefixes = Prefixes(declared, (term[term.rindex("<") + 1 : -1] for term in builder.terms() if term.endswith(">")))
+    """The prefixes of all IRIs collected, and the function from terms to labels.
+
+    In the scheme `tacit:` an IRI is a name that Tacit has written: it is read as what it was.
+    """
+    others = {name: namespace for name, namespace in declared.items() if not namespace.startswith(SCHEME)}
+    prefixes = Prefixes(others, (term[term.rindex("<") + 1 : -1] for term in builder.terms() if term.endswith(">")))
 
     def label(term: str) -> str:
+        if term.startswith(f"<{SCHEME}"):
+            name = unquote(term[len(SCHEME) + 1 : -1])
+            if name and n_triples(name, prefixes).startswith(f"<{SCHEME}"):  # else it is the label of another term
+                return name
         if term.startswith("<"):
             return prefixes.label(term[1:-1])
         if not term.endswith(">"):  # a blank node, or a literal without a type

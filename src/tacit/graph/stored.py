@@ -163,7 +163,12 @@ def _write_trie(labels: Vocabulary, folder: Path) -> dict[str, NDArray[Any]]:
 
 
 def _write_text(path: Path, text: str) -> None:
-    atomic_write(path, lambda target: Path(target).write_bytes(text.encode("utf-8")))
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        line = text[text.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
+        raise DataError(f"label {line[:80]!r} cannot be stored: it has half of a surrogate pair") from None
+    atomic_write(path, lambda target: Path(target).write_bytes(data))
 
 
 def _read_text(path: Path) -> str:

@@ -15,6 +15,7 @@ from tacit.graph.columns import (
     USUAL,
     Order,
     column_order,
+    contradicts,
     header_order,
     is_half_a_header,
     words_of,
@@ -25,7 +26,7 @@ from tacit.graph.files import PACKINGS, atomic_file, atomic_folder, extension
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
 
-_SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2', or delete the line"
+_SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2'"
 _MELT = "; a table with a column for each relation is melted into these first"
 
 
@@ -64,6 +65,9 @@ def told_order(
         number = "1 column" if len(header) == 1 else f"{len(header)} columns"
         raise DataError(f"has {number}; expected 3 ({', '.join(COLUMNS)}){wide}", path, line)
     order = told or usual
+    if told is None and contradicts(header, order):
+        names = ", ".join(header)
+        raise DataError(f"its columns ({names}) are not all named as head, relation and tail; {_SAY}", path, line)
     if max(order) >= len(header):
         raise SettingsError(
             f"columns '{columns}' ask for column {max(order) + 1}, and {path} has {len(header)}", "columns"
@@ -115,8 +119,8 @@ def _add_text(
 
 def _of_header(path: Path, fields: list[str], order: Order | None) -> Order:
     if order is None:
-        first = ", ".join(fields[:3])
-        raise DataError(f"its first line ({first}) names columns, but not head, relation and tail; {_SAY}", path)
+        names = f"its first line ({', '.join(fields[:3])}) names columns, but not head, relation and tail"
+        raise DataError(f"{names}; {_SAY}, or delete it", path)
     return order
 
 

@@ -243,15 +243,19 @@ def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target
     cut = min(variables, key=lambda v: (knotted(v, variables, factors), not anchored(v, factors)))
     own = [f for f in factors if free_variables(f) == {cut}]
     rest = [substitute(f, cut, Entity(str(slot))) for f in factors if free_variables(f) != {cut}]
-    ranking = [_node(f, cut, slots) for f in own] or _bounds(cut, factors, slots)
+    ranking = [_node(f, cut, slots) for f in own] or _neighbours(cut, factors, slots)
     inner = _exists([variable for variable in reversed(variables) if variable != cut], rest)
-    body = [At(_node(f, cut, deeper), slot) for f in own]
-    return Condition(int(cut.name), slot, _intersect(ranking), _intersect([*body, _node(inner, target, deeper)]))
+    body: list[Node] = [At(_node(f, cut, deeper), slot) for f in own]
+    body.append(_node(inner, target, deeper))
+    return Condition(int(cut.name), slot, _intersect(ranking), _intersect(body), bounded=bool(own or not ranking))
 
 
-def _bounds(cut: Variable, factors: Sequence[Formula], slots: range) -> list[Node]:
-    """Upper bounds on a cut variable with no part of its own: what each neighbour's own parts let through."""
-    bounds: list[Node] = []
+def _neighbours(cut: Variable, factors: Sequence[Formula], slots: range) -> list[Node]:
+    """What to try first of a cut variable with no part of its own: what each neighbour's own parts let through.
+
+    They bound nothing: here an atom is read from the neighbour, in the body from the value that is tried.
+    """
+    ranking: list[Node] = []
     pairs = [free_variables(f) - {cut} for f in factors if cut in free_variables(f) and len(free_variables(f)) == 2]
     for (neighbour,) in dict.fromkeys(pairs):
         own = [f for f in factors if free_variables(f) == {neighbour}]
@@ -260,8 +264,8 @@ def _bounds(cut: Variable, factors: Sequence[Formula], slots: range) -> list[Nod
             with suppress(_Stuck):
                 edge = _intersect([_edge(f, neighbour, cut, slots) for f in shared])
                 reach = _intersect([_node(f, neighbour, slots) for f in own])
-                bounds.append(Project(int(neighbour.name), reach, edge))
-    return bounds
+                ranking.append(Project(int(neighbour.name), reach, edge))
+    return ranking
 
 
 def _intersect(parts: Sequence[_Part]) -> _Part:

@@ -124,12 +124,16 @@ class Best:
 
 @dataclass(frozen=True)
 class Condition:
-    """The best of `body` over candidates for a cut variable, which fills an extra entity slot."""
+    """The best of `body` over candidates for a cut variable, which fills an extra entity slot.
+
+    A `bounded` body is worth no more than its candidate; else what candidates are worth says which to try, no more.
+    """
 
     variable: int
     slot: int
     candidates: Node
     body: Node
+    bounded: bool = True
 
 
 Node: TypeAlias = (

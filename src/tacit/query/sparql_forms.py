@@ -54,6 +54,8 @@ class Form:
             raise self._several(targets[:1], "is counted")
         columns = tuple(column._replace(label=row.get(column.name, column.label)) for column in columns)
         query = self._query([target for target in targets if target.name not in row], formula, counting)
+        if among and query.kind == "relations":
+            raise self._several(targets, "stands for a relation")
         return Reading(query, limit, offset, self.min_score, self.known, among, columns, by_score)
 
     def _query(self, targets: list[Variable], formula: Formula, counting: bool) -> Query:

@@ -24,8 +24,7 @@ def results(graph: Graph, asked: Asked, answers: Answers) -> dict[str, Any]:
         numbers = {"count": ("integer", answers.counted.known), "expected": ("double", answers.counted.expected)}
         rows = [{column.name: _literal(*numbers[column.shows]) for column in asked.columns}]
     else:
-        ordered = sorted(answers, key=lambda answer: -answer.score) if asked.by_score else answers
-        rows = [{column.name: _shown(column, answer, graph) for column in asked.columns} for answer in ordered]
+        rows = [{column.name: _shown(column, answer, graph) for column in asked.columns} for answer in answers]
     return {"head": {"vars": [column.name for column in asked.columns]}, "results": {"bindings": rows}}
 
 
