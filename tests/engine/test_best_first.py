@@ -104,7 +104,7 @@ def tables(draw: st.DrawFn) -> dict[str, Values]:
     queries(), tables(), st.sampled_from(NORMS), st.sampled_from(NEGATIONS), st.sampled_from(sorted(CALIBRATIONS)),
     st.integers(1, 7), st.integers(1, 4),
 )  # fmt: skip
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_no_question_is_certified_wrongly(
     query: Query, scores: dict[str, Values], norm: str, negation: str, name: str, k: int, top: int
 ) -> None:

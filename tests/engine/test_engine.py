@@ -180,7 +180,7 @@ def tables(draw: st.DrawFn) -> dict[str, Values]:
 
 
 @given(queries(), tables(), st.sampled_from(NORMS), st.sampled_from(NEGATIONS), st.sampled_from([2, 100]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_witness_recomputes_to_the_score_of_its_answer(
     query: Query, scores: dict[str, Values], norm: str, negation: str, k: int
 ) -> None:
@@ -196,7 +196,7 @@ def test_a_witness_recomputes_to_the_score_of_its_answer(
 
 
 @given(queries(), tables(), st.sampled_from(NORMS), st.integers(1, 5), st.integers(1, 3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_a_certified_list_is_never_wrong(query: Query, scores: dict[str, Values], norm: str, k: int, top: int) -> None:
     engine = small_engine(scores, logic=norm, k=k)
     exact = BruteForce(scores, norm, "standard").answers(query)

@@ -52,7 +52,7 @@ def observed_facts(scores: dict[str, Values], seed: int) -> tuple[Index, dict[st
     queries(), tables(), st.sampled_from(sorted(LOGICS)), st.sampled_from(sorted(NEGATIONS)),
     st.booleans(), st.booleans(), st.integers(0, 1000), st.sampled_from([200, 1e6]),
 )  # fmt: skip
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_search_has_the_value_of_the_formula(
     query: Query, scores: dict[str, Values], norm: str, negation: str,
     blocked: bool, observed: bool, seed: int, memory: float,
@@ -114,7 +114,7 @@ def renamed(query: Query, names: dict[str, str]) -> Query:
 
 
 @given(queries(), st.integers(0, 10_000), st.sampled_from(sorted(LOGICS)), st.sampled_from(sorted(NEGATIONS)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_the_graph_as_a_scorer_gives_the_symbolic_answers(query: Query, seed: int, norm: str, negation: str) -> None:
     random, n = np.random.default_rng(seed), 8
     facts = np.unique(random.integers(0, [n, len(RELATIONS), n], (30, 3)), axis=0)
@@ -129,7 +129,7 @@ def test_the_graph_as_a_scorer_gives_the_symbolic_answers(query: Query, seed: in
 
 
 @given(queries(), tables(), st.sampled_from(sorted(LOGICS)), st.sampled_from(sorted(NEGATIONS)), st.integers(1, 4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_bounds_hold_whatever_the_beam_drops(
     query: Query, scores: dict[str, Values], norm: str, negation: str, k: int
 ) -> None:

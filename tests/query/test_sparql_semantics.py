@@ -26,7 +26,7 @@ oxigraph = pytest.importorskip("pyoxigraph")
 PREFIX = "PREFIX : <tacit:>\n"
 RELATIONS = "pqr"
 NAMED = 3  # entities that questions name; a graph has these and up to three more
-TIMES = int(os.environ.get("TACIT_FUZZ", "300"))
+TIMES = int(os.environ.get("TACIT_FUZZ", "150"))
 
 
 Rows = set[tuple[str | None, ...]]

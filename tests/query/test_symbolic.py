@@ -80,7 +80,7 @@ def filled(query: Query) -> tuple[p.Plan, np.ndarray, np.ndarray]:
     return prepared.plan, entities, relations
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(queries(), graphs())
 def test_any_formula_over_any_graph(query: Query, graph: tuple[set[Fact], int]) -> None:
     facts, size = graph
