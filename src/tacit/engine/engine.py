@@ -123,6 +123,10 @@ class Engine:
     @property
     def about(self) -> dict[str, Any]:
         """All that decides the answers beside the weights, as plain data; facts alone are not calibrated."""
+        return dict(self._about)
+
+    @cached_property
+    def _about(self) -> dict[str, Any]:
         scored: dict[str, Any] = {"adapted": self.adapter is not None}
         if self.settings.search == "symbolic":
             scored = {"adapted": False, "calibration": "none"}

@@ -197,7 +197,7 @@ class Query:
     @property
     def kind(self) -> str:
         """What is asked for: `entities`, `tuples`, `truth`, `count` or `relations`."""
-        if any(isinstance(atom.relation, Variable) for atom in atoms(self.formula)):
+        if isinstance(self.formula, Atom) and isinstance(self.formula.relation, Variable):
             return "relations"
         return "count" if self.count else {0: "truth", 1: "entities"}.get(len(self.targets), "tuples")
 

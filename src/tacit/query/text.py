@@ -54,7 +54,9 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
     targets, formula, count = said
     if sum(1 for _ in atoms(formula)) > MAX_ATOMS:
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
-    return Query(targets, bind_loose(filled(formula, parameters or {}), targets), count, text)
+    if parameters or "$" in text:
+        formula = filled(formula, parameters or {})
+    return Query(targets, bind_loose(formula, targets), count, text)
 
 
 def locate(text: str, kind: str, name: str) -> tuple[int, int] | None:
