@@ -24,6 +24,7 @@ LAYERS = (
     "query",
     "engine",
     "adapt",
+    "encode",
     "evaluate",
     "sources",
     "making",

@@ -1,0 +1,66 @@
+"""The contract of encoders: what is trained to answer whole questions, and is asked through the same engine."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from tacit.engine.reasoner import Reasoner
+from tacit.query.plan import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Queries of one plan to learn from, each with one of its right answers and what it counts."""
+
+    plan: Plan
+    entities: Tensor  # [n, E]
+    relations: Tensor  # [n, R]
+    answers: Tensor  # [n]
+    weights: Tensor  # [n]
+
+
+class Encoder(nn.Module, ABC):
+    """Values every entity as an answer to whole questions.
+
+    Relation ids are directed, `r ^ 1` is the inverse of `r`. Logits are raw scores: higher is better, and no two
+    encoders mean the same by them.
+    """
+
+    num_entities: int
+    num_relations: int
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes; ids are expected there."""
+        return next(self.parameters()).device
+
+    @abstractmethod
+    def check(self, plan: Plan) -> None:
+        """Raise a `PlanError` that names the first step which the encoder cannot express."""
+
+    @abstractmethod
+    def logits(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        """Raw scores of every entity, `[B, E] x [B, R] -> [B, N]`."""
+
+    @abstractmethod
+    def loss(self, batch: Sequence[Drawn], negatives: Tensor) -> Tensor:
+        """The loss of queries of any mix of plans, summed over them by weight; `negatives [K]` are wrong for most.
+
+        It computes without a look at any value on the host, so that a step can be captured once and replayed.
+        """
+
+    @abstractmethod
+    def reset(self, generator: torch.Generator) -> None:
+        """Draw the first weights, on the CPU, so that they depend on the seed alone."""
+
+    def renew(self) -> None:
+        """Work out anew what scoring keeps of the weights; called whenever these have changed."""
+
+    @abstractmethod
+    def reasoner(self, memory: float | None = None) -> Reasoner:
+        """What an engine asks; `memory` is what a step may use, in GB."""

@@ -1,0 +1,64 @@
+"""How to train an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.settings import Settings, setting
+
+ENCODERS = ("gqe", "q2b", "betae", "cone", "fuzzqe", "gnnqe", "ultra", "lmpnn")
+RECIPES = ("lean", "paper")
+LOSSES = ("margin", "ranking", "softmax", "sets")
+DECAYS = ("cosine", "steps", "none")
+SMALL = 20_000  # entities below which a narrow model does
+_BY_MODEL = "by model, recipe and size of the graph where nothing is given"
+
+# What a recipe decides where nothing else is said. Small: lean, on a graph of few entities.
+BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {}
+
+
+def _shapes(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    from tacit.query.shapes import parse_shapes
+
+    return None if given is None else parse_shapes(given)
+
+
+@dataclass(frozen=True)
+class EncodeSettings(Settings):
+    """How to train an encoder.
+
+    The recipe `paper` keeps to the published training of a model, `lean` reaches about the same in minutes: negatives
+    shared by the batch and weighted by how well they score, larger batches, a learning rate that falls with the time.
+    """
+
+    noun = "encoding"
+
+    model: str = setting("q2b", "The encoder.", choices=ENCODERS)
+    recipe: str = setting("lean", "In minutes, or as published.", choices=RECIPES)
+    minutes: float | None = setting(None, "Time to train for; steps where it is not given.", above=0, resumes=True)
+    steps: int = setting(None, f"Steps, at most; {_BY_MODEL}.", least=1, resumes=True)
+    width: int = setting(None, f"Numbers per entity and part of a state; {_BY_MODEL}.", least=1)
+    hidden: int = setting(None, f"Width of layers between; {_BY_MODEL}.", least=1)
+    layers: int = setting(None, f"Layers of a network; {_BY_MODEL}.", least=1)
+    bases: int = setting(None, f"Matrices that relations mix, for fuzzqe; {_BY_MODEL}.", least=1)
+    margin: float = setting(None, f"The logit of a distance of 0; {_BY_MODEL}.", above=0)
+    temperature: float = setting(None, f"What cosines are divided by; {_BY_MODEL}.", above=0)
+    dropout: float = setting(None, f"The share that is dropped in training; {_BY_MODEL}.", least=0, most=0.9)
+    loss: str = setting(None, f"What is made small; {_BY_MODEL}.", choices=LOSSES)
+    adversarial: float = setting(None, f"How much negatives count by their scores; {_BY_MODEL}.", least=0)
+    negatives: int = setting(None, f"Entities to compare with, shared by a batch; {_BY_MODEL}.", least=1)
+    private: bool = setting(None, f"Draw negatives for every query of its own; {_BY_MODEL}.")
+    batch: int = setting(None, f"Queries a step; {_BY_MODEL}.", least=1)
+    lr: float = setting(None, f"Learning rate of Adam; {_BY_MODEL}.", above=0)
+    decay: str = setting(None, f"How the learning rate falls; {_BY_MODEL}.", choices=DECAYS)
+    weight_decay: float = setting(None, f"Weight decay of AdamW; {_BY_MODEL}.", least=0)
+    shapes: tuple[str, ...] = setting(None, f"Shapes to learn from, with commas; {_BY_MODEL}.", read=_shapes)
+    share: float = setting(1.0, "The share of given queries to learn from.", above=0, most=1)
+    validate_every: float = setting(0.1, "The share of the training between two validations.", above=0, most=1)
+    validate_queries: int = setting(200, "Queries of each shape to validate with, at most.", least=1)
+    precision: str = setting("auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16"))
+    checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", least=0, resumes=True)
+    seed: int = setting(0, "Seed of weights and draws.", least=0)
+    device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
