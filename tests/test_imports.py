@@ -29,6 +29,7 @@ LAYERS = (
     "sources",
     "making",
     "changing",
+    "opening",
     "run",
     "server",
     "cli",
