@@ -102,6 +102,6 @@ def _check_finished(folder: RunFolder, shared: bool) -> None:
     if folder.has(MODEL) or "encode" not in folder.settings or "train" in folder.settings:
         return
     if shared:
-        raise RunError(f"run '{folder.path}' holds an encoder alone, which processes cannot share out; leave out shards")
+        raise RunError(f"run '{folder.path}' holds an encoder alone, which processes cannot share out; give no shards")
     how = "its training has not finished; go on with resume" if folder.has(ENCODING) else "train it with tacit encode"
     raise RunError(f"run '{folder.path}' has no {ENCODER}: {how}")

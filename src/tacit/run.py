@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.changing import Change, add_facts, remove_facts
 from tacit.disk import reading
+from tacit.encoding import encode_folder
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.folder import ADAPTER, MODEL, RunFolder
 from tacit.graph.graph import Graph
-from tacit.making import sample, train_folder
+from tacit.making import sample
 from tacit.opening import Weights, engine_of, read_weights
 from tacit.sources import Source, find_run, load
 
@@ -38,7 +39,7 @@ class Run:
     """
 
     def __init__(self, folder: RunFolder, weights: Weights, adapted: bool = True, **settings: Any) -> None:
-        self.folder, self.adapted, self._given, self._weights = folder, adapted, settings, weights
+        self.folder, self.adapted, self._given, self.weights = folder, adapted, settings, weights
         self.engine = engine_of(folder, weights, adapted, settings)
         self._new: tuple[Engine, Engine] | None = None  # the engine, and the same that leaves out what is known
 
@@ -183,6 +184,37 @@ class Run:
             self._renew()
         return result.summary
 
+    def encode(
+        self,
+        queries: Source | Mapping[str, QuerySet] | None = None,
+        *,
+        resume: bool = False,
+        force: bool = False,
+        progress: Callable[[Event], None] | bool = False,
+        **settings: Any,
+    ) -> dict[str, Any]:
+        """Train an encoder on the run's graph, and keep it in the run: `search="encoder"` asks it.
+
+        The arguments are those of `tacit.train_encoder`; what is returned says how long it took and how well it did.
+        """
+        encode_folder(self.folder.path, queries=queries, resume=resume, force=force, progress=progress, **settings)
+        self.weights = read_weights(self.folder, str(self.engine.scorer.device))
+        self._renew()
+        summary: dict[str, Any] = self.results["encode"]
+        return summary
+
+    def drop_encoder(self) -> None:
+        """Delete the run's encoder; it must have a link predictor beside it."""
+        from tacit.links.loading import drop_encoder
+
+        if not self.folder.has(MODEL):
+            raise RunError(f"run '{self.folder.path}' holds an encoder alone; delete the folder instead")
+        if not drop_encoder(self.folder):
+            raise RunError(f"run '{self.folder.path}' has no encoder to drop")
+        self.weights = replace(self.weights, encoder=None, encoding=None)
+        self._given = {name: value for name, value in self._given.items() if (name, value) != ("search", "encoder")}
+        self._renew()
+
     def index(self, *, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
         """Build the index by which large graphs are asked, in `nlist` clusters (`4 √N` by default), and keep it.
 
@@ -194,7 +226,7 @@ class Run:
                 f"run '{self.folder.path}' holds an encoder alone, and an index is one of a link predictor's vectors; "
                 "train makes one of those"
             )
-        built = self._weights.finders.build(self.engine.scorer, nlist, seed)
+        built = self.weights.finders.build(self.engine.scorer, nlist, seed)
         self._renew()
         return built
 
@@ -219,7 +251,7 @@ class Run:
         """Open what the folder holds after a change, which another process may have changed before."""
         device = str(self.engine.scorer.device)
         again = open(self.folder.path, device=device, adapted=self.adapted, **self._given)
-        self.folder, self._weights, self.engine = again.folder, again._weights, again.engine
+        self.folder, self.weights, self.engine = again.folder, again.weights, again.engine
         return change
 
     def drop_adapter(self) -> None:
@@ -231,7 +263,7 @@ class Run:
         self._renew()
 
     def _renew(self) -> None:
-        self.engine = engine_of(self.folder, self._weights, self.adapted, self._given)
+        self.engine = engine_of(self.folder, self.weights, self.adapted, self._given)
 
     def evaluate(
         self,
@@ -278,13 +310,13 @@ class Run:
         adapter = self.settings.get("adapt", {}) if adapted and self.folder.has(ADAPTER) else {}
         chosen = self._given | settings
         observed = observed_before(split, chosen.get("observed", adapter.get("observed")))
-        engine = engine_of(self.folder, self._weights, adapted, {**chosen, "observed": observed})
+        engine = engine_of(self.folder, self.weights, adapted, {**chosen, "observed": observed})
         if engine.encoder is None:
             engine = engine.using(candidates="rows")  # ranks are among all entities
         else:
             adapter = {}
         name = None if queries is None or isinstance(queries, Mapping) else Path(queries).name
-        about = {"graph": self.graph.name, "queries": name, "adapter": _described(adapter)}
+        about = {"graph": self.graph.name, "queries": name, "adapter": described(adapter)}
         evaluation = evaluated(
             engine, sets, split, about=about, ties=ties, mean=mean, limit=limit, batch=batch, per_relation=per_relation,
             with_reliability=reliability, by_missing=by_missing, progress=progress, processes=processes,
@@ -342,28 +374,7 @@ def facts_engine(source: Facts, **settings: Any) -> Engine:
     return Engine(graph, GraphScorer(graph.index(*chosen.observed), graph.num_entities), chosen)
 
 
-def train(
-    graph: Facts | Sequence[Facts],
-    out: Source,
-    *,
-    resume: bool = False,
-    force: bool = False,
-    progress: Callable[[Event], None] | bool = True,
-    **settings: Any,
-) -> Run:
-    """Train a link predictor on a graph, keep it in the folder `out`, and open it.
-
-    `resume` goes on with the run in the folder where there is one, with its own settings but for those given; one that
-    is complete goes on where there are more `epochs` to do. `force` replaces it. `progress` hears of every `Event`, or
-    True shows them: as a bar on a terminal, as lines elsewhere. Settings are those of `TrainSettings`: model, rank,
-    epochs, batch, lr, reg, device, seed and so on; rank, epochs, batch and reg are chosen by the size of the graph
-    where none are given. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
-    """
-    folder = train_folder(graph, out, resume=resume, force=force, progress=progress, **settings)
-    return open(folder.path, device=folder.settings["train"]["device"])
-
-
-def _described(adapter: Mapping[str, Any]) -> str | None:
+def described(adapter: Mapping[str, Any]) -> str | None:
     """How an adapter was trained, in a line."""
     names = ("learn", "condition", "layers", "loss", "shapes", "held_out", "observed", "seed")
     values = {name: adapter[name] for name in names if name in adapter}

@@ -284,7 +284,8 @@ class Answers(Sequence[Answer]):
         rows = [{"rank": rank} | answer.to_dict() for rank, answer in self.ranked]
         told: dict[str, Any] = {"certified": self.certified, "explained": self.explained, "estimated": self.estimated}
         likely = None if self.uncalibrated else self.likely
-        told |= {"offset": self.offset, "likely": likely, "threshold": LIKELY, "uncalibrated": self.uncalibrated or None}
+        told |= {"offset": self.offset, "likely": likely, "threshold": LIKELY}
+        told |= {"uncalibrated": self.uncalibrated} if self.uncalibrated else {}
         told |= {} if self.left_out is None else {"left_out": self.left_out}
         told |= {} if self.counted is None else {"count": self.counted._asdict()}
         return {"query": self.query, "kind": self.kind, "variables": list(self.variables), **told, "answers": rows}

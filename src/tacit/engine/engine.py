@@ -106,7 +106,7 @@ class Engine:
         self.graph, self.scorer, self.adapter = graph, scorer, adapter
         self.settings = (settings or EngineSettings()).changed(**changes)
         self.settings.check_given(changes)
-        self._given, self._finders, self._encoder = reasoner, finders, encoder
+        self._given, self._finders, self.offered = reasoner, finders, encoder
         if self.settings.search == "encoder" and encoder is None and reasoner is None:
             raise SettingsError("search is 'encoder', and there is none here; tacit encode adds one to a run", "search")
         wanted = self.settings.calibration
@@ -123,7 +123,7 @@ class Engine:
         adapter = self.adapter if adapted else None
         if not changes and adapter is self.adapter:
             return self
-        shared: dict[str, Any] = {"reasoner": self._given, "finders": self._finders, "encoder": self._encoder}
+        shared: dict[str, Any] = {"reasoner": self._given, "finders": self._finders, "encoder": self.offered}
         return Engine(self.graph, self.scorer, self.settings, adapter=adapter, **shared, **changes)
 
     @property
@@ -143,7 +143,7 @@ class Engine:
     @property
     def encoder(self) -> EncoderSearch | None:
         """The encoder that is asked; None where another search is."""
-        return self._encoder if self.settings.search == "encoder" and self._given is None else None
+        return self.offered if self.settings.search == "encoder" and self._given is None else None
 
     @cached_property
     def facts(self) -> KnownFacts | None:
