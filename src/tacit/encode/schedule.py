@@ -18,8 +18,8 @@ from itertools import product
 from typing import NoReturn
 
 from tacit.errors import PlanError
-from tacit.query.fold import Fold, Place
-from tacit.query.plan import At, Best, Condition, Loop, Plan, Project, Relation
+from tacit.query.fold import EVERYWHERE, Fold, Place
+from tacit.query.plan import At, Best, Condition, Loop, Plan, Project, Relation, Step
 
 MOST_BRANCHES = 16
 KINDS = ("anchor", "everything", "complement", "union", "intersect", "project")  # what runs first, where both can
@@ -80,6 +80,12 @@ class _Operations(Fold[int, Branches]):
 
     def __init__(self, operations: dict[Operation, int], plan: int, unions: bool) -> None:
         self.operations, self.plan, self.unions = operations, plan, unions
+
+    def of(self, step: Step, place: Place[int] = EVERYWHERE) -> Branches:
+        """The operations of a step; at a single entity it has none, since a state is matched with all of them."""
+        if place.target is not None:
+            _refuse("a part of an edge that speaks of its source alone (Source)")
+        return super().of(step, place)
 
     def entity(self, slot: int) -> int:
         """The slot itself."""
