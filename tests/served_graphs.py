@@ -124,6 +124,7 @@ class SetReasoner(Reasoner):
 
     def scores(self, plan: Plan, entities: torch.Tensor, relations: torch.Tensor) -> torch.Tensor:
         """`log σ(2)` or `log σ(-1)`."""
+        _no_complement(plan)
         return torch.where(self.facts.scores(plan, entities, relations) == 0, 2.0, -1.0).sigmoid().log()
 
 

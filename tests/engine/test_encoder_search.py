@@ -34,7 +34,8 @@ def test_known_answers_are_marked_and_come_first(engine: Engine) -> None:
 def test_scores_are_named_as_no_probabilities(engine: Engine) -> None:
     answers = engine.ask(LANGUAGES, top=3)
     sentence = "Scores of Stand-in order the answers; they are no probabilities."
-    assert sentence in str(answers) and sentence in answers._repr_html_()
+    assert sentence in str(answers)
+    assert sentence in answers._repr_html_()
     assert "at 0.5 or above" not in str(answers)
     told = answers.to_dict()
     assert (told["uncalibrated"], told["likely"]) == (sentence, None)
@@ -50,7 +51,7 @@ def test_the_engine_says_which_encoder_and_how_it_was_trained(engine: Engine) ->
 
 def test_there_are_no_reasons_and_it_says_so(engine: Engine) -> None:
     answers = engine.explain(LANGUAGES)
-    assert answers.explained is False and answers.certified is None
+    assert (answers.explained, answers.certified) == (False, None)
     assert "no reasons to show" in str(answers)
 
 

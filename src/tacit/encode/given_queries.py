@@ -14,13 +14,16 @@ Queries = dict[str, QuerySet]
 
 
 def given_queries(graph: Graph, settings: EncodeSettings, folder: str | Path) -> tuple[Queries, Queries]:
-    """The train and the valid queries of a folder, of the shapes to learn from that it has."""
-    found: list[Queries] = []
-    for split in ("train", "valid"):
-        there = (Path(folder) / f"{split}-queries.pkl").is_file()
-        found.append(queries_for(graph, folder, split, settings.shapes, absent_ok=True) if there else {})
-    learned, valid = found
+    """The train queries of a folder, of the shapes to learn from that it has, and its valid queries of any shape."""
+    learned, valid = (
+        queries_for(graph, folder, split, shapes, absent_ok=True) if _has(folder, split) else {}
+        for split, shapes in (("train", settings.shapes), ("valid", None))
+    )
     if not learned:
-        wanted = ", ".join(settings.shapes)
+        wanted = ", ".join(settings.shapes or ("any shape",))
         raise DataError(f"has no train queries of {wanted} to learn from; leave it out, and they are drawn", folder)
     return learned, valid
+
+
+def _has(folder: str | Path, split: str) -> bool:
+    return (Path(folder) / f"{split}-queries.pkl").is_file()
