@@ -6,4 +6,4 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
-pytest_plugins = ["family_runs"]  # fixtures of runs that several files adapt
+pytest_plugins = ["family_runs", "encoder_runs"]  # fixtures of runs that several files ask for

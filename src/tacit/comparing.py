@@ -210,12 +210,12 @@ def _ways(run: Run, observed: tuple[str, ...]) -> list[tuple[str, Engine, str, s
         how = ", ".join(f"{name} {settings[name]}" for name in names if name in settings)
         engine, model = engine_of(folder, weights, False, asked), type(weights.scorer).__name__
         size = _size(weights.scorer)
-        ways.append(("predictor", engine.using(candidates="rows"), model, how, size))
+        ways.append(("predictor", engine.ranking(), model, how, size))
         if folder.has(ADAPTER):
             engine = engine_of(folder, weights, True, asked)
             more = int(getattr(getattr(engine.adapter, "adapter", None), "num_parameters", 0))
             how = described(folder.settings.get("adapt", {})) or how
-            ways.append(("adapted", engine.using(candidates="rows"), model, how, size + more))
+            ways.append(("adapted", engine.ranking(), model, how, size + more))
     if weights.encoder is not None:
         engine = engine_of(folder, weights, False, asked | {"search": "encoder"})
         about = engine.about

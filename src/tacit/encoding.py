@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError
-from tacit.folder import ENCODER, MODEL, RunFolder
+from tacit.folder import ENCODER, ENCODING, MODEL, RunFolder
 from tacit.graph.graph import Graph
 from tacit.sources import Source, find_run, is_run, load
 
@@ -54,6 +54,10 @@ def encode_folder(
     else:
         folder = _created(source, out, given, force)
     chosen = _chosen(folder, given, settings, device, resume)
+    if resume and folder.has(ENCODER) and not folder.has(ENCODING):  # it is complete
+        return folder
+    if "train" not in folder.settings:  # by these a training that is killed goes on
+        folder.write_settings("encode", chosen.to_dict())
     scorer = load_model(folder, device) if folder.has(MODEL) else None
     if scorer is None and chosen.model in ON_PREDICTOR:
         raise SettingsError(f"model is '{chosen.model}', which works on a link predictor; give a run with one", "model")
@@ -93,12 +97,13 @@ def _created(source: Any, out: Source, given: EncodeSettings, force: bool) -> Ru
     if on_predictor and (isinstance(source, Graph) or not (is_run(source) or str(source) == "world")):
         raise SettingsError(f"model is '{given.model}', which works on a link predictor; give a run with one", "model")
     origin = find_run(source) if on_predictor else None
+    model = load_model(origin) if origin is not None else None  # before anything is written
     graph = origin.graph() if origin is not None else source if isinstance(source, Graph) else load(source)
     settled = given.settled(graph.num_entities)
     folder = RunFolder.create(out, graph, settled.to_dict(), force, table="encode")
-    if origin is not None:
+    if origin is not None and model is not None:
         folder.write_settings("train", origin.settings["train"])
-        save_model(folder, load_model(origin))
+        save_model(folder, model)
         folder.write_settings("encode", settled.to_dict())
     return folder
 
@@ -113,6 +118,8 @@ def _chosen(
     before = EncodeSettings.of(kept)
     chosen = before.changed(**settings)
     chosen.check_continues(before)
+    if folder.has(ENCODER) and not folder.has(ENCODING) and chosen.steps > before.steps:
+        raise RunError(f"run '{folder.path}' has no {ENCODING} to go on from; train anew, or for {before.steps} steps")
     return chosen
 
 
@@ -122,4 +129,20 @@ def _imported(source: Any, out: Source | None, given: EncodeSettings, checkpoint
         raise SettingsError(
             f"checkpoint is given, and the model is '{given.model}'; ultra alone is imported from one", "checkpoint"
         )
-    raise SettingsError("checkpoint is given, and this version of Tacit imports none", "checkpoint")
+    try:
+        from tacit.encode.ultra import import_checkpoint  # type: ignore[import-not-found,unused-ignore]
+    except ModuleNotFoundError:
+        raise SettingsError("checkpoint is given, and this version of Tacit imports none", "checkpoint") from None
+    from tacit.encode.loading import save_encoder
+
+    folder = _within(source, False, force) if out is None else None
+    graph = folder.graph() if folder is not None else source if isinstance(source, Graph) else load(source)
+    encoder, settings = import_checkpoint(checkpoint, graph)  # before anything is written
+    if folder is None:
+        folder = RunFolder.create(out or "", graph, settings.to_dict(), force, table="encode")
+    save_encoder(folder, encoder, settings)
+    folder.write_settings("encode", settings.to_dict())
+    parameters = sum(parameter.numel() for parameter in encoder.parameters())
+    summary = {"model": settings.model, "imported": checkpoint.name, "parameters": parameters}
+    folder.write_results({**folder.results(), "encode": summary})
+    return folder

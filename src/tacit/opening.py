@@ -91,8 +91,10 @@ def engine_of(folder: RunFolder, weights: Weights, adapted: bool, settings: Mapp
 def trained(folder: RunFolder) -> str:
     """How the encoder of a run was trained, in a line."""
     settings, measured = folder.settings.get("encode", {}), folder.results().get("encode", {})
-    steps = measured.get("steps")
-    told = [str(settings.get("model")), f"recipe {settings.get('recipe')}"]
+    model, steps = settings.get("model"), measured.get("steps")
+    if "imported" in measured:
+        return f"{model}, imported from {measured['imported']}"
+    told = [str(model), f"recipe {settings.get('recipe')}"]
     told += [] if steps is None else [f"{steps} steps", f"{measured.get('seconds', 0.0) / 60:.1f} minutes"]
     return ", ".join(told)
 

@@ -310,11 +310,8 @@ class Run:
         adapter = self.settings.get("adapt", {}) if adapted and self.folder.has(ADAPTER) else {}
         chosen = self._given | settings
         observed = observed_before(split, chosen.get("observed", adapter.get("observed")))
-        engine = engine_of(self.folder, self.weights, adapted, {**chosen, "observed": observed})
-        if engine.encoder is None:
-            engine = engine.using(candidates="rows")  # ranks are among all entities
-        else:
-            adapter = {}
+        engine = engine_of(self.folder, self.weights, adapted, {**chosen, "observed": observed}).ranking()
+        adapter = adapter if engine.encoder is None else {}
         name = None if queries is None or isinstance(queries, Mapping) else Path(queries).name
         about = {"graph": self.graph.name, "queries": name, "adapter": described(adapter)}
         evaluation = evaluated(

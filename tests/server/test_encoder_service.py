@@ -45,9 +45,7 @@ def test_answers_say_what_their_scores_are(service: Running) -> None:
         ({"query": LANGUAGES, "k": 8}, "k is 8, which means nothing to an encoder"),
     ],
 )
-def test_what_the_encoder_refuses_is_told(
-    service: Running, asked: dict[str, Any], why: str
-) -> None:
+def test_what_the_encoder_refuses_is_told(service: Running, asked: dict[str, Any], why: str) -> None:
     reply = service.client.post("/ask", json=asked)
     assert reply.status_code == 422
     assert why in reply.json()["error"]["message"]

@@ -71,6 +71,9 @@ def encode(
 
 
 def _report(path: Path, summary: dict[str, Any]) -> None:
+    if "imported" in summary:
+        typer.echo(f"{path}: {summary['parameters']:,} parameters from {summary['imported']}")
+        return
     mrr = summary.get("valid_mrr")
     quality = "not validated" if mrr is None else f"validation MRR {mrr:.4f}"
     work = f"{summary.get('steps', 0):,} steps in {summary.get('seconds', 0.0):.1f} s"

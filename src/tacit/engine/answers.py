@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -247,6 +247,10 @@ class Answers(Sequence[Answer]):
     def ranked(self) -> Iterator[tuple[int, Answer]]:
         """The answers, each with its place among all."""
         return enumerate(self.answers, start=self.offset + 1)
+
+    def by_score(self) -> Answers:
+        """The same answers by falling score alone, known ones no longer first."""
+        return replace(self, answers=tuple(sorted(self, key=lambda answer: -answer.score)))
 
     @property
     def likely(self) -> int:

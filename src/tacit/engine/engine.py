@@ -126,6 +126,10 @@ class Engine:
         shared: dict[str, Any] = {"reasoner": self._given, "finders": self._finders, "encoder": self.offered}
         return Engine(self.graph, self.scorer, self.settings, adapter=adapter, **shared, **changes)
 
+    def ranking(self) -> Engine:
+        """The same engine, to rank all entities rather than candidates."""
+        return self if self.encoder is not None else self.using(candidates="rows")
+
     @property
     def about(self) -> dict[str, Any]:
         """All that decides the answers beside the weights, as plain data; facts alone are not calibrated."""
@@ -289,15 +293,15 @@ class Engine:
                 part = members[start : start + step]
                 listed = self._answered(plan, [asked[i] for i in part], page, paths if explain else 0)
                 results |= dict(zip(part, listed, strict=True))
-        return [_by_score(results[i]) if question.by_score else results[i] for i, question in enumerate(asked)]
+        return [results[i].by_score() if question.by_score else results[i] for i, question in enumerate(asked)]
 
     def describe(self, query: str | Query | Asked) -> str:
         """How a question would be answered, as an indented tree with what each step costs."""
-        prepared, k = self.prepare(query).prepared, self.settings.k
+        prepared = self.prepare(query).prepared
         if self.encoder is not None:
             self.encoder.check(prepared.plan)
             return describe(prepared, None)
-        k = self.graph.num_entities if self.settings.search == "exact" else k
+        k = self.graph.num_entities if self.settings.search == "exact" else self.settings.k
         return describe(prepared, k, self.graph.num_entities)
 
     def prepare(self, query: Question, /, **parameters: str) -> Asked:
@@ -393,8 +397,3 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"Engine({self.graph!r}, {self.settings.search}, k={self.settings.k}, {self.settings.logic})"
-
-
-def _by_score(answers: Answers) -> Answers:
-    """The same answers by falling score alone, known ones no longer first."""
-    return replace(answers, answers=tuple(sorted(answers, key=lambda answer: -answer.score)))

@@ -1,0 +1,168 @@
+"""`tacit encode` and `tacit compare`, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import tacit
+from encoder_runs import TINY
+from family_runs import families
+from source_tree import ROOT
+from tacit.cli import app, main
+from tacit.comparing import compare
+from tacit.errors import RunError
+from tacit.evaluate.protocol import evaluate
+from tacit.folder import ENCODER, RunFolder
+from tacit.graph.tsv import write_tsv
+
+FLAGS = [word for name, value in TINY.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def said(*arguments: str, code: int = 0) -> str:
+    """What a call prints."""
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == code, done.output + str(done.exception)
+    return done.output
+
+
+@pytest.fixture
+def both(run: RunFolder, gqe_run: Path) -> Path:
+    """A run with a link predictor, and the encoder of the other run of its graph beside it."""
+    shutil.copyfile(gqe_run / ENCODER, run.path / ENCODER)
+    run.write_settings("encode", RunFolder.open(gqe_run).settings["encode"])
+    return run.path
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line of a call that ends with an error."""
+    monkeypatch.setattr(sys, "argv", ["tacit", *arguments])
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert done.value.code == 2
+    return capsys.readouterr().err.strip()
+
+
+def test_a_run_is_encoded_asked_and_evaluated(tmp_path: Path) -> None:
+    write_tsv(families(), tmp_path / "families")
+    out = str(tmp_path / "run")
+    told = said("encode", str(tmp_path / "families"), "--out", out, *FLAGS, "--steps", "3", "--model", "q2b")
+    assert "3 steps in" in told
+    assert "tacit eval" in told
+    asked = said("ask", out, "?x : lives(p1, ?x)", "--explain", "--top", "2")
+    assert "Scores of Query2Box order the answers; they are no probabilities." in asked
+    assert "no reasons to show" in asked
+    table = said("eval", out, "--search", "encoder", "--limit", "2", "--device", "cpu").replace("\n", " ")
+    assert "encoder Query2Box, encoding q2b, recipe lean, 3 steps" in table
+    assert "search beam" in said("eval", out, "--search", "beam", "--limit", "2", "--device", "cpu").replace("\n", " ")
+
+
+def test_errors_name_flags(
+    gqe_run: Path, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = "?x : lives(p1, ?x)"
+    for arguments, why in {
+        ("encode", str(gqe_run)): "has an encoder, gqe; replace it with force",
+        ("encode", str(gqe_run), "--drop"): "holds an encoder alone; delete the folder",
+        ("encode", str(tmp_path)): "give the folder of the run to make as --out",
+        ("encode", str(gqe_run), "--out", str(tmp_path / "x"), "--checkpoint", "w.pth"): "--checkpoint is given, and",
+        ("encode", str(gqe_run), "--out", str(tmp_path / "x"), "--model", "lmpnn"): "no model.safetensors",
+        ("ask", str(gqe_run), question, "--k", "8"): "--k is 8, which means nothing to an encoder",
+        ("ask", str(gqe_run), "count ?x : lives(p1, ?x)"): "asks for a count, and GQE",
+        ("index", str(gqe_run)): "an index is one of a link predictor's vectors",
+        ("ask", str(run.path), question, "--search", "encoder"): "--search is 'encoder', and there is none here",
+    }.items():
+        assert why in refused(monkeypatch, capsys, *arguments)
+
+
+def test_a_comparison_asks_the_same_of_all(both: Path, gqe_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "compare.json"
+    shapes = ("--shapes", "1p,2i,pin", "--limit", "4", "--device", "cpu")
+    told = said("compare", str(both), str(gqe_run), *shapes, "--out", str(out))
+    rows = json.loads(out.read_text(encoding="utf-8"))["rows"]
+    assert [(row["run"], row["what"], row["model"]) for row in rows] == [
+        ("run", "predictor", "ComplEx"), ("run", "encoder", "GQE"), ("gqe", "encoder", "GQE"),
+    ]  # fmt: skip
+    assert rows[1]["mrr"] == rows[2]["mrr"]  # of one encoder, by the same queries
+    assert set(rows[0]["mrr"]) == {"1p", "2i", "pin"}
+    assert set(rows[1]["mrr"]) == {"1p", "2i"}  # GQE cannot negate
+    assert rows[0]["parameters"] == 2 * 8 * (40 + 6)  # rank 8, complex numbers, 40 entities and 6 relations
+    assert "observed train, ties realistic" in told
+    drawn = tacit.sample(families(), shapes="1p,2i,pin", split="test", count=4)
+    engine = tacit.open(both, device="cpu", observed="train").engine
+    by_hand = evaluate(engine.reasoner, {name: one.queries for name, one in drawn.items()}).mrr
+    assert rows[0]["mrr"] == pytest.approx(by_hand)
+
+
+def test_an_adapter_has_a_row_of_its_own(run: RunFolder) -> None:
+    linked = tacit.open(run.path, device="cpu")
+    linked.adapt(count=20, steps=4, validate_every=2, batch=16, shapes="2i", recipe="paper")
+    found = compare([run.path], shapes="1p", limit=3, device="cpu")
+    assert [row.what for row in found.rows] == ["predictor", "adapted"]
+    assert found.rows[1].parameters > found.rows[0].parameters
+    assert "shapes 2i" in found.rows[1].trained
+    assert "adapted" in str(found)
+
+
+def test_runs_of_different_graphs_are_refused_by_name(gqe_run: Path, tmp_path: Path) -> None:
+    other = tacit.Graph.of([("a", "r", "b"), ("b", "r", "a")], name="other")
+    tacit.train_encoder(other, tmp_path / "other", progress=False, **TINY | {"steps": 1})
+    with pytest.raises(RunError, match="are of different graphs, families and other: their labels differ"):
+        compare([gqe_run, tmp_path / "other"], device="cpu")
+
+
+KILLED = """
+import os, signal, sys, time
+import torch
+torch.set_num_threads(1)
+sys.path.insert(0, "tests")
+from family_runs import families
+from tacit.cli import main
+from tacit.folder import ENCODER, ENCODING, RunFolder
+from tacit.graph.tsv import write_tsv
+
+facts, folder, whole, flags = *sys.argv[1:4], sys.argv[4:]
+write_tsv(families(), facts)
+
+def encode(out, *more):
+    sys.argv = ["tacit", "encode", facts, "--out", out, *more]
+    main()
+
+def ended(out, *more):
+    try:
+        encode(out, *more)
+    except SystemExit as done:
+        assert not done.code
+
+ended(whole, *flags)  # first, so that a child need not load what this takes
+child = os.fork()
+if not child:
+    encode(folder, *flags)
+    os._exit(0)
+for _ in range(5000):
+    if os.path.exists(f"{folder}/{ENCODING}"):
+        break
+    time.sleep(0.002)
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+assert RunFolder(folder).has(ENCODING) and not RunFolder(folder).has(ENCODER), "it was too late to kill"
+ended(folder, "--resume")
+one, other = (RunFolder.open(path).tensors(ENCODER) for path in (folder, whole))
+assert all(torch.equal(one[name], other[name]) for name in one), "other weights"
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_what_was_killed_goes_on_by_its_own_settings(tmp_path: Path) -> None:
+    flags = [*FLAGS, "--steps", "24", "--validate-every", "0.5", "--checkpoint-seconds", "0"]
+    places = [str(tmp_path / name) for name in ("facts", "killed", "whole")]
+    command = [sys.executable, "-c", KILLED, *places, *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,23 @@
+"""A small run with a trained encoder alone, for the tests that ask for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from family_runs import families
+from tacit.encoding import encode_folder
+
+TINY: dict[str, Any] = {
+    "model": "gqe", "width": 8, "batch": 32, "negatives": 16, "steps": 40, "validate_every": 0.5,
+    "validate_queries": 5, "device": "cpu",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def gqe_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of families with GQE alone; tests leave it as it is."""
+    out = tmp_path_factory.mktemp("runs") / "gqe"
+    return encode_folder(families(), out, progress=False, **TINY).path
