@@ -11,6 +11,7 @@ import typer
 
 from tacit.adapt.settings import AdaptSettings
 from tacit.cli import app
+from tacit.encode.settings import EncodeSettings
 from tacit.engine.settings import EngineSettings
 from tacit.graph.read_settings import ReadSettings
 from tacit.links.settings import TrainSettings
@@ -38,6 +39,7 @@ KINDS: dict[str, type[Settings]] = {
     "Reading files": ReadSettings,
     "Training": TrainSettings,
     "Adapting": AdaptSettings,
+    "Encoding": EncodeSettings,
     "Asking and evaluating": EngineSettings,
     "Serving": ServerSettings,
     "Limits of the service": Limits,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +61,11 @@ def test_a_run_of_an_encoder_alone_is_asked_by_it(gqe_run: Path) -> None:
     assert "no probabilities" in str(run.ask(KNOWN))
 
 
+def test_an_engine_over_an_encoder_can_be_pickled(gqe_run: Path) -> None:
+    engine = tacit.open(gqe_run, device="cpu").engine
+    assert pickle.loads(pickle.dumps(engine)).ask(KNOWN).to_dict() == engine.ask(KNOWN).to_dict()
+
+
 @pytest.mark.parametrize("model", [model for model in NAMES if model in BY_MODEL and model != "lmpnn"])
 def test_a_run_of_each_model_opens_and_answers(model: str, tmp_path: Path) -> None:
     settings = TINY | {"model": model, "steps": 2, "validate_queries": 1, "hidden": 8, "layers": 1, "bases": 2}
@@ -98,13 +104,13 @@ def test_an_evaluation_ranks_by_the_encoder_and_is_kept_by_its_name(gqe: Path) -
 
 def test_shapes_that_it_cannot_express_are_named_before_anything_is_ranked(gqe_run: Path) -> None:
     run = tacit.open(gqe_run, device="cpu")
-    drawn = {name: one.queries for name, one in run.sample(shapes="1p,2in", split="test", count=3).items()}
-    with pytest.raises(PlanError, match="GQE cannot express 2in .*; shapes that it can: 1p"):
+    drawn = {name: one.queries for name, one in run.sample(shapes="1p,pin", split="test", count=3).items()}
+    with pytest.raises(PlanError, match=r"GQE cannot express pin .*; shapes that it can: 1p"):
         run.evaluate(drawn)
 
 
 def test_settings_of_other_searches_are_refused_by_name(gqe_run: Path) -> None:
-    with pytest.raises(SettingsError, match="k is 8, which means nothing to an encoder.* search beam"):
+    with pytest.raises(SettingsError, match=r"k is 8, which means nothing to an encoder.* search beam"):
         tacit.open(gqe_run, device="cpu", k=8)
     assert tacit.open(gqe_run, device="cpu", k=8, search="beam").engine.settings.k == 8
 
@@ -166,7 +172,7 @@ def test_an_adapter_over_an_encoder_serves_the_other_searches(gqe: Path) -> None
 def test_known_entities_may_get_facts_and_others_are_refused(gqe: Path) -> None:
     run = tacit.open(gqe, device="cpu")
     before = run.weights.encoder.state_dict()  # type: ignore[union-attr]
-    with pytest.raises(RunError, match="1 entity and 0 relations that run .* its encoder learns no others"):
+    with pytest.raises(RunError, match=r"1 entity and 0 relations that run .* its encoder learns no others"):
         run.add([("p1", "lives", "Atlantis")])
     run.add([("p1", "lives", "t5")])
     assert {a.entity for a in run.ask(KNOWN) if a.known} == {"t0", "t5"}

@@ -77,31 +77,31 @@ class Comparison:
         return f"MRR in percent; the same queries for all: {asked}; {how}"
 
     def table(self) -> Table:
-        """The comparison for a terminal; a shape that one cannot express is blank."""
+        """The comparison for a terminal, a column each; a shape that one cannot express is blank."""
         from rich.markup import escape
         from rich.table import Table
 
         from tacit.evaluate.tables import columns_of, percentages
 
         found = [percentages({"mrr": row.results.mrr}) for row in self.rows]
-        columns, table = columns_of(found), Table(header_style="bold")
-        for name in ("run", "by", "model"):
-            table.add_column(name)
-        for name in (*columns, "seconds", "parameters"):
-            table.add_column(name, justify="right")
-        for row, values in zip(self.rows, found, strict=True):
-            cells = [f"{values[name]:.1f}" if name in values else "" for name in columns]
-            named = [escape(text) for text in (row.run, row.what, row.model)]
-            table.add_row(*named, *cells, f"{row.seconds:.1f}", f"{row.parameters:,}")
+        table = Table("", header_style="bold")
+        for row in self.rows:
+            table.add_column(escape(f"{row.run}\n{row.what}\n{row.model}"), justify="right")
+        for name in columns_of(found):
+            table.add_row(name, *(f"{values[name]:.1f}" if name in values else "" for values in found))
+        table.add_section()
+        table.add_row("seconds", *(f"{row.seconds:.1f}" for row in self.rows))
+        table.add_row("parameters", *(f"{row.parameters:,}" for row in self.rows))
         return table
 
     def __str__(self) -> str:
         from rich.console import Console
 
-        console = Console(width=200, force_terminal=False)
+        console = Console(width=20 + 20 * len(self.rows), force_terminal=False, color_system=None)
         with console.capture() as captured:
             console.print(self.table())
-        return captured.get() + self.conditions
+        trained = [f"{row.run}, {row.what}: {row.trained}" for row in self.rows]
+        return "\n".join([captured.get().rstrip(), *trained, self.conditions])
 
 
 def compare(
@@ -142,7 +142,7 @@ def compare(
         rows += _rows(run, name if names.count(name) == 1 else source, drawn, observed, split, limit, ties, progress)
     asked = {name: min(limit or len(each), len(each)) for name, each in drawn.items()}
     origin = "drawn from the graph" if queries is None else "given" if isinstance(queries, Mapping) else str(queries)
-    shared = {"graph": first.graph.name, "split": split, "queries": asked, "from": origin}
+    shared = {"graph": first.graph.name, "split": split, "queries": asked, "origin": origin}
     shared |= {"observed": "+".join(observed) or "none", "ties": ties, "mean": "question"}
     comparison = Comparison(tuple(rows), shared)
     if out is not None:

@@ -90,12 +90,13 @@ def engine_of(folder: RunFolder, weights: Weights, adapted: bool, settings: Mapp
 
 def trained(folder: RunFolder) -> str:
     """How the encoder of a run was trained, in a line."""
-    settings, measured = folder.settings.get("encode", {}), folder.results().get("encode", {})
-    model, steps = settings.get("model"), measured.get("steps")
-    if "imported" in measured:
-        return f"{model}, imported from {measured['imported']}"
-    told = [str(model), f"recipe {settings.get('recipe')}"]
-    told += [] if steps is None else [f"{steps} steps", f"{measured.get('seconds', 0.0) / 60:.1f} minutes"]
+    settings, measured = folder.settings.get("encode", {}), folder.results().get("encode")
+    model, found = settings.get("model"), measured if isinstance(measured, dict) else {}
+    if "imported" in found:
+        return f"{model}, imported from {found['imported']}"
+    told, seconds = [str(model), f"recipe {settings.get('recipe')}"], found.get("seconds")
+    if isinstance(seconds, int | float):
+        told += [f"{found.get('steps')} steps", f"{seconds / 60:.1f} minutes"]
     return ", ".join(told)
 
 

@@ -166,3 +166,16 @@ def test_what_was_killed_goes_on_by_its_own_settings(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, *places, *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_comparison_reads_as_one_table(both: Path) -> None:
+    found = compare([both], shapes="1p,pin", limit=2, device="cpu")
+    lines = [line.replace("│", " ").split() for line in str(found).splitlines()]
+    printed = {
+        name: [f"{100 * row.results.mrr[name]:.1f}" for row in found.rows if name in row.results.mrr]
+        for name in ("1p", "pin")
+    }
+    assert ["1p", *printed["1p"]] in lines
+    assert ["pin", *printed["pin"]] in lines  # and a blank for the encoder
+    assert len(printed["pin"]) == 1
+    assert ["parameters", *(f"{row.parameters:,}" for row in found.rows)] in lines

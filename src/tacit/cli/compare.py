@@ -37,8 +37,6 @@ def compare(
     out: Annotated[Path | None, typer.Option("--out", help="Write the comparison to this file, as JSON.")] = None,
 ) -> None:
     """Ask the same queries of several runs of one graph: MRR by shape, seconds and parameters in one table."""
-    from rich.console import Console
-
     from tacit.comparing import compare as compare_runs
 
     with bar() as progress:
@@ -46,10 +44,6 @@ def compare(
             sources, queries, split, shapes, limit=limit, ties=ties, seed=seed, device=device, out=out,
             progress=progress,
         )  # fmt: skip
-    console = Console()
-    console.print(found.table(), width=None if console.is_terminal else 200)
-    for row in found.rows:
-        typer.echo(f"{row.run}, {row.what}: {row.trained}")
-    typer.echo(found.conditions)
+    typer.echo(str(found))
     if out is not None:
         typer.echo(f"wrote {out}", err=True)
