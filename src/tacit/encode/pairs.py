@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.encode import pair_kernels
+
 _CPU_BLOCK = 1 << 17  # numbers of one pair and dimension that are in memory at a time
 _GPU_BLOCK = 1 << 26
 
@@ -65,9 +67,11 @@ class _Distances(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, kind: str, inside: float, points: Tensor, extents: Tensor | None, entities: Tensor) -> Tensor:
-        ctx.save_for_backward(points, extents, entities)
-        ctx.kind, ctx.inside = kind, inside
         states, places = _parts(kind, points, extents, entities)
+        ctx.save_for_backward(*states, *places)
+        ctx.kind, ctx.inside, ctx.of_states = kind, inside, len(states)
+        if _in_kernels(points):
+            return pair_kernels.distances(kind, inside, states, places)
         found = points.new_empty(len(points), len(entities))
         for rows, columns in _blocks(points, entities):
             values = _values(kind, inside, [part[rows, None] for part in states], [part[columns] for part in places])
@@ -77,10 +81,12 @@ class _Distances(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        points, extents, entities = ctx.saved_tensors
-        states, places = _parts(ctx.kind, points, extents, entities)
+        states, places = ctx.saved_tensors[: ctx.of_states], ctx.saved_tensors[ctx.of_states :]
+        points, entities = states[0], places[0]
+        if _in_kernels(points):
+            return None, None, *pair_kernels.gradients(ctx.kind, ctx.inside, states, places, gradient)
         to_points = torch.zeros_like(points)
-        to_extents = None if extents is None else torch.zeros_like(extents)
+        to_extents = None if ctx.of_states == 1 else torch.zeros_like(points)
         to_entities = torch.zeros_like(entities)
         for rows, columns in _blocks(points, entities):
             here = gradient[rows, columns, None]
@@ -93,6 +99,10 @@ class _Distances(torch.autograd.Function):
             if to_extents is not None and extent is not None:
                 to_extents[rows] += extent.mul_(here).sum(1)
         return None, None, to_points, to_extents, to_entities
+
+
+def _in_kernels(points: Tensor) -> bool:
+    return points.is_cuda and points.dtype == torch.float32 and pair_kernels.kernels() is not None
 
 
 def _parts(kind: str, points: Tensor, extents: Tensor | None, entities: Tensor) -> tuple[Parts, Parts]:
