@@ -148,15 +148,17 @@ def _slopes(kind: str, inside: float, states: list[Tensor], places: list[Tensor]
         return (places[0] - states[0]).sign_(), None
     if kind == "box":
         gap, offset = places[0] - states[0], states[1]
-        outside = gap.abs() > offset
-        return gap.sign_().mul_(torch.where(outside, 1.0, inside)), outside * (inside * offset.sign() - 1)
+        outside = gap.abs().gt_(offset)  # as 0 and 1: in place, and without a change of type on the way
+        extent = outside * (inside * offset.sign() - 1)
+        return gap.sign_().mul_(outside.mul_(1 - inside).add_(inside)), extent
     sine, cosine = _halves(states, places)
-    sign = sine.sign().mul_(cosine.sign()).mul_(0.5)
-    outside = sine.abs_() >= states[2]
+    sign = (sine * cosine).sign_()
+    sine.abs_()
     cosine.abs_()
-    edge = torch.addcmul(cosine * states[3], sine, states[2])  # cos((|v − θ| − ω) / 2)
-    place = torch.where(outside, edge, cosine.mul_(inside)).mul_(sign)
-    return place, edge.neg_().add_(states[3], alpha=inside).mul_(outside).mul_(0.5)
+    edge = (cosine * states[3]).addcmul_(sine, states[2])  # cos((|v − θ| − ω) / 2)
+    outside = sine.ge_(states[2]).mul_(0.5)
+    place = cosine.mul_(inside).mul_(0.5 - outside).addcmul_(edge, outside).mul_(sign)
+    return place, edge.neg_().add_(states[3], alpha=inside).mul_(outside)
 
 
 def _halves(states: list[Tensor], places: list[Tensor]) -> tuple[Tensor, Tensor]:
