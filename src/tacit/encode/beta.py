@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from tacit.encode.attention import Attention, reset_layers
 from tacit.encode.network import exact_product, network, quiet
+from tacit.encode.rows import rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
 
@@ -56,11 +57,11 @@ class BetaE(Space):
 
     def anchor(self, entities: Tensor) -> Tensor:
         """The distributions of entities."""
-        return regular(self.entities[entities])
+        return regular(rows(self.entities, entities))
 
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
         """Where a network leads, by state and relation."""
-        moves = self.relations[relations]
+        moves = rows(self.relations, relations)
         found: Tensor = self.hop(torch.cat((states, moves), 1))
         return regular(states - 1 + moves + found if self.residual else found)
 
@@ -82,12 +83,12 @@ class BetaE(Space):
         if entities is None and self.features is not None and self.offsets is not None and not self.training:
             features, offsets = self.features, self.offsets
         else:
-            features, offsets = _terms(regular(self.entities if entities is None else self.entities[entities]))
+            features, offsets = _terms(regular(self.entities if entities is None else rows(self.entities, entities)))
         return self.margin - _volume(states)[:, None] - offsets + exact_product(states, features)
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
         """The margin minus the divergence of single entities."""
-        features, offsets = _terms(regular(self.entities[entities]))
+        features, offsets = _terms(regular(rows(self.entities, entities)))
         return self.margin - _volume(states) - offsets + (states * features).sum(1)
 
 

@@ -11,6 +11,7 @@ from torch.nn.functional import dropout
 from tacit.encode.attention import reset_layers
 from tacit.encode.network import network, quiet
 from tacit.encode.pairs import cone, cone_of
+from tacit.encode.rows import rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
 
@@ -52,16 +53,18 @@ class ConE(Space):
 
     def anchor(self, entities: Tensor) -> Tensor:
         """Cones of no aperture at the angles of entities."""
-        angles = axis(self.entities[entities] / self.reach)
+        angles = axis(rows(self.entities, entities) / self.reach)
         return torch.cat((angles, torch.zeros_like(angles)), 1)
 
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
         """Where a network leads, from the state turned and widened by the relation."""
-        moves = self.relations[relations] / self.reach
+        moves = rows(self.relations, relations) / self.reach
         turned = states + axis(moves)
         axes, apertures = self.hop(turned).chunk(2, 1)
         if self.residual:
-            return torch.cat((turned.chunk(2, 1)[0] + axis(axes), aperture(moves.chunk(2, 1)[1] + apertures - 1)), 1)
+            axes = turned.chunk(2, 1)[0] + axis(axes)
+            axes = axes - 2 * math.pi * (axes / (2 * math.pi)).round()
+            return torch.cat((axes, aperture(moves.chunk(2, 1)[1] + apertures - 1)), 1)
         return torch.cat((axis(axes), aperture(apertures)), 1)
 
     def intersect(self, states: Tensor) -> Tensor:
@@ -85,14 +88,16 @@ class ConE(Space):
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """The margin minus the distance."""
-        angles = axis((self.entities if entities is None else self.entities[entities]) / self.reach)
+        angles = axis((self.entities if entities is None else rows(self.entities, entities)) / self.reach)
         axes, apertures = states.chunk(2, 1)
         return self.margin - self.scale * cone(axes, apertures, angles, INSIDE)
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
         """The margin minus the distance of single entities."""
         axes, apertures = states.chunk(2, 1)
-        return self.margin - self.scale * cone_of(axes, apertures, axis(self.entities[entities] / self.reach), INSIDE)
+        return self.margin - self.scale * cone_of(
+            axes, apertures, axis(rows(self.entities, entities) / self.reach), INSIDE
+        )
 
 
 def axis(numbers: Tensor) -> Tensor:

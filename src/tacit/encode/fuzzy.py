@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, normalize
 
+from tacit.encode.rows import rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
 
@@ -45,11 +46,11 @@ class FuzzQE(Space):
 
     def anchor(self, entities: Tensor) -> Tensor:
         """The degrees of entities."""
-        return self.entities[entities].clamp(0, 1)
+        return rows(self.entities, entities).clamp(0, 1)
 
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
         """`clip(LN(x W_r + b_r))`."""
-        weights = self.mixtures[relations]
+        weights = rows(self.mixtures, relations)
         mixed = (weights[:, :, None] * states[:, None]).flatten(1) @ self.bases.flatten(0, 1)
         return layer_norm(mixed + weights @ self.biases, (self.width,)).clamp(0, 1)
 
@@ -74,9 +75,9 @@ class FuzzQE(Space):
         if entities is None and self.degrees is not None and not self.training:
             degrees = self.degrees
         else:
-            degrees = normalize((self.entities if entities is None else self.entities[entities]).clamp(0, 1))
+            degrees = normalize((self.entities if entities is None else rows(self.entities, entities)).clamp(0, 1))
         return normalize(states) @ degrees.T / self.temperature
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
         """Cosines of states and single entities."""
-        return (normalize(states) * normalize(self.entities[entities].clamp(0, 1))).sum(1) / self.temperature
+        return (normalize(states) * normalize(rows(self.entities, entities).clamp(0, 1))).sum(1) / self.temperature
