@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, normalize
@@ -56,11 +58,11 @@ class FuzzQE(Space):
 
     def intersect(self, states: Tensor) -> Tensor:
         """The product of the degrees."""
-        return states.prod(1)
+        return _product(states)
 
     def union(self, states: Tensor) -> Tensor:
         """What is not outside of all parts."""
-        return 1 - (1 - states).prod(1)
+        return 1 - _product(1 - states)
 
     def complement(self, states: Tensor) -> Tensor:
         """What is left to 1."""
@@ -81,3 +83,8 @@ class FuzzQE(Space):
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
         """Cosines of states and single entities."""
         return (normalize(states) * normalize(rows(self.entities, entities).clamp(0, 1))).sum(1) / self.temperature
+
+
+def _product(states: Tensor) -> Tensor:
+    """The product over parts, `[n, k, W] -> [n, W]`; unlike `prod`, its slopes need no look at where zeros are."""
+    return reduce(torch.mul, states.unbind(1))
