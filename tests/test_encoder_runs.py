@@ -14,11 +14,13 @@ import torch
 import tacit
 from encoder_runs import TINY
 from family_runs import families
+from tacit.comparing import compare
 from tacit.encode.settings import BY_MODEL
 from tacit.encoding import encode_folder
 from tacit.errors import PlanError, RunError, SettingsError
 from tacit.evaluate.protocol import one_hop_queries
 from tacit.folder import ENCODER, ENCODING, MODEL, RunFolder
+from tacit.links.loading import load_model, save_model
 from tacit.opening import NAMES
 from tacit.query.shapes import SHAPES
 
@@ -223,3 +225,32 @@ def test_queries_of_a_folder_and_those_it_lacks(tmp_path: Path) -> None:
 def test_checkpoints_are_of_ultra_alone(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="the model is 'q2b'; ultra alone is imported"):
         tacit.train_encoder(GRAPH, tmp_path / "run", checkpoint=tmp_path / "weights.pth", device="cpu")
+
+
+@pytest.mark.skipif("ultra" not in BY_MODEL, reason="no UltraQuery")
+def test_an_imported_checkpoint_answers_as_the_weights_it_was_made_of(tmp_path: Path) -> None:
+    settings = TINY | {"model": "ultra", "steps": 1, "layers": 1, "hidden": 16, "validate_queries": 1}
+    trained = tacit.train_encoder(GRAPH, tmp_path / "trained", progress=False, **settings)
+    torch.save({"model": trained.folder.tensors(ENCODER)}, tmp_path / "weights.pth")
+    options: dict[str, Any] = {"checkpoint": tmp_path / "weights.pth", "model": "ultra", "device": "cpu"}
+    run = tacit.train_encoder(GRAPH, tmp_path / "imported", **options)
+    assert run.engine.about["encoding"] == "ultra, imported from weights.pth"
+    one, other = (each.ask(KNOWN, new=True) for each in (run, trained))
+    assert one.entities == other.entities
+    assert [a.score for a in one] == pytest.approx([a.score for a in other])
+    with pytest.raises(RunError, match="holds a run"):
+        tacit.train_encoder(GRAPH, tmp_path / "imported", **options)
+
+
+@pytest.mark.skipif("lmpnn" not in BY_MODEL, reason="no LMPNN")
+def test_lmpnn_comes_with_the_link_predictor_it_works_on(run: RunFolder, tmp_path: Path) -> None:
+    settings = TINY | {"model": "lmpnn", "steps": 2, "hidden": 8, "validate_queries": 1}
+    own = tacit.train_encoder(run.path, tmp_path / "own", progress=False, **settings)
+    linked = tacit.open(run.path, device="cpu")
+    assert own.ask(KNOWN, new=True).to_dict() == linked.ask(KNOWN, new=True).to_dict()
+    assert own.engine.using(search="encoder").ask(KNOWN)[0].entity == "t0"
+    predictor, encoder = compare([own.folder.path], shapes="1p", limit=2, device="cpu").rows
+    assert encoder.parameters > predictor.parameters
+    save_model(own.folder, load_model(run))  # other weights, for all it knows
+    assert not own.folder.has(ENCODER)
+    assert "encode" not in own.folder.settings

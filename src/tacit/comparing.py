@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.disk import atomic_write
+from tacit.encoding import ON_PREDICTOR
 from tacit.errors import RunError, SettingsError
 from tacit.folder import ADAPTER, MODEL, versions
 from tacit.making import sample
@@ -218,8 +219,10 @@ def _ways(run: Run, observed: tuple[str, ...]) -> list[tuple[str, Engine, str, s
             ways.append(("adapted", engine.ranking(), model, how, size + more))
     if weights.encoder is not None:
         engine = engine_of(folder, weights, False, asked | {"search": "encoder"})
-        about = engine.about
-        ways.append(("encoder", engine, about["encoder"], about["encoding"], _size(weights.encoder)))
+        about, size = engine.about, _size(weights.encoder)
+        if folder.settings.get("encode", {}).get("model") in ON_PREDICTOR:
+            size += _size(weights.scorer)
+        ways.append(("encoder", engine, about["encoder"], about["encoding"], size))
     return ways
 
 
