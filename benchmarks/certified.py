@@ -21,7 +21,8 @@ import numpy as np
 import tacit
 from scaffold import Benchmark, Measured, data_folder
 from tacit.engine.answers import Answers
-from tacit.engine.engine import Asked, Engine
+from tacit.engine.asked import Asked
+from tacit.engine.engine import Engine
 from tacit.query.compile import compile_template
 from tacit.query.queries import QuerySet, read_queries
 from tacit.query.sampling import sample

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from tacit.changing import Triples
     from tacit.distributed.shards import Shards
     from tacit.engine.answers import Answer, Answers, Count
+    from tacit.engine.asked import Question
     from tacit.engine.completion import Completion
-    from tacit.engine.engine import Engine, Question
+    from tacit.engine.engine import Engine
     from tacit.evaluate.evaluation import Evaluation, Progress
     from tacit.fitting.progress import Event
     from tacit.graph.datasets import Facts

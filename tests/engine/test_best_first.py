@@ -20,8 +20,9 @@ from tables import FactorScorer
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.engine.answers import Answers
+from tacit.engine.asked import Asked
 from tacit.engine.calibration import CALIBRATIONS, calibration
-from tacit.engine.engine import Asked, Engine
+from tacit.engine.engine import Engine
 from tacit.engine.found import Found, Wanted
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import NEGATIONS, NORMS

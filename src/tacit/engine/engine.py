@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from tacit.engine.answers import Answer, Answers, Count
+from tacit.engine.asked import Asked, Question
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
@@ -42,30 +43,8 @@ from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
 from tacit.query.parameters import check_unused
 from tacit.query.plan import Complement, Plan, Prepared
-from tacit.query.reading import Column, Reading, read
+from tacit.query.reading import Reading, read
 from tacit.query.symbolic import answers as symbolic_sets
-
-
-class Asked(NamedTuple):
-    """A question ready to run: its plan, the ids that fill the plan's slots, and which of its answers SPARQL asks for.
-
-    Those from `offset` on, `limit` at most, of those that score at least `min_score` and are `known`, or are not.
-    """
-
-    query: Query
-    prepared: Prepared
-    entities: list[int]
-    relations: list[int]
-    limit: int | None = None
-    offset: int = 0
-    min_score: float = 0.0
-    known: bool | None = None
-    among: tuple[str, ...] | None = None
-    columns: tuple[Column, ...] = ()
-    by_score: bool = False
-
-
-Question = str | Query | Asked | tuple[str, Mapping[str, str]]  # the last: a text, and what its parameters stand for
 
 
 class Engine:

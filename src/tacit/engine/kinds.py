@@ -24,7 +24,8 @@ from tacit.query.plan import Complement, Plan
 from tacit.query.symbolic import count_tuples, holds
 
 if TYPE_CHECKING:
-    from tacit.engine.engine import Asked, Engine
+    from tacit.engine.asked import Asked
+    from tacit.engine.engine import Engine
 
 
 def answered(engine: Engine, asked: Asked, page: Page, paths: int) -> Answers:

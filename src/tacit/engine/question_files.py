@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit.engine.answers import Answers
-from tacit.engine.engine import Asked, Engine, Question
+from tacit.engine.asked import Asked, Question
+from tacit.engine.engine import Engine
 from tacit.errors import DataError, QueryError, TacitError
 from tacit.graph.builder import counted
 from tacit.graph.files import BOM, LONGEST_LINE, extension, opened

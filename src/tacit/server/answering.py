@@ -9,8 +9,9 @@ from time import monotonic
 from typing import Any
 
 from tacit.engine.answers import LIKELY, Answers
+from tacit.engine.asked import Asked
 from tacit.engine.encoder_search import EncoderSearch
-from tacit.engine.engine import Asked, Engine
+from tacit.engine.engine import Engine
 from tacit.engine.entity_facts import known_facts, predicted_facts
 from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import atoms

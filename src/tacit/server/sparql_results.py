@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from tacit.engine.answers import LIKELY, Answer, Answers
-from tacit.engine.engine import Asked
+from tacit.engine.asked import Asked
 from tacit.graph.graph import Graph
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.terms import iri_of
