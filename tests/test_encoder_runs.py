@@ -19,6 +19,7 @@ from tacit.encode.settings import BY_MODEL
 from tacit.encoding import encode_folder
 from tacit.errors import PlanError, RunError, SettingsError
 from tacit.evaluate.protocol import one_hop_queries
+from tacit.fitting.progress import Event
 from tacit.folder import ENCODER, ENCODING, MODEL, RunFolder
 from tacit.links.loading import load_model, save_model
 from tacit.opening import NAMES
@@ -254,3 +255,29 @@ def test_lmpnn_comes_with_the_link_predictor_it_works_on(run: RunFolder, tmp_pat
     save_model(own.folder, load_model(run))  # other weights, for all it knows
     assert not own.folder.has(ENCODER)
     assert "encode" not in own.folder.settings
+
+
+def stopped(event: Event) -> None:
+    """Stop a training at its first validation, as Ctrl-C does."""
+    if event.what == "validation":
+        raise KeyboardInterrupt
+
+
+def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(run: RunFolder, tmp_path: Path) -> None:
+    settings = TINY | {"checkpoint_seconds": 0.0, "steps": 6}
+    for folder in (run.path, tmp_path / "own"):
+        out = None if folder == run.path else folder
+        source = run.path if out is None else GRAPH
+        with pytest.raises(KeyboardInterrupt):
+            encode_folder(source, out, progress=stopped, **settings)
+        assert RunFolder.open(folder).has(ENCODING)
+        if out is None:
+            assert tacit.open(folder, device="cpu").ask(KNOWN)[0].entity == "t0"  # by the link predictor meanwhile
+        else:
+            with pytest.raises(RunError, match="its training has not finished; go on with resume"):
+                tacit.open(folder, device="cpu")
+        done = encode_folder(source, out, progress=False, resume=True, **settings)
+        assert done.results()["encode"]["steps"] == 6
+        assert not done.has(ENCODING)
+    one, other = (RunFolder.open(folder).tensors(ENCODER) for folder in (run.path, tmp_path / "own"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
