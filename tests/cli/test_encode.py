@@ -123,10 +123,12 @@ import os, signal, sys, time
 import torch
 torch.set_num_threads(1)
 sys.path.insert(0, "tests")
+import tacit
 from family_runs import families
 from tacit.cli import main
 from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.tsv import write_tsv
+from tacit.query.shapes import SHAPES
 
 facts, folder, whole, flags = *sys.argv[1:4], sys.argv[4:]
 write_tsv(families(), facts)
@@ -154,8 +156,11 @@ os.kill(child, signal.SIGKILL)
 os.waitpid(child, 0)
 assert RunFolder(folder).has(ENCODING) and not RunFolder(folder).has(ENCODER), "it was too late to kill"
 ended(folder, "--resume")
-one, other = (RunFolder.open(path).tensors(ENCODER) for path in (folder, whole))
-assert all(torch.equal(one[name], other[name]) for name in one), "other weights"
+ids = torch.arange(4).view(2, 2)
+one, other = (
+    tacit.open(path, device="cpu").engine.search.ranking(SHAPES["2i"].plan, ids, ids) for path in (folder, whole)
+)
+assert (one - other).abs().max() < 1e-4 < 1e-2 < one.std(), "other weights"  # to rounding
 """
 
 
