@@ -72,16 +72,17 @@ class Given:
 
 
 class Facts:
-    """The facts of an index on a device: the keys (entity, relation) of each entity, and the tails of each key."""
+    """The facts of an index on a device, sorted: the keys (entity, relation) of each entity, the tails of each key."""
 
     def __init__(self, index: Index, num_entities: int, device: torch.device) -> None:
         if not len(index):
             raise TrainingError("there are no train facts to draw queries from")
         self.num_entities, self.num_relations, self.device = num_entities, index.num_relations, device
         starts = np.searchsorted(index.keys, np.arange(num_entities + 1) * index.num_relations)
-        facts = np.repeat(index.keys, np.diff(index.offsets)) * num_entities + index.all_tails
-        arrays = (starts, index.keys, index.offsets, index.all_tails.astype(np.int64), facts)
-        self.starts, self.keys, self.offsets, self.tails, self.facts = (
+        keys, tails = np.repeat(index.keys, np.diff(index.offsets)), index.all_tails.astype(np.int64)
+        facts, relations = keys * num_entities + tails, keys % index.num_relations
+        arrays = (starts, index.keys, index.offsets, tails, relations, facts)
+        self.starts, self.keys, self.offsets, self.tails, self.relations, self.facts = (
             torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays
         )
 
@@ -94,22 +95,21 @@ class Facts:
         return torch.randint(self.num_entities, (count,), device=self.device)
 
     def leading(self, targets: Tensor, came_by: Tensor | None) -> tuple[Way, Tensor]:
-        """A relation that leads to each target, all alike, a source it leads from, and whether there is one.
+        """A fact that leads to each target, all alike: its source and relation, and whether there is one.
 
         A walk does not go back by the relation it came by.
         """
-        first, number = self.starts[targets], self.starts[targets + 1] - self.starts[targets]
+        first, last = self.offsets[self.starts[targets]], self.offsets[self.starts[targets + 1]]
+        number = last - first
         if came_by is None:
-            keys = _among(first, number)
+            at = _among(first, number)
         else:
-            back = torch.searchsorted(self.keys, targets * self.num_relations + came_by)
-            number = number - 1
-            keys = _among(first, number)
-            keys = keys + (keys >= back)
-        keys = keys.clamp(0, len(self.keys) - 1)
-        begin = self.offsets[keys]
-        sources = self.tails[_among(begin, self.offsets[keys + 1] - begin)]
-        return (sources, self.keys[keys] % self.num_relations ^ 1), number > 0
+            back, many = self.span(targets, came_by)
+            number = number - many
+            at = _among(first, number)
+            at = at + torch.where(at >= back, many, 0)
+        at = at.clamp(max=len(self.tails) - 1)
+        return (self.tails[at], self.relations[at] ^ 1), number > 0
 
     def sibling(self, way: Way) -> Tensor:
         """An entity that relations lead to from their sources, `[n]`."""
@@ -248,17 +248,21 @@ def counts(plans: Mapping[str, Plan], batch: int) -> dict[str, int]:
 
 
 def draws(
-    shapes: Iterable[str], queries: Mapping[str, QuerySet], index: Index, num_entities: int, batch: int,
+    shapes: Iterable[str],
+    queries: Mapping[str, QuerySet],
+    index: Index,
+    num_entities: int,
+    batch: int,
+    steps: int,
     device: torch.device,
-) -> list[Draw]:  # fmt: skip
-    """What makes the queries of a batch: those of shapes that are given from there, all others drawn over the facts."""
+) -> list[Draw]:
+    """What draws the queries of some steps: of shapes that are given from there, of all others over the facts."""
     plans = {name: queries[name].shape.plan if name in queries else SHAPES[name].plan for name in shapes}
-    sizes = counts(plans, batch)
-    facts = None if plans.keys() <= queries.keys() else Facts(index, num_entities, device)
+    sizes = {name: steps * size for name, size in counts(plans, batch).items()}
+    given = {name: Given(queries[name], sizes[name], device) for name in plans if name in queries}
+    facts = None if len(given) == len(plans) else Facts(index, num_entities, device)
     return [
-        Given(queries[name], sizes[name], device)
-        if facts is None or name in queries
-        else Online(plan, sizes[name], facts)
+        given[name] if facts is None or name in given else Online(plan, sizes[name], facts)
         for name, plan in plans.items()
     ]
 

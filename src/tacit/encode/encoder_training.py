@@ -14,7 +14,7 @@ from torch.optim import Adam, AdamW
 
 from tacit.adapt.validation import mean_reciprocal_ranks, with_hard_answers
 from tacit.encode.draws import draws
-from tacit.encode.encoder import Encoder
+from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import TRAINED, EncodeSettings
 from tacit.errors import PlanError, TrainingError
@@ -28,16 +28,18 @@ from tacit.query.queries import QuerySet
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
 
+COLUMNS = ("entities", "relations", "answers", "weights")  # of what is drawn
 WASTE = 0.99  # shapes that are hard to find are given up early
 WARM = 3  # steps before one is recorded
 AHEAD = 32  # steps that may wait for a GPU, whose time the clock would not see
+BLOCK = 16  # steps whose queries are drawn together: to draw takes many small operations, however many the queries
 
 
 class EncoderTraining:
     """A step is drawn, scored and followed; a validation the ranks of the hard answers of other queries.
 
     What a step draws depends on seed and number alone, so that nothing of it needs to be kept. On a GPU a step is
-    recorded once and replayed: nothing in it waits for the host.
+    recorded once and replayed: nothing in it waits for the host, and its queries lie where those before it lay.
     """
 
     faster = "fewer steps, minutes or a smaller batch would be faster"
@@ -58,7 +60,7 @@ class EncoderTraining:
         self.queries = {name: one.share(settings.share, settings.seed) for name, one in (queries or {}).items()}
         self.shapes, self.num_entities = self._shapes(), graph.num_entities
         self.draws = draws(
-            self.shapes, self.queries, graph.index("train"), graph.num_entities, settings.batch, self.device
+            self.shapes, self.queries, graph.index("train"), graph.num_entities, settings.batch, BLOCK, self.device
         )
         self.valid = self._valid(graph, valid)
         self.optimizer = self._optimizer()
@@ -66,6 +68,8 @@ class EncoderTraining:
         self._loss = torch.zeros((), device=self.device)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._steps = 0  # in this process
+        self._block, self._drawn = -1, list[Drawn]()  # the queries of a block of steps
+        self._place = torch.zeros(1, dtype=torch.long, device=self.device)  # of a step in its block
 
     @property
     def precision(self) -> str:
@@ -117,7 +121,7 @@ class EncoderTraining:
         return self._loss, self.settings.batch
 
     def _aim(self, number: int) -> None:
-        """Set what a step depends on beside weights: the learning rate, and the source of draws."""
+        """Set what a step depends on beside weights: the learning rate, its queries, and the source of negatives."""
         settings = self.settings
         share = max(number / settings.steps, self.clock())
         rate = settings.lr * falling(settings.decay, share)
@@ -126,16 +130,39 @@ class EncoderTraining:
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
-        drawn = hash((settings.seed, number)) & (2**63 - 1)  # of ints: the same in any process
+        block, place = divmod(number, BLOCK)
+        if block != self._block:
+            self._seed(block, 0)
+            self._draw()
+            self._block = block
+        self._place.fill_(place)
+        self._seed(block, 1 + place)
+
+    def _seed(self, *numbers: int) -> None:
+        drawn = hash((self.settings.seed, *numbers)) & (2**63 - 1)  # of ints: the same in any process
         torch.default_generator.manual_seed(drawn)
         if self.device.type == "cuda":
             torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(drawn)
 
+    def _draw(self) -> None:
+        """Draw the queries of a block of steps, to where a recorded step looks for them."""
+        fresh = [draw() for draw in self.draws]
+        for held, drawn in zip(self._drawn, fresh, strict=False):
+            for name in COLUMNS:
+                getattr(held, name).copy_(getattr(drawn, name))
+        self._drawn = self._drawn or fresh
+
+    def batch(self) -> list[Drawn]:
+        """The queries of a step."""
+        return [
+            Drawn(drawn.plan, *(_part(getattr(drawn, name), self._place) for name in COLUMNS)) for drawn in self._drawn
+        ]
+
     def _learn(self) -> None:
-        """Draw queries, and follow their loss, the mean by weight."""
+        """Follow the loss of queries, the mean by weight."""
         self.module.train()
         self.optimizer.zero_grad(set_to_none=False)  # where gradients are, rows of tables are added
-        batch = [draw() for draw in self.draws]
+        batch = self.batch()
         loss = self.module.loss(batch, self.negatives(sum(len(drawn.answers) for drawn in batch)))
         loss = loss / torch.cat([drawn.weights for drawn in batch]).sum().clamp(min=1e-6)
         loss.backward()
@@ -230,6 +257,11 @@ def falling(decay: str, share: float) -> float:
     if decay == "cosine":
         return round(0.5 * (1 + math.cos(math.pi * min(1.0, share))), 12)
     return 1.0 if decay == "none" or share < 0.5 else 0.2 if share < 0.75 else 0.04
+
+
+def _part(column: Tensor, place: Tensor) -> Tensor:
+    """What a column of a block's queries has for the step at a place."""
+    return column.view(BLOCK, -1, *column.shape[1:]).index_select(0, place)[0]
 
 
 def _checksum(queries: QuerySet) -> int:
