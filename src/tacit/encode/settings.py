@@ -58,17 +58,12 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     },
     "fuzzqe": {
         "paper": {
-            "width": 1000,
-            "loss": "ranking",
-            "lr": 5e-4,
-            "weight_decay": 5e-2,
-            "decay": "cosine",
-            "steps": 900_000,
+            "width": 1000, "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2, "decay": "cosine", "steps": 900_000,
         },
-        "lean": {"width": 1000, "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2},
-        "small": {"width": 128, "bases": 8, "lr": 5e-3},
+        "lean": {"width": 1000, "loss": "softmax", "lr": 5e-4, "weight_decay": 5e-2},
+        "small": {"width": 128, "bases": 8, "lr": 5e-3, "weight_decay": 0.0},
     },
-}
+}  # fmt: skip
 
 
 def _shapes(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
