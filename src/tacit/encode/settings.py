@@ -24,15 +24,17 @@ RECIPE: dict[str, dict[str, Any]] = {
     "paper": {
         "steps": 1_350_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
         "dropout": 0.0, "loss": "margin", "adversarial": 0.0, "negatives": 128, "private": True, "batch": 512,
-        "lr": 1e-4, "decay": "steps", "weight_decay": 0.0, "shapes": TRAINED,
+        "lr": 1e-4, "decay": "steps", "weight_decay": 0.0, "shapes": TRAINED, "through": False, "joined": False,
     },
     "lean": {
         "steps": 100_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
         "dropout": 0.0, "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "batch": 2048,
-        "lr": 1e-3, "decay": "cosine", "weight_decay": 0.0, "shapes": TRAINED,
+        "lr": 1e-3, "decay": "cosine", "weight_decay": 0.0, "shapes": TRAINED, "through": True, "joined": False,
     },
     "small": {"steps": 12_000, "hidden": 128, "negatives": 128, "batch": 256, "lr": 5e-3},
 }  # fmt: skip
+# Graph networks: all entities against all answers, with a quarter of the facts that a hop follows taken away.
+_SETS = {"loss": "sets", "adversarial": 5.0, "dropout": 0.25, "negatives": 1, "private": False}
 # What it decides for a model. Small: lean, on a graph of few entities.
 BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     "gqe": {
@@ -44,6 +46,35 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"width": 400, "shapes": _POSITIVE},
         "lean": {"width": 400, "shapes": _POSITIVE},
         "small": {"width": 64, "margin": 12.0},
+    },
+    "gnnqe": {
+        "paper": {
+            **_SETS,
+            "width": 32,
+            "layers": 4,
+            "hidden": 160,
+            "joined": True,
+            "batch": 32,
+            "steps": 30_000,
+            "lr": 5e-3,
+            "decay": "none",
+        },
+        "lean": {**_SETS, "width": 32, "layers": 4, "hidden": 64, "batch": 32, "steps": 10_000, "lr": 5e-3},
+        "small": {"width": 16, "layers": 3, "hidden": 32, "batch": 32, "steps": 400, "negatives": 1},
+    },
+    "ultra": {
+        "paper": {
+            **_SETS,
+            "width": 64,
+            "layers": 6,
+            "hidden": 128,
+            "batch": 32,
+            "steps": 40_000,
+            "lr": 5e-4,
+            "decay": "none",
+        },
+        "lean": {**_SETS, "width": 64, "layers": 6, "hidden": 128, "batch": 16, "steps": 10_000, "lr": 1e-3},
+        "small": {"width": 16, "layers": 3, "hidden": 32, "batch": 32, "steps": 400, "negatives": 1},
     },
 }
 
@@ -75,6 +106,8 @@ class EncodeSettings(Settings):
     margin: float = setting(None, f"The logit of a distance of 0; {_BY_MODEL}.", above=0)
     temperature: float = setting(None, f"What cosines are divided by; {_BY_MODEL}.", above=0)
     dropout: float = setting(None, f"The share that is dropped in training; {_BY_MODEL}.", least=0, most=0.9)
+    through: bool = setting(None, f"Learn from every hop of a chain, for gnnqe and ultra; {_BY_MODEL}.")
+    joined: bool = setting(None, f"Read the states of all layers, for gnnqe; {_BY_MODEL}.")
     loss: str = setting(None, f"What is made small; {_BY_MODEL}.", choices=LOSSES)
     adversarial: float = setting(None, f"How much negatives count by their scores; {_BY_MODEL}.", least=0)
     negatives: int = setting(None, f"Entities to compare with, shared by a batch; {_BY_MODEL}.", least=1)
