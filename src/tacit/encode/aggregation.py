@@ -22,6 +22,7 @@ from tacit.encode.segments import Segments
 
 PARTS = 4  # mean, largest, smallest and standard deviation, as principal neighbourhood aggregation has them
 LEAST_VARIANCE = 1e-6
+_LEAST_SPREAD = 1.0001 * LEAST_VARIANCE**0.5  # up to which a standard deviation has no gradient
 _CACHED = 2**18  # numbers of a block of messages that stays in cache
 
 
@@ -163,13 +164,13 @@ def _gathered(
     return out
 
 
-def coefficients(out: Tensor, grad: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+def _coefficients(out: Tensor, grad: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient of a message `m` by mean and standard deviation, as `a + b·m`: `a` and `b`, `[N, B · d]`.
 
     `∂μ/∂m = 1/n` and `∂σ/∂m = (m - μ)/(n σ)`; where the variance is at its least, it has no gradient.
     """
     mean, spread = out[:, :, 0].flatten(1), out[:, :, 3].flatten(1)
-    falls = torch.where(spread > 1.0001 * LEAST_VARIANCE**0.5, grad[:, :, 3].flatten(1) / (spread * counts), 0.0)
+    falls = torch.where(spread > _LEAST_SPREAD, grad[:, :, 3].flatten(1) / (spread * counts), 0.0)
     return grad[:, :, 0].flatten(1) / counts - mean * falls, falls
 
 
@@ -202,7 +203,7 @@ def _slopes(
     to_own: Tensor,
 ) -> Tensor:  # fmt: skip
     """The gradients of the messages of a block; those of the boundary condition are written to `to_own`."""
-    base, factor = coefficients(out, grad, counts)
+    base, factor = _coefficients(out, grad, counts)
     slopes = base.index_select(0, places)
     room, equal, own_equal = torch.empty_like(messages), torch.empty_like(messages), torch.empty_like(own)
     slopes.addcmul_(messages, torch.index_select(factor, 0, places, out=room))
@@ -224,14 +225,7 @@ def _spread_by_kernels(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     to_x, slopes = grad, kernels.Slopes(grad)
     if out is not None and ties is not None:
-        base, factor = coefficients(out, grad, (facts.degrees(keep) + 1)[:, None])
-        counts = (ties % (kernels.MOST_TIES + 1), ties // (kernels.MOST_TIES + 1))
-        highs, lows = (grad[:, :, part].flatten(1) / count for part, count in zip((1, 2), counts, strict=True))
-        slopes = kernels.Slopes(base, factor, highs, lows, out)
-        own = boundary.flatten(1)
-        to_x = torch.addcmul(base, own, factor)
-        for part, share in ((1, highs), (2, lows)):
-            to_x = to_x + torch.where(own == out[:, :, part].flatten(1), share, 0.0)
+        slopes, to_x = kernels.shared(out, grad, ties, boundary, facts.degrees(keep) + 1, _LEAST_SPREAD)
     to_h = kernels.spread(states, weights, facts.by_head, facts.by_head.relations, slopes, keep)
     to_w = kernels.spread(weights, states, facts.by_relation, facts.by_relation.heads, slopes, keep)
-    return to_h, to_w, to_x.view_as(boundary)
+    return to_h, to_w, to_x

@@ -28,6 +28,7 @@ class _Kernels(NamedTuple):
     joined: Any
     slopes: Any
     added: Any
+    shares: Any
 
 
 @cache
@@ -184,7 +185,35 @@ def _kernels() -> _Kernels | None:
             total += tl.load(result + (long + n + j) * width + columns, mask=inside, other=0.0)
         tl.store(result + tl.load(wide + which).to(tl.int64) * width + columns, total, mask=inside)
 
-    return _Kernels(pieces, joined, slopes, added)
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def shares(  # type: ignore[no-untyped-def]
+        out, grad, ties, boundary, counts, base, factor, highs, lows, result, size, width, d, least,
+        most: tl.constexpr, block: tl.constexpr,
+    ):  # fmt: skip
+        at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+        inside = at < size
+        row = at // width
+        places = at // d * 4 * d + at % d
+        count = tl.load(counts + row, mask=inside, other=1).to(tl.float32)
+        mean = tl.load(out + places, mask=inside, other=0.0)
+        high = tl.load(out + places + d, mask=inside, other=0.0)
+        low = tl.load(out + places + 2 * d, mask=inside, other=0.0)
+        spread = tl.load(out + places + 3 * d, mask=inside, other=1.0)
+        falls = tl.load(grad + places + 3 * d, mask=inside, other=0.0) / (spread * count)
+        falls = tl.where(spread > least, falls, 0.0)
+        rest = tl.load(grad + places, mask=inside, other=0.0) / count - mean * falls
+        tied = tl.load(ties + at, mask=inside, other=1)
+        top = tl.load(grad + places + d, mask=inside, other=0.0) / (tied % (most + 1)).to(tl.float32)
+        bottom = tl.load(grad + places + 2 * d, mask=inside, other=0.0) / (tied // (most + 1)).to(tl.float32)
+        own = tl.load(boundary + at, mask=inside, other=0.0)
+        given = rest + own * falls + tl.where(own == high, top, 0.0) + tl.where(own == low, bottom, 0.0)
+        tl.store(base + at, rest, mask=inside)
+        tl.store(factor + at, falls, mask=inside)
+        tl.store(highs + at, top, mask=inside)
+        tl.store(lows + at, bottom, mask=inside)
+        tl.store(result + at, given, mask=inside)
+
+    return _Kernels(pieces, joined, slopes, added, shares)
 
 
 def available(states: Tensor) -> bool:
@@ -226,6 +255,21 @@ class Slopes(NamedTuple):
     highs: Tensor | None = None  # what each of the largest messages gets, [N, W]
     lows: Tensor | None = None
     out: Tensor | None = None  # [N, B, 4, d]
+
+
+def shared(
+    out: Tensor, grad: Tensor, ties: Tensor, boundary: Tensor, counts: Tensor, least: float
+) -> tuple[Slopes, Tensor]:
+    """The slopes of messages by what was made of them, and the gradient of the boundary condition."""
+    n, b, _, d = out.shape
+    base, factor, highs, lows, result = (torch.empty_like(boundary) for _ in range(5))
+    kernels, size = _kernels(), boundary.numel()
+    assert kernels is not None
+    kernels.shares[(-(-size // _COLUMNS),)](
+        out, grad, ties, boundary, counts, base, factor, highs, lows, result, size, b * d, d, least,
+        MOST_TIES, _COLUMNS, num_warps=4,
+    )  # fmt: skip
+    return Slopes(base, factor, highs, lows, out), result
 
 
 def spread(

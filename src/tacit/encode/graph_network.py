@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tacit.encode import update_kernels
 from tacit.encode.aggregation import PARTS, SortedFacts, described, summed
 
 LEAST_SCALE = 0.01
@@ -43,9 +44,13 @@ class DescribedLayer(nn.Module):
         """The next states."""
         parts = described(states, relations, boundary, facts, keep)
         scale = (facts.degrees(keep) + 1).to(states.dtype).log()
-        scale = (scale / scale.mean().clamp(min=LEAST_SCALE))[:, None, None]
-        plain, larger, smaller = self.described(parts.flatten(2)).chunk(3, 2)
-        mixed = self.own(states) + plain + larger * scale + smaller / scale.clamp(min=LEAST_SCALE)
+        scale = scale / scale.mean().clamp(min=LEAST_SCALE)
+        own, parts = self.own(states), self.described(parts.flatten(2))
+        if update_kernels.available(states):
+            return update_kernels.updated(states, own, parts, scale, self.layer_norm.weight, self.layer_norm.bias)
+        plain, larger, smaller = parts.chunk(3, 2)
+        scale = scale[:, None, None]
+        mixed = own + plain + larger * scale + smaller / scale.clamp(min=LEAST_SCALE)
         return states + F.relu(self.layer_norm(mixed))
 
 
