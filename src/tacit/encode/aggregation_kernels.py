@@ -261,7 +261,7 @@ def shared(
     out: Tensor, grad: Tensor, ties: Tensor, boundary: Tensor, counts: Tensor, least: float
 ) -> tuple[Slopes, Tensor]:
     """The slopes of messages by what was made of them, and the gradient of the boundary condition."""
-    n, b, _, d = out.shape
+    b, d = out.shape[1], out.shape[3]
     base, factor, highs, lows, result = (torch.empty_like(boundary) for _ in range(5))
     kernels, size = _kernels(), boundary.numel()
     assert kernels is not None
