@@ -78,7 +78,8 @@ class EncoderTraining:
     def flops(self) -> float:
         """About how much a step computes: distances to negatives, there and back."""
         settings = self.settings
-        return 30.0 * settings.batch * settings.negatives * (settings.width or 1)
+        compared = self.num_entities if settings.loss == "sets" else settings.negatives
+        return 30.0 * settings.batch * compared * (settings.width or 1)
 
     def schedule(self) -> Schedule:
         """Steps, or minutes of them, validated a few times on the way."""

@@ -22,13 +22,17 @@ ENDLESS = 10**9  # steps, where time decides
 RECIPE: dict[str, dict[str, Any]] = {
     "paper": {
         "steps": 1_350_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
-        "dropout": 0.0, "loss": "margin", "adversarial": 0.0, "negatives": 128, "private": True, "batch": 512,
+        "dropout": 0.0, "residual": False,
+        "loss": "margin", "adversarial": 0.0, "negatives": 128, "private": True, "batch": 512,
         "lr": 1e-4, "decay": "steps", "weight_decay": 0.0,
+        "validate_every": 0.1, "validate_queries": 200,
     },
     "lean": {
         "steps": 100_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
-        "dropout": 0.0, "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "batch": 2048,
+        "dropout": 0.0, "residual": True,
+        "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "batch": 2048,
         "lr": 1e-3, "decay": "cosine", "weight_decay": 0.0,
+        "validate_every": 0.1, "validate_queries": 200,
     },
     "small": {"steps": 12_000, "hidden": 128, "negatives": 128, "batch": 256, "lr": 5e-3},
 }  # fmt: skip
@@ -36,7 +40,16 @@ RECIPE: dict[str, dict[str, Any]] = {
 _SETS = {"loss": "sets", "adversarial": 5.0, "dropout": 0.25, "negatives": 1, "private": False, "batch": 32}
 _PUBLISHED = _SETS | {"decay": "none", "through": False}
 _LEAN = _SETS | {"steps": 10_000, "through": True, "joined": False}
-_FEW = {"width": 16, "layers": 3, "hidden": 32, "batch": 32, "steps": 400, "negatives": 1}
+_FEW = {
+    "width": 16,
+    "layers": 3,
+    "hidden": 32,
+    "batch": 32,
+    "steps": 400,
+    "negatives": 1,
+    "validate_every": 0.25,
+    "validate_queries": 20,
+}
 # What it decides for a model. Small: lean, on a graph of few entities.
 BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     "gqe": {
@@ -48,6 +61,28 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"width": 400},
         "lean": {"width": 400},
         "small": {"width": 64, "margin": 12.0},
+    },
+    "betae": {
+        "paper": {"width": 400, "margin": 60.0},
+        "lean": {"width": 400, "margin": 60.0, "negatives": 2048},
+        "small": {"width": 32, "margin": 20.0, "negatives": 512, "lr": 2e-3},
+    },
+    "cone": {
+        "paper": {"width": 800, "margin": 20.0, "dropout": 0.2, "steps": 900_000},
+        "lean": {"width": 800, "margin": 20.0},
+        "small": {"width": 64, "margin": 12.0, "lr": 2e-3},
+    },
+    "fuzzqe": {
+        "paper": {
+            "width": 1000,
+            "loss": "ranking",
+            "lr": 5e-4,
+            "weight_decay": 5e-2,
+            "decay": "cosine",
+            "steps": 900_000,
+        },
+        "lean": {"width": 1000, "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2},
+        "small": {"width": 128, "bases": 8, "lr": 5e-3},
     },
     "gnnqe": {
         "paper": _PUBLISHED | {"width": 32, "layers": 4, "hidden": 160, "joined": True, "steps": 30_000, "lr": 5e-3},
@@ -89,6 +124,7 @@ class EncodeSettings(Settings):
     margin: float = setting(None, f"The logit of a distance of 0; {_BY_MODEL}.", above=0)
     temperature: float = setting(None, f"What cosines are divided by; {_BY_MODEL}.", above=0)
     dropout: float = setting(None, f"The share that is dropped in training; {_BY_MODEL}.", least=0, most=0.9)
+    residual: bool = setting(None, f"Let networks correct moves by relations, in betae and cone; {_BY_MODEL}.")
     through: bool = setting(None, f"Learn from every hop of a chain, for gnnqe and ultra; {_BY_MODEL}.")
     joined: bool = setting(None, f"Read the states of all layers, for gnnqe; {_BY_MODEL}.")
     loss: str = setting(None, f"What is made small; {_BY_MODEL}.", choices=LOSSES)
@@ -105,8 +141,10 @@ class EncodeSettings(Settings):
         read=_shapes,
     )
     share: float = setting(1.0, "The share of given queries to learn from.", above=0, most=1)
-    validate_every: float = setting(0.1, "The share of the training between two validations.", above=0, most=1)
-    validate_queries: int = setting(200, "Queries of each shape to validate with, at most.", least=1)
+    validate_every: float = setting(
+        None, f"The share of the training between two validations; {_BY_MODEL}.", above=0, most=1
+    )
+    validate_queries: int = setting(None, f"Queries of each shape to validate with, at most; {_BY_MODEL}.", least=1)
     precision: str = setting("auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16"))
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", least=0, resumes=True)
     seed: int = setting(0, "Seed of weights and draws.", least=0)
