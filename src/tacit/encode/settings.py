@@ -40,16 +40,8 @@ RECIPE: dict[str, dict[str, Any]] = {
 _SETS = {"loss": "sets", "adversarial": 5.0, "dropout": 0.25, "negatives": 1, "private": False, "batch": 32}
 _PUBLISHED = _SETS | {"decay": "none", "through": False}
 _LEAN = _SETS | {"steps": 10_000, "through": True, "joined": False}
-_FEW = {
-    "width": 16,
-    "layers": 3,
-    "hidden": 32,
-    "batch": 32,
-    "steps": 400,
-    "negatives": 1,
-    "validate_every": 0.25,
-    "validate_queries": 20,
-}
+_FEW = {"width": 16, "layers": 3, "hidden": 32, "batch": 32, "steps": 400, "negatives": 1}
+_FEW |= {"validate_every": 0.25, "validate_queries": 20}  # a hop takes its time
 # What it decides for a model. Small: lean, on a graph of few entities.
 BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     "gqe": {
@@ -141,9 +133,7 @@ class EncodeSettings(Settings):
         read=_shapes,
     )
     share: float = setting(1.0, "The share of given queries to learn from.", above=0, most=1)
-    validate_every: float = setting(
-        None, f"The share of the training between two validations; {_BY_MODEL}.", above=0, most=1
-    )
+    validate_every: float = setting(None, f"The share between two validations; {_BY_MODEL}.", above=0, most=1)
     validate_queries: int = setting(None, f"Queries of each shape to validate with, at most; {_BY_MODEL}.", least=1)
     precision: str = setting("auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16"))
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", least=0, resumes=True)
