@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import torch
@@ -55,6 +55,15 @@ class ProjectedScores(Scores):
         relations = self.relations[:, step.edge.slot] ^ int(step.edge.flip)
         return logsigmoid(self.encoder.hop(self.whole(step.source), relations, self.memory))
 
+    def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> ProjectedScores:
+        """These queries `times` over, with the same hops."""
+        return _projected(super().repeated(times, slot, filling), self.encoder)
+
+
+def _projected(plain: Scores, encoder: SetProjector | None) -> ProjectedScores:
+    """An evaluation with hops by a graph network."""
+    return ProjectedScores(**{each.name: getattr(plain, each.name) for each in fields(plain)}, encoder=encoder)
+
 
 class ProjectionReasoner(Reasoner):
     """What a graph network says to whole questions; it has no reasons, and nothing it says is proven."""
@@ -84,7 +93,4 @@ class ProjectionReasoner(Reasoner):
         return scores - log1mexp(scores)
 
     def _evaluation(self, entities: Tensor, relations: Tensor) -> ProjectedScores:
-        plain = self.messages.evaluation(entities, relations)
-        return ProjectedScores(
-            plain.atoms, plain.logic, plain.entities, plain.relations, plain.k, plain.memory, encoder=self.encoder
-        )
+        return _projected(self.messages.evaluation(entities, relations), self.encoder)

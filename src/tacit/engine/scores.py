@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -188,18 +188,17 @@ class Scores(Fold[Tensor, Tensor]):
         if slot is not None and filling is not None:
             gap = entities.new_zeros(len(rows), slot - entities.shape[1])
             entities = torch.cat([entities, gap, filling[:, None]], dim=1)
-        return replace(
-            self, entities=entities, relations=self.relations[rows], memory=self.memory // 2,
-            copies=self.copies * times, outer=self, outer_rows=rows, values={}, keep=False,
+        return Scores(
+            self.atoms, self.logic, entities, self.relations[rows], self.k, self.memory // 2,
+            self.bounds, self.copies * times, outer=self, outer_rows=rows,
         )  # fmt: skip
 
     def first(self) -> Scores:
         """The first query alone, with all that is remembered of it."""
         values = {step: value[:1] for step, value in self.values.items()}
-        return replace(
-            self, entities=self.entities[:1], relations=self.relations[:1], bounds=False, copies=1,
-            outer=None, outer_rows=None, values=values, keep=True,
-        )  # fmt: skip
+        return Scores(
+            self.atoms, self.logic, self.entities[:1], self.relations[:1], self.k, self.memory, values=values, keep=True
+        )
 
     def _at_once(self, inner: Step) -> int:
         """How many candidates to try together, so that half of the memory holds all sets of an inner evaluation."""
