@@ -8,6 +8,7 @@ there are no atomic additions, and the same numbers come out every time.
 from __future__ import annotations
 
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -23,22 +24,17 @@ _COLUMNS = 1024  # at most, that one program handles
 _HELD = 6  # numbers that a piece leaves for each column: sum, squares, largest, smallest, and how often these occur
 
 
-class _Kernels(NamedTuple):
-    pieces: Any
-    joined: Any
-    slopes: Any
-    added: Any
-    shares: Any
+@cache
+def has_triton() -> bool:
+    """Whether kernels can be compiled at all."""
+    return find_spec("triton") is not None
 
 
 @cache
-def _kernels() -> _Kernels | None:
-    """The compiled kernels, or None where there is no Triton."""
-    try:
-        import triton
-        import triton.language as tl
-    except ImportError:
-        return None
+def _finish() -> Any:
+    """What makes the numbers of an entity of all its messages, as part of a kernel."""
+    import triton
+    import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def finish(  # type: ignore[no-untyped-def]
@@ -63,6 +59,17 @@ def _kernels() -> _Kernels | None:
             tl.store(ties + row * width + columns, packed, mask=inside)
         else:
             tl.store(out + row * width + columns, total, mask=inside)
+
+    return finish
+
+
+@cache
+def _pieces() -> Any:
+    """The kernel that goes through the facts of a piece."""
+    import triton
+    import triton.language as tl
+
+    finish = _finish()
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def pieces(  # type: ignore[no-untyped-def]
@@ -113,6 +120,17 @@ def _kernels() -> _Kernels | None:
                 tl.store(at + 4 * width, highs, mask=inside)
                 tl.store(at + 5 * width, lows, mask=inside)
 
+    return pieces
+
+
+@cache
+def _joined() -> Any:
+    """The kernel that puts the pieces of an entity together."""
+    import triton
+    import triton.language as tl
+
+    finish = _finish()
+
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def joined(  # type: ignore[no-untyped-def]
         held, boundary, counts, out, ties, wide, firsts, width, d, least,
@@ -147,6 +165,15 @@ def _kernels() -> _Kernels | None:
             least, most, pna,
         )  # fmt: skip
 
+    return joined
+
+
+@cache
+def _slopes() -> Any:
+    """The kernel that adds up the gradients of a piece."""
+    import triton
+    import triton.language as tl
+
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def slopes(  # type: ignore[no-untyped-def]
         fixed, other, base, factor, highs, lows, out, result, keep, keys, others, tails, order, starts, stops, rows,
@@ -174,6 +201,15 @@ def _kernels() -> _Kernels | None:
             total += met * slope
         tl.store(result + tl.load(rows + piece).to(tl.int64) * width + columns, total, mask=inside)
 
+    return slopes
+
+
+@cache
+def _added() -> Any:
+    """The kernel that adds up the pieces of a key."""
+    import triton
+    import triton.language as tl
+
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def added(result, wide, firsts, n, width, block: tl.constexpr):  # type: ignore[no-untyped-def]
         which = tl.program_id(0)
@@ -184,6 +220,15 @@ def _kernels() -> _Kernels | None:
         for j in range(tl.load(firsts + which), tl.load(firsts + which + 1)):
             total += tl.load(result + (long + n + j) * width + columns, mask=inside, other=0.0)
         tl.store(result + tl.load(wide + which).to(tl.int64) * width + columns, total, mask=inside)
+
+    return added
+
+
+@cache
+def _shares() -> Any:
+    """The kernel that works out the gradients of single messages."""
+    import triton
+    import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def shares(  # type: ignore[no-untyped-def]
@@ -213,12 +258,12 @@ def _kernels() -> _Kernels | None:
         tl.store(lows + at, bottom, mask=inside)
         tl.store(result + at, given, mask=inside)
 
-    return _Kernels(pieces, joined, slopes, added, shares)
+    return shares
 
 
 def available(states: Tensor) -> bool:
     """Whether the kernels can take these states."""
-    return states.is_cuda and states.dtype == torch.float32 and _kernels() is not None
+    return states.is_cuda and states.dtype == torch.float32 and has_triton()
 
 
 def gathered(
@@ -232,15 +277,14 @@ def gathered(
     counts = facts.degrees(keep) + 1
     held = states.new_empty(segments.extra, _HELD, width)
     block, blocks, warps = _sizes(width)
-    kernels, masked = _kernels(), keep is not None
-    assert kernels is not None
-    kernels.pieces[len(segments.starts), blocks](
+    masked = keep is not None
+    _pieces()[len(segments.starts), blocks](
         states, weights, boundary, counts, out, ties, held, counts if keep is None else keep, segments.heads,
         segments.relations, segments.order, segments.starts, segments.stops, segments.rows, n, width, d, least,
         MOST_TIES, pna, masked, block, num_warps=warps,
     )  # fmt: skip
     if len(segments.wide):
-        kernels.joined[len(segments.wide), blocks](
+        _joined()[len(segments.wide), blocks](
             held, boundary, counts, out, ties, segments.wide, segments.firsts, width, d, least,
             MOST_TIES, pna, block, num_warps=warps,
         )  # fmt: skip
@@ -263,9 +307,8 @@ def shared(
     """The slopes of messages by what was made of them, and the gradient of the boundary condition."""
     b, d = out.shape[1], out.shape[3]
     base, factor, highs, lows, result = (torch.empty_like(boundary) for _ in range(5))
-    kernels, size = _kernels(), boundary.numel()
-    assert kernels is not None
-    kernels.shares[(-(-size // _COLUMNS),)](
+    size = boundary.numel()
+    _shares()[(-(-size // _COLUMNS),)](
         out, grad, ties, boundary, counts, base, factor, highs, lows, result, size, b * d, d, least,
         MOST_TIES, _COLUMNS, num_warps=4,
     )  # fmt: skip
@@ -280,19 +323,16 @@ def spread(
     width, base = b * d, slopes.base
     result = fixed.new_empty(n + segments.extra, width)
     block, blocks, warps = _sizes(width)
-    kernels, pna = _kernels(), slopes.out is not None
-    assert kernels is not None
+    pna = slopes.out is not None
     unused = (base, base, base, base)
     factor, highs, lows, out = slopes[1:] if pna else unused
-    kernels.slopes[len(segments.starts), blocks](
+    _slopes()[len(segments.starts), blocks](
         fixed, other, base, factor, highs, lows, out, result, base if keep is None else keep, segments.keys, others,
         segments.tails, segments.order, segments.starts, segments.stops, segments.rows, width, d,
         pna, keep is not None, block, num_warps=warps,
     )  # fmt: skip
     if len(segments.wide):
-        kernels.added[len(segments.wide), blocks](
-            result, segments.wide, segments.firsts, n, width, block, num_warps=warps
-        )
+        _added()[len(segments.wide), blocks](result, segments.wide, segments.firsts, n, width, block, num_warps=warps)
     return result[:n].view_as(fixed)
 
 

@@ -55,8 +55,7 @@ class _RelationNetwork(nn.Module):
     def forward(self, boundary: Tensor, joints: SortedFacts) -> Tensor:
         """The vectors of relations."""
         states = boundary
-        for layer in self.layers:
-            assert isinstance(layer, _RelationLayer)
+        for layer in (each for each in self.layers if isinstance(each, _RelationLayer)):
             along = layer.relation.weight[:, None].expand(-1, boundary.shape[1], -1)
             states = layer(states, along, boundary, joints)
         return states
@@ -75,8 +74,7 @@ class _EntityNetwork(nn.Module):
     ) -> Tensor:
         """The logits of all entities."""
         states = boundary
-        for layer in self.layers:
-            assert isinstance(layer, _EntityLayer)
+        for layer in (each for each in self.layers if isinstance(each, _EntityLayer)):
             # A message goes to the head of a fact in the published network: over the inverse, in our words.
             along = layer.relation_projection(vectors).unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
             states = layer(states, along, boundary, facts, keep)

@@ -7,28 +7,22 @@ all.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from tacit.encode.aggregation_kernels import has_triton
 
 EPSILON = 1e-5  # of the layer norm, torch's own
 _NUMBERS = 2048  # of a program
 
 
-class _Kernels(NamedTuple):
-    forward: Any
-    backward: Any
-
-
 @cache
-def _kernels() -> _Kernels | None:
-    """The compiled kernels, or None where there is no Triton."""
-    try:
-        import triton
-        import triton.language as tl
-    except ImportError:
-        return None
+def _forward() -> Any:
+    """The kernel of the update."""
+    import triton
+    import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def forward(  # type: ignore[no-untyped-def]
@@ -49,6 +43,15 @@ def _kernels() -> _Kernels | None:
         g = tl.load(gain + column, mask=column < d, other=0.0)[None, :]
         y = x * g + tl.load(bias + column, mask=column < d, other=0.0)[None, :]
         tl.store(out + at, tl.load(states + at, mask=there, other=0.0) + tl.maximum(y, 0.0), mask=there)
+
+    return forward
+
+
+@cache
+def _backward() -> Any:
+    """The kernel of its gradients."""
+    import triton
+    import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def backward(  # type: ignore[no-untyped-def]
@@ -82,12 +85,12 @@ def _kernels() -> _Kernels | None:
         tl.store(to_parts + part + d, dx * s, mask=there)
         tl.store(to_parts + part + 2 * d, dx / tl.maximum(s, 0.01), mask=there)
 
-    return _Kernels(forward, backward)
+    return backward
 
 
 def available(states: Tensor) -> bool:
     """Whether the kernels can take these states."""
-    return states.is_cuda and states.dtype == torch.float32 and states.shape[-1] <= 256 and _kernels() is not None
+    return states.is_cuda and states.dtype == torch.float32 and states.shape[-1] <= 256 and has_triton()
 
 
 def updated(states: Tensor, own: Tensor, parts: Tensor, scale: Tensor, gain: Tensor, bias: Tensor) -> Tensor:
@@ -104,10 +107,9 @@ class _Updated(torch.autograd.Function):
         ctx: Any, states: Tensor, own: Tensor, parts: Tensor, scale: Tensor, gain: Tensor, bias: Tensor
     ) -> Tensor:
         states, own, parts, scale = states.contiguous(), own.contiguous(), parts.contiguous(), scale.contiguous()
-        (n, b, d), kernels = states.shape, _kernels()
+        n, b, d = states.shape
         out, (block, wide) = torch.empty_like(states), _sizes(d)
-        assert kernels is not None
-        kernels.forward[(-(-n * b // block),)](
+        _forward()[(-(-n * b // block),)](
             states, own, parts, scale, gain, bias, out, n * b, b, d, EPSILON, block, wide, num_warps=4
         )
         ctx.save_for_backward(own, parts, scale, gain, bias)
@@ -116,13 +118,12 @@ class _Updated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         own, parts, scale, gain, bias = ctx.saved_tensors
-        (n, b, d), kernels, grad = own.shape, _kernels(), grads[0].contiguous()
+        (n, b, d), grad = own.shape, grads[0].contiguous()
         block, wide = _sizes(d)
         programs = -(-n * b // block)
         to_own, to_parts = torch.empty_like(own), torch.empty_like(parts)
         to_gain, to_bias = own.new_empty(programs, d), own.new_empty(programs, d)
-        assert kernels is not None
-        kernels.backward[(programs,)](
+        _backward()[(programs,)](
             grad, own, parts, scale, gain, bias, to_own, to_parts, to_gain, to_bias, n * b, b, d, EPSILON,
             block, wide, num_warps=4,
         )  # fmt: skip
