@@ -12,6 +12,7 @@ from torch import Tensor
 from set_space import RELATIONS, SIZE, random_facts
 from tacit.encode import aggregation
 from tacit.encode.aggregation import SortedFacts, described, summed
+from tacit.encode.graph_network import DescribedLayer, SummedLayer
 from tacit.encode.segments import PIECE, Segments
 
 TRIPLES = np.array([[0, 0, 1], [2, 0, 1], [3, 2, 1], [0, 2, 3], [1, 0, 1]])
@@ -99,3 +100,24 @@ def test_pieces_hold_every_fact_once() -> None:
     assert segments.extra == 3
     assert sorted(row for row in segments.rows.tolist() if row >= 6) == [6, 7, 8]
     assert set(segments.rows.tolist()) >= {0, 1, 3, 4, 5}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("masked", [False, True])
+def test_kernels_agree_with_the_cpu(masked: bool) -> None:
+    """Layers with their aggregation and update, forward and backward; with a hub whose facts fill several pieces."""
+    triples = np.concatenate([random_facts(5), [[i % SIZE, 2 * (i % 2), 3] for i in range(300)]])
+    facts = SortedFacts(triples, SIZE, RELATIONS)
+    keep = torch.rand(len(facts)) > 0.3 if masked else None
+    layers = [DescribedLayer(6, RELATIONS), SummedLayer(6)]
+    given = [torch.randn(size, 3, 6) for size in (SIZE, RELATIONS, SIZE)]
+    for layer in layers:
+        found = []
+        for device in ("cpu", "cuda"):
+            own = [tensor.to(device).detach().requires_grad_() for tensor in given]
+            on = None if keep is None else keep.to(device)
+            out = layer.to(device)(*own, facts.to(device), on)
+            grads = torch.autograd.grad(out, [*own, *layer.layer_norm.parameters()], torch.ones_like(out))
+            found.append([tensor.cpu() for tensor in (out, *grads)])
+        for one, other in zip(*found, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)

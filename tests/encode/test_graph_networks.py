@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,14 +19,17 @@ from set_space import RELATIONS, SIZE, random_facts
 from tacit.encode.aggregation import SortedFacts
 from tacit.encode.draws import draws
 from tacit.encode.encoder import Drawn
+from tacit.encode.encoding import encode
 from tacit.encode.exact_sets import followed, inverse_places, kept, reached
 from tacit.encode.gnnqe import GNNQE
 from tacit.encode.graph_network import DescribedLayer, SummedLayer, read, readout
+from tacit.encode.loading import load_encoder
 from tacit.encode.models import make_encoder
 from tacit.encode.set_projection import SetProjector, set_loss
 from tacit.encode.settings import EncodeSettings
 from tacit.engine.reasoner import SymbolicReasoner
 from tacit.errors import PlanError
+from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.graph.index import Index
 from tacit.query.compile import compile_query
@@ -187,7 +191,7 @@ def trained(thirty: Graph) -> GNNQE:
     encoder.reset(torch.Generator().manual_seed(0))
     batches = draws(wanted.shapes, {}, thirty.index("train"), thirty.num_entities, wanted.batch, torch.device("cpu"))
     adam = torch.optim.Adam(encoder.parameters(), lr=0.01)
-    for _ in range(60):
+    for _ in range(40):
         loss = encoder.loss([draw() for draw in batches], torch.zeros(1, dtype=torch.long))
         adam.zero_grad()
         loss.backward()
@@ -209,6 +213,18 @@ def test_a_small_graph_is_learnt_by_heart(name: str, thirty: Graph, trained: GNN
         wrong[torch.from_numpy(right[row]).long()] = False
         ranks += [1 / (1 + int((scores[row][wrong] >= scores[row, int(a)]).sum())) for a in right[row] if weight]
     assert np.mean(ranks) > 0.95
+
+
+@pytest.mark.parametrize("model", ["gnnqe", "ultra"])
+def test_a_trained_run_opens_again(model: str, thirty: Graph, tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", thirty, {})
+    wanted = EncodeSettings(model, steps=2, width=4, layers=1, hidden=4, batch=10)
+    result = encode(thirty, wanted, run=run)
+    encoder, settled = load_encoder(run, thirty)
+    assert settled == result.settings
+    slots_ = SHAPES["inp"].plan, torch.tensor([[0, 1]]), torch.tensor([[0, 1, 2]])
+    with torch.no_grad():
+        assert torch.equal(encoder.logits(*slots_), result.encoder.logits(*slots_))
 
 
 def test_gradients_reach_the_first_hop_where_they_go_through(thirty: Graph) -> None:
