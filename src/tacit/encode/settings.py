@@ -40,8 +40,10 @@ RECIPE: dict[str, dict[str, Any]] = {
 _SETS = {"loss": "sets", "adversarial": 5.0, "dropout": 0.25, "negatives": 1, "private": False, "batch": 32}
 _PUBLISHED = _SETS | {"decay": "none", "through": False}
 _LEAN = _SETS | {"steps": 10_000, "through": True, "joined": False}
-_FEW = {"width": 16, "layers": 3, "hidden": 32, "batch": 32, "steps": 400, "negatives": 1}
-_FEW |= {"validate_every": 0.25, "validate_queries": 20}  # a hop takes its time
+_FEW: dict[str, Any] = {
+    "width": 16, "layers": 3, "hidden": 32, "batch": 32, "steps": 400, "negatives": 1,
+    "validate_every": 0.25, "validate_queries": 20,  # a hop takes its time
+}  # fmt: skip
 # What it decides for a model. Small: lean, on a graph of few entities.
 BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     "gqe": {
