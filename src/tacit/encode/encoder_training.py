@@ -80,9 +80,11 @@ class EncoderTraining:
 
     @property
     def flops(self) -> float:
-        """About how much a step computes: distances to negatives, there and back."""
-        settings = self.settings
-        return 30.0 * settings.batch * settings.negatives * (settings.width or 1)
+        """About how much a step computes: distances to negatives, or layers over all entities, there and back."""
+        settings, width = self.settings, self.settings.width or 1
+        if settings.loss == "sets":
+            return 200.0 * settings.batch * self.num_entities * settings.layers * width**2
+        return 30.0 * settings.batch * settings.negatives * width
 
     def schedule(self) -> Schedule:
         """Steps, or minutes of them, validated a few times on the way."""

@@ -33,4 +33,12 @@ def make_encoder(settings: EncodeSettings, graph: Graph, scorer: Scorer | None =
             from tacit.encode.fuzzy import FuzzQE
 
             return FuzzQE(*sizes, settings)
+        case "gnnqe":
+            from tacit.encode.gnnqe import GNNQE
+
+            return GNNQE(*sizes, settings, graph.triples("train"))
+        case "ultra":
+            from tacit.encode.ultra import Ultra
+
+            return Ultra(*sizes, settings, graph.triples("train"))
     raise SettingsError(f"unknown model '{settings.model}'; the encoders are {', '.join(ENCODERS)}", "model")

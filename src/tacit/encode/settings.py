@@ -25,14 +25,24 @@ RECIPE: dict[str, dict[str, Any]] = {
         "dropout": 0.0, "residual": False,
         "loss": "margin", "adversarial": 0.0, "negatives": 128, "private": True, "batch": 512,
         "lr": 1e-4, "decay": "steps", "weight_decay": 0.0,
+        "validate_every": 0.1, "validate_queries": 200,
     },
     "lean": {
         "steps": 100_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
         "dropout": 0.0, "residual": True,
         "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "batch": 2048,
         "lr": 1e-3, "decay": "cosine", "weight_decay": 0.0,
+        "validate_every": 0.1, "validate_queries": 200,
     },
     "small": {"steps": 12_000, "hidden": 128, "negatives": 128, "batch": 256, "lr": 5e-3},
+}  # fmt: skip
+# Graph networks: all entities against all answers, with a quarter of the facts that a hop follows taken away.
+_SETS = {"loss": "sets", "adversarial": 5.0, "dropout": 0.25, "negatives": 1, "private": False, "batch": 32}
+_PUBLISHED = _SETS | {"decay": "none", "through": False}
+_LEAN = _SETS | {"steps": 10_000, "through": True, "joined": False}
+_FEW: dict[str, Any] = {
+    "width": 16, "layers": 3, "hidden": 32, "batch": 32, "steps": 400, "negatives": 1,
+    "validate_every": 0.25, "validate_queries": 20,  # a hop takes its time
 }  # fmt: skip
 # What it decides for a model. Small: lean, on a graph of few entities.
 BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
@@ -62,6 +72,16 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
         },
         "lean": {"width": 1000, "loss": "softmax", "lr": 5e-4, "weight_decay": 5e-2},
         "small": {"width": 128, "bases": 8, "lr": 5e-3, "weight_decay": 0.0},
+    },
+    "gnnqe": {
+        "paper": _PUBLISHED | {"width": 32, "layers": 4, "hidden": 160, "joined": True, "steps": 30_000, "lr": 5e-3},
+        "lean": _LEAN | {"width": 32, "layers": 4, "hidden": 64, "lr": 5e-3},
+        "small": _FEW,
+    },
+    "ultra": {
+        "paper": _PUBLISHED | {"width": 64, "layers": 6, "hidden": 128, "steps": 40_000, "lr": 5e-4},
+        "lean": _LEAN | {"width": 64, "layers": 6, "hidden": 128, "lr": 1e-3},
+        "small": _FEW,
     },
 }  # fmt: skip
 
@@ -94,6 +114,8 @@ class EncodeSettings(Settings):
     temperature: float = setting(None, f"What cosines are divided by; {_BY_MODEL}.", above=0)
     dropout: float = setting(None, f"The share that is dropped in training; {_BY_MODEL}.", least=0, most=0.9)
     residual: bool = setting(None, f"Let networks correct moves by relations, in betae and cone; {_BY_MODEL}.")
+    through: bool = setting(None, f"Learn from every hop of a chain, for gnnqe and ultra; {_BY_MODEL}.")
+    joined: bool = setting(None, f"Read the states of all layers, for gnnqe; {_BY_MODEL}.")
     loss: str = setting(None, f"What is made small; {_BY_MODEL}.", choices=LOSSES)
     adversarial: float = setting(None, f"How much negatives count by their scores; {_BY_MODEL}.", least=0)
     negatives: int = setting(None, f"Entities to compare with, shared by a batch; {_BY_MODEL}.", least=1)
@@ -108,8 +130,8 @@ class EncodeSettings(Settings):
         read=_shapes,
     )
     share: float = setting(1.0, "The share of given queries to learn from.", above=0, most=1)
-    validate_every: float = setting(0.1, "The share of the training between two validations.", above=0, most=1)
-    validate_queries: int = setting(200, "Queries of each shape to validate with, at most.", least=1)
+    validate_every: float = setting(None, f"The share between two validations; {_BY_MODEL}.", above=0, most=1)
+    validate_queries: int = setting(None, f"Queries of each shape to validate with, at most; {_BY_MODEL}.", least=1)
     precision: str = setting("auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16"))
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", least=0, resumes=True)
     seed: int = setting(0, "Seed of weights and draws.", least=0)

@@ -40,7 +40,7 @@ def read_kbc(path: str | Path, reciprocal: Reciprocal = "interleaved") -> ComplE
     uses; `stacked` in the second half of the table, as kbc itself writes it.
     """
     path = Path(path)
-    tables = dict(_tensors(_plain_load(path)))
+    tables = dict(load_tensors(path))
     entities, relations = (
         next((t for key, t in tables.items() if key.endswith(name)), None) for name in (_ENTITIES, _RELATIONS)
     )
@@ -149,6 +149,11 @@ def _filled(model: _M, entities: Tensor, relations: Tensor) -> _M:
             raise DataError(f"the table of {name} holds values that are not finite numbers; the model is of no use")
     model.load_state_dict({"entities.weight": entities.float(), "relations.weight": relations.float()})
     return model.requires_grad_(False).eval()
+
+
+def load_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of floating point in a checkpoint, with their keys joined by dots; nothing in it is executed."""
+    return _tensors(_plain_load(path))
 
 
 def _plain_load(path: Path) -> Any:

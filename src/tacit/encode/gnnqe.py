@@ -1,0 +1,53 @@
+"""GNN-QE (Zhu et al., 2022): fuzzy sets, and a graph network that follows relations from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tacit.encode.graph_network import DescribedLayer, boundary_of, fill, read, readout, reset_linear
+from tacit.encode.set_projection import SetProjector
+from tacit.encode.settings import EncodeSettings
+
+
+class GNNQE(SetProjector):
+    """NBFNet with a vector of its own for every relation, and layers that describe messages in four ways.
+
+    With `through`, gradients reach every hop of a question; the published training stops them at each but the last.
+    """
+
+    name = "GNN-QE"
+
+    def __init__(
+        self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: NDArray[np.integer]
+    ) -> None:
+        super().__init__(num_entities, num_relations, settings, triples)
+        d, count = settings.width, settings.layers
+        self.query = nn.Embedding(num_relations, d)
+        self.layers = nn.ModuleList(DescribedLayer(d, num_relations) for _ in range(count))
+        self.mlp = readout(d * (1 + (count if settings.joined else 1)), settings.hidden)
+
+    def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
+        """The logits of a hop, `[n, N] x [n] -> [n, N]`."""
+        query = self.query(relations)
+        states = boundary = boundary_of(log_sets, query)
+        every = []
+        for layer in self._layers():
+            states = layer(states, layer.relations(query), boundary, self.facts, keep)
+            every.append(states)
+        return read(self.mlp, every if self.settings.joined else every[-1:], query)
+
+    def _layers(self) -> Iterator[DescribedLayer]:
+        return (layer for layer in self.layers if isinstance(layer, DescribedLayer))
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Draw the first weights."""
+        reset_linear(self, generator)
+        bound = (13 * self.settings.width) ** -0.5  # as one linear map of all thirteen parts
+        for layer in self._layers():
+            for weight in (layer.own.weight, layer.own.bias, layer.described.weight):
+                fill(weight, bound, generator)

@@ -1,0 +1,96 @@
+"""Graph networks in the engine: as the hops of its algebra, and as a link predictor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from tacit.engine.atoms import Atoms
+from tacit.engine.calibration import Sigmoid
+from tacit.engine.logic import Logic, log1mexp
+from tacit.engine.reasoner import MessageReasoner, Reasoner
+from tacit.engine.scores import Scores
+from tacit.query.fold import Place
+from tacit.query.plan import Plan, Project, Relation
+
+if TYPE_CHECKING:
+    from tacit.encode.set_projection import SetProjector
+
+CANDIDATES = 32  # values of a variable that are tried one by one, where a hop is more than one relation
+
+
+class ProjectionScorer:
+    """A graph network as a link predictor: the logits of a hop from one entity."""
+
+    def __init__(self, encoder: SetProjector) -> None:
+        self.encoder = encoder
+        self.num_entities, self.num_relations, self.device = encoder.num_entities, encoder.num_relations, encoder.device
+
+    def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
+        """Raw scores of every tail, `[B] x [B] -> [B, N]`; equal rows are worked out once."""
+        keys, rows = torch.unique(heads * self.num_relations + relations, return_inverse=True)
+        sets = self.encoder.singletons(keys // self.num_relations)
+        logits = self.encoder.hop(sets, keys % self.num_relations)[rows]
+        return logits if out is None else out.copy_(logits)
+
+    def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """Raw scores of single atoms, `[B] x [B] x [B] -> [B]`."""
+        return self.logits(heads, relations).gather(1, tails[:, None])[:, 0]
+
+
+@dataclass(eq=False)
+class ProjectedScores(Scores):
+    """The engine's algebra of fuzzy sets with hops by a graph network, from a whole set at once."""
+
+    encoder: SetProjector | None = None
+
+    def project(self, step: Project, place: Place[Tensor]) -> Tensor:
+        """A hop; over more than one relation, from the best candidates one by one."""
+        if not isinstance(step.edge, Relation) or self.encoder is None:
+            return super().project(step, place)
+        relations = self.relations[:, step.edge.slot] ^ int(step.edge.flip)
+        return logsigmoid(self.encoder.hop(self.whole(step.source), relations, self.memory))
+
+    def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> ProjectedScores:
+        """These queries `times` over, with the same hops."""
+        return _projected(super().repeated(times, slot, filling), self.encoder)
+
+
+def _projected(plain: Scores, encoder: SetProjector | None) -> ProjectedScores:
+    """An evaluation with hops by a graph network."""
+    return ProjectedScores(**{each.name: getattr(plain, each.name) for each in fields(plain)}, encoder=encoder)
+
+
+class ProjectionReasoner(Reasoner):
+    """What a graph network says to whole questions; it has no reasons, and nothing it says is proven."""
+
+    def __init__(self, encoder: SetProjector, logic: Logic, memory: float | None = None) -> None:
+        self.encoder, self.num_entities = encoder, encoder.num_entities
+        atoms = Atoms(ProjectionScorer(encoder), Sigmoid())
+        self.messages = MessageReasoner(atoms, logic, CANDIDATES, memory)
+
+    def batch(self, plan: Plan) -> int:
+        """How many queries of a plan to ask for at once."""
+        return self.messages.batch(plan)
+
+    def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        """Log-scores of every entity, `[B, N]`."""
+        self.encoder.check(plan)
+        at_once = self.batch(plan)
+        parts = zip(entities.split(at_once), relations.split(at_once), strict=True)
+        return torch.cat([self._evaluation(*part).whole(plan.root) for part in parts])
+
+    def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        """Log-odds of every entity; of a single atom what the network says, which rounding has not touched."""
+        single = self.messages.atoms.single(plan, entities, relations)
+        if single is not None:
+            return single[0]
+        scores = self.scores(plan, entities, relations)
+        return scores - log1mexp(scores)
+
+    def _evaluation(self, entities: Tensor, relations: Tensor) -> ProjectedScores:
+        return _projected(self.messages.evaluation(entities, relations), self.encoder)

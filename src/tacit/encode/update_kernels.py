@@ -1,0 +1,136 @@
+"""The update of a layer as kernels: `h + relu(LN(own + plain + s · larger + smaller / s))`, in one pass each way.
+
+In torch's own operations each of these is a trip through memory, and a layer norm over few numbers takes longest of
+all.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.encode.aggregation_kernels import has_triton
+
+EPSILON = 1e-5  # of the layer norm, torch's own
+_NUMBERS = 2048  # of a program
+
+
+@cache
+def _forward() -> Any:
+    """The kernel of the update."""
+    import triton
+    import triton.language as tl
+
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def forward(  # type: ignore[no-untyped-def]
+        states, own, parts, scale, gain, bias, out, rows, batch, d, epsilon, block: tl.constexpr, wide: tl.constexpr
+    ):
+        row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+        column = tl.arange(0, wide)
+        there = (row < rows)[:, None] & (column < d)[None, :]
+        s = tl.load(scale + row // batch, mask=row < rows, other=1.0)[:, None]
+        at = row[:, None] * d + column[None, :]
+        part = row[:, None] * 3 * d + column[None, :]
+        x = tl.load(own + at, mask=there, other=0.0) + tl.load(parts + part, mask=there, other=0.0)
+        x += tl.load(parts + part + d, mask=there, other=0.0) * s
+        x += tl.load(parts + part + 2 * d, mask=there, other=0.0) / tl.maximum(s, 0.01)
+        x = tl.where(there, x, 0.0)
+        x = tl.where(there, x - (tl.sum(x, 1) / d)[:, None], 0.0)
+        x = x / tl.sqrt(tl.sum(x * x, 1) / d + epsilon)[:, None]
+        g = tl.load(gain + column, mask=column < d, other=0.0)[None, :]
+        y = x * g + tl.load(bias + column, mask=column < d, other=0.0)[None, :]
+        tl.store(out + at, tl.load(states + at, mask=there, other=0.0) + tl.maximum(y, 0.0), mask=there)
+
+    return forward
+
+
+@cache
+def _backward() -> Any:
+    """The kernel of its gradients."""
+    import triton
+    import triton.language as tl
+
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def backward(  # type: ignore[no-untyped-def]
+        grad, own, parts, scale, gain, bias, to_own, to_parts, to_gain, to_bias, rows, batch, d, epsilon,
+        block: tl.constexpr, wide: tl.constexpr,
+    ):  # fmt: skip
+        row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+        column = tl.arange(0, wide)
+        there = (row < rows)[:, None] & (column < d)[None, :]
+        s = tl.load(scale + row // batch, mask=row < rows, other=1.0)[:, None]
+        at = row[:, None] * d + column[None, :]
+        part = row[:, None] * 3 * d + column[None, :]
+        x = tl.load(own + at, mask=there, other=0.0) + tl.load(parts + part, mask=there, other=0.0)
+        x += tl.load(parts + part + d, mask=there, other=0.0) * s
+        x += tl.load(parts + part + 2 * d, mask=there, other=0.0) / tl.maximum(s, 0.01)
+        x = tl.where(there, x, 0.0)
+        x = tl.where(there, x - (tl.sum(x, 1) / d)[:, None], 0.0)
+        size = tl.sqrt(tl.sum(x * x, 1) / d + epsilon)[:, None]
+        x = x / size
+        g = tl.load(gain + column, mask=column < d, other=0.0)[None, :]
+        y = x * g + tl.load(bias + column, mask=column < d, other=0.0)[None, :]
+        dy = tl.where((y > 0.0) & there, tl.load(grad + at, mask=there, other=0.0), 0.0)
+        number = tl.program_id(0) * d + column
+        tl.store(to_gain + number, tl.sum(dy * x, 0), mask=column < d)
+        tl.store(to_bias + number, tl.sum(dy, 0), mask=column < d)
+        dx = dy * g
+        dx = dx - (tl.sum(dx, 1) / d)[:, None] - x * (tl.sum(dx * x, 1) / d)[:, None]
+        dx = dx / size
+        tl.store(to_own + at, dx, mask=there)
+        tl.store(to_parts + part, dx, mask=there)
+        tl.store(to_parts + part + d, dx * s, mask=there)
+        tl.store(to_parts + part + 2 * d, dx / tl.maximum(s, 0.01), mask=there)
+
+    return backward
+
+
+def available(states: Tensor) -> bool:
+    """Whether the kernels can take these states."""
+    return states.is_cuda and states.dtype == torch.float32 and states.shape[-1] <= 256 and has_triton()
+
+
+def updated(states: Tensor, own: Tensor, parts: Tensor, scale: Tensor, gain: Tensor, bias: Tensor) -> Tensor:
+    """The next states, `[N, B, d] x [N, B, d] x [N, B, 3d] x [N] x [d] x [d] -> [N, B, d]`; `scale` is a constant."""
+    result: Tensor = _Updated.apply(states, own, parts, scale, gain, bias)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Updated(torch.autograd.Function):
+    """The update, with what is between worked out anew on the way back."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, own: Tensor, parts: Tensor, scale: Tensor, gain: Tensor, bias: Tensor
+    ) -> Tensor:
+        states, own, parts, scale = states.contiguous(), own.contiguous(), parts.contiguous(), scale.contiguous()
+        n, b, d = states.shape
+        out, (block, wide) = torch.empty_like(states), _sizes(d)
+        _forward()[(-(-n * b // block),)](
+            states, own, parts, scale, gain, bias, out, n * b, b, d, EPSILON, block, wide, num_warps=4
+        )
+        ctx.save_for_backward(own, parts, scale, gain, bias)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        own, parts, scale, gain, bias = ctx.saved_tensors
+        (n, b, d), grad = own.shape, grads[0].contiguous()
+        block, wide = _sizes(d)
+        programs = -(-n * b // block)
+        to_own, to_parts = torch.empty_like(own), torch.empty_like(parts)
+        to_gain, to_bias = own.new_empty(programs, d), own.new_empty(programs, d)
+        _backward()[(programs,)](
+            grad, own, parts, scale, gain, bias, to_own, to_parts, to_gain, to_bias, n * b, b, d, EPSILON,
+            block, wide, num_warps=4,
+        )  # fmt: skip
+        return grad, to_own, to_parts, None, to_gain.sum(0), to_bias.sum(0)
+
+
+def _sizes(d: int) -> tuple[int, int]:
+    """Rows of a program, and the power of two that a row fits into."""
+    wide = max(16, 1 << (d - 1).bit_length())
+    return max(1, _NUMBERS // wide), wide
