@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.changing import Change, add_facts, remove_facts
 from tacit.disk import reading
+from tacit.engine.presets import PRESETS
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.folder import ADAPTER, RunFolder
@@ -250,13 +251,13 @@ class Run:
 
         `queries` are a query folder or query sets by name; by default the facts of the split, as 1p queries. The engine
         is never handed facts of the split: it observes the training facts, or those that `observed` names of the splits
-        before the split. `adapted=False` leaves the adapter out. The `mean` is taken per `question`, as BetaE does, or
-        per `fact`, where every hard answer counts once. `limit` takes that many queries of each shape,
-        `per_relation` also groups 1p queries, `by_missing` also groups hard answers by the least number of links that
-        must be predicted for them beside the observed facts, `reliability` also measures whether scores read as
-        probabilities, and `out` is a JSON file to write. Several `processes` that hold the whole run share the queries
-        out, and the first of them writes. Further settings are those of `EngineSettings`; with `new`,
-        answers that the observed facts imply are ranked last.
+        before the split, or what the system of a `preset` is handed. `adapted=False`, or a preset, leaves the adapter
+        out. The `mean` is taken per `question`, as BetaE does, or per `fact`, where every hard answer counts once.
+        `limit` takes that many queries of each shape, `per_relation` also groups 1p queries, `by_missing` also groups
+        hard answers by the least number of links that must be predicted for them beside the observed facts,
+        `reliability` also measures whether scores read as probabilities, and `out` is a JSON file to write. Several
+        `processes` that hold the whole run share the queries out, and the first of them writes. Further settings are
+        those of `EngineSettings`; with `new`, answers that the observed facts imply are ranked last.
         """
         from tacit.evaluate.evaluation import check_writable, evaluated, observed_before, queries_of
 
@@ -268,10 +269,12 @@ class Run:
         if out is not None:
             check_writable(Path(out))
         sets = queries_of(self.graph, queries, split, shapes)
-        adapted = self.adapted if adapted is None else adapted
-        adapter = self.settings.get("adapt", {}) if adapted and self.folder.has(ADAPTER) else {}
         chosen = self._given | settings
-        observed = observed_before(split, chosen.get("observed", adapter.get("observed")))
+        preset = PRESETS.get(chosen.get("preset") or "")
+        adapted = (self.adapted if adapted is None else adapted) and preset is None
+        adapter = self.settings.get("adapt", {}) if adapted and self.folder.has(ADAPTER) else {}
+        usual = adapter.get("observed") if preset is None else preset.observed_before(split)
+        observed = observed_before(split, chosen.get("observed", usual))
         asked = {**chosen, "observed": observed, "candidates": "rows"}  # ranks are among all entities
         engine = self._engine(self.engine.scorer, adapted, asked)
         name = None if queries is None or isinstance(queries, Mapping) else Path(queries).name
@@ -298,7 +301,7 @@ class Run:
         from tacit.engine.known_facts import KnownFacts
 
         graph, chosen, finders = self.folder.graph(), EngineSettings.of(settings), self._finders
-        if not adapted or not self.folder.has(ADAPTER):
+        if not adapted or chosen.preset or not self.folder.has(ADAPTER):
             return Engine(graph, scorer, chosen, finders=finders)
         from tacit.adapt.calibrated import Adapted
         from tacit.adapt.loading import load_adapter
@@ -325,7 +328,7 @@ def open(source: Source, *, device: str = "auto", adapted: bool = True, **settin
     """The run in a folder, or that of `world`, which is trained on first use and kept in the user's cache.
 
     Settings are those of `EngineSettings`; where the run has an adapter, those it was trained for are the defaults, and
-    another `calibration` is refused. `adapted=False` leaves the adapter out.
+    another `calibration` is refused. `adapted=False` leaves the adapter out, and so does a `preset`.
     """
     from tacit.links.finders import Finders
     from tacit.links.loading import load_model, pick_device
