@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.engine.reasoner import Reasoner
+from tacit.links.scorer import Scorer
 from tacit.query.plan import Plan
 
 
@@ -33,6 +34,7 @@ class Encoder(nn.Module, ABC):
 
     num_entities: int
     num_relations: int
+    captured = True  # on a GPU, whether a step can be recorded once and replayed
 
     @property
     def device(self) -> torch.device:
@@ -47,10 +49,15 @@ class Encoder(nn.Module, ABC):
     def logits(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Raw scores of every entity, `[B, E] x [B, R] -> [B, N]`."""
 
+    def logits_of(self, plan: Plan, entities: Tensor, relations: Tensor, answers: Tensor) -> Tensor:
+        """Raw scores of single answers, `[B, E] x [B, R] x [B] -> [B]`."""
+        return self.logits(plan, entities, relations).gather(1, answers[:, None])[:, 0]
+
     @abstractmethod
     def loss(self, batch: Sequence[Drawn], negatives: Tensor) -> Tensor:
-        """The loss of queries of any mix of plans, summed over them by weight; `negatives [K]` are wrong for most.
+        """The loss of queries of any mix of plans, summed over them by weight.
 
+        `negatives` are wrong for most queries: `[K]` for all of them, or `[n, K]`, a row for each in the batch's order.
         It computes without a look at any value on the host, so that a step can be captured once and replayed.
         """
 
@@ -61,6 +68,14 @@ class Encoder(nn.Module, ABC):
     def renew(self) -> None:
         """Work out anew what scoring keeps of the weights; called whenever these have changed."""
 
-    @abstractmethod
     def reasoner(self, memory: float | None = None) -> Reasoner:
         """What an engine asks; `memory` is what a step may use, in GB."""
+        from tacit.encode.reasoner import EncoderReasoner
+
+        return EncoderReasoner(self, memory)
+
+    def scorer(self) -> Scorer:
+        """The encoder as a link predictor: its answers to questions of a single atom."""
+        from tacit.encode.scorer import EncoderScorer
+
+        return EncoderScorer(self)

@@ -15,8 +15,37 @@ DECAYS = ("cosine", "steps", "none")
 SMALL = 20_000  # entities below which a narrow model does
 _BY_MODEL = "by model, recipe and size of the graph where nothing is given"
 
-# What a recipe decides where nothing else is said. Small: lean, on a graph of few entities.
-BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {}
+TRAINED = ("1p", "2p", "3p", "2i", "3i", "2in", "3in", "inp", "pin", "pni")  # the others are never learned from
+_POSITIVE = TRAINED[:5]
+ENDLESS = 10**9  # steps, where time decides
+
+# What a recipe decides where neither a model nor anybody else does.
+RECIPE: dict[str, dict[str, Any]] = {
+    "paper": {
+        "steps": 1_350_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
+        "dropout": 0.0, "loss": "margin", "adversarial": 0.0, "negatives": 128, "private": True, "batch": 512,
+        "lr": 1e-4, "decay": "steps", "weight_decay": 0.0, "shapes": TRAINED,
+    },
+    "lean": {
+        "steps": 100_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
+        "dropout": 0.0, "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "batch": 2048,
+        "lr": 1e-3, "decay": "cosine", "weight_decay": 0.0, "shapes": TRAINED,
+    },
+    "small": {"steps": 12_000, "hidden": 128, "negatives": 128, "batch": 256, "lr": 5e-3},
+}  # fmt: skip
+# What it decides for a model. Small: lean, on a graph of few entities.
+BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
+    "gqe": {
+        "paper": {"width": 800, "shapes": _POSITIVE},
+        "lean": {"width": 800, "shapes": _POSITIVE},
+        "small": {"width": 64, "margin": 12.0},
+    },
+    "q2b": {
+        "paper": {"width": 400, "shapes": _POSITIVE},
+        "lean": {"width": 400, "shapes": _POSITIVE},
+        "small": {"width": 64, "margin": 12.0},
+    },
+}
 
 
 def _shapes(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
@@ -62,3 +91,21 @@ class EncodeSettings(Settings):
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", least=0, resumes=True)
     seed: int = setting(0, "Seed of weights and draws.", least=0)
     device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
+
+    def settled(self, num_entities: int, device: str = "cpu") -> EncodeSettings:
+        """The same, with what was not given chosen by model, recipe and size of the graph.
+
+        >>> EncodeSettings("gqe").settled(100).width, EncodeSettings("gqe", width=7).settled(100_000).width
+        (64, 7)
+        """
+        recipes = (self.recipe, "small") if self.recipe == "lean" and num_entities < SMALL else (self.recipe,)
+        chosen: dict[str, Any] = {}
+        for recipe in recipes:
+            chosen |= RECIPE[recipe] | BY_MODEL.get(self.model, {}).get(recipe, {})
+        if self.minutes is not None:
+            chosen["steps"] = ENDLESS
+        return self.changed(**{name: value for name, value in chosen.items() if getattr(self, name) is None})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as settings files and results need them."""
+        return super().to_dict() | {"shapes": None if self.shapes is None else list(self.shapes)}

@@ -1,0 +1,155 @@
+"""Distances between every state and every entity, summed over dimensions, with no number kept per pair and dimension.
+
+All kinds are of one form, `Σ_d f(v − x, s)`: an entity has a place `v`, a state a place `x` and perhaps an extent `s`.
+The backward pass works the two slopes of `f` out anew; they are all that the gradients of `x`, `s` and `v` need.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_CPU_BLOCK = 1 << 17  # numbers of one pair and dimension that are in memory at a time
+_GPU_BLOCK = 1 << 26
+
+Parts = tuple[Tensor, ...]
+
+
+def l1(points: Tensor, entities: Tensor) -> Tensor:
+    """`‖v − x‖₁`, `[n, d] x [m, d] -> [n, m]`."""
+    return _distances("l1", 0.0, points, None, entities)
+
+
+def box(centres: Tensor, offsets: Tensor, entities: Tensor, inside: float) -> Tensor:
+    """`‖relu(δ − o)‖₁ + inside · ‖min(δ, o)‖₁` for `δ = |v − c|`, `[n, d] x [n, d] x [m, d] -> [n, m]`."""
+    return _distances("box", inside, centres, offsets, entities)
+
+
+def cone(axes: Tensor, apertures: Tensor, angles: Tensor, inside: float) -> Tensor:
+    """How far angles are out of cones `[θ − ω, θ + ω]`, for ω in [0, π], `[n, d] x [n, d] x [m, d] -> [n, m]`.
+
+    Per dimension, with `i = |sin((v−θ)/2)|` and `b = sin(ω/2)`: `min(|sin((v−θ+ω)/2)|, |sin((v−θ−ω)/2)|)` where `i ≥ b`
+    and 0 elsewhere, plus `inside · min(i, b)`. By the addition theorem the first is `relu(i cos(ω/2) − j b)` for
+    `j = |cos((v−θ)/2)|`, and `i`, `j` are sums of products of sines of halves: no pair takes a sine of its own.
+    """
+    return _distances("cone", inside, axes, apertures, angles)
+
+
+def l1_of(points: Tensor, entities: Tensor) -> Tensor:
+    """`l1` of one entity for each point, `[n, d] x [n, d] -> [n]`."""
+    return (entities - points).abs().sum(-1)
+
+
+def box_of(centres: Tensor, offsets: Tensor, entities: Tensor, inside: float) -> Tensor:
+    """`box` of one entity for each box, `[n, d] x [n, d] x [n, d] -> [n]`."""
+    gap = (entities - centres).abs()
+    return ((gap - offsets).relu() + inside * torch.minimum(gap, offsets).abs()).sum(-1)
+
+
+def cone_of(axes: Tensor, apertures: Tensor, angles: Tensor, inside: float) -> Tensor:
+    """`cone` of one angle for each cone, `[n, d] x [n, d] x [n, d] -> [n]`."""
+    half, reach = (angles - axes) / 2, apertures / 2
+    sine, bound = half.sin().abs(), reach.sin()
+    return ((sine * reach.cos() - half.cos().abs() * bound).relu() + inside * torch.minimum(sine, bound)).sum(-1)
+
+
+def _distances(kind: str, inside: float, points: Tensor, extents: Tensor | None, entities: Tensor) -> Tensor:
+    found: Tensor = _Distances.apply(kind, inside, points, extents, entities)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Distances(torch.autograd.Function):
+    """Pair distances by blocks; the backward pass computes each block again."""
+
+    @staticmethod
+    def forward(ctx: Any, kind: str, inside: float, points: Tensor, extents: Tensor | None, entities: Tensor) -> Tensor:
+        ctx.save_for_backward(points, extents, entities)
+        ctx.kind, ctx.inside = kind, inside
+        states, places = _parts(kind, points, extents, entities)
+        found = points.new_empty(len(points), len(entities))
+        for rows, columns in _blocks(points, entities):
+            values = _values(kind, inside, [part[rows, None] for part in states], [part[columns] for part in places])
+            torch.sum(values, -1, out=found[rows, columns])
+        return found
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        points, extents, entities = ctx.saved_tensors
+        states, places = _parts(ctx.kind, points, extents, entities)
+        to_points = torch.zeros_like(points)
+        to_extents = None if extents is None else torch.zeros_like(extents)
+        to_entities = torch.zeros_like(entities)
+        for rows, columns in _blocks(points, entities):
+            here = gradient[rows, columns, None]
+            place, extent = _slopes(
+                ctx.kind, ctx.inside, [part[rows, None] for part in states], [part[columns] for part in places]
+            )
+            place *= here
+            to_points[rows] -= place.sum(1)
+            to_entities[columns] += place.sum(0)
+            if to_extents is not None and extent is not None:
+                to_extents[rows] += extent.mul_(here).sum(1)
+        return None, None, to_points, to_extents, to_entities
+
+
+def _parts(kind: str, points: Tensor, extents: Tensor | None, entities: Tensor) -> tuple[Parts, Parts]:
+    """What the pair functions take of states and of entities."""
+    if extents is None:
+        return (points,), (entities,)
+    if kind == "box":
+        return (points, extents), (entities,)
+    half, reach, place = points / 2, extents / 2, entities / 2
+    return (half.sin(), half.cos(), reach.sin(), reach.cos()), (place.sin(), place.cos())
+
+
+def _blocks(points: Tensor, entities: Tensor) -> list[tuple[slice, slice]]:
+    """Parts of all pairs whose numbers per dimension fit into a block."""
+    (n, d), m = points.shape, len(entities)
+    block = _GPU_BLOCK if points.is_cuda else _CPU_BLOCK
+    width = max(1, min(m, block // max(1, d)))
+    height = max(1, block // max(1, d * width))
+    return [
+        (slice(row, row + height), slice(column, column + width))
+        for row in range(0, n, height)
+        for column in range(0, m, width)
+    ]
+
+
+def _values(kind: str, inside: float, states: list[Tensor], places: list[Tensor]) -> Tensor:
+    """The pair function, `[r, 1, d] x [c, d] -> [r, c, d]`."""
+    if kind == "l1":
+        return (places[0] - states[0]).abs_()
+    if kind == "box":
+        gap, offset = (places[0] - states[0]).abs_(), states[1]
+        within = torch.minimum(gap, offset).abs_().mul_(inside)
+        return gap.sub_(offset).relu_().add_(within)
+    sine, cosine = _halves(states, places)
+    sine.abs_()
+    within = torch.minimum(sine, states[2]).mul_(inside)
+    return sine.mul_(states[3]).addcmul_(cosine.abs_(), states[2], value=-1).relu_().add_(within)
+
+
+def _slopes(kind: str, inside: float, states: list[Tensor], places: list[Tensor]) -> tuple[Tensor, Tensor | None]:
+    """The derivatives of the pair function by `v − x` and by the extent, `[r, c, d]` each."""
+    if kind == "l1":
+        return (places[0] - states[0]).sign_(), None
+    if kind == "box":
+        gap, offset = places[0] - states[0], states[1]
+        outside = gap.abs() > offset
+        return gap.sign_().mul_(torch.where(outside, 1.0, inside)), outside * (inside * offset.sign() - 1)
+    sine, cosine = _halves(states, places)
+    sign = sine.sign().mul_(cosine.sign()).mul_(0.5)
+    outside = sine.abs_() >= states[2]
+    cosine.abs_()
+    edge = torch.addcmul(cosine * states[3], sine, states[2])  # cos((|v − θ| − ω) / 2)
+    place = torch.where(outside, edge, cosine.mul_(inside)).mul_(sign)
+    return place, edge.neg_().add_(states[3], alpha=inside).mul_(outside).mul_(0.5)
+
+
+def _halves(states: list[Tensor], places: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """`sin((v − θ) / 2)` and `cos((v − θ) / 2)` from the sines and cosines of the halves."""
+    sine = (places[0] * states[1]).addcmul_(places[1], states[0], value=-1)
+    return sine, (places[0] * states[0]).addcmul_(places[1], states[1])

@@ -1,0 +1,159 @@
+"""How any mix of plans becomes batches of operators of a space.
+
+A schedule is worked out once for a mix, whatever the numbers of queries: it is an algebra over plans whose values are
+operations, so that equal steps of a plan are one operation. All operations of one kind that can run at the same time
+are one step, those of all plans together, and hops run when nothing else can: so a mix takes as many projections as
+its longest chain has hops.
+
+Where a space has no union, the value of a step is a tuple of branches, of which the best counts: hops and
+intersections are distributed over them, and a complement is the intersection of their complements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import NoReturn
+
+from tacit.errors import PlanError
+from tacit.query.fold import EVERYWHERE, Fold, Place
+from tacit.query.plan import At, Best, Condition, Loop, Plan, Project, Relation, Step
+
+MOST_BRANCHES = 16
+KINDS = ("anchor", "everything", "complement", "union", "intersect", "project")  # what runs first, where both can
+Branches = tuple[int, ...]  # operations, by number
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator of a space on all queries of one plan of a mix."""
+
+    kind: str
+    plan: int  # which of the mix
+    inputs: tuple[int, ...] = ()
+    slot: int = 0  # of the entity of an anchor, of the relation of a projection
+    flip: bool = False  # whether the inverse of the relation is meant
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The operations of a mix of plans, the steps they run in, and what is left for each plan: its branches."""
+
+    operations: tuple[Operation, ...]
+    steps: tuple[tuple[int, ...], ...]
+    outputs: tuple[Branches, ...]
+
+    @property
+    def kinds(self) -> set[str]:
+        """The operators that are needed."""
+        return {operation.kind for operation in self.operations}
+
+
+@lru_cache(maxsize=1024)
+def schedule_of(plans: tuple[Plan, ...], unions: bool) -> Schedule:
+    """The schedule of a mix of plans, for a space with a union of its own or without.
+
+    A `PlanError` names the first step that no operator stands for.
+    """
+    operations: dict[Operation, int] = {}
+    outputs = tuple(_Operations(operations, number, unions).of(plan.root) for number, plan in enumerate(plans))
+    return Schedule(tuple(operations), _steps(list(operations)), outputs)
+
+
+def _steps(operations: Sequence[Operation]) -> tuple[tuple[int, ...], ...]:
+    """Operations in the order they run, those of one kind and arity together as far as they can."""
+    waiting, steps = dict(enumerate(operations)), []
+    while waiting:
+        ready = [number for number, operation in waiting.items() if waiting.keys().isdisjoint(operation.inputs)]
+        turns = {number: (KINDS.index(waiting[number].kind), len(waiting[number].inputs)) for number in ready}
+        first = min(turns.values())
+        steps.append(tuple(number for number in ready if turns[number] == first))
+        for number in steps[-1]:
+            del waiting[number]
+    return tuple(steps)
+
+
+class _Operations(Fold[int, Branches]):
+    """Values the steps of a plan by the operations that compute them; an end is the slot of an entity."""
+
+    def __init__(self, operations: dict[Operation, int], plan: int, unions: bool) -> None:
+        self.operations, self.plan, self.unions = operations, plan, unions
+
+    def of(self, step: Step, place: Place[int] = EVERYWHERE) -> Branches:
+        """The operations of a step; at a single entity it has none, since a state is matched with all of them."""
+        if place.target is not None:
+            _refuse("a part of an edge that speaks of its source alone (Source)")
+        return super().of(step, place)
+
+    def entity(self, slot: int) -> int:
+        """The slot itself."""
+        return slot
+
+    def relation(self, step: Relation, place: Place[int]) -> Branches:
+        """A hop from an anchor."""
+        if place.source is None:
+            _refuse("an edge of several relations between two variables")
+        return self._hops((self._number("anchor", slot=place.source),), step)
+
+    def project(self, step: Project, place: Place[int]) -> Branches:
+        """A hop from each branch of a source."""
+        if not isinstance(step.edge, Relation):
+            _refuse("an edge of several relations between two variables, or of a negated one")
+        return self._hops(self.of(step.source), step.edge)
+
+    def everything(self, place: Place[int]) -> Branches:
+        """The state of all entities."""
+        return (self._number("everything"),)
+
+    def all(self, parts: Sequence[Branches], place: Place[int]) -> Branches:
+        """An intersection for each choice of branches."""
+        choices = list(dict.fromkeys(product(*parts)))
+        return self._few([self._number("intersect", choice) if len(choice) > 1 else choice[0] for choice in choices])
+
+    def any(self, parts: Sequence[Branches], place: Place[int]) -> Branches:
+        """A union, or all branches."""
+        branches = tuple(branch for part in parts for branch in part)
+        return (self._number("union", branches),) if self.unions else self._few(branches)
+
+    def negation(self, part: Branches, place: Place[int]) -> Branches:
+        """The complement; that of branches is what all their complements have in common."""
+        return self.all([(self._number("complement", (branch,)),) for branch in part], place)
+
+    def at(self, step: At, place: Place[int]) -> NoReturn:
+        """Refused: a state is matched with all entities at once."""
+        _refuse("a part that speaks of named entities alone (At)")
+
+    def best(self, step: Best, place: Place[int]) -> NoReturn:
+        """Refused: it says nothing of an answer."""
+        _refuse("a part that no answer occurs in (Best)")
+
+    def loop(self, step: Loop, place: Place[int]) -> NoReturn:
+        """Refused: a hop leads from a state to another."""
+        _refuse("an atom with one variable at both ends (Loop)")
+
+    def condition(self, step: Condition, place: Place[int]) -> NoReturn:
+        """Refused: operators follow trees."""
+        _refuse("a cycle of variables (Condition)")
+
+    def _hops(self, sources: Branches, edge: Relation) -> Branches:
+        return tuple(self._number("project", (source,), edge.slot, edge.flip) for source in sources)
+
+    def _number(self, kind: str, inputs: tuple[int, ...] = (), slot: int = 0, flip: bool = False) -> int:
+        """The number of an operation, the same for equal ones."""
+        operation = Operation(kind, self.plan, inputs, slot, flip)
+        return self.operations.setdefault(operation, len(self.operations))
+
+    def _few(self, branches: Sequence[int]) -> Branches:
+        distinct = tuple(dict.fromkeys(branches))
+        if len(distinct) > MOST_BRANCHES:
+            raise PlanError(
+                f"the unions of a question make {len(distinct)} branches, and an encoder without a union of its own "
+                f"keeps at most {MOST_BRANCHES}; ask with fewer unions, or another search"
+            )
+        return distinct
+
+
+def _refuse(step: str) -> NoReturn:
+    raise PlanError(f"no operator of query embeddings stands for {step}; ask without it, or with another search")

@@ -1,0 +1,76 @@
+"""Pair distances against their formulas, pair by pair, and their gradients against differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from tacit.encode import pairs
+
+INSIDE = 0.02
+KINDS = ("l1", "box", "cone")
+
+
+def by_hand(kind: str, x: list[float], s: list[float], v: list[float]) -> float:
+    """One distance, as the papers write it."""
+    total = 0.0
+    for place, extent, entity in zip(x, s, v, strict=True):
+        gap = abs(entity - place)
+        if kind == "l1":
+            total += gap
+        elif kind == "box":
+            total += max(0.0, gap - extent) + INSIDE * abs(min(gap, extent))
+        else:
+            i, b = abs(math.sin((entity - place) / 2)), abs(math.sin(extent / 2))
+            edges = (abs(math.sin((entity - place + extent) / 2)), abs(math.sin((entity - place - extent) / 2)))
+            total += (min(edges) if i >= b else 0.0) + INSIDE * min(i, b)
+    return total
+
+
+def inputs(kind: str, n: int = 5, m: int = 7, d: int = 3) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    x, s, v = (torch.randn(size, d, generator=generator, dtype=torch.float64) for size in (n, n, m))
+    if kind == "cone":
+        x, s, v = 3 * x, math.pi * torch.sigmoid(s), 3 * v
+    return [x, s, v]
+
+
+def distances(kind: str, of: str = "") -> Callable[..., Tensor]:
+    function = getattr(pairs, kind + of)
+    return (lambda x, s, v: function(x, v)) if kind == "l1" else lambda x, s, v: function(x, s, v, INSIDE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("block", [1, 10, 1 << 17])
+def test_distances_are_those_of_the_formulas(kind: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "_CPU_BLOCK", block)
+    x, s, v = inputs(kind)
+    states = list(zip(x.tolist(), s.tolist(), strict=True))
+    wanted = [[by_hand(kind, *state, entity) for entity in v.tolist()] for state in states]
+    torch.testing.assert_close(distances(kind)(x, s, v), torch.tensor(wanted, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_entity_for_each_state_is_the_diagonal(kind: str) -> None:
+    x, s, v = inputs(kind, m=5)
+    torch.testing.assert_close(distances(kind, "_of")(x, s, v), distances(kind)(x, s, v).diagonal())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("block", [10, 1 << 17])
+def test_gradients_are_the_slopes(kind: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "_CPU_BLOCK", block)
+    given = [tensor.requires_grad_() for tensor in inputs(kind)]
+    if kind == "l1":
+        assert torch.autograd.gradcheck(pairs.l1, (given[0], given[2]))
+    else:
+        assert torch.autograd.gradcheck(distances(kind), given)
+
+
+def test_an_entity_is_inside_the_cone_of_everything() -> None:
+    x, s, v = inputs("cone")
+    assert (pairs.cone(x, torch.full_like(s, math.pi), v, 0.0).abs() < 1e-12).all()
