@@ -21,11 +21,13 @@ PUBLIC = [
     "TacitError",
     "Variable",
     "__version__",
+    "compare",
     "load",
     "open",
     "parse",
     "sample",
     "train",
+    "train_encoder",
 ]
 
 

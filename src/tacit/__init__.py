@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from tacit.comparing import compare as compare
     from tacit.engine.answers import Answer as Answer
     from tacit.engine.answers import Answers as Answers
     from tacit.engine.engine import Engine as Engine
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
     from tacit.query.text import parse as parse
     from tacit.run import Run as Run
     from tacit.run import open as open
-    from tacit.run import train as train
     from tacit.sources import load as load
+    from tacit.training import train as train
+    from tacit.training import train_encoder as train_encoder
 
 # Where each public name lives; the modules load when a name is first used, so that `import tacit` stays instant.
 _HOMES = {
@@ -57,14 +59,17 @@ _HOMES = {
     "Scorer": "links.scorer",
     "TacitError": "errors",
     "Variable": "query.formula",
+    "compare": "comparing",
     "load": "sources",
     "open": "run",
     "parse": "query.text",
     "sample": "making",
-    "train": "run",
+    "train": "training",
+    "train_encoder": "training",
 }
 __all__ = ["And", "Answer", "Answers", "Atom", "Engine", "Entity", "Exists", "Graph", "Not", "Or", "Query", "Run",
-           "Scorer", "TacitError", "Variable", "__version__", "load", "open", "parse", "sample", "train"]  # fmt: skip
+           "Scorer", "TacitError", "Variable", "__version__", "compare", "load", "open", "parse", "sample",
+           "train", "train_encoder"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

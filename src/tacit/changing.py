@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tacit.errors import DataError, RunError
-from tacit.folder import ADAPTER, INDEX, RunFolder
+from tacit.folder import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, RunFolder
 from tacit.graph.builder import counted
 from tacit.graph.frames import is_frame
 from tacit.graph.graph import Graph
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Triples = datasets.Facts | Iterable[Sequence[str]]
 
 Progress = Callable[["Event"], None] | bool
-_WRITTEN = ("graph", "train", "files", "prefixes")  # tables that a run folder writes itself
+_WRITTEN = ("graph", "files", "prefixes")  # tables that a run folder writes itself
 OUTDATED = "the graph has changed since this was measured"
 
 
@@ -95,22 +95,28 @@ def facts_of(facts: Triples, **options: Any) -> Graph:
 def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged], progress: Progress) -> Change:
     """Exchange the run in a folder for one of other facts."""
     from tacit.links.growing import grown
-    from tacit.links.loading import is_complete, load_model
+    from tacit.links.loading import load_model
 
     began = time.perf_counter()
     if Path(path).resolve().parent == cache_folder().resolve():
         raise RunError("the run of world is Tacit's own; train one with tacit train world --out RUN, and change that")
     with RunFolder.open(path).exchanged() as (run, draft):
-        if not is_complete(run):
-            raise RunError(f"the training of run '{path}' has not finished; go on with resume before its facts change")
+        _check_finished(run)
         before = run.graph()
         graph, changed, unchanged = merge(before, facts)
         more = graph.num_entities - before.num_entities, (graph.num_relations - before.num_relations) // 2
+        if any(more) and run.has(ENCODER):
+            raise RunError(
+                f"the facts name {_several(more[0], 'entity', 'entities')} and {counted(more[1], 'relation')} that run "
+                f"'{path}' does not know, and its encoder learns no others; drop it, or train anew on the larger graph"
+            )
         counts = (changed, 0) if len(graph.facts()) > len(before.facts()) else (0, changed)
         change = Change(*counts, unchanged, *more, index_removed=changed > 0 and run.has(INDEX), notes=facts.notes)
         if changed:
-            model = load_model(run)
-            larger = grown(model, graph, TrainSettings.of(run.settings["train"]), progress) if any(more) else model
+            model = load_model(run) if run.has(MODEL) else None
+            larger = model
+            if model is not None and any(more):
+                larger = grown(model, graph, TrainSettings.of(run.settings["train"]), progress)
             _write(run, draft, graph, model, larger, change)
     change = replace(change, seconds=round(time.perf_counter() - began, 3))
     if changed:
@@ -118,20 +124,40 @@ def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged],
     return change
 
 
-def _write(run: RunFolder, draft: Path, graph: Graph, model: FactorModel, larger: FactorModel, change: Change) -> None:
-    """Write what a run becomes; what was of use with its weights and facts alone is not there."""
+def _check_finished(run: RunFolder) -> None:
+    """Raise a `RunError` while something is being trained in a run, or where nothing was."""
+    from tacit.links.loading import is_complete
+
+    linked, encoded = is_complete(run), run.has(ENCODER) and not run.has(ENCODING)
+    wanted = {"train": linked, "encode": encoded}
+    if not all(done for table, done in wanted.items() if table in run.settings):
+        raise RunError(f"the training of run '{run.path}' has not finished; go on with resume before its facts change")
+
+
+def _write(
+    run: RunFolder, draft: Path, graph: Graph, model: FactorModel | None, larger: FactorModel | None, change: Change
+) -> None:
+    """Write what a run becomes; what was of use with its weights and facts alone is not there.
+
+    An encoder keeps its weights, as a link predictor does, among entities that are all known to it.
+    """
     from tacit.adapt.loading import load_adapter, save_adapter
     from tacit.links.loading import save_model
 
     settings = run.settings
-    changed = RunFolder.create(draft, graph, settings["train"])
-    for table in settings.keys() - _WRITTEN:
-        changed.write_settings(table, settings[table])
+    first, *others = (table for table in settings if table not in _WRITTEN)
+    changed = RunFolder.create(draft, graph, settings[first], table=first)
     results = {name: _outdated(value) for name, value in run.results().items() if name not in ("changes", "versions")}
-    save_model(changed, larger)
-    if run.has(ADAPTER):
-        adapter, adapted = load_adapter(run, model)
-        save_adapter(changed, adapter.grown(larger), adapted)
+    if model is not None and larger is not None:
+        save_model(changed, larger)
+        if run.has(ADAPTER):
+            adapter, adapted = load_adapter(run, model)
+            save_adapter(changed, adapter.grown(larger), adapted)
+    for table in others:  # after the model, with which an adapter's would go
+        changed.write_settings(table, settings[table])
+    for name in (ENCODER, ADAPTER):
+        if run.has(name) and not changed.has(name):
+            changed.write_tensors(name, run.tensors(name), run.metadata(name))
     before = run.results().get("changes", {})
     totals = {name: before.get(name, 0) + getattr(change, name) for name in ("added", "removed")}
     changed.write_results({**results, "changes": totals})

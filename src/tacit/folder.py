@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 FORMAT = 2  # of the files of a run; those of another are not read
 SETTINGS = "settings.toml"
-MODEL, ADAPTER = "model.safetensors", "adapter.safetensors"
-CHECKPOINT, ADAPTATION = "checkpoint.safetensors", "adaptation.safetensors"  # of what is under way
+MODEL, ADAPTER, ENCODER = "model.safetensors", "adapter.safetensors", "encoder.safetensors"
+# Of what is under way.
+CHECKPOINT, ADAPTATION, ENCODING = "checkpoint.safetensors", "adaptation.safetensors", "encoding.safetensors"
 BEST = "best-{step}.safetensors"  # the best weights of a training under way
 QUESTIONS = "questions.safetensors"  # to validate with
 TRACE, RESULTS = "trace.jsonl", "results.json"
@@ -39,7 +40,9 @@ INDEX, CODES, WEIGHTS = "index.faiss", "codes.safetensors", "weights.json"  # of
 ROWS, LOG_SUMS = "rows.cache", "log-sums.cache"  # what was found
 FOUND_BY = (INDEX, CODES, WEIGHTS, ROWS, LOG_SUMS)
 EARLIER = "facts.npz"  # of a run of the first format; it goes when the run is replaced
-FILES = (SETTINGS, *GRAPH_FILES, EARLIER, MODEL, ADAPTER, CHECKPOINT, ADAPTATION, QUESTIONS, TRACE, RESULTS, *FOUND_BY)
+WRITTEN = (MODEL, ADAPTER, ENCODER, CHECKPOINT, ADAPTATION, ENCODING, TRACE, RESULTS)  # by commands that take time
+FILES = (SETTINGS, *GRAPH_FILES, EARLIER, *WRITTEN, QUESTIONS, *FOUND_BY)
+TRAINED = ("train", "encode")  # tables of settings of which a run has one or both
 _LONGEST_SETTINGS, _MOST_DOTS = 1 << 20, 64  # characters, and dots of a key
 # What several processes write together is in parts; `fitting/parts.py` names them.
 _PART = re.compile(r"(best-\d+|(model|checkpoint|best)-[\w-]+-of-\d+)\.safetensors")
@@ -68,13 +71,15 @@ class RunFolder:
         return f"RunFolder({str(self.path)!r})"
 
     @classmethod
-    def create(cls, path: str | Path, graph: Graph, settings: Values, force: bool = False) -> RunFolder:
-        """A run folder for a graph, with `settings` as the table `[train]`; `force` replaces a run that is there."""
+    def create(
+        cls, path: str | Path, graph: Graph, settings: Values, force: bool = False, *, table: str = "train"
+    ) -> RunFolder:
+        """A run folder for a graph, with `settings` as a `table` of them; `force` replaces a run that is there."""
         run = cls(path)
         _make_empty(run.path, force)
         written = write_graph(graph, run.path)
         described = {"format": FORMAT, **written.pop("graph"), **fingerprint(graph)._asdict()}
-        tables = {"graph": described, "train": settings, **written}
+        tables = {"graph": described, table: settings, **written}
         run._write_text(SETTINGS, to_toml(tables))
         return run
 
@@ -111,13 +116,15 @@ class RunFolder:
 
     @property
     def settings(self) -> dict[str, dict[str, Any]]:
-        """The tables of `settings.toml`: `graph`, `train`, and those other commands add."""
+        """The tables of `settings.toml`: `graph`, `train` or `encode` or both, and those other commands add."""
         try:
             settings = _plain_tables(self._read_text(SETTINGS))
         except (ValueError, RecursionError) as error:  # numbers can be too long, and tables too deep
             raise RunError(f"{self.path / SETTINGS} is damaged ({error!s:.200}); train the run again") from None
-        if not isinstance(settings.get("graph"), dict) or not isinstance(settings.get("train"), dict):
-            raise RunError(f"{self.path / SETTINGS} lacks the tables [graph] and [train]; train the run again")
+        if "graph" not in settings or settings.keys().isdisjoint(TRAINED):
+            raise RunError(
+                f"{self.path / SETTINGS} lacks the tables [graph] and [train] or [encode]; train the run again"
+            )
         return settings
 
     def write_settings(self, table: str, values: Values | None) -> None:
@@ -337,7 +344,7 @@ def _make_empty(path: Path, force: bool) -> None:
     finish_exchange(path)
     shutil.rmtree(path / DRAFT, ignore_errors=True)
     names = {entry.name for entry in path.iterdir()}
-    begun = not names.isdisjoint((MODEL, ADAPTER, CHECKPOINT, TRACE, RESULTS))  # else there is nothing to lose
+    begun = not names.isdisjoint(WRITTEN)  # else there is nothing to lose
     if SETTINGS in names and begun and not force:
         raise RunError(f"'{path}' holds a run; resume it, replace it with force, or choose another folder")
     ours = {name for name in names if _is_ours(name)}

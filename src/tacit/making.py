@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.engine.settings import EngineSettings
-from tacit.errors import SettingsError
+from tacit.errors import RunError, SettingsError
 from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.settings import TrainSettings
@@ -45,6 +45,8 @@ def train_folder(
     if resume and shards.broadcast(is_run(out)):
         folder = RunFolder.open(out)
         folder.check(loaded)
+        if "train" not in folder.settings:
+            raise RunError(f"run '{out}' holds an encoder alone, no training to go on with; choose another folder")
         before = TrainSettings.of(folder.settings["train"])
         chosen = before.changed(**settings)
         chosen.check_continues(before)

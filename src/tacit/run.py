@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.changing import Change, add_facts, remove_facts
 from tacit.disk import reading
-from tacit.engine.presets import PRESETS
+from tacit.encoding import encode_folder
+from tacit.engine.presets import handed
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError, SettingsError, TacitError
-from tacit.folder import ADAPTER, RunFolder
+from tacit.folder import ADAPTER, MODEL, RunFolder
 from tacit.graph.graph import Graph
-from tacit.making import plan, sample, train_folder
+from tacit.making import sample
+from tacit.opening import Weights, engine_of, read_weights
 from tacit.sources import Source, find_run, load
 
 # What needs torch is imported where it is used: whoever only loads a graph need not wait for it.
@@ -27,26 +29,19 @@ if TYPE_CHECKING:
     from tacit.evaluate.evaluation import Evaluation, Progress
     from tacit.fitting.progress import Event
     from tacit.graph.datasets import Facts
-    from tacit.links.finders import Finders
-    from tacit.links.scorer import Scorer
     from tacit.query.queries import QuerySet
     from tacit.query.sampling import Sample
 
 
 class Run:
-    """A graph, the link predictor that was trained on it, and the adapter where there is one; `tacit.open` makes it.
+    """A graph, and what was trained on it: a link predictor, maybe with an adapter, an encoder, or both.
 
-    `engine` answers its questions; `engine.using(k=1024)` is the same with other settings.
+    `tacit.open` makes it. `engine` answers its questions; `engine.using(k=1024)` is the same with other settings.
     """
 
-    def __init__(
-        self, folder: RunFolder, scorer: Scorer, adapted: bool = True, finders: Finders | None = None, **settings: Any
-    ) -> None:
-        from tacit.links.finders import Finders
-
-        self.folder, self.adapted, self._given = folder, adapted, settings
-        self._finders = finders or Finders(folder)
-        self.engine = self._engine(scorer, adapted, settings)
+    def __init__(self, folder: RunFolder, weights: Weights, adapted: bool = True, **settings: Any) -> None:
+        self.folder, self.adapted, self._given, self.weights = folder, adapted, settings, weights
+        self.engine = engine_of(folder, weights, adapted, settings)
         self._new: tuple[Engine, Engine] | None = None  # the engine, and the same that leaves out what is known
 
     def __repr__(self) -> str:
@@ -134,12 +129,15 @@ class Run:
         """
         from tacit.engine.completion import Completion
 
-        engine = self.engine.using(typed=typed, **settings)
+        # Links are completed one by one, by scores that are calibrated: by an encoder's of single links too.
+        search = {"search": "beam"} if self.engine.encoder is not None else {}
+        engine = self.engine.using(**{**search, "typed": typed, **settings})
         return Completion(engine, relations, entities, min_score=min_score, top=top, progress=progress)
 
     def plan(self, question: str) -> str:
         """How a question would be answered, as a tree of steps with what each costs."""
-        return plan(question, self.graph, self.engine.settings.k)
+        asked = self.engine.prepare(question)
+        return f"{asked.query}\n\n{self.engine.describe(asked)}"
 
     def sample(self, out: Source | None = None, **options: Any) -> dict[str, Sample]:
         """Queries with easy and hard answers, drawn from the run's graph; the arguments are those of `tacit.sample`."""
@@ -166,10 +164,11 @@ class Run:
         from tacit.adapt.adaptation import adapt
         from tacit.adapt.settings import AdaptSettings
         from tacit.adapt.training_queries import training_queries, validation_queries
-        from tacit.links.loading import load_model
+        from tacit.links.loading import pick_device
 
         chosen = AdaptSettings.of(settings)
-        scorer = load_model(self.folder, chosen.device) if "device" in settings else self.engine.scorer
+        elsewhere = "device" in settings and self.engine.scorer.device != pick_device(chosen.device)
+        scorer = read_weights(self.folder, chosen.device).scorer if elsewhere else self.engine.scorer
         if isinstance(queries, Mapping):
             learned, valid = dict(queries), None
         else:
@@ -183,8 +182,39 @@ class Run:
         if result.summary["kept"] and variant is None:
             self.adapted = True  # its own settings are the defaults from now on
             self._given = {name: value for name, value in self._given.items() if name not in chosen.engine}
-            self.engine = self._engine(self.engine.scorer, True, self._given)
+            self._renew()
         return result.summary
+
+    def encode(
+        self,
+        queries: Source | Mapping[str, QuerySet] | None = None,
+        *,
+        resume: bool = False,
+        force: bool = False,
+        progress: Callable[[Event], None] | bool = False,
+        **settings: Any,
+    ) -> dict[str, Any]:
+        """Train an encoder on the run's graph, and keep it in the run: `search="encoder"` asks it.
+
+        The arguments are those of `tacit.train_encoder`; what is returned says how long it took and how well it did.
+        """
+        encode_folder(self.folder.path, queries=queries, resume=resume, force=force, progress=progress, **settings)
+        self.weights = read_weights(self.folder, str(self.engine.scorer.device))
+        self._renew()
+        summary: dict[str, Any] = self.results["encode"]
+        return summary
+
+    def drop_encoder(self) -> None:
+        """Delete the run's encoder; it must have a link predictor beside it."""
+        from tacit.links.loading import drop_encoder
+
+        if not self.folder.has(MODEL):
+            raise RunError(f"run '{self.folder.path}' holds an encoder alone; delete the folder instead")
+        if not drop_encoder(self.folder):
+            raise RunError(f"run '{self.folder.path}' has no encoder to drop")
+        self.weights = replace(self.weights, encoder=None, encoding=None)
+        self._given = {name: value for name, value in self._given.items() if (name, value) != ("search", "encoder")}
+        self._renew()
 
     def index(self, *, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
         """Build the index by which large graphs are asked, in `nlist` clusters (`4 √N` by default), and keep it.
@@ -192,8 +222,13 @@ class Run:
         What is returned says how many entities and clusters it has, its bytes and the seconds it took. Graphs of more
         than 200,000 entities are asked through it from now on; below that, exact search is faster.
         """
-        built = self._finders.build(self.engine.scorer, nlist, seed)
-        self.engine = self._engine(self.engine.scorer, self.adapted, self._given)
+        if not self.folder.has(MODEL):
+            raise RunError(
+                f"run '{self.folder.path}' holds an encoder alone, and an index is one of a link predictor's vectors; "
+                "train makes one of those"
+            )
+        built = self.weights.finders.build(self.engine.scorer, nlist, seed)
+        self._renew()
         return built
 
     def add(self, facts: Triples, *, progress: Callable[[Event], None] | bool = False, **options: Any) -> Change:
@@ -217,7 +252,7 @@ class Run:
         """Open what the folder holds after a change, which another process may have changed before."""
         device = str(self.engine.scorer.device)
         again = open(self.folder.path, device=device, adapted=self.adapted, **self._given)
-        self.folder, self._finders, self.engine = again.folder, again._finders, again.engine
+        self.folder, self.weights, self.engine = again.folder, again.weights, again.engine
         return change
 
     def drop_adapter(self) -> None:
@@ -226,7 +261,10 @@ class Run:
 
         if not drop_adapter(self.folder):
             raise RunError(f"run '{self.folder.path}' has no adapter to drop")
-        self.engine = self._engine(self.engine.scorer, False, self._given)
+        self._renew()
+
+    def _renew(self) -> None:
+        self.engine = engine_of(self.folder, self.weights, self.adapted, self._given)
 
     def evaluate(
         self,
@@ -261,24 +299,23 @@ class Run:
         """
         from tacit.evaluate.evaluation import check_writable, evaluated, observed_before, queries_of
 
-        if settings.get("candidates") in ("scan", "index"):
-            raise SettingsError(
-                f"candidates is '{settings['candidates']}', but an evaluation ranks all entities; leave it out",
-                "candidates",
-            )
+        if (given := settings.get("candidates")) in ("scan", "index"):
+            raise SettingsError(f"candidates is '{given}', but an evaluation ranks all entities; drop it", "candidates")
         if out is not None:
             check_writable(Path(out))
         sets = queries_of(self.graph, queries, split, shapes)
         chosen = self._given | settings
-        preset = PRESETS.get(chosen.get("preset") or "")
-        adapted = (self.adapted if adapted is None else adapted) and preset is None
+        adapted = (self.adapted if adapted is None else adapted) and not chosen.get("preset")
         adapter = self.settings.get("adapt", {}) if adapted and self.folder.has(ADAPTER) else {}
-        usual = adapter.get("observed") if preset is None else preset.observed_before(split)
+        usual = handed(chosen.get("preset"), split) or adapter.get("observed")
         observed = observed_before(split, chosen.get("observed", usual))
-        asked = {**chosen, "observed": observed, "candidates": "rows"}  # ranks are among all entities
-        engine = self._engine(self.engine.scorer, adapted, asked)
+        engine = engine_of(self.folder, self.weights, adapted, {**chosen, "observed": observed})
+        if engine.encoder is None:
+            engine = engine.using(candidates="rows")  # ranks are among all entities
+        else:
+            adapter = {}
         name = None if queries is None or isinstance(queries, Mapping) else Path(queries).name
-        about = {"graph": self.graph.name, "queries": name, "adapter": _described(adapter)}
+        about = {"graph": self.graph.name, "queries": name, "adapter": described(adapter)}
         evaluation = evaluated(
             engine, sets, split, about=about, ties=ties, mean=mean, limit=limit, batch=batch, per_relation=per_relation,
             with_reliability=reliability, by_missing=by_missing, progress=progress, processes=processes,
@@ -294,24 +331,6 @@ class Run:
         from tacit.evaluate.report import write_report
 
         return write_report(self.folder, out)
-
-    def _engine(self, scorer: Scorer, adapted: bool, settings: Mapping[str, Any]) -> Engine:
-        """The engine of the run over a scorer, with the adapter where it has one and it is wanted."""
-        from tacit.engine.engine import Engine
-        from tacit.engine.known_facts import KnownFacts
-
-        graph, chosen, finders = self.folder.graph(), EngineSettings.of(settings), self._finders
-        if not adapted or chosen.preset or not self.folder.has(ADAPTER):
-            return Engine(graph, scorer, chosen, finders=finders)
-        from tacit.adapt.calibrated import Adapted
-        from tacit.adapt.loading import load_adapter
-        from tacit.engine.calibration import calibration
-
-        adapter, trained = load_adapter(self.folder, scorer)
-        counted = KnownFacts(graph.index(*(chosen.observed or ("train",))), scorer.device)
-        calibrated = Adapted(calibration(trained.calibration, counted), adapter)
-        combined = EngineSettings.of({**trained.engine, **settings})
-        return Engine(graph, scorer, combined, adapter=calibrated, finders=finders)
 
     def _kept(self, evaluation: Evaluation) -> Evaluation:
         """The evaluation, written into the run in place of those with equal settings."""
@@ -330,13 +349,11 @@ def open(source: Source, *, device: str = "auto", adapted: bool = True, **settin
     Settings are those of `EngineSettings`; where the run has an adapter, those it was trained for are the defaults, and
     another `calibration` is refused. `adapted=False` leaves the adapter out, and so does a `preset`.
     """
-    from tacit.links.finders import Finders
-    from tacit.links.loading import load_model, pick_device
+    from tacit.links.loading import pick_device
 
     folder = find_run(source)
     with reading(folder.path):  # facts and weights of one moment
-        finders = Finders(folder)  # before the weights are read
-        return Run(folder, load_model(folder, str(pick_device(device))), adapted, finders, **settings)
+        return Run(folder, read_weights(folder, str(pick_device(device))), adapted, **settings)
 
 
 def open_engine(source: Source, *, device: str = "auto", adapted: bool = True, **settings: Any) -> Engine:
@@ -356,28 +373,7 @@ def facts_engine(source: Facts, **settings: Any) -> Engine:
     return Engine(graph, GraphScorer(graph.index(*chosen.observed), graph.num_entities), chosen)
 
 
-def train(
-    graph: Facts | Sequence[Facts],
-    out: Source,
-    *,
-    resume: bool = False,
-    force: bool = False,
-    progress: Callable[[Event], None] | bool = True,
-    **settings: Any,
-) -> Run:
-    """Train a link predictor on a graph, keep it in the folder `out`, and open it.
-
-    `resume` goes on with the run in the folder where there is one, with its own settings but for those given; one that
-    is complete goes on where there are more `epochs` to do. `force` replaces it. `progress` hears of every `Event`, or
-    True shows them: as a bar on a terminal, as lines elsewhere. Settings are those of `TrainSettings`: model, rank,
-    epochs, batch, lr, reg, device, seed and so on; rank, epochs, batch and reg are chosen by the size of the graph
-    where none are given. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
-    """
-    folder = train_folder(graph, out, resume=resume, force=force, progress=progress, **settings)
-    return open(folder.path, device=folder.settings["train"]["device"])
-
-
-def _described(adapter: Mapping[str, Any]) -> str | None:
+def described(adapter: Mapping[str, Any]) -> str | None:
     """How an adapter was trained, in a line."""
     names = ("learn", "condition", "layers", "loss", "shapes", "held_out", "observed", "seed")
     values = {name: adapter[name] for name in names if name in adapter}

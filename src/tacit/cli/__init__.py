@@ -10,7 +10,22 @@ import time
 import typer
 
 from tacit import __version__
-from tacit.cli import adapt, ask, change, complete, data, evaluate, imports, index, plan, sample, serve, train
+from tacit.cli import (
+    adapt,
+    ask,
+    change,
+    compare,
+    complete,
+    data,
+    encode,
+    evaluate,
+    imports,
+    index,
+    plan,
+    sample,
+    serve,
+    train,
+)
 from tacit.errors import TacitError
 
 _HELD_BACK = 3.0  # seconds
@@ -29,7 +44,9 @@ app.command("train", short_help="Train a link predictor on a graph.")(train.trai
 app.command("import", short_help="Import a link predictor trained elsewhere.")(imports.import_)
 app.command("sample", short_help="Sample queries with their answers.")(sample.sample)
 app.command("adapt", short_help="Adapt the scores of a run to questions.")(adapt.adapt)
+app.command("encode", short_help="Train an encoder of whole questions.")(encode.encode)
 app.command("eval", short_help="Measure how well a run predicts.")(evaluate.evaluate)
+app.command("compare", short_help="Compare runs by the same queries.")(compare.compare)
 app.command("index", short_help="Build the index of a large graph.")(index.index)
 app.command("ask", short_help="Ask a question, and why.")(ask.ask)
 app.command("complete", short_help="Predict the facts a graph is missing.")(complete.complete)

@@ -16,7 +16,6 @@ SMALL = 20_000  # entities below which a narrow model does
 _BY_MODEL = "by model, recipe and size of the graph where nothing is given"
 
 TRAINED = ("1p", "2p", "3p", "2i", "3i", "2in", "3in", "inp", "pin", "pni")  # the others are never learned from
-_POSITIVE = TRAINED[:5]
 ENDLESS = 10**9  # steps, where time decides
 
 # What a recipe decides where neither a model nor anybody else does.
@@ -24,25 +23,25 @@ RECIPE: dict[str, dict[str, Any]] = {
     "paper": {
         "steps": 1_350_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
         "dropout": 0.0, "loss": "margin", "adversarial": 0.0, "negatives": 128, "private": True, "batch": 512,
-        "lr": 1e-4, "decay": "steps", "weight_decay": 0.0, "shapes": TRAINED,
+        "lr": 1e-4, "decay": "steps", "weight_decay": 0.0,
     },
     "lean": {
         "steps": 100_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
         "dropout": 0.0, "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "batch": 2048,
-        "lr": 1e-3, "decay": "cosine", "weight_decay": 0.0, "shapes": TRAINED,
+        "lr": 1e-3, "decay": "cosine", "weight_decay": 0.0,
     },
     "small": {"steps": 12_000, "hidden": 128, "negatives": 128, "batch": 256, "lr": 5e-3},
 }  # fmt: skip
 # What it decides for a model. Small: lean, on a graph of few entities.
 BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     "gqe": {
-        "paper": {"width": 800, "shapes": _POSITIVE},
-        "lean": {"width": 800, "shapes": _POSITIVE},
+        "paper": {"width": 800},
+        "lean": {"width": 800},
         "small": {"width": 64, "margin": 12.0},
     },
     "q2b": {
-        "paper": {"width": 400, "shapes": _POSITIVE},
-        "lean": {"width": 400, "shapes": _POSITIVE},
+        "paper": {"width": 400},
+        "lean": {"width": 400},
         "small": {"width": 64, "margin": 12.0},
     },
 }
@@ -83,7 +82,11 @@ class EncodeSettings(Settings):
     lr: float = setting(None, f"Learning rate of Adam; {_BY_MODEL}.", above=0)
     decay: str = setting(None, f"How the learning rate falls; {_BY_MODEL}.", choices=DECAYS)
     weight_decay: float = setting(None, f"Weight decay of AdamW; {_BY_MODEL}.", least=0)
-    shapes: tuple[str, ...] = setting(None, f"Shapes to learn from, with commas; {_BY_MODEL}.", read=_shapes)
+    shapes: tuple[str, ...] | None = setting(
+        None,
+        "Shapes to learn from, with commas; by default all given, or the usual ones, as far as the model can.",
+        read=_shapes,
+    )
     share: float = setting(1.0, "The share of given queries to learn from.", above=0, most=1)
     validate_every: float = setting(0.1, "The share of the training between two validations.", above=0, most=1)
     validate_queries: int = setting(200, "Queries of each shape to validate with, at most.", least=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from tacit.engine import answer_files
+from tacit.engine import answer_files, answers_html
 from tacit.errors import QueryError
 from tacit.graph.prefixes import Prefixes
 
@@ -258,12 +257,18 @@ class Answers(Sequence[Answer]):
     def cut(self) -> str:
         """Where the sensible answers end, in words; nothing where that is not among these."""
         total, likely = len(self.answers), self.likely
-        if likely == total or self.kind == "truth":
+        if likely == total or self.kind == "truth" or self.uncalibrated:
             return ""
         first, last = self.offset + 1, self.offset + total
         paged = f"answers {first:,} to {last:,}" if total > 1 else f"answer {first:,}"
         counted = paged if self.offset else f"{total:,} answer{'s' if total > 1 else ''}"
         return f"{counted}, {f'{likely:,}' if likely else 'none'} at {LIKELY} or above"
+
+    @property
+    def uncalibrated(self) -> str:
+        """That scores are no probabilities, where they are none; nothing elsewhere."""
+        name = self.settings.get("encoder")
+        return f"Scores of {name} order the answers; they are no probabilities." if name else ""
 
     @property
     def note(self) -> str:
@@ -278,7 +283,9 @@ class Answers(Sequence[Answer]):
         """Plain data, as JSON needs it."""
         rows = [{"rank": rank} | answer.to_dict() for rank, answer in self.ranked]
         told: dict[str, Any] = {"certified": self.certified, "explained": self.explained, "estimated": self.estimated}
-        told |= {"offset": self.offset, "likely": self.likely, "threshold": LIKELY}
+        likely = None if self.uncalibrated else self.likely
+        told |= {"offset": self.offset, "likely": likely, "threshold": LIKELY}
+        told |= {"uncalibrated": self.uncalibrated} if self.uncalibrated else {}
         told |= {} if self.left_out is None else {"left_out": self.left_out}
         told |= {} if self.counted is None else {"count": self.counted._asdict()}
         return {"query": self.query, "kind": self.kind, "variables": list(self.variables), **told, "answers": rows}
@@ -339,7 +346,7 @@ class Answers(Sequence[Answer]):
     def notes(self) -> list[str]:
         """What a reader of the answers should know, in sentences."""
         return (
-            [*filter(None, (self.cut, self.note))]
+            [*filter(None, (self.cut, self.note, self.uncalibrated))]
             + [NO_REASONS] * (self.explained is False)
             + [ESTIMATED] * self.estimated
         )
@@ -357,23 +364,7 @@ class Answers(Sequence[Answer]):
     __repr__ = __str__  # what a prompt shows is what a person reads
 
     def _repr_html_(self) -> str:
-        if not self.answers:
-            return f"<p><code>{html.escape(self.query)}</code></p><p>{self.instead}</p>"
-        explained = any(answer.witnesses for answer in self.answers)
-        rows = []
-        for rank, answer in self.ranked:
-            told = [line for witness in answer.witnesses[:1] for line in witness.lines()]
-            why = "<br>".join(html.escape(text) if plain else f"<i>{html.escape(text)}</i>" for text, plain in told)
-            rows.append(
-                f"<tr><td>{rank}</td>{_html_cells(answer.cells if self.kind != 'truth' else [self.truth])}<td>"
-                f'<meter value="{answer.score:.4f}" min="0" max="1"></meter> {answer.score:.3f}</td>'
-                f"<td>{answer.mark}</td>" + (f'<td style="text-align:left">{why}</td></tr>' if explained else "</tr>")
-            )
-        because = '<th style="text-align:left">because</th>' if explained else ""
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        names = [f"?{name}" for name in self.variables] if len(self.variables) > 1 else ["answer"]
-        head = f"<tr><th></th>{''.join(f'<th>{name}</th>' for name in names)}<th>score</th><th></th>{because}</tr>"
-        return f"<p><code>{html.escape(self.query)}</code></p><table>{head}{''.join(rows)}</table>" + notes
+        return answers_html.table(self)
 
 
 def in_columns(rows: Sequence[Sequence[str]], length: Callable[[str], int] = len) -> list[str]:
@@ -384,10 +375,6 @@ def in_columns(rows: Sequence[Sequence[str]], length: Callable[[str], int] = len
     """
     widths = [max(map(length, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell + " " * (w - length(cell)) for cell, w in zip(row, widths, strict=True)) for row in rows]
-
-
-def _html_cells(cells: Sequence[str]) -> str:
-    return "".join(f"<td><b>{html.escape(cell)}</b></td>" for cell in cells)
 
 
 ESTIMATED = "Scores are estimates: the sums that they are shares of were sampled."

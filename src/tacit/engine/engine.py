@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -16,6 +15,8 @@ from tacit.engine.answers import Answer, Answers, Count
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
+from tacit.engine.encoder_search import EncoderSearch
+from tacit.engine.forks import survive_forks
 from tacit.engine.found import Wanted
 from tacit.engine.kinds import answered
 from tacit.engine.known_facts import KnownFacts
@@ -71,7 +72,8 @@ class Engine:
     """Answers questions over a graph that is missing facts. Threads may share one; it can be pickled and forked.
 
     `adapter` is a calibration with a trained adapter in it, which `settings.calibration` must name; `reasoner` takes
-    the place of the search that the settings name; `finders` are what a run has to find candidates by.
+    the place of the search that the settings name; `finders` are what a run has to find candidates by; `encoder` is
+    what `search="encoder"` asks.
 
     >>> from tacit.links.scorer import GraphScorer
     >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "Portugal")])
@@ -89,6 +91,7 @@ class Engine:
         adapter: Calibration | None = None,
         reasoner: Reasoner | None = None,
         finders: Finders | None = None,
+        encoder: EncoderSearch | None = None,
         **changes: Any,
     ) -> None:
         for what, known, there in (
@@ -102,7 +105,10 @@ class Engine:
                 )
         self.graph, self.scorer, self.adapter = graph, scorer, adapter
         self.settings = (settings or EngineSettings()).changed(**changes)
-        self._given, self._finders = reasoner, finders
+        self.settings.check_given(changes)
+        self._given, self._finders, self.offered = reasoner, finders, encoder
+        if self.settings.search == "encoder" and encoder is None and reasoner is None:
+            raise SettingsError("search is 'encoder', and there is none here; tacit encode adds one to a run", "search")
         wanted = self.settings.calibration
         if adapter is not None and wanted != adapter.kind:
             raise SettingsError(
@@ -110,14 +116,14 @@ class Engine:
                 "with adapted=False, or leave calibration as it is",
                 "calibration",
             )
-        _survive_forks()
+        survive_forks()
 
     def using(self, *, adapted: bool = True, **changes: Any) -> Engine:
         """The same engine with other settings, without its adapter unless `adapted`, or with a preset; else shared."""
         adapter = self.adapter if adapted and not changes.get("preset") else None
         if not changes and adapter is self.adapter:
             return self
-        shared: dict[str, Any] = {"reasoner": self._given, "finders": self._finders}
+        shared: dict[str, Any] = {"reasoner": self._given, "finders": self._finders, "encoder": self.offered}
         return Engine(self.graph, self.scorer, self.settings, adapter=adapter, **shared, **changes)
 
     @property
@@ -130,7 +136,14 @@ class Engine:
         scored: dict[str, Any] = {"adapted": self.adapter is not None}
         if self.settings.search == "symbolic":
             scored = {"adapted": False, "calibration": "none"}
+        if self.encoder is not None:
+            scored = self.encoder.about
         return self.settings.to_dict() | scored | {"candidates": self.candidates}
+
+    @property
+    def encoder(self) -> EncoderSearch | None:
+        """The encoder that is asked; None where another search is."""
+        return self.offered if self.settings.search == "encoder" and self._given is None else None
 
     @cached_property
     def facts(self) -> KnownFacts | None:
@@ -153,12 +166,9 @@ class Engine:
             self.scorer,
             (self.adapter or calibration(settings.calibration, counted)).counting(counted, shards_of(self.scorer)),
             self.facts,
-            observed=settings.observed_score,
-            precision=settings.precision,
+            observed=settings.observed_score, ceiling=settings.ceiling, below=True, precision=settings.precision,
             possible=Possible(graph, device, loops=settings.loops, typed=settings.typed),
-            below=True,
-            ceiling=settings.ceiling,
-        )
+        )  # fmt: skip
 
     @cached_property
     def reasoner(self) -> Reasoner:
@@ -172,6 +182,8 @@ class Engine:
         settings = self.settings
         if self._given is not None:
             return self._given
+        if self.encoder is not None:
+            return self.encoder.reasoner(settings.memory)
         if settings.search == "symbolic":
             nothing = Index(no_triples(), self.graph.num_relations)
             observed = self.graph.index(*settings.observed) if settings.observed else nothing
@@ -194,14 +206,15 @@ class Engine:
     def candidates(self) -> str:
         """What finds candidates: `rows`, `scan` or `index`; by itself a beam takes the index of a large graph."""
         given, graph = self.settings.candidates, self.graph
+        if self.encoder is not None:
+            return "rows"
         if given == "auto":
             large = self._finders is not None and graph.num_entities > WORTH and self._finders.indexed
             return "index" if large and self.settings.search == "beam" and listed_by(self.atoms) else "rows"
         if given != "rows" and not listed_by(self.atoms):
             raise SettingsError(
                 f"candidates is '{given}', and lists cannot serve what the engine asks for: they take a model that "
-                "scores by products, on the CPU, sigmoid or softmax-count, nothing typed and no adapter by tails; "
-                "leave it at auto",
+                "scores by products, on the CPU, sigmoid or softmax-count, nothing typed, no adapter by tail; use auto",
                 "candidates",
             )
         return given
@@ -278,8 +291,12 @@ class Engine:
 
     def describe(self, query: str | Query | Asked) -> str:
         """How a question would be answered, as an indented tree with what each step costs."""
-        k = self.graph.num_entities if self.settings.search == "exact" else self.settings.k
-        return describe(self.prepare(query).prepared, k, self.graph.num_entities)
+        prepared, k = self.prepare(query).prepared, self.settings.k
+        if self.encoder is not None:
+            self.encoder.check(prepared.plan)
+            return describe(prepared, None)
+        k = self.graph.num_entities if self.settings.search == "exact" else k
+        return describe(prepared, k, self.graph.num_entities)
 
     def prepare(self, query: Question, /, **parameters: str) -> Asked:
         """A question with its names looked up, ready to run; one that is ready stays as it is."""
@@ -379,10 +396,3 @@ class Engine:
 def _by_score(answers: Answers) -> Answers:
     """The same answers by falling score alone, known ones no longer first."""
     return replace(answers, answers=tuple(sorted(answers, key=lambda answer: -answer.score)))
-
-
-@cache
-def _survive_forks() -> None:
-    """Let a forked process compute on its one thread: those of its parent are gone, and OpenMP would wait for them."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))

@@ -32,6 +32,8 @@ def answered(engine: Engine, asked: Asked, page: Page, paths: int) -> Answers:
 
     A yes/no question has one answer on every page; of a count, what scores lower than a page asks for is no part.
     """
+    if engine.encoder is not None:
+        engine.encoder.check_kind(asked.query.kind)
     answer = {"truth": _truth, "relations": _relations, "tuples": _tuples, "count": _count}[asked.query.kind]
     span = page.of(asked.limit, asked.offset, asked.min_score)
     entities, relations = torch.tensor([asked.entities]).long(), torch.tensor([asked.relations]).long()

@@ -19,12 +19,6 @@ class Preset:
     observed: tuple[str, ...]
     differs: str  # where the published code computes something else
 
-    def observed_before(self, split: str) -> list[str]:
-        """The splits whose facts it is handed where queries of a split are evaluated."""
-        from tacit.graph.graph import SPLITS
-
-        return [each for each in SPLITS[: SPLITS.index(split)] if each in self.observed]
-
 
 PRESETS: dict[str, Preset] = {
     "qto": Preset(
@@ -46,3 +40,11 @@ PRESETS: dict[str, Preset] = {
         "It is handed the validation facts at test, which QTO and FIT are not.",
     ),
 }
+
+
+def handed(preset: str | None, split: str) -> list[str] | None:
+    """The splits whose facts the system of a preset is handed where queries of a split are evaluated, if any."""
+    from tacit.graph.graph import SPLITS
+
+    system = PRESETS.get(preset or "")
+    return [each for each in SPLITS[: SPLITS.index(split)] if each in system.observed] if system else None

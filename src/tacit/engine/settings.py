@@ -10,11 +10,17 @@ from tacit.engine.presets import PRESETS
 from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
 
-SEARCHES = ("beam", "exact", "certified", "continuous", "symbolic")
+SEARCHES = ("beam", "exact", "certified", "continuous", "symbolic", "encoder")
 LOGICS = ("product", "godel", "lukasiewicz")
 NEGATIONS = ("standard", "cosine")
 CANDIDATES = ("auto", "rows", "scan", "index")
 CALIBRATIONS = ("sigmoid", "minmax", "softmax-count", "softmax-observed")
+# The settings that mean nothing to an encoder, by a search that has them.
+ELSEWHERE = {
+    "beam": ("preset", "k", "candidates", "nprobe", "cached", "logic", "negation", "strength", "calibration", "ceiling",
+             "loops", "typed", "precision"),
+    "continuous": ("steps", "step_size", "vector_reg"),
+}  # fmt: skip
 
 
 def observed_splits(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -125,6 +131,17 @@ class EngineSettings(Settings):
                 f"candidates is '{self.candidates}', which serves beam and certified search; search is '{self.search}'",
                 "candidates",
             )
+
+    def check_given(self, names: Iterable[str]) -> None:
+        """Raise a `SettingsError` where one of the settings that somebody gave means nothing to the search."""
+        for search, theirs in ELSEWHERE.items() if self.search == "encoder" else ():
+            for name in names:
+                if name in theirs:
+                    raise SettingsError(
+                        f"{name} is {getattr(self, name)}, which means nothing to an encoder; leave it out, or ask "
+                        f"with search {search}",
+                        name,
+                    )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as settings files and results need them."""

@@ -27,7 +27,8 @@ Progress = Callable[[str, int, int], None]  # name of the query set, queries don
 RELIABILITY_QUERIES = 500
 # Settings that change no answer, and those that only one search reads.
 _ASIDE = ("memory", "candidates", "nprobe", "cached")  # ranks are among all entities, whatever finds candidates
-_BEAM, _CONTINUOUS, _SYMBOLIC = ("k",), ("steps", "step_size", "vector_reg"), ("search", "observed", "new")
+_BEAM, _CONTINUOUS = ("k",), ("steps", "step_size", "vector_reg")
+_UNSCORED = {"symbolic": ("search", "observed", "new"), "encoder": ("search", "observed", "new", "encoder", "encoding")}
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ def evaluated(
         raise SettingsError(
             "per_relation is about 1p queries, and none were evaluated; add 1p to shapes", "per_relation"
         )
+    if engine.encoder is not None:
+        engine.encoder.check_shapes({name: query_set.shape.plan for name, query_set in queries.items()})
     settings = {**about, "split": split, **relevant(engine)}
     kept = {name: value for name, value in settings.items() if value is not None}
     if by_missing:  # where nobody can tell what is missing, nothing needs to be ranked
@@ -140,8 +143,8 @@ def relevant(engine: Engine) -> dict[str, Any]:
         if not settings[name]:
             del settings[name]
     search = settings["search"]
-    if search == "symbolic":
-        return {name: settings[name] for name in _SYMBOLIC if name in settings}
+    if search in _UNSCORED:
+        return {name: settings[name] for name in _UNSCORED[search] if name in settings}
     aside = _ASIDE + (() if search == "beam" else _BEAM) + (() if search == "continuous" else _CONTINUOUS)
     if settings["observed"] == "none":
         aside += ("observed_score",)

@@ -71,6 +71,8 @@ class Schedule:
     examples: str  # what a step learns from
     validate_first: bool = False  # before any step
     checkpoint_seconds: float = 60.0
+    seconds: float | None = None  # at most; then rounds are parts of that time, each of them validated
+    parts: int = 10
 
     @property
     def steps(self) -> int:
@@ -125,6 +127,7 @@ class Fitting:
         self.best: Best | None = None
         self._best_in_run = shards is not None and run is not None
         self._planned: tuple[Position, Best | None] | None = None  # before a validation that only the end asks for
+        self._part, self._late = 0, False  # of a timed training: where it is, and whether its time is up
         self._last = -1  # step of the last checkpoint
         self._loss = torch.zeros((), dtype=torch.float64, device=next(task.module.parameters()).device)
         self._started = self._saved = self._told = time.monotonic()
@@ -133,7 +136,13 @@ class Fitting:
     @property
     def over(self) -> bool:
         """Whether all steps are done, or validation has not improved for long."""
-        return self.at.step >= self.schedule.steps or self.at.stale >= self.schedule.patience
+        return self._late or self.at.step >= self.schedule.steps or self.at.stale >= self.schedule.patience
+
+    @property
+    def share(self) -> float:
+        """How much of the training is done, by steps or by the clock, whichever is further."""
+        timed = 0.0 if self.schedule.seconds is None else self.seconds / self.schedule.seconds
+        return min(1.0, max(timed, self.at.step / max(1, self.schedule.steps)))
 
     def go(self) -> None:
         """Train until it is over."""
@@ -149,7 +158,7 @@ class Fitting:
                 self._loss += loss
                 at.step, at.examples = at.step + 1, at.examples + examples
                 self._tell_step(examples)
-                if schedule.ends_round(at.step):
+                if self._ends_round():
                     self._end_round()
                 due = self.shards.leads and time.monotonic() - self._saved >= schedule.checkpoint_seconds
                 stopped, due = self.shards.any(stop.wanted, due)
@@ -223,11 +232,20 @@ class Fitting:
         self._last = -1 if self.complete else self.at.step
         self._loss.fill_(self.at.loss)
         self._started = time.monotonic() - self.at.seconds
+        self._part = int(self.share * self.schedule.parts)
 
     @property
     def seconds(self) -> float:
         """How long the training has taken so far, the time before it was resumed included."""
         return time.monotonic() - self._started
+
+    def _ends_round(self) -> bool:
+        """Whether it is time to look at the loss; the clock is read once a step."""
+        if self.schedule.seconds is None:
+            return self.schedule.ends_round(self.at.step)
+        before, self._part = self._part, int(self.share * self.schedule.parts)
+        self._late = self._part == self.schedule.parts
+        return self._part > before
 
     def _end_round(self) -> None:
         """Look at the loss, validate where it is time, and tell both."""
@@ -235,7 +253,7 @@ class Fitting:
         loss = self._checked_loss() / at.examples if at.examples else None
         self._loss.zero_()
         at.loss, at.examples, at.done = 0.0, 0, at.step // schedule.steps_per_unit
-        planned = schedule.validates(at.step)
+        planned = schedule.seconds is not None or schedule.validates(at.step)
         if not planned and at.step == schedule.steps:
             self._planned = replace(at, history=list(at.history)), self.best
         with self._pace.paused():
@@ -286,7 +304,7 @@ class Fitting:
             self._told = now
             self._tell("step")
         left = self._pace.estimate(self.schedule.steps - self.at.step)
-        if left >= LONG:
+        if left >= LONG and self.schedule.seconds is None:
             schedule = self.schedule
             much = f"{schedule.units - self.at.step // schedule.steps_per_unit} {schedule.unit}s"
             self._tell("note", note=f"this will take about {duration(left)} for {much}; {self.task.faster}")
@@ -297,7 +315,7 @@ class Fitting:
             Event(
                 what,
                 at.step,
-                schedule.steps,
+                schedule.steps if schedule.seconds is None else round(at.step / max(self.share, 1e-9)),
                 self._where,
                 rate=self._pace.rate,
                 examples=schedule.examples,
@@ -309,6 +327,8 @@ class Fitting:
     @property
     def _where(self) -> str:
         schedule = self.schedule
+        if schedule.seconds is not None:
+            return f"{schedule.unit} {self.at.step}, {self.seconds / 60:.1f} of {schedule.seconds / 60:g} minutes"
         done = self.at.step // schedule.steps_per_unit
         under_way = done + (schedule.steps_per_unit > 1 and self.at.step % schedule.steps_per_unit > 0)
         return f"{schedule.unit} {under_way} of {schedule.units}"

@@ -9,7 +9,7 @@ from tacit.distributed.shards import Shards
 from tacit.errors import RunError, SettingsError
 from tacit.fitting.checkpoint import about
 from tacit.fitting.parts import Parts
-from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, MODEL, RunFolder
+from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, ENCODER, ENCODING, MODEL, TRAINED, RunFolder
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, RotatE, TransE
 from tacit.links.settings import TrainSettings
@@ -36,25 +36,42 @@ def make_model(
 def save_model(run: RunFolder, model: FactorModel) -> None:
     """Write a model as `model.safetensors`, with what is needed to make it again; in parts where it is shared out.
 
-    An adapter, or one being trained, is of use with the weights it was made for alone, and goes with them.
+    An adapter, or one being trained, is of use with the weights it was made for alone, and goes with them. So does an
+    encoder over the vectors of the link predictor.
     """
     name = next(name for name, kind in MODELS.items() if kind is type(model))
     made_of = {"model": name, "rank": str(model.rank), "norm": str(getattr(model, "norm", 1))}
     shards = model.tail_table.shards or Shards(model.num_entities)
     if shards.leads:
         drop_adapter(run)
+        if run.settings.get("encode", {}).get("model") == "lmpnn":
+            drop_encoder(run)
     Parts(run, shards).write(MODEL, model.state_dict(), made_of)
 
 
 def drop_adapter(run: RunFolder) -> bool:
     """Take the adapter out of a run, with its settings and results; whether there was one."""
-    had = run.has(ADAPTER)
-    run.remove(ADAPTER)
-    run.remove(ADAPTATION)
-    if "adapt" in run.settings:
-        run.write_settings("adapt", None)
+    return _drop(run, "adapt", ADAPTER, ADAPTATION)
+
+
+def drop_encoder(run: RunFolder) -> bool:
+    """Take the encoder out of a run, with its settings and results; whether there was one.
+
+    Without a link predictor an adapter is one of what the encoder predicts, and goes with it.
+    """
+    if not run.has(MODEL):
+        drop_adapter(run)
+    return _drop(run, "encode", ENCODER, ENCODING)
+
+
+def _drop(run: RunFolder, table: str, weights: str, under_way: str) -> bool:
+    had = run.has(weights)
+    run.remove(weights)
+    run.remove(under_way)
+    if table in run.settings and not run.settings.keys().isdisjoint(set(TRAINED) - {table}):  # it stays a run
+        run.write_settings(table, None)
     results = run.results()
-    if results.pop("adapt", None) is not None:
+    if results.pop(table, None) is not None:
         run.write_results(results)
     return had
 

@@ -36,8 +36,8 @@ Cost = Counter[tuple[int, int]]  # (power of k, power of N) -> how many rows
 _K, _N = (1, 0), (0, 1)
 
 
-def describe(prepared: Prepared, k: int = 256, num_entities: int | None = None) -> str:
-    """The plan as an indented tree, a step a line with its rows, and the sum at `k` candidates.
+def describe(prepared: Prepared, k: int | None = 256, num_entities: int | None = None) -> str:
+    """The plan as an indented tree, a step a line with its rows, and the sum at `k` candidates; without `k`, no costs.
 
     >>> from tacit.query.compile import compile_query
     >>> from tacit.query.text import parse
@@ -47,6 +47,8 @@ def describe(prepared: Prepared, k: int = 256, num_entities: int | None = None) 
     k + 1 rows in all: 257 at k = 256
     """
     lines = _Description(prepared).lines()
+    if k is None:
+        return "\n".join("  " * line.indent + line.what for line in lines)
     width = max(2 * line.indent + len(line.what) for line in lines) + 3
     shown = [f"{'  ' * line.indent + line.what:{width}}{_shown(line.cost) if line.cost else ''}" for line in lines]
     total = sum((line.cost for line in lines), Cost())

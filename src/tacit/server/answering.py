@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from tacit.engine.answers import LIKELY, Answers
+from tacit.engine.encoder_search import EncoderSearch
 from tacit.engine.engine import Asked, Engine
 from tacit.engine.entity_facts import known_facts, predicted_facts
 from tacit.errors import LimitError, QueryError, TacitError
@@ -34,6 +35,16 @@ class Answerer:
         self._engines: OrderedDict[tuple[Any, ...], Engine] = OrderedDict({(): engine})
         self.engine = engine
         self.reader = QuestionReader(engine.graph)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the engine says of itself, with the model that answers and the encoder that may be asked instead."""
+        encoder = self.engine.offered
+        asked = self.engine.encoder or type(self.engine.scorer)
+        return self.engine.about | {
+            "model": asked.name if isinstance(asked, EncoderSearch) else asked.__name__,
+            "encoder": None if encoder is None else encoder.name,
+        }
 
     def replies(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to jobs of one key, each right or wrong on its own."""
@@ -105,15 +116,22 @@ class Answerer:
             raise LimitError(f"the question has {count} atoms, this service answers at most {self.limits.atoms}")
         if depth > self.limits.nesting:
             raise LimitError(f"the question is {depth} levels deep, this service answers at most {self.limits.nesting}")
-        return self._likely(asked) if job.kind is Kind.SPARQL else asked
+        return self._likely(asked, engine) if job.kind is Kind.SPARQL else asked
 
-    def _likely(self, asked: Asked) -> Asked:
+    def _likely(self, asked: Asked, engine: Engine) -> Asked:
         """A SPARQL query within the limits; one that says neither how many answers nor how good has the likely ones."""
         if asked.limit is not None and asked.limit > self.limits.top:
             raise LimitError(f"LIMIT is {asked.limit}, this service lists at most {self.limits.top} answers at once")
         if asked.offset > PASSED_OVER:
             raise LimitError(f"OFFSET is {asked.offset}, this service passes over at most {PASSED_OVER} answers")
-        return asked._replace(min_score=asked.min_score or LIKELY) if asked.limit is None else asked
+        if asked.limit is not None:
+            return asked
+        if engine.encoder is not None and not asked.min_score:
+            raise QueryError(
+                f"scores of {engine.encoder.name} are no probabilities, so nothing says where likely answers end; "
+                "say how many are wanted, by LIMIT"
+            )
+        return asked._replace(min_score=asked.min_score or LIKELY)
 
     def _possible(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Settings that go together: continuous search takes plain sigmoids where the engine's scores are none."""

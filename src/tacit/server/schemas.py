@@ -32,7 +32,7 @@ class PlanRequest(BaseModel):
     )
     search: str | None = Field(
         None,
-        description="How to search; continuous search reads scores through a sigmoid.",
+        description="How to search; continuous search reads scores through a sigmoid, encoder asks a run's encoder.",
         json_schema_extra={"enum": [*SEARCHES, None]},
     )
     k: int | None = Field(None, ge=1, description="Candidates kept for each variable by beam search.")
@@ -160,7 +160,10 @@ class AnswersReply(BaseModel):
     variables: list[str] = Field([], description="The variables that are asked for, without question marks.")
     count: CountReply | None = Field(None, description="Only where `kind` is `count`.")
     offset: int = Field(0, description="How many better answers were passed over.")
-    likely: int = Field(0, description="How many of these answers score at least the threshold.")
+    likely: int | None = Field(
+        0, description="How many of these answers score at least the threshold; null where scores are no probabilities."
+    )
+    uncalibrated: str | None = Field(None, description="What to say of scores that are no probabilities.")
     threshold: float = Field(LIKELY, description="The score below which an answer is more likely wrong than right.")
     certified: bool | None = Field(description="Whether the search provably missed nothing; null where nobody asked.")
     explained: bool | None = Field(None, description="Whether the search gives reasons; null where nobody asked.")
@@ -241,6 +244,8 @@ class HealthReply(BaseModel):
     run: str = Field(description="The run that this is about.")
     runs: list[str] = Field(description="The runs that are served, the first one where none is named.")
     graph: dict[str, str | int]
+    model: str | None = Field(description="What answers where a request says nothing else; null before it is loaded.")
+    encoder: str | None = Field(description="The encoder that `search` may name; null where the run has none.")
     workers: dict[str, int]
     settings: dict[str, str | int | float | bool | None]
     limits: dict[str, int | float]

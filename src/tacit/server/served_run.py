@@ -14,6 +14,7 @@ from tacit.errors import RunError
 from tacit.folder import (
     ADAPTATION,
     CHECKPOINT,
+    ENCODING,
     FILES,
     LOG_SUMS,
     QUESTIONS,
@@ -25,13 +26,13 @@ from tacit.folder import (
     RunFolder,
 )
 from tacit.graph.graph import Graph
-from tacit.links.loading import load_model
+from tacit.opening import read_weights
 from tacit.run import Run, open_engine
 from tacit.server.group import ALONE, Group
 
 CHANGED = "the run was changed on disk since the service opened it; restart the service, or let it reload (SIGHUP)"
 # What an engine is made of; the rest is written beside it while somebody trains, adapts, evaluates or asks.
-_BESIDE = (CHECKPOINT, ADAPTATION, QUESTIONS, TRACE, RESULTS, WEIGHTS, ROWS, LOG_SUMS)
+_BESIDE = (CHECKPOINT, ADAPTATION, ENCODING, QUESTIONS, TRACE, RESULTS, WEIGHTS, ROWS, LOG_SUMS)
 OPENED = tuple(name for name in FILES if name not in _BESIDE)
 
 
@@ -80,7 +81,7 @@ class ServedRun:
                 return engine
             folder = RunFolder.open(self.path)
             shards, device = group.joined(int(folder.settings["graph"]["entities"]), self.device)
-            return Run(folder, load_model(folder, device, shards), **self.settings).engine
+            return Run(folder, read_weights(folder, device, shards), **self.settings).engine
 
     def renewed(self) -> ServedRun:
         """The run in the same folder as it stands now."""

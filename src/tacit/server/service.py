@@ -159,6 +159,8 @@ class Service:
                 "relations": graph.num_relations // 2,
                 "facts": len(graph.train) + len(graph.valid) + len(graph.test),
             },
+            "model": pool.settings.get("model"),
+            "encoder": pool.settings.get("encoder"),
             "workers": {"alive": alive, "wanted": pool.size},
             "settings": {name: pool.settings.get(name) for name in ("search", "k", "logic", "observed", "new")},
             "limits": {name: getattr(self.limits, name) for name in _LIMITS} | {"seconds": self.limits.seconds},

@@ -138,7 +138,7 @@ def _work(connection: Connection | None, served: Served, limits: Limits, threads
         return
     try:
         if connection is not None:
-            connection.send(answerer.engine.about)
+            connection.send(answerer.about)
         while not shards.lost:
             jobs = _next(connection, shards)
             replies = answerer.replies(jobs) if jobs else []

@@ -38,8 +38,8 @@ export function answerRow(answer, kind, toggle) {
 }
 
 /** The rows of answers that follow others, with the line above the first that probably does not hold. */
-export function rows(answers, before, { kind, threshold = LIKELY }, toggle) {
-  const cut = kind === "truth" ? -1 : answers.findIndex((answer) => answer.score < threshold); // yes or no says it itself
+export function rows(answers, before, { kind, threshold = LIKELY, uncalibrated }, toggle) {
+  const cut = kind === "truth" || uncalibrated ? -1 : answers.findIndex((answer) => answer.score < threshold); // yes or no says it itself
   const drawn = answers.map((answer) => answerRow(answer, kind, toggle));
   const ended = before.some((answer) => answer.score < threshold);
   if (cut >= 0 && !ended) drawn.splice(cut, 0, element("li", { class: "cut" }, element("span", {}, "probably not, below here")));
@@ -64,6 +64,9 @@ export function summary(reply, milliseconds, share) {
     element("button", { type: "button", class: "quiet", onclick: share }, "Copy link"),
   );
 }
+
+/** Word that scores are no probabilities, where they are none. */
+export const warned = ({ uncalibrated }) => (uncalibrated ? [element("p", { class: "uncalibrated" }, uncalibrated)] : []);
 
 export const estimate = ({ expected }) => `About ${Number(expected.toFixed(1))}`;
 

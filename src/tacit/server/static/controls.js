@@ -1,5 +1,6 @@
 // The settings: what they are set to, as far as it differs from the service's own.
 const NAMES = ["search", "k", "logic", "observed"];
+const MEANINGLESS = { encoder: ["k", "logic"] }; // to a search
 
 export class Controls {
   constructor(form, changed) {
@@ -14,7 +15,10 @@ export class Controls {
   }
 
   /** Take the service's settings as they stand. */
-  learn({ settings, limits }) {
+  learn({ settings, limits, encoder }) {
+    const option = this.fields.search.querySelector("[value=encoder]");
+    option.hidden = option.disabled = !encoder;
+    option.textContent = encoder ? `encoder (${encoder})` : "encoder";
     const observed = settings.observed === "train+valid+test" ? "all" : settings.observed;
     this.defaults = { search: settings.search, k: String(settings.k), logic: settings.logic, observed, new: String(settings.new) };
     this.fields.k.max = limits.k;
@@ -24,7 +28,8 @@ export class Controls {
   /** The settings that differ from the service's own. */
   get() {
     const given = { ...Object.fromEntries(NAMES.map((name) => [name, this.fields[name].value])), new: String(this.fields.new.checked) };
-    return Object.fromEntries(Object.entries(given).filter(([name, value]) => value !== "" && value !== this.defaults[name]));
+    const unused = MEANINGLESS[given.search] ?? [];
+    return Object.fromEntries(Object.entries(given).filter(([name, value]) => value !== "" && value !== this.defaults[name] && !unused.includes(name)));
   }
 
   set(given) {
@@ -42,6 +47,7 @@ export class Controls {
 
   fit() {
     this.fields.k.disabled = this.fields.search.value !== "beam";
+    this.fields.logic.disabled = (MEANINGLESS[this.fields.search.value] ?? []).includes("logic");
     this.fields.new.disabled = this.fields.observed.value === "none"; // where nothing is known, everything is new
     if (this.fields.new.disabled) this.fields.new.checked = false;
   }

@@ -1,5 +1,5 @@
 // The answers to the question asked last: shown, continued, and each explained where it is opened.
-import { countCard, counted, estimate, nothing, rows, summary, told, waiting } from "./answers.js";
+import { countCard, counted, estimate, nothing, rows, summary, told, waiting, warned } from "./answers.js";
 import { element } from "./element.js";
 import { reason } from "./reason.js";
 import * as service from "./service.js";
@@ -48,7 +48,7 @@ export class Results {
     this.list.addEventListener("keydown", (event) => this.walk(event));
     const more = element("button", { type: "button", class: "quiet more", onclick: () => this.more(more) }, "More answers");
     more.hidden = reply.kind === "truth" || reply.answers.length < body.top || body.top >= this.limits.top;
-    this.place.replaceChildren(summary(reply, milliseconds, share), this.list, more, take, this.plan());
+    this.place.replaceChildren(summary(reply, milliseconds, share), ...warned(reply), this.list, more, take, this.plan());
     this.status.textContent = `${counted(reply.answers.length)}: ${told(reply)}.`;
     const wanted = reply.answers.find((answer) => named(answer) === open);
     if (wanted) this.unfold(wanted);

@@ -1,0 +1,55 @@
+"""`tacit compare`: which of several runs answers best."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacit.cli import options, shell_completion
+from tacit.cli.progress import bar
+
+
+def compare(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", autocompletion=shell_completion.runs, help="Runs of one graph, or world."),
+    ],
+    queries: Annotated[
+        Path | None, typer.Option("--queries", help="A BetaE folder of queries; else they are drawn from the split.")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="train, valid or test.")] = "test",
+    shapes: Annotated[
+        str | None,
+        typer.Option(
+            "--shapes",
+            autocompletion=shell_completion.shapes,
+            help="Shapes such as 1p,2i,3in, or positive, negative, all.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="At most so many queries of each shape; 100 are drawn.")
+    ] = None,
+    ties: Annotated[str, typer.Option("--ties", help="realistic, optimistic or pessimistic.")] = "realistic",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the queries that are drawn.")] = 0,
+    device: options.Device = "auto",
+    out: Annotated[Path | None, typer.Option("--out", help="Write the comparison to this file, as JSON.")] = None,
+) -> None:
+    """Ask the same queries of several runs of one graph: MRR by shape, seconds and parameters in one table."""
+    from rich.console import Console
+
+    from tacit.comparing import compare as compare_runs
+
+    with bar() as progress:
+        found = compare_runs(
+            sources, queries, split, shapes, limit=limit, ties=ties, seed=seed, device=device, out=out,
+            progress=progress,
+        )  # fmt: skip
+    console = Console()
+    console.print(found.table(), width=None if console.is_terminal else 200)
+    for row in found.rows:
+        typer.echo(f"{row.run}, {row.what}: {row.trained}")
+    typer.echo(found.conditions)
+    if out is not None:
+        typer.echo(f"wrote {out}", err=True)

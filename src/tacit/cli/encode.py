@@ -1,0 +1,77 @@
+"""`tacit encode`: an encoder for a graph, or for that of a run."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacit.cli import data, options
+from tacit.encode.settings import EncodeSettings
+from tacit.graph.read_settings import ReadSettings
+
+
+@options.of_settings(EncodeSettings)
+@options.of_settings(ReadSettings, "reading")
+def encode(
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="GRAPH|RUN...", help="A graph as for train, or a run; without --out it is the run to add to."
+        ),
+    ],
+    given: dict[str, Any],
+    reading: dict[str, Any],
+    out: Annotated[Path | None, typer.Option("--out", help="The run folder to make.")] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option("--queries", help="A BetaE folder to learn from; what it lacks is drawn from the graph."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option("--checkpoint", help="A file of UltraQuery's weights, for --model ultra.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what was stopped.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the run in the folder, or the run's encoder.")
+    ] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Delete the run's encoder instead.")] = False,
+) -> None:
+    """Train an encoder, which answers whole questions, and keep it in a run of its own or in the run given."""
+    from tacit.encoding import encode_folder
+    from tacit.errors import SettingsError
+    from tacit.sources import is_run
+
+    EncodeSettings.of(given)  # a wrong setting is found before facts are read
+    runs = [each for each in source if each == "world" or is_run(each)]
+    within = out is None or (len(source) == 1 and bool(runs))  # a run is more than its graph: lmpnn takes its predictor
+    if (out is None and runs != source) or len(runs) > 1 or (drop and out is not None):
+        raise SettingsError("give the folder of the run to make as --out, or one run to add the encoder to")
+    if drop:
+        from tacit.run import open as open_run
+
+        run = open_run(source[0], device="cpu")
+        run.drop_encoder()
+        typer.echo(f"{run.folder.path}: the encoder is deleted")
+        return
+    facts: Any = source[0] if within else data.loaded(source, **reading)
+    try:
+        folder = encode_folder(
+            facts, out, queries=queries, checkpoint=checkpoint, resume=resume, force=force, progress=True, **given
+        )
+    except KeyboardInterrupt as interrupt:
+        said = f"{interrupt}; go on with the same command and --resume" if str(interrupt) else "interrupted"
+        typer.echo(said, err=True)
+        sys.exit(130)
+    _report(folder.path, folder.results().get("encode", {}))
+    asked = shlex.join(["tacit", "eval", str(folder.path), "--search", "encoder"])
+    typer.echo(f"measure it with: {asked}", err=True)
+
+
+def _report(path: Path, summary: dict[str, Any]) -> None:
+    mrr = summary.get("valid_mrr")
+    quality = "not validated" if mrr is None else f"validation MRR {mrr:.4f}"
+    work = f"{summary.get('steps', 0):,} steps in {summary.get('seconds', 0.0):.1f} s"
+    typer.echo(f"{path}: {work}, {quality}")

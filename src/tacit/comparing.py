@@ -1,0 +1,228 @@
+"""Which of several runs answers best on their graph: the same queries asked of each, in one table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.disk import atomic_write
+from tacit.errors import RunError, SettingsError
+from tacit.folder import ADAPTER, MODEL, versions
+from tacit.making import sample
+from tacit.opening import engine_of
+from tacit.run import Run, described, open
+from tacit.sources import Source
+
+# What needs torch is imported where it is used.
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tacit.engine.engine import Engine
+    from tacit.evaluate.evaluation import Progress
+    from tacit.evaluate.results import Results
+    from tacit.graph.graph import Graph
+    from tacit.query.queries import QuerySet
+
+COUNT = 100  # queries of each shape that are drawn where none are given
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to answer: a run's link predictor, that with its adapter, or its encoder."""
+
+    run: str
+    what: str  # "predictor", "adapted" or "encoder"
+    model: str  # as it is printed
+    trained: str  # with what, in a line
+    parameters: int
+    results: Results
+
+    @property
+    def seconds(self) -> float:
+        """The time that the ranking took."""
+        return sum(figures.seconds for figures in self.results.figures.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        told = {"run": self.run, "what": self.what, "model": self.model, "trained": self.trained}
+        measured = self.results.to_json()
+        seconds = round(self.seconds, 4)
+        return {**told, "parameters": self.parameters, **measured, "seconds": seconds}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The rows, and what is the same for all of them."""
+
+    rows: tuple[Row, ...]
+    shared: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as `tacit compare --out` writes it."""
+        return {**self.shared, "rows": [row.to_json() for row in self.rows], "versions": versions()}
+
+    def write(self, path: str | Path) -> None:
+        """Write the plain data to a file."""
+        text = json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n"
+        atomic_write(Path(path), lambda target: Path(target).write_text(text, encoding="utf-8"))
+
+    @property
+    def conditions(self) -> str:
+        """What is the same for all rows, in a line."""
+        asked = ", ".join(f"{number} {name}" for name, number in self.shared["queries"].items())
+        how = ", ".join(f"{name} {value}" for name, value in self.shared.items() if name != "queries")
+        return f"MRR in percent; the same queries for all: {asked}; {how}"
+
+    def table(self) -> Table:
+        """The comparison for a terminal; a shape that one cannot express is blank."""
+        from rich.markup import escape
+        from rich.table import Table
+
+        from tacit.evaluate.tables import columns_of, percentages
+
+        found = [percentages({"mrr": row.results.mrr}) for row in self.rows]
+        columns, table = columns_of(found), Table(header_style="bold")
+        for name in ("run", "by", "model"):
+            table.add_column(name)
+        for name in (*columns, "seconds", "parameters"):
+            table.add_column(name, justify="right")
+        for row, values in zip(self.rows, found, strict=True):
+            cells = [f"{values[name]:.1f}" if name in values else "" for name in columns]
+            named = [escape(text) for text in (row.run, row.what, row.model)]
+            table.add_row(*named, *cells, f"{row.seconds:.1f}", f"{row.parameters:,}")
+        return table
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=200, force_terminal=False)
+        with console.capture() as captured:
+            console.print(self.table())
+        return captured.get() + self.conditions
+
+
+def compare(
+    runs: Sequence[Source],
+    queries: Source | Mapping[str, QuerySet] | None = None,
+    split: str = "test",
+    shapes: str | None = None,
+    *,
+    limit: int | None = None,
+    ties: Any = "realistic",
+    seed: int = 0,
+    device: str = "auto",
+    out: Source | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Ask the same queries of several runs of one graph, and rank the hard answers of each.
+
+    A run gives a row for its link predictor, one with its adapter and one for its encoder, as far as it has them.
+    `queries` are a query folder or query sets; by default 100 of each shape, or `limit`, are drawn from the split of
+    the graph. All observe the training facts; shapes that an encoder cannot express are left out of its row. `out` is a
+    JSON file to write.
+    """
+    from tacit.evaluate.evaluation import check_writable, observed_before
+
+    if out is not None:
+        check_writable(Path(out))
+    if not runs:
+        raise SettingsError("there are no runs to compare; give at least one", "runs")
+    opened = {str(source): open(source, device=device) for source in runs}
+    first, *others = opened.values()
+    for other in others:
+        _check_graph(first, other)
+    drawn = _queries(first.graph, queries, split, shapes, limit, seed)
+    observed = observed_before(split)
+    rows = []
+    names = [Path(source).name for source in opened]
+    for (source, run), name in zip(opened.items(), names, strict=True):
+        rows += _rows(run, name if names.count(name) == 1 else source, drawn, observed, split, limit, ties, progress)
+    asked = {name: min(limit or len(each), len(each)) for name, each in drawn.items()}
+    origin = "drawn from the graph" if queries is None else "given" if isinstance(queries, Mapping) else str(queries)
+    shared = {"graph": first.graph.name, "split": split, "queries": asked, "from": origin}
+    shared |= {"observed": "+".join(observed) or "none", "ties": ties, "mean": "question"}
+    comparison = Comparison(tuple(rows), shared)
+    if out is not None:
+        comparison.write(out)
+    return comparison
+
+
+def _check_graph(first: Run, other: Run) -> None:
+    """Raise a `RunError` unless two runs are of one graph."""
+    if first.folder.fingerprint != other.folder.fingerprint:
+        labels = first.folder.fingerprint.labels != other.folder.fingerprint.labels
+        raise RunError(
+            f"runs '{first.folder.path}' and '{other.folder.path}' are of different graphs, {first.graph.name} and "
+            f"{other.graph.name}: their {'labels' if labels else 'facts'} differ; compare runs of one graph"
+        )
+
+
+def _queries(
+    graph: Graph,
+    queries: Source | Mapping[str, QuerySet] | None,
+    split: str,
+    shapes: str | None,
+    limit: int | None,
+    seed: int,
+) -> dict[str, QuerySet]:
+    """The queries that all are asked."""
+    from tacit.evaluate.evaluation import queries_of
+
+    if queries is not None:
+        return queries_of(graph, queries, split, shapes)
+    samples = sample(graph, shapes=shapes, split=split, count=limit or COUNT, seed=seed)
+    found = {name: drawn.queries for name, drawn in samples.items() if len(drawn.queries)}
+    if not found:
+        raise SettingsError(f"no queries could be drawn from the {split} facts of {graph.name}; give some", "queries")
+    return found
+
+
+def _rows(
+    run: Run, name: str, queries: Mapping[str, QuerySet], observed: tuple[str, ...], split: str, limit: int | None,
+    ties: Any, progress: Progress | None,
+) -> list[Row]:  # fmt: skip
+    """The rows of a run."""
+    from tacit.evaluate.evaluation import relevant
+    from tacit.evaluate.protocol import evaluate
+
+    heard = progress or (lambda name, done, total: None)
+    rows = []
+    for what, engine, model, trained, parameters in _ways(run, observed):
+        sets = queries
+        if engine.encoder is not None:
+            refused = engine.encoder.refusal
+            sets = {shape: each for shape, each in queries.items() if refused(each.shape.plan) is None}
+        results = evaluate(engine.reasoner, sets, ties, limit, None, heard, {"split": split, **relevant(engine)})
+        rows.append(Row(name, what, model, trained, parameters, results))
+    return rows
+
+
+def _ways(run: Run, observed: tuple[str, ...]) -> list[tuple[str, Engine, str, str, int]]:
+    """Each way that a run can be asked: what it is, its engine, its model, how it was trained, and its parameters."""
+    folder, weights, ways = run.folder, run.weights, []
+    asked = {"observed": observed}
+    if folder.has(MODEL):
+        settings = folder.settings["train"]
+        names = ("model", "rank", "epochs")
+        how = ", ".join(f"{name} {settings[name]}" for name in names if name in settings)
+        engine, model = engine_of(folder, weights, False, asked), type(weights.scorer).__name__
+        size = _size(weights.scorer)
+        ways.append(("predictor", engine.using(candidates="rows"), model, how, size))
+        if folder.has(ADAPTER):
+            engine = engine_of(folder, weights, True, asked)
+            more = int(getattr(getattr(engine.adapter, "adapter", None), "num_parameters", 0))
+            how = described(folder.settings.get("adapt", {})) or how
+            ways.append(("adapted", engine.using(candidates="rows"), model, how, size + more))
+    if weights.encoder is not None:
+        engine = engine_of(folder, weights, False, asked | {"search": "encoder"})
+        about = engine.about
+        ways.append(("encoder", engine, about["encoder"], about["encoding"], _size(weights.encoder)))
+    return ways
+
+
+def _size(module: Any) -> int:
+    """The numbers that a model consists of, as its file holds them: without what pads a table."""
+    return sum(table.numel() for table in module.state_dict().values()) if hasattr(module, "state_dict") else 0

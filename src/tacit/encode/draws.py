@@ -1,0 +1,274 @@
+"""Queries to learn from, drawn on the device without a look at any value on the host.
+
+They are of one of two kinds. *Given* ones come from a query set: a query at random, and one of its answers. Others are
+drawn backwards over the train facts, as `tacit.query.grounding` does it on arrays: an answer first, then a fact that
+leads to it, and so on down to the entity slots. What is negated is filled from a sibling of the answer, an entity that
+the same last fact's source and relation lead to, and thereby takes something away; where the answer itself would be
+taken away, or a walk comes to an end too early, the query counts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.encode.encoder import Drawn
+from tacit.errors import PlanError, TrainingError
+from tacit.graph.index import Index
+from tacit.query.plan import (
+    Complement,
+    Everything,
+    Intersect,
+    Node,
+    Plan,
+    Project,
+    Relation,
+    Row,
+    Union,
+)
+from tacit.query.queries import QuerySet
+from tacit.query.shapes import SHAPES
+
+TRIES = 4  # for each query; the first that counts is taken
+FOLLOWED = 128  # facts into an entity that are looked through for what is negated; with more a query does not count
+ALONE = 5**-0.5  # the weight of a query of one answer, (4 + answers)^-½
+PATH, NEGATIVE = 2 / 3, 0.2  # the share of chains, and that of negation among the rest
+Way = tuple[Tensor, Tensor]  # the sources and relations of the facts that lead to some entities
+
+
+class Draw(Protocol):
+    """Draws a number of queries of one plan, from the default generator of the device."""
+
+    plan: Plan
+
+    def __call__(self) -> Drawn:
+        """Other queries each time."""
+
+
+class Given:
+    """Queries of a set, each with an answer drawn evenly; the more answers a query has, the less it counts."""
+
+    def __init__(self, queries: QuerySet, count: int, device: torch.device) -> None:
+        answered = queries.subset(np.flatnonzero(queries.hard.counts))
+        if not len(answered):
+            raise TrainingError(f"no {queries.name} query has an answer to learn from")
+        self.plan, self.count, self.device = queries.shape.plan, count, device
+        columns = (answered.entities, answered.relations, answered.hard.offsets, answered.hard.ids)
+        self.entities, self.relations, self.offsets, self.ids = (
+            torch.from_numpy(np.ascontiguousarray(column)).to(device) for column in columns
+        )
+
+    def __call__(self) -> Drawn:
+        """Other queries each time, with replacement."""
+        rows = torch.randint(len(self.entities), (self.count,), device=self.device)
+        first = self.offsets[rows]
+        sizes = self.offsets[rows + 1] - first
+        answers = self.ids[_among(first, sizes)].long()
+        return Drawn(self.plan, self.entities[rows].long(), self.relations[rows].long(), answers, (4.0 + sizes).rsqrt())
+
+
+class Facts:
+    """The facts of an index on a device: the keys (entity, relation) of each entity, and the tails of each key."""
+
+    def __init__(self, index: Index, num_entities: int, device: torch.device) -> None:
+        if not len(index):
+            raise TrainingError("there are no train facts to draw queries from")
+        self.num_entities, self.num_relations, self.device = num_entities, index.num_relations, device
+        starts = np.searchsorted(index.keys, np.arange(num_entities + 1) * index.num_relations)
+        facts = np.repeat(index.keys, np.diff(index.offsets)) * num_entities + index.all_tails
+        arrays = (starts, index.keys, index.offsets, index.all_tails.astype(np.int64), facts)
+        self.starts, self.keys, self.offsets, self.tails, self.facts = (
+            torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays
+        )
+
+    def answers(self, count: int) -> Tensor:
+        """Entities as often as facts lead to them, `[n]`."""
+        return self.tails[torch.randint(len(self.tails), (count,), device=self.device)]
+
+    def anywhere(self, count: int) -> Tensor:
+        """Any entities, `[n]`."""
+        return torch.randint(self.num_entities, (count,), device=self.device)
+
+    def leading(self, targets: Tensor, came_by: Tensor | None) -> tuple[Way, Tensor]:
+        """A relation that leads to each target, all alike, a source it leads from, and whether there is one.
+
+        A walk does not go back by the relation it came by.
+        """
+        first, number = self.starts[targets], self.starts[targets + 1] - self.starts[targets]
+        if came_by is None:
+            keys = _among(first, number)
+        else:
+            back = torch.searchsorted(self.keys, targets * self.num_relations + came_by)
+            number = number - 1
+            keys = _among(first, number)
+            keys = keys + (keys >= back)
+        keys = keys.clamp(0, len(self.keys) - 1)
+        begin = self.offsets[keys]
+        sources = self.tails[_among(begin, self.offsets[keys + 1] - begin)]
+        return (sources, self.keys[keys] % self.num_relations ^ 1), number > 0
+
+    def sibling(self, way: Way) -> Tensor:
+        """An entity that relations lead to from their sources, `[n]`."""
+        first, number = self.span(*way)
+        return self.tails[_among(first, number).clamp(max=len(self.tails) - 1)]
+
+    def span(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the tails of each key begin, and how many there are."""
+        wanted = heads * self.num_relations + relations
+        at = torch.searchsorted(self.keys, wanted).clamp(max=len(self.keys) - 1)
+        first = self.offsets[at]
+        return first, torch.where(self.keys[at] == wanted, self.offsets[at + 1] - first, 0)
+
+    def holds(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """Whether each is a fact."""
+        wanted = (heads * self.num_relations + relations) * self.num_entities + tails
+        return self.facts[torch.searchsorted(self.facts, wanted).clamp(max=len(self.facts) - 1)] == wanted
+
+
+class Online:
+    """Queries of a plan drawn backwards over facts."""
+
+    def __init__(self, plan: Plan, count: int, facts: Facts) -> None:
+        self.plan, self.count, self.facts = plan, count, facts
+
+    def __call__(self) -> Drawn:
+        """Other queries each time; of a few tries at each, the first that counts."""
+        walk = _Backwards(self.facts, self.plan, self.facts.answers(self.count * TRIES))
+        alive = walk.alive.view(self.count, TRIES)
+        chosen = alive.to(torch.uint8).argmax(1) + torch.arange(self.count, device=alive.device) * TRIES
+        entities, relations = (torch.stack([column[chosen] for column in slots], 1) for slots in walk.slots())
+        return Drawn(self.plan, entities, relations, walk.answers[chosen], walk.alive[chosen] * ALONE)
+
+
+class _Backwards:
+    """The slots of queries of one plan, filled so that each is answered by an entity; `alive` says which are."""
+
+    def __init__(self, facts: Facts, plan: Plan, answers: Tensor) -> None:
+        self.facts, self.plan, self.answers = facts, plan, answers
+        self.entities: dict[int, Tensor] = {}
+        self.relations: dict[int, Tensor] = {}
+        self.alive = torch.ones_like(answers, dtype=torch.bool)
+        self._fill(plan.root, answers)
+
+    def slots(self) -> tuple[list[Tensor], list[Tensor]]:
+        """The columns of entities and relations."""
+        plan = self.plan
+        return [self.entities[i] for i in range(plan.num_entities)], [
+            self.relations[i] for i in range(plan.num_relations)
+        ]
+
+    def _fill(self, node: Node, targets: Tensor, came_by: Tensor | None = None) -> Way | None:
+        """Fill a node so that its set holds the targets; the facts by which it leads to them."""
+        match node:
+            case Row(slot, Relation() as edge):
+                way = self._hop(edge, targets, came_by)
+                self.entities[slot] = way[0]
+                return way
+            case Project(_, source, Relation() as edge):
+                way = self._hop(edge, targets, came_by)
+                self._fill(source, way[0], way[1] if isinstance(source, Row | Project) else None)
+                return way
+            case Intersect(parts) | Union(parts):
+                ways = [self._fill(part, targets) for part in parts if not isinstance(part, Complement)]
+                way_in = next(iter(ways), None)
+                for part in parts:
+                    if isinstance(part, Complement):
+                        self._exclude(part.part, targets, way_in)
+                return way_in
+            case Complement(part):
+                self._exclude(part, targets, None)
+                return None
+            case Everything():
+                return None
+        raise PlanError(f"queries with {type(node).__name__} cannot be drawn on a device; give them")
+
+    def _hop(self, edge: Relation, targets: Tensor, came_by: Tensor | None) -> Way:
+        way, found = self.facts.leading(targets, came_by)
+        self.alive = self.alive & found
+        self.relations[edge.slot] = way[1] ^ int(edge.flip)
+        return way
+
+    def _exclude(self, node: Node, targets: Tensor, way: Way | None) -> None:
+        """Fill a node from siblings of the targets, which themselves must not be in its set."""
+        siblings = self.facts.anywhere(len(targets)) if way is None else self.facts.sibling(way)
+        self._fill(node, siblings)
+        self.alive = self.alive & ~self._bounds(node, targets)[1]
+
+    def _bounds(self, node: Node, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether targets `[n, ...]` are surely, and whether they may be, in the set of a node that is filled."""
+        match node:
+            case Row(slot, Relation(number, flip)):
+                held = self.facts.holds(
+                    _beside(self.entities[slot], targets), _beside(self.relations[number], targets) ^ int(flip), targets
+                )
+                return held, held
+            case Project(_, source, Relation(number, flip)):
+                back = _beside(self.relations[number], targets) ^ int(not flip)
+                first, many = self.facts.span(targets, back)
+                steps = torch.arange(FOLLOWED, device=targets.device)
+                at = (first[..., None] + steps).clamp(max=len(self.facts.tails) - 1)
+                there = steps < many[..., None]
+                low, high = self._bounds(source, self.facts.tails[at])
+                return (low & there).any(-1), (high & there).any(-1) | (many > FOLLOWED)
+            case Intersect(parts):
+                lows, highs = zip(*(self._bounds(part, targets) for part in parts), strict=True)
+                return torch.stack(lows).all(0), torch.stack(highs).all(0)
+            case Union(parts):
+                lows, highs = zip(*(self._bounds(part, targets) for part in parts), strict=True)
+                return torch.stack(lows).any(0), torch.stack(highs).any(0)
+            case Complement(part):
+                low, high = self._bounds(part, targets)
+                return ~high, ~low
+        every = torch.ones_like(targets, dtype=torch.bool)
+        return every, every
+
+
+def counts(plans: Mapping[str, Plan], batch: int) -> dict[str, int]:
+    """How many queries of each shape a batch has: chains ⅔ of it, of the rest a fifth with negation, at least one each.
+
+    >>> counts({name: SHAPES[name].plan for name in ("1p", "2p", "2i", "2in")}, 30)
+    {'1p': 10, '2p': 10, '2i': 8, '2in': 2}
+    """
+
+    def kind(plan: Plan) -> str:
+        return "negative" if plan.has(Complement) else "other" if plan.has(Intersect, Union) else "path"
+
+    kinds = {name: kind(plan) for name, plan in plans.items()}
+    shares = {"path": PATH, "other": (1 - PATH) * (1 - NEGATIVE), "negative": (1 - PATH) * NEGATIVE}
+    number = {each: list(kinds.values()).count(each) for each in shares}
+    total = sum(shares[each] for each in shares if number[each])
+    exact = {name: batch * shares[each] / total / number[each] for name, each in kinds.items()}
+    ends = np.round(np.cumsum(list(exact.values()))).astype(int)
+    found = np.maximum(1, np.diff(ends, prepend=0))
+    return dict(zip(plans, found.tolist(), strict=True))
+
+
+def draws(
+    shapes: Iterable[str], queries: Mapping[str, QuerySet], index: Index, num_entities: int, batch: int,
+    device: torch.device,
+) -> list[Draw]:  # fmt: skip
+    """What makes the queries of a batch: those of shapes that are given from there, all others drawn over the facts."""
+    plans = {name: queries[name].shape.plan if name in queries else SHAPES[name].plan for name in shapes}
+    sizes = counts(plans, batch)
+    facts = None if plans.keys() <= queries.keys() else Facts(index, num_entities, device)
+    return [
+        Given(queries[name], sizes[name], device)
+        if facts is None or name in queries
+        else Online(plan, sizes[name], facts)
+        for name, plan in plans.items()
+    ]
+
+
+def _among(first: Tensor, number: Tensor) -> Tensor:
+    """One of so many places from a first one on, evenly; `first` where there is none."""
+    drawn = (torch.rand(first.shape, device=first.device) * number).long()
+    return first + torch.minimum(drawn, number - 1).clamp(min=0)
+
+
+def _beside(column: Tensor, like: Tensor) -> Tensor:
+    """A column of queries beside entities `[n, ...]`."""
+    return column.view(-1, *(1,) * (like.dim() - 1)).expand_as(like)

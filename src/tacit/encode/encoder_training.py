@@ -1,0 +1,239 @@
+"""The training of an encoder: a step is queries of all shapes at once, drawn on the device, with their loss."""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim import Adam, AdamW
+
+from tacit.adapt.validation import mean_reciprocal_ranks, with_hard_answers
+from tacit.encode.draws import draws
+from tacit.encode.encoder import Encoder
+from tacit.encode.models import make_encoder
+from tacit.encode.settings import TRAINED, EncodeSettings
+from tacit.errors import PlanError, TrainingError
+from tacit.fitting.checkpoint import Weights
+from tacit.fitting.loop import Schedule
+from tacit.graph.graph import Graph
+from tacit.links.loading import pick_device
+from tacit.links.scorer import Scorer
+from tacit.query.plan import Plan
+from tacit.query.queries import QuerySet
+from tacit.query.sampling import sample
+from tacit.query.shapes import SHAPES
+
+WASTE = 0.99  # shapes that are hard to find are given up early
+WARM = 3  # steps before one is recorded
+AHEAD = 32  # steps that may wait for a GPU, whose time the clock would not see
+
+
+class EncoderTraining:
+    """A step is drawn, scored and followed; a validation the ranks of the hard answers of other queries.
+
+    What a step draws depends on seed and number alone, so that nothing of it needs to be kept. On a GPU a step is
+    recorded once and replayed: nothing in it waits for the host.
+    """
+
+    faster = "fewer steps, minutes or a smaller batch would be faster"
+
+    def __init__(
+        self,
+        graph: Graph,
+        settings: EncodeSettings,
+        queries: Mapping[str, QuerySet] | None = None,
+        valid: Mapping[str, QuerySet] | None = None,
+        scorer: Scorer | None = None,
+    ) -> None:
+        self.settings, self.device = settings, pick_device(settings.device)
+        self.remedy = f"lower lr (it is {settings.lr})"
+        encoder = make_encoder(settings, graph, scorer)
+        encoder.reset(torch.Generator().manual_seed(settings.seed))
+        self.module: Encoder = encoder.to(self.device)
+        self.queries = {name: one.share(settings.share, settings.seed) for name, one in (queries or {}).items()}
+        self.shapes, self.num_entities = self._shapes(), graph.num_entities
+        self.draws = draws(
+            self.shapes, self.queries, graph.index("train"), graph.num_entities, settings.batch, self.device
+        )
+        self.valid = self._valid(graph, valid)
+        self.optimizer = self._optimizer()
+        self.clock: Callable[[], float] = lambda: 0.0  # the share of the time that is over
+        self._loss = torch.zeros((), device=self.device)
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._steps = 0  # in this process
+
+    @property
+    def precision(self) -> str:
+        """Of products."""
+        if self.settings.precision != "auto":
+            return self.settings.precision
+        return "tf32" if self.device.type == "cuda" else "float32"
+
+    @property
+    def flops(self) -> float:
+        """About how much a step computes: distances to negatives, there and back."""
+        settings = self.settings
+        return 30.0 * settings.batch * settings.negatives * (settings.width or 1)
+
+    def schedule(self) -> Schedule:
+        """Steps, or minutes of them, validated a few times on the way."""
+        settings = self.settings
+        between = max(1, round(settings.validate_every * settings.steps))
+        return Schedule(
+            name="encode",
+            unit="step",
+            units=settings.steps,
+            steps_per_unit=1,
+            round=between,
+            validate_every=between,
+            patience=settings.steps,
+            examples="queries",
+            checkpoint_seconds=settings.checkpoint_seconds,
+            seconds=None if settings.minutes is None else 60 * settings.minutes,
+            parts=max(1, round(1 / settings.validate_every)),
+        )
+
+    def step(self, number: int) -> tuple[Tensor, int]:
+        """Learn from other queries, at the learning rate of the time."""
+        self._aim(number)
+        self._steps += 1
+        if self.device.type != "cuda" or not self.module.captured:
+            self._learn()
+        elif self._steps <= WARM:
+            self._learn_aside()
+        else:
+            if self._graph is None:
+                self._graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self._graph):
+                    self._learn()
+            self._graph.replay()
+        if self.device.type == "cuda" and self._steps % AHEAD == 0:
+            torch.cuda.synchronize(self.device)
+        return self._loss, self.settings.batch
+
+    def _aim(self, number: int) -> None:
+        """Set what a step depends on beside weights: the learning rate, and the source of draws."""
+        settings = self.settings
+        share = max(number / settings.steps, self.clock())
+        rate = settings.lr * falling(settings.decay, share)
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        drawn = hash((settings.seed, number)) & (2**63 - 1)  # of ints: the same in any process
+        torch.default_generator.manual_seed(drawn)
+        if self.device.type == "cuda":
+            torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(drawn)
+
+    def _learn(self) -> None:
+        """Draw queries, and follow their loss, the mean by weight."""
+        self.module.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        batch = [draw() for draw in self.draws]
+        loss = self.module.loss(batch, self.negatives(sum(len(drawn.answers) for drawn in batch)))
+        loss = loss / torch.cat([drawn.weights for drawn in batch]).sum().clamp(min=1e-6)
+        loss.backward()
+        self.optimizer.step()
+        self._loss.copy_(loss.detach() * self.settings.batch)
+
+    def _learn_aside(self) -> None:
+        """Learn on a stream of its own, as what is to be recorded must have run before."""
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            self._learn()
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+
+    def negatives(self, queries: int) -> Tensor:
+        """Entities to compare with: `[K]`, all of them where there are no more, or `[n, K]` where they are private."""
+        settings, many = self.settings, self.num_entities
+        if settings.private:
+            return torch.randint(many, (queries, settings.negatives), device=self.device)
+        if settings.negatives >= many:
+            return torch.arange(many, device=self.device)
+        return torch.randint(many, (settings.negatives,), device=self.device)
+
+    def validate(self) -> dict[str, float]:
+        """The mean reciprocal rank of each shape."""
+        self.module.eval()
+        self.module.renew()
+        return mean_reciprocal_ranks(self.module.reasoner(), self.valid)
+
+    def state(self) -> dict[str, Tensor]:
+        """Nothing: draws depend on seed and step alone."""
+        return {}
+
+    def restore(self, state: Weights) -> None:
+        """Put counts of steps where the optimizer expects them; a step must be recorded anew."""
+        self._graph, self._steps = None, 0
+        for parameter, held in self.optimizer.state.items():
+            if self.device.type == "cuda":
+                held["step"] = held["step"].to(parameter.device)
+
+    def checksum(self) -> str:
+        """What tells these queries from others."""
+        return json.dumps({name: _checksum(one) for name, one in self.queries.items()})
+
+    def _optimizer(self) -> Adam:
+        trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        settings, on_gpu = self.settings, self.device.type == "cuda"
+        rate = torch.tensor(settings.lr, device=self.device) if on_gpu else settings.lr
+        kind = AdamW if settings.weight_decay else Adam
+        return kind(trained, lr=rate, weight_decay=settings.weight_decay, fused=True, capturable=on_gpu)
+
+    def _shapes(self) -> tuple[str, ...]:
+        """The shapes to learn from: those chosen; else, of those given or usual, all that the encoder can express."""
+        if self.settings.shapes is not None:
+            for name in self.settings.shapes:
+                self.module.check(SHAPES[name].plan)
+            return self.settings.shapes
+        plans = {name: one.shape.plan for name, one in self.queries.items()} or {n: SHAPES[n].plan for n in TRAINED}
+        shapes = tuple(name for name, plan in plans.items() if self._expresses(plan))
+        if not shapes:
+            raise TrainingError(f"model {self.settings.model} can express none of the shapes {', '.join(plans)}")
+        return shapes
+
+    def _valid(self, graph: Graph, valid: Mapping[str, QuerySet] | None) -> dict[str, QuerySet]:
+        """The queries to validate with, of shapes that the encoder can express."""
+        most, seed = self.settings.validate_queries, self.settings.seed
+        if valid is None:
+            shapes = {name: shape for name, shape in SHAPES.items() if self._expresses(shape.plan)}
+            there = len(graph.valid) > 0
+            return {
+                name: drawn
+                for name, shape in shapes.items()
+                if there and len(drawn := sample(graph, shape, "valid", most, seed=seed, waste=WASTE).queries)
+            }
+        kept = {name: one for name, one in valid.items() if self._expresses(one.shape.plan)}
+        return with_hard_answers(kept, most, np.random.default_rng(seed))
+
+    def _expresses(self, plan: Plan) -> bool:
+        try:
+            self.module.check(plan)
+        except PlanError:
+            return False
+        return True
+
+
+def falling(decay: str, share: float) -> float:
+    """The factor of the learning rate when a share of the training is done.
+
+    >>> falling("cosine", 0.5), falling("steps", 0.5), falling("steps", 0.8), falling("none", 1.0)
+    (0.5, 0.2, 0.04, 1.0)
+    """
+    if decay == "cosine":
+        return round(0.5 * (1 + math.cos(math.pi * min(1.0, share))), 12)
+    return 1.0 if decay == "none" or share < 0.5 else 0.2 if share < 0.75 else 0.04
+
+
+def _checksum(queries: QuerySet) -> int:
+    checksum = 0
+    for ids in (queries.entities, queries.relations, queries.hard.offsets, queries.hard.ids):
+        checksum = zlib.crc32(np.ascontiguousarray(ids, dtype=np.int64).tobytes(), checksum)
+    return checksum

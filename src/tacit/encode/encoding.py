@@ -1,0 +1,100 @@
+"""Training an encoder on a graph, in a way that can be stopped at any moment and gone on with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tacit.encode.encoder import Encoder
+from tacit.encode.encoder_training import EncoderTraining
+from tacit.encode.loading import save_encoder
+from tacit.encode.settings import EncodeSettings
+from tacit.fitting.loop import Fitting
+from tacit.fitting.progress import Progress, shown
+from tacit.folder import ENCODING, RunFolder, fingerprint
+from tacit.graph.graph import Graph
+from tacit.links.precision import float32_products, threads_for
+from tacit.links.scorer import Scorer
+from tacit.query.queries import QuerySet
+
+
+@dataclass(frozen=True, eq=False)
+class EncodeResult:
+    """The encoder with its best weights, and what happened on the way: one entry of `trace` per validation."""
+
+    encoder: Encoder
+    settings: EncodeSettings
+    trace: list[dict[str, Any]]
+    summary: dict[str, Any]
+
+
+def encode(
+    graph: Graph,
+    settings: EncodeSettings | None = None,
+    *,
+    queries: Mapping[str, QuerySet] | None = None,
+    valid: Mapping[str, QuerySet] | None = None,
+    scorer: Scorer | None = None,
+    run: RunFolder | None = None,
+    progress: Progress | bool = False,
+    resume: bool = False,
+) -> EncodeResult:
+    """Train an encoder; the best weights on `valid`, or on queries sampled from the valid facts, are kept.
+
+    It learns from `queries` by shape; shapes that are asked for and not among them are drawn over the train facts, and
+    so are all where none are given. With a `run`, validations are traced, checkpoints are written, from which `resume`
+    goes on, and the encoder is saved there in the end. Ctrl-C raises `KeyboardInterrupt` between two steps, after
+    saving a checkpoint. LMPNN works on a `scorer`, which stays as it is.
+    """
+    settings = settings or EncodeSettings()
+    settings = settings.settled(graph.num_entities, settings.device)
+    if run is not None:
+        run.check(graph)
+        run.tidy()
+    training = EncoderTraining(graph, settings, queries, valid, scorer)
+    stamp = {
+        "settings": json.dumps(settings.lasting(), sort_keys=True),
+        "facts": fingerprint(graph).facts,
+        "queries": training.checksum(),
+    }
+    devices = [torch.cuda.current_device()] if training.device.type == "cuda" else []
+    with shown(progress) as tell, torch.random.fork_rng(devices):  # steps seed what others may draw from
+        fitting = Fitting(training, training.schedule(), tell, run, ENCODING, stamp)
+        if resume:
+            fitting.resume()
+        training.clock = lambda: fitting.share
+        with float32_products(training.precision), threads_for(training.flops):
+            fitting.go()
+        fitting.finish()
+    training.module.renew()
+    result = EncodeResult(training.module, settings, fitting.at.history, _summary(training, fitting))
+    if run is not None:
+        save_encoder(run, result.encoder, settings)
+        run.write_settings("encode", settings.to_dict())
+        run.write_results({**run.results(), "encode": result.summary})
+        run.remove(ENCODING)
+    return result
+
+
+def _summary(training: EncoderTraining, fitting: Fitting) -> dict[str, Any]:
+    """What there is to report."""
+    at, device = fitting.at, training.device
+    best = next((line for line in at.history if line["step"] == at.best_step), {})
+    return {
+        "model": training.settings.model,
+        "steps": at.step,
+        "best_step": at.best_step or at.step,
+        "valid_mrr": at.best,
+        "mrr": best.get("mrr", {}),
+        "seconds": round(fitting.seconds, 3),
+        "parameters": sum(parameter.numel() for parameter in training.module.parameters()),
+        "learned_from": {name: "given" if name in training.queries else "drawn" for name in training.shapes},
+        "device": str(device),
+        "peak_gb": round(torch.cuda.max_memory_allocated(device) / 1e9, 3) if device.type == "cuda" else None,
+        "precision": training.precision,
+        "seed": training.settings.seed,
+    }

@@ -1,0 +1,40 @@
+"""Encoders in run folders, beside a link predictor or alone."""
+
+from __future__ import annotations
+
+import json
+
+from tacit.disk import from_json
+from tacit.encode.encoder import Encoder
+from tacit.encode.models import make_encoder
+from tacit.encode.settings import EncodeSettings
+from tacit.errors import RunError, SettingsError
+from tacit.folder import ENCODER, ENCODING, RunFolder
+from tacit.graph.graph import Graph
+from tacit.links.loading import pick_device
+from tacit.links.scorer import Scorer
+
+
+def save_encoder(run: RunFolder, encoder: Encoder, settings: EncodeSettings) -> None:
+    """Write an encoder as `encoder.safetensors`, with the settled settings that it was made by."""
+    run.write_tensors(ENCODER, encoder.state_dict(), {"settings": json.dumps(settings.to_dict())})
+
+
+def load_encoder(
+    run: RunFolder, graph: Graph, device: str = "cpu", scorer: Scorer | None = None
+) -> tuple[Encoder, EncodeSettings]:
+    """The encoder of a run, frozen, and the settings it was trained with; LMPNN works on the run's `scorer`."""
+    if not run.has(ENCODER):
+        how = "its training has not finished; go on with resume" if run.has(ENCODING) else "encode it first"
+        raise RunError(f"run '{run.path}' has no {ENCODER}: {how}")
+    on = pick_device(device)
+    try:
+        settings = EncodeSettings.of(from_json(run.metadata(ENCODER)["settings"]))
+        encoder = make_encoder(settings, graph, scorer)
+        encoder.load_state_dict(run.tensors(ENCODER))
+    except (KeyError, ValueError, TypeError, OverflowError, RuntimeError, SettingsError) as error:
+        reason = " ".join(str(error).split())
+        raise RunError(f"{run.path / ENCODER} does not fit the run ({reason}); encode the run again") from None
+    encoder = encoder.to(on).requires_grad_(False).eval()
+    encoder.renew()
+    return encoder, settings

@@ -1,0 +1,125 @@
+"""What is made of a graph, or of a run: a run folder with a trained encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.encode.settings import EncodeSettings
+from tacit.errors import RunError, SettingsError
+from tacit.folder import ENCODER, MODEL, RunFolder
+from tacit.graph.graph import Graph
+from tacit.sources import Source, find_run, is_run, load
+
+# What needs torch is imported where it is used.
+if TYPE_CHECKING:
+    from tacit.fitting.progress import Event
+    from tacit.graph.datasets import Facts
+    from tacit.query.queries import QuerySet
+
+ON_PREDICTOR = ("lmpnn",)  # models that work on a link predictor
+
+
+def encode_folder(
+    source: Facts | Sequence[Facts],
+    out: Source | None = None,
+    *,
+    queries: Source | Mapping[str, QuerySet] | None = None,
+    checkpoint: Source | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Callable[[Event], None] | bool = True,
+    **settings: Any,
+) -> RunFolder:
+    """Train an encoder and keep it in a run folder of its own, or without `out` in the run that is given.
+
+    The arguments are those of `tacit.train_encoder`.
+    """
+    from tacit.encode.encoding import encode
+    from tacit.encode.given_queries import given_queries
+    from tacit.links.loading import load_model, pick_device
+
+    if resume and force:
+        raise SettingsError("resume and force contradict each other; give one of them")
+    given = EncodeSettings.of(settings)
+    device = str(pick_device(given.device))  # before anything is written
+    if checkpoint is not None:
+        return _imported(source, out, given, Path(checkpoint), force)
+    if out is None:
+        folder = _within(source, resume, force)
+    elif resume and is_run(out):
+        folder = RunFolder.open(out)
+        folder.check(source if isinstance(source, Graph) else load(source))
+    else:
+        folder = _created(source, out, given, force)
+    chosen = _chosen(folder, given, settings, device, resume)
+    scorer = load_model(folder, device) if folder.has(MODEL) else None
+    if scorer is None and chosen.model in ON_PREDICTOR:
+        raise SettingsError(f"model is '{chosen.model}', which works on a link predictor; give a run with one", "model")
+    graph = folder.graph()
+    learned: Mapping[str, QuerySet] | None = queries if isinstance(queries, Mapping) else None
+    valid: Mapping[str, QuerySet] | None = None
+    if isinstance(queries, str | Path):
+        learned, valid = given_queries(graph, chosen, queries)
+    encode(
+        graph, chosen, queries=learned, valid=valid or None, scorer=scorer, run=folder, progress=progress, resume=resume
+    )
+    return folder
+
+
+def _within(source: Any, resume: bool, force: bool) -> RunFolder:
+    """The run that gets an encoder; one that it has is replaced by force alone."""
+    from tacit.links.loading import drop_encoder
+
+    if not isinstance(source, str | Path):
+        raise SettingsError("out is not given, and a graph has no folder to keep an encoder in", "out")
+    folder = find_run(source)
+    if force:
+        drop_encoder(folder)
+    elif folder.has(ENCODER) and not resume:
+        there = folder.settings.get("encode", {}).get("model")
+        raise RunError(
+            f"run '{folder.path}' has an encoder, {there}; replace it with force, or give another run as out"
+        )
+    return folder
+
+
+def _created(source: Any, out: Source, given: EncodeSettings, force: bool) -> RunFolder:
+    """A run folder of its own; where the model works on a link predictor, with that of the run it is made of."""
+    from tacit.links.loading import load_model, save_model
+
+    on_predictor = given.model in ON_PREDICTOR
+    if on_predictor and (isinstance(source, Graph) or not (is_run(source) or str(source) == "world")):
+        raise SettingsError(f"model is '{given.model}', which works on a link predictor; give a run with one", "model")
+    origin = find_run(source) if on_predictor else None
+    graph = origin.graph() if origin is not None else source if isinstance(source, Graph) else load(source)
+    settled = given.settled(graph.num_entities)
+    folder = RunFolder.create(out, graph, settled.to_dict(), force, table="encode")
+    if origin is not None:
+        folder.write_settings("train", origin.settings["train"])
+        save_model(folder, load_model(origin))
+        folder.write_settings("encode", settled.to_dict())
+    return folder
+
+
+def _chosen(
+    folder: RunFolder, given: EncodeSettings, settings: Mapping[str, Any], device: str, resume: bool
+) -> EncodeSettings:
+    """The settings to train with: those of a training that is resumed but for those given, or chosen by the graph."""
+    kept = folder.settings.get("encode")
+    if not resume or kept is None:
+        return given.settled(folder.graph().num_entities, device)
+    before = EncodeSettings.of(kept)
+    chosen = before.changed(**settings)
+    chosen.check_continues(before)
+    return chosen
+
+
+def _imported(source: Any, out: Source | None, given: EncodeSettings, checkpoint: Path, force: bool) -> RunFolder:
+    """A run with an encoder whose weights were trained elsewhere, on any graph."""
+    if given.model != "ultra":
+        raise SettingsError(
+            f"checkpoint is given, and the model is '{given.model}'; ultra alone is imported from one", "checkpoint"
+        )
+    raise SettingsError("checkpoint is given, and this version of Tacit imports none", "checkpoint")

@@ -1,0 +1,35 @@
+"""Answers as HTML, which a notebook shows."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tacit.engine.answers import Answers
+
+
+def table(answers: Answers) -> str:
+    """The question and a table of its answers, with the best reason for each."""
+    if not answers:
+        return f"<p><code>{html.escape(answers.query)}</code></p><p>{answers.instead}</p>"
+    explained = any(answer.witnesses for answer in answers)
+    rows = []
+    for rank, answer in answers.ranked:
+        told = [line for witness in answer.witnesses[:1] for line in witness.lines()]
+        why = "<br>".join(html.escape(text) if plain else f"<i>{html.escape(text)}</i>" for text, plain in told)
+        rows.append(
+            f"<tr><td>{rank}</td>{_cells(answer.cells if answers.kind != 'truth' else [answers.truth])}<td>"
+            f'<meter value="{answer.score:.4f}" min="0" max="1"></meter> {answer.score:.3f}</td>'
+            f"<td>{answer.mark}</td>" + (f'<td style="text-align:left">{why}</td></tr>' if explained else "</tr>")
+        )
+    because = '<th style="text-align:left">because</th>' if explained else ""
+    notes = "".join(f"<p>{html.escape(note)}</p>" for note in answers.notes)
+    names = [f"?{name}" for name in answers.variables] if len(answers.variables) > 1 else ["answer"]
+    head = f"<tr><th></th>{''.join(f'<th>{name}</th>' for name in names)}<th>score</th><th></th>{because}</tr>"
+    return f"<p><code>{html.escape(answers.query)}</code></p><table>{head}{''.join(rows)}</table>" + notes
+
+
+def _cells(cells: Sequence[str]) -> str:
+    return "".join(f"<td><b>{html.escape(cell)}</b></td>" for cell in cells)

@@ -1,0 +1,107 @@
+"""What a run is asked by: its weights, read together, and the engine over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tacit.engine.settings import EngineSettings
+from tacit.errors import RunError
+from tacit.folder import ADAPTER, ENCODER, ENCODING, MODEL, RunFolder
+
+# What needs torch is imported where it is used.
+if TYPE_CHECKING:
+    from tacit.distributed.shards import Shards
+    from tacit.encode.encoder import Encoder
+    from tacit.encode.settings import EncodeSettings
+    from tacit.engine.encoder_search import EncoderSearch
+    from tacit.engine.engine import Engine
+    from tacit.links.finders import Finders
+    from tacit.links.scorer import Scorer
+
+# As they are printed.
+NAMES = {
+    "gqe": "GQE", "q2b": "Query2Box", "betae": "BetaE", "cone": "ConE", "fuzzqe": "FuzzQE", "gnnqe": "GNN-QE",
+    "ultra": "UltraQuery", "lmpnn": "LMPNN",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """What was trained in a run: a link predictor, or what an encoder predicts of single links, and the encoder."""
+
+    scorer: Scorer
+    finders: Finders
+    encoder: Encoder | None = None
+    encoding: EncodeSettings | None = None
+
+    def search(self, folder: RunFolder) -> EncoderSearch | None:
+        """The encoder as an engine asks it."""
+        from tacit.engine.encoder_search import EncoderSearch
+
+        if self.encoder is None or self.encoding is None:
+            return None
+        name = NAMES.get(self.encoding.model, self.encoding.model)
+        return EncoderSearch(name, trained(folder), self.encoder.reasoner, self.encoder.check)
+
+
+def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -> Weights:
+    """The weights of a run; with `shards`, the rows of this process alone, of the link predictor alone."""
+    from tacit.links.finders import Finders
+    from tacit.links.loading import load_model
+
+    finders = Finders(folder)  # before the weights are read
+    if not folder.has(ENCODER) or shards is not None:
+        _check_finished(folder, shards is not None)
+        return Weights(load_model(folder, device, shards), finders)
+    from tacit.encode.loading import load_encoder
+
+    scorer = load_model(folder, device) if folder.has(MODEL) else None
+    encoder, settings = load_encoder(folder, folder.graph(), device, scorer)
+    return Weights(encoder.scorer() if scorer is None else scorer, finders, encoder, settings)
+
+
+def engine_of(folder: RunFolder, weights: Weights, adapted: bool, settings: Mapping[str, Any]) -> Engine:
+    """The engine of a run, with the adapter where it has one and it is wanted; a preset has none.
+
+    A run without a link predictor is asked by its encoder where nothing else is said.
+    """
+    from tacit.engine.engine import Engine
+    from tacit.engine.known_facts import KnownFacts
+
+    graph, scorer = folder.graph(), weights.scorer
+    usual = {} if folder.has(MODEL) or settings.get("preset") else {"search": "encoder"}
+    shared: dict[str, Any] = {"finders": weights.finders, "encoder": weights.search(folder)}
+    chosen = EngineSettings.of({**usual, **settings})
+    chosen.check_given(settings)
+    if not adapted or chosen.preset or not folder.has(ADAPTER):
+        return Engine(graph, scorer, chosen, **shared)
+    from tacit.adapt.calibrated import Adapted
+    from tacit.adapt.loading import load_adapter
+    from tacit.engine.calibration import calibration
+
+    adapter, learned = load_adapter(folder, scorer)
+    counted = KnownFacts(graph.index(*(chosen.observed or ("train",))), scorer.device)
+    calibrated = Adapted(calibration(learned.calibration, counted), adapter)
+    combined = EngineSettings.of({**usual, **learned.engine, **settings})
+    return Engine(graph, scorer, combined, adapter=calibrated, **shared)
+
+
+def trained(folder: RunFolder) -> str:
+    """How the encoder of a run was trained, in a line."""
+    settings, measured = folder.settings.get("encode", {}), folder.results().get("encode", {})
+    steps = measured.get("steps")
+    told = [str(settings.get("model")), f"recipe {settings.get('recipe')}"]
+    told += [] if steps is None else [f"{steps} steps", f"{measured.get('seconds', 0.0) / 60:.1f} minutes"]
+    return ", ".join(told)
+
+
+def _check_finished(folder: RunFolder, shared: bool) -> None:
+    """Raise a `RunError` where a run has no link predictor because it holds an encoder, or will."""
+    if folder.has(MODEL) or "encode" not in folder.settings or "train" in folder.settings:
+        return
+    if shared:
+        raise RunError(f"run '{folder.path}' holds an encoder alone, which processes cannot share out; give no shards")
+    how = "its training has not finished; go on with resume" if folder.has(ENCODING) else "train it with tacit encode"
+    raise RunError(f"run '{folder.path}' has no {ENCODER}: {how}")

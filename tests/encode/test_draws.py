@@ -1,0 +1,120 @@
+"""Queries drawn on the device: every one that counts is answered by its answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.encode import draws as drawing
+from tacit.encode.draws import Facts, Given, Online, counts
+from tacit.encode.settings import TRAINED
+from tacit.errors import PlanError, TrainingError
+from tacit.graph.datasets import load
+from tacit.graph.graph import Graph
+from tacit.graph.index import Index
+from tacit.query import plan as p
+from tacit.query.plan import Plan
+from tacit.query.queries import AnswerSets, QuerySet
+from tacit.query.shapes import SHAPES
+from tacit.query.symbolic import answers
+
+CPU = torch.device("cpu")
+ROWS = [p.Row(i, p.Relation(i, bool(i % 2))) for i in range(4)]
+NESTED = Plan(
+    p.Project(
+        1,
+        p.Intersect((p.Union((ROWS[0], ROWS[1])), p.Complement(p.Intersect((ROWS[2], p.Complement(ROWS[3])))))),
+        p.Relation(4, True),
+    ),
+    4, 5, 2,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return load("world")
+
+
+@pytest.fixture(scope="module")
+def facts(graph: Graph) -> Facts:
+    return Facts(graph.index("train"), graph.num_entities, CPU)
+
+
+@pytest.mark.parametrize("name", [*SHAPES, "nested"])
+def test_what_counts_is_answered(name: str, graph: Graph, facts: Facts) -> None:
+    plan = NESTED if name == "nested" else SHAPES[name].plan
+    torch.manual_seed(4)
+    drawn = Online(plan, 300, facts)()
+    counting = (drawn.weights > 0).numpy()
+    assert counting.mean() > 0.15
+    found = answers(plan, drawn.entities.numpy(), drawn.relations.numpy(), graph.index("train"), graph.num_entities)
+    for row in np.flatnonzero(counting):
+        assert int(drawn.answers[row]) in found[row]
+
+
+@pytest.mark.parametrize("name", ["2in", "pni"])
+def test_negation_takes_something_away(name: str, graph: Graph, facts: Facts) -> None:
+    """And not just anything: a walk from the answer itself would leave nothing to learn."""
+    shape = SHAPES[name]
+    torch.manual_seed(4)
+    drawn = Online(shape.plan, 200, facts)()
+    slots = drawn.entities.numpy(), drawn.relations.numpy(), graph.index("train"), graph.num_entities
+    parts = shape.plan.root.parts
+    positive = next(part for part in parts if not isinstance(part, p.Complement))
+    without = answers(Plan(positive, 2, shape.num_relations, 2), *slots)
+    fewer = without.counts > answers(shape.plan, *slots).counts
+    assert fewer[(drawn.weights > 0).numpy()].all()
+
+
+def test_chains_do_not_turn_back(facts: Facts) -> None:
+    torch.manual_seed(0)
+    relations = Online(SHAPES["2p"].plan, 500, facts)().relations
+    assert (relations[:, 1] != relations[:, 0] ^ 1).all()
+
+
+def test_too_many_facts_to_look_through_do_not_count(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With few facts followed, pni is rejected more often, never accepted wrongly."""
+    monkeypatch.setattr(drawing, "FOLLOWED", 1)
+    facts = Facts(graph.index("train"), graph.num_entities, CPU)
+    test_what_counts_is_answered("pni", graph, facts)
+
+
+def test_an_answer_without_a_way_does_not_count() -> None:
+    facts = Facts(Index(np.array([[0, 0, 1], [1, 1, 0]]), 2), 2, CPU)
+    torch.manual_seed(0)
+    assert (Online(SHAPES["1p"].plan, 20, facts)().weights > 0).all()
+    assert (Online(SHAPES["2p"].plan, 20, facts)().weights == 0).all()  # the only way goes back
+    with pytest.raises(TrainingError, match="no train facts"):
+        Facts(Index(np.empty((0, 3), dtype=np.int64), 2), 2, CPU)
+
+
+def test_what_cannot_be_drawn_is_said() -> None:
+    facts = Facts(Index(np.array([[0, 0, 1], [1, 1, 0]]), 2), 2, CPU)
+    with pytest.raises(PlanError, match="Loop"):
+        Online(Plan(p.Loop(0), 0, 1, 1), 2, facts)()
+
+
+def test_given_queries_with_answers_drawn_evenly() -> None:
+    """Each of the two queries with answers half of the time, each of its answers as often as the others."""
+    entities, relations = np.array([[5], [6], [7]], np.int32), np.array([[0], [1], [2]], np.int32)
+    hard = AnswerSets.of([{1, 2, 3}, set(), {9}])
+    given = Given(QuerySet(SHAPES["1p"], entities, relations, AnswerSets.none(3), hard), 6000, CPU)
+    torch.manual_seed(0)
+    drawn = given()
+    seen = torch.stack([drawn.entities[:, 0], drawn.relations[:, 0], drawn.answers], 1)
+    rows, number = seen.unique(dim=0, return_counts=True)
+    assert rows.tolist() == [[5, 0, 1], [5, 0, 2], [5, 0, 3], [7, 2, 9]]
+    assert (number / 6000).tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2], abs=0.03)
+    assert drawn.weights[drawn.answers == 9][0] == pytest.approx(5**-0.5)
+    assert drawn.weights[drawn.answers == 1][0] == pytest.approx(7**-0.5)
+
+
+def test_the_mix_of_a_batch() -> None:
+    plans = {name: SHAPES[name].plan for name in TRAINED}
+    sizes = counts(plans, 3000)
+    assert sum(sizes.values()) == 3000
+    assert sum(sizes[name] for name in ("1p", "2p", "3p")) == pytest.approx(2000, abs=1)
+    assert sum(sizes[name] for name in ("2in", "3in", "inp", "pin", "pni")) == pytest.approx(200, abs=1)
+    assert min(counts(plans, 4).values()) == 1
+    assert counts({"2i": plans["2i"]}, 7) == {"2i": 7}
