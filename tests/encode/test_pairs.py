@@ -74,3 +74,18 @@ def test_gradients_are_the_slopes(kind: str, block: int, monkeypatch: pytest.Mon
 def test_an_entity_is_inside_the_cone_of_everything() -> None:
     x, s, v = inputs("cone")
     assert (pairs.cone(x, torch.full_like(s, math.pi), v, 0.0).abs() < 1e-12).all()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", [(5, 7, 3), (130, 200, 133)])
+def test_kernels_agree_with_plain_operations(kind: str, sizes: tuple[int, int, int]) -> None:
+    given = inputs(kind, *sizes)
+    results = []
+    for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
+        parts = [tensor.to(device, dtype).requires_grad_() for tensor in given]
+        found = distances(kind)(*parts)
+        found.backward(torch.linspace(-1, 1, found.numel(), device=device, dtype=dtype).view_as(found))
+        results.append([found.detach(), *(part.grad for part in parts if part.grad is not None)])
+    for plain, kernel in zip(*results, strict=True):
+        torch.testing.assert_close(kernel.cpu().double(), plain, rtol=1e-4, atol=1e-4)

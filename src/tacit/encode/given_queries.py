@@ -21,6 +21,6 @@ def given_queries(graph: Graph, settings: EncodeSettings, folder: str | Path) ->
         found.append(queries_for(graph, folder, split, settings.shapes, absent_ok=True) if there else {})
     learned, valid = found
     if not learned:
-        wanted = ", ".join(settings.shapes)
+        wanted = ", ".join(settings.shapes or ("any shape",))
         raise DataError(f"has no train queries of {wanted} to learn from; leave it out, and they are drawn", folder)
     return learned, valid

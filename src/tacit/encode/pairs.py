@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.encode import pair_kernels
+
 _CPU_BLOCK = 1 << 17  # numbers of one pair and dimension that are in memory at a time
 _GPU_BLOCK = 1 << 26
 
@@ -65,9 +67,11 @@ class _Distances(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, kind: str, inside: float, points: Tensor, extents: Tensor | None, entities: Tensor) -> Tensor:
-        ctx.save_for_backward(points, extents, entities)
-        ctx.kind, ctx.inside = kind, inside
         states, places = _parts(kind, points, extents, entities)
+        ctx.save_for_backward(*states, *places)
+        ctx.kind, ctx.inside, ctx.of_states = kind, inside, len(states)
+        if _in_kernels(points):
+            return pair_kernels.distances(kind, inside, states, places)
         found = points.new_empty(len(points), len(entities))
         for rows, columns in _blocks(points, entities):
             values = _values(kind, inside, [part[rows, None] for part in states], [part[columns] for part in places])
@@ -77,10 +81,12 @@ class _Distances(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        points, extents, entities = ctx.saved_tensors
-        states, places = _parts(ctx.kind, points, extents, entities)
+        states, places = ctx.saved_tensors[: ctx.of_states], ctx.saved_tensors[ctx.of_states :]
+        points, entities = states[0], places[0]
+        if _in_kernels(points):
+            return None, None, *pair_kernels.gradients(ctx.kind, ctx.inside, states, places, gradient)
         to_points = torch.zeros_like(points)
-        to_extents = None if extents is None else torch.zeros_like(extents)
+        to_extents = None if ctx.of_states == 1 else torch.zeros_like(points)
         to_entities = torch.zeros_like(entities)
         for rows, columns in _blocks(points, entities):
             here = gradient[rows, columns, None]
@@ -93,6 +99,10 @@ class _Distances(torch.autograd.Function):
             if to_extents is not None and extent is not None:
                 to_extents[rows] += extent.mul_(here).sum(1)
         return None, None, to_points, to_extents, to_entities
+
+
+def _in_kernels(points: Tensor) -> bool:
+    return points.is_cuda and points.dtype == torch.float32 and pair_kernels.kernels() is not None
 
 
 def _parts(kind: str, points: Tensor, extents: Tensor | None, entities: Tensor) -> tuple[Parts, Parts]:
@@ -138,15 +148,17 @@ def _slopes(kind: str, inside: float, states: list[Tensor], places: list[Tensor]
         return (places[0] - states[0]).sign_(), None
     if kind == "box":
         gap, offset = places[0] - states[0], states[1]
-        outside = gap.abs() > offset
-        return gap.sign_().mul_(torch.where(outside, 1.0, inside)), outside * (inside * offset.sign() - 1)
+        outside = gap.abs().gt_(offset)  # as 0 and 1: in place, and without a change of type on the way
+        extent = outside * (inside * offset.sign() - 1)
+        return gap.sign_().mul_(outside.mul_(1 - inside).add_(inside)), extent
     sine, cosine = _halves(states, places)
-    sign = sine.sign().mul_(cosine.sign()).mul_(0.5)
-    outside = sine.abs_() >= states[2]
+    sign = (sine * cosine).sign_()
+    sine.abs_()
     cosine.abs_()
-    edge = torch.addcmul(cosine * states[3], sine, states[2])  # cos((|v − θ| − ω) / 2)
-    place = torch.where(outside, edge, cosine.mul_(inside)).mul_(sign)
-    return place, edge.neg_().add_(states[3], alpha=inside).mul_(outside).mul_(0.5)
+    edge = (cosine * states[3]).addcmul_(sine, states[2])  # cos((|v − θ| − ω) / 2)
+    outside = sine.ge_(states[2]).mul_(0.5)
+    place = cosine.mul_(inside).mul_(0.5 - outside).addcmul_(edge, outside).mul_(sign)
+    return place, edge.neg_().add_(states[3], alpha=inside).mul_(outside)
 
 
 def _halves(states: list[Tensor], places: list[Tensor]) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,229 @@
+"""Pair distances and their gradients as kernels, where Triton can compile for the GPU.
+
+Each program keeps a tile of sums in registers and walks the third direction: dimensions for distances, the other side's
+rows for gradients. What it reads on the way is packed tile by tile, so that a step ahead is a fixed number of bytes.
+Nothing is added up in an order that chance decides: long walks are cut into parts whose sums are added afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+KINDS = ("l1", "box", "cone")
+_ROWS = {"l1": 128, "box": 64, "cone": 64}  # of a program's tile: fewer where more numbers are kept for each sum
+_COLUMNS = 64
+_PROGRAMS = 1056  # that keep a GPU busy: walks are cut while there are fewer
+_WALK = 32  # steps of a part of a walk, at least
+
+
+@cache
+def kernels() -> Any:
+    """The kernels of distances and of gradients, or None where there is no Triton."""
+    try:
+        import triton
+        import triton.language as tl
+    except ImportError:
+        return None
+
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def distances(  # type: ignore[no-untyped-def]
+        states,
+        places,
+        out,
+        length,
+        chunk,
+        inside,
+        kind: tl.constexpr,
+        of_state: tl.constexpr,
+        of_place: tl.constexpr,
+        rows: tl.constexpr,
+        columns: tl.constexpr,
+    ):
+        i, j, part = tl.program_id(1).to(tl.int64), tl.program_id(0).to(tl.int64), tl.program_id(2)
+        row, column = tl.arange(0, rows), tl.arange(0, columns)
+        x = states + (i * length + part * chunk) * (of_state * rows)
+        v = places + (j * length + part * chunk) * (of_place * columns)
+        width = tl.num_programs(0).to(tl.int64) * columns
+        height = tl.num_programs(1).to(tl.int64) * rows
+        at = (part * height + i * rows + row)[:, None] * width + (j * columns + column)[None, :]
+        total = tl.load(out + at)  # zeros; read, so that a thread's sums lie as it will write them, side by side
+        for _ in tl.range(0, chunk, loop_unroll_factor=4):
+            if kind == 2:
+                sx, cx = tl.load(x + row)[:, None], tl.load(x + rows + row)[:, None]
+                s, c = tl.load(x + 2 * rows + row)[:, None], tl.load(x + 3 * rows + row)[:, None]
+                sv, cv = tl.load(v + column)[None, :], tl.load(v + columns + column)[None, :]
+                sine, cosine = tl.abs(sv * cx - cv * sx), tl.abs(sv * sx + cv * cx)
+                total += tl.maximum(sine * c - cosine * s, 0.0) + inside * tl.minimum(sine, s)
+            elif kind == 1:
+                gap = tl.abs(tl.load(v + column)[None, :] - tl.load(x + row)[:, None])
+                offset = tl.load(x + rows + row)[:, None]
+                total += tl.maximum(gap - offset, 0.0) + inside * tl.abs(tl.minimum(gap, offset))
+            else:
+                total += tl.abs(tl.load(v + column)[None, :] - tl.load(x + row)[:, None])
+            x += of_state * rows
+            v += of_place * columns
+        tl.store(out + at, total)
+
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def gradients(  # type: ignore[no-untyped-def]
+        own,
+        other,
+        upstream,
+        out,
+        length,
+        chunk,
+        inside,
+        kind: tl.constexpr,
+        of_states: tl.constexpr,
+        of_other: tl.constexpr,
+        rows: tl.constexpr,
+        columns: tl.constexpr,
+    ):
+        i, j, part = tl.program_id(1).to(tl.int64), tl.program_id(0).to(tl.int64), tl.program_id(2)
+        row, column = tl.arange(0, rows), tl.arange(0, columns)
+        width = tl.num_programs(0).to(tl.int64) * columns
+        height = tl.num_programs(1).to(tl.int64) * rows
+        cell = (i * rows + row)[:, None] * width + (j * columns + column)[None, :]
+        a0 = tl.load(own + cell)
+        a1 = tl.load(own + height * width + cell) if kind == 2 or (kind == 1 and of_states) else a0
+        a2 = tl.load(own + 2 * height * width + cell) if kind == 2 and of_states else a0
+        a3 = tl.load(own + 3 * height * width + cell) if kind == 2 and of_states else a0
+        b = other + (j * length + part * chunk) * (of_other * columns)
+        g = upstream + (i * length + part * chunk) * rows
+        towards = tl.where(a1 < 0, -1.0, tl.where(a1 > 0, 1.0, 0.0))
+        by_place = tl.zeros((rows, columns), tl.float32)
+        by_extent = tl.zeros((rows, columns), tl.float32)
+        for _ in tl.range(0, chunk, loop_unroll_factor=4):
+            up = tl.load(g + row)[:, None]
+            b0 = tl.load(b + column)[None, :]
+            b1 = tl.load(b + columns + column)[None, :] if of_other > 1 else b0
+            if kind == 2:
+                if of_states:
+                    sx, cx, s, c, sv, cv = a0, a1, a2, a3, b0, b1
+                else:
+                    s, c = tl.load(b + 2 * columns + column)[None, :], tl.load(b + 3 * columns + column)[None, :]
+                    sx, cx, sv, cv = b0, b1, a0, a1
+                t, p = sv * cx - cv * sx, sv * sx + cv * cx
+                sine, cosine = tl.abs(t), tl.abs(p)
+                edge = cosine * c + sine * s
+                outside = sine >= s
+                slope = tl.where(outside, edge, inside * cosine)
+                sign = (t.to(tl.int32, bitcast=True) ^ p.to(tl.int32, bitcast=True)) & -2147483648
+                by_place += up * (slope.to(tl.int32, bitcast=True) ^ sign).to(tl.float32, bitcast=True)
+                if of_states:
+                    by_extent += up * tl.where(outside, inside * c - edge, 0.0)
+            else:
+                gap = b0 - a0 if of_states else a0 - b0
+                if kind == 1:
+                    offset = a1 if of_states else b1
+                    outside = tl.abs(gap) > offset
+                    slope = tl.where(outside, up, inside * up)
+                    if of_states:
+                        by_extent += up * tl.where(outside, inside * towards - 1, 0.0)
+                else:
+                    slope = up
+                sign = gap.to(tl.int32, bitcast=True) & -2147483648
+                by_place += (slope.to(tl.int32, bitcast=True) ^ sign).to(tl.float32, bitcast=True)
+            b += of_other * columns
+            g += rows
+        factor: tl.constexpr = 0.5 if kind == 2 else 1.0
+        count: tl.constexpr = 2 if of_states and kind > 0 else 1
+        at = out + part * count * height * width + cell
+        tl.store(at, -factor * by_place if of_states else factor * by_place)
+        if count == 2:
+            tl.store(at + height * width, factor * by_extent)
+
+    return distances, gradients
+
+
+def distances(kind: str, inside: float, states: tuple[Tensor, ...], places: tuple[Tensor, ...]) -> Tensor:
+    """Distances of all pairs from what the pair function takes of both, `[n, d]... x [m, d]... -> [n, m]`."""
+    (n, d), m = states[0].shape, len(places[0])
+    rows = _ROWS[kind]
+    tall, wide = _tiles(n, rows), _tiles(m, _COLUMNS)
+    parts, chunk = _cut(d, tall * wide)
+    x = _packed([part.T for part in states], parts * chunk, rows)
+    v = _packed([part.T for part in places], parts * chunk, _COLUMNS)
+    out = x.new_zeros(parts, tall * rows, wide * _COLUMNS)
+    kernels()[0][(wide, tall, parts)](
+        x,
+        v,
+        out,
+        parts * chunk,
+        chunk,
+        inside,
+        KINDS.index(kind),
+        len(states),
+        len(places),
+        rows,
+        _COLUMNS,
+        num_warps=8,
+    )
+    return _sum(out)[:n, :m].contiguous()
+
+
+def gradients(
+    kind: str, inside: float, states: tuple[Tensor, ...], places: tuple[Tensor, ...], upstream: Tensor
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Gradients of states' places and extents, and of entities' places, for the gradient `[n, m]` of distances."""
+    by_state = _gradients(kind, inside, states, places, upstream.T, True)
+    by_place = _gradients(kind, inside, places, states, upstream, False)
+    return by_state[0], (None if kind == "l1" else by_state[1]), by_place[0]
+
+
+def _gradients(
+    kind: str, inside: float, own: tuple[Tensor, ...], other: tuple[Tensor, ...], upstream: Tensor, of_states: bool
+) -> Tensor:
+    """Gradients of one side, `[1 or 2, a, d]`, from the gradient of distances with that side last, `[b, a]`."""
+    (a, d), b = own[0].shape, len(other[0])
+    rows = _ROWS[kind]
+    tall, wide = _tiles(a, rows), _tiles(d, _COLUMNS)
+    parts, chunk = _cut(b, tall * wide)
+    mine = pad(torch.stack(own), (0, wide * _COLUMNS - d, 0, tall * rows - a))
+    theirs = _packed(other, parts * chunk, _COLUMNS)
+    up = _packed([upstream], parts * chunk, rows)
+    out = mine.new_empty(parts, 2 if of_states and kind != "l1" else 1, tall * rows, wide * _COLUMNS)
+    kernels()[1][(wide, tall, parts)](
+        mine,
+        theirs,
+        up,
+        out,
+        parts * chunk,
+        chunk,
+        inside,
+        KINDS.index(kind),
+        of_states,
+        len(other),
+        rows,
+        _COLUMNS,
+        num_warps=8,
+    )
+    return _sum(out)[:, :a, :d].contiguous()
+
+
+def _tiles(size: int, tile: int) -> int:
+    return (size + tile - 1) // tile
+
+
+def _cut(length: int, tiles: int) -> tuple[int, int]:
+    """Into how many parts a walk is cut, and the steps of each."""
+    parts = max(1, min(_PROGRAMS // tiles, length // _WALK))
+    return parts, _tiles(length, parts)
+
+
+def _packed(parts: Sequence[Tensor], length: int, tile: int) -> Tensor:
+    """Arguments of a pair function, `[l, size]` each, as `[tiles, length, arguments, tile]` with zeros at the ends."""
+    steps, size = parts[0].shape
+    tiles = _tiles(size, tile)
+    whole = pad(torch.stack(tuple(parts), 1), (0, tiles * tile - size, 0, 0, 0, length - steps))
+    return whole.view(length, len(parts), tiles, tile).permute(2, 0, 1, 3).contiguous()
+
+
+def _sum(parts: Tensor) -> Tensor:
+    return parts[0] if len(parts) == 1 else parts.sum(0)
