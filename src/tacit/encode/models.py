@@ -21,4 +21,8 @@ def make_encoder(settings: EncodeSettings, graph: Graph, scorer: Scorer | None =
             from tacit.encode.boxes import Query2Box
 
             return Query2Box(*sizes, settings)
+        case "lmpnn":
+            from tacit.encode.lmpnn import LMPNN
+
+            return LMPNN(*sizes, settings, scorer)
     raise SettingsError(f"unknown model '{settings.model}'; the encoders are {', '.join(ENCODERS)}", "model")
