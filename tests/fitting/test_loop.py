@@ -165,3 +165,34 @@ def test_what_takes_long_is_said_once_with_what_would_be_faster(monkeypatch: pyt
     assert notes(1.0, 10) == []  # 36 seconds are left when it can be known
     # after 3 seconds 2 of 160 steps are done, beside the first, at 1.5 seconds each
     assert notes(1.5, 40) == ["this will take about 4 minutes for 40 laps; running would be faster"]
+
+
+def test_a_training_for_a_time_is_cut_into_parts_of_it(monkeypatch: pytest.MonkeyPatch, run: RunFolder) -> None:
+    """A step takes 3 of 20 seconds: four parts end in the steps that reach 5, 10, 15 and 20, also after a stop."""
+    clock = [100.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
+    timed = replace(SCHEDULE, units=10**9, steps_per_unit=1, patience=10**9, seconds=20.0, parts=4)
+
+    class Slow(Walk):
+        def step(self, number: int) -> tuple[Tensor, int]:
+            clock[0] += 3
+            if number == stopping:
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().step(number)
+
+    stopping = -1
+    whole, events = told(Slow([0.1, 0.2, 0.3, 0.4]), timed)
+    whole.go()
+    ends = [event.done for event in events if event.what == "validation"]
+    assert (ends, whole.at.step, whole.share) == ([2, 4, 5, 7], 7, 1.0)
+    assert str(events[-1]).startswith("lap 7, 0.3 of 0.333333 minutes")
+    stopping = 2
+    cut, _ = told(Slow([0.1, 0.2, 0.3, 0.4]), timed, run)
+    with pytest.raises(Stopped, match="lap 3, "):
+        cut.go()
+    clock[0] += 1000  # which do not count
+    again, events = told(Slow([0.2, 0.3, 0.4]), timed, run)
+    again.resume()
+    again.go()
+    assert [event.done for event in events if event.what == "validation"] == [4, 5, 7]
+    assert again.at.step == 7

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from tacit.encode.attention import Attention, reset_layers
 from tacit.encode.pairs import box, box_of
+from tacit.encode.rows import rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
 
@@ -41,12 +42,12 @@ class Query2Box(Space):
 
     def anchor(self, entities: Tensor) -> Tensor:
         """Boxes of no size around entities."""
-        centres = self.entities[entities]
+        centres = rows(self.entities, entities)
         return torch.cat((centres, torch.zeros_like(centres)), 1)
 
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
         """Move and widen by the relation."""
-        return states + self.relations[relations]
+        return states + rows(self.relations, relations)
 
     def intersect(self, states: Tensor) -> Tensor:
         """A box about the mean of the centres, by attention, no wider than the narrowest part."""
@@ -59,10 +60,10 @@ class Query2Box(Space):
         """The margin minus the distance."""
         centres, offsets = states.chunk(2, 1)
         return self.margin - box(
-            centres, offsets, self.entities if entities is None else self.entities[entities], INSIDE
+            centres, offsets, self.entities if entities is None else rows(self.entities, entities), INSIDE
         )
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
         """The margin minus the distance of single entities."""
         centres, offsets = states.chunk(2, 1)
-        return self.margin - box_of(centres, offsets, self.entities[entities], INSIDE)
+        return self.margin - box_of(centres, offsets, rows(self.entities, entities), INSIDE)

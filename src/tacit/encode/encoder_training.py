@@ -134,7 +134,7 @@ class EncoderTraining:
     def _learn(self) -> None:
         """Draw queries, and follow their loss, the mean by weight."""
         self.module.train()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=False)  # where gradients are, rows of tables are added
         batch = [draw() for draw in self.draws]
         loss = self.module.loss(batch, self.negatives(sum(len(drawn.answers) for drawn in batch)))
         loss = loss / torch.cat([drawn.weights for drawn in batch]).sum().clamp(min=1e-6)

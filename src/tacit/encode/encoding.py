@@ -17,6 +17,7 @@ from tacit.fitting.loop import Fitting
 from tacit.fitting.progress import Progress, shown
 from tacit.folder import ENCODING, RunFolder, fingerprint
 from tacit.graph.graph import Graph
+from tacit.links.loading import pick_device
 from tacit.links.precision import float32_products, threads_for
 from tacit.links.scorer import Scorer
 from tacit.query.queries import QuerySet
@@ -55,14 +56,15 @@ def encode(
     if run is not None:
         run.check(graph)
         run.tidy()
-    training = EncoderTraining(graph, settings, queries, valid, scorer)
-    stamp = {
-        "settings": json.dumps(settings.lasting(), sort_keys=True),
-        "facts": fingerprint(graph).facts,
-        "queries": training.checksum(),
-    }
-    devices = [torch.cuda.current_device()] if training.device.type == "cuda" else []
-    with shown(progress) as tell, torch.random.fork_rng(devices):  # steps seed what others may draw from
+    device = pick_device(settings.device)
+    on_gpu = [torch.cuda.current_device()] if device.type == "cuda" else []
+    with shown(progress) as tell, torch.random.fork_rng(on_gpu):  # steps seed what others may draw from
+        training = EncoderTraining(graph, settings, queries, valid, scorer)
+        stamp = {
+            "settings": json.dumps(settings.lasting(), sort_keys=True),
+            "facts": fingerprint(graph).facts,
+            "queries": training.checksum(),
+        }
         fitting = Fitting(training, training.schedule(), tell, run, ENCODING, stamp)
         if resume:
             fitting.resume()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from tacit.encode.attention import Attention, reset_layers
 from tacit.encode.pairs import l1, l1_of
+from tacit.encode.rows import rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
 
@@ -36,11 +37,11 @@ class GQE(Space):
 
     def anchor(self, entities: Tensor) -> Tensor:
         """The points of entities."""
-        return self.entities[entities]
+        return rows(self.entities, entities)
 
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
         """Move by the relation."""
-        return states + self.relations[relations]
+        return states + rows(self.relations, relations)
 
     def intersect(self, states: Tensor) -> Tensor:
         """The mean of the parts, weighted by attention number by number."""
@@ -49,8 +50,8 @@ class GQE(Space):
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """The margin minus the distance."""
-        return self.margin - l1(states, self.entities if entities is None else self.entities[entities])
+        return self.margin - l1(states, self.entities if entities is None else rows(self.entities, entities))
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
         """The margin minus the distance of single entities."""
-        return self.margin - l1_of(states, self.entities[entities])
+        return self.margin - l1_of(states, rows(self.entities, entities))

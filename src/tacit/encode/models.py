@@ -21,6 +21,18 @@ def make_encoder(settings: EncodeSettings, graph: Graph, scorer: Scorer | None =
             from tacit.encode.boxes import Query2Box
 
             return Query2Box(*sizes, settings)
+        case "betae":
+            from tacit.encode.beta import BetaE
+
+            return BetaE(*sizes, settings)
+        case "cone":
+            from tacit.encode.cones import ConE
+
+            return ConE(*sizes, settings)
+        case "fuzzqe":
+            from tacit.encode.fuzzy import FuzzQE
+
+            return FuzzQE(*sizes, settings)
         case "lmpnn":
             from tacit.encode.lmpnn import LMPNN
 

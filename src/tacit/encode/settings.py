@@ -22,12 +22,14 @@ ENDLESS = 10**9  # steps, where time decides
 RECIPE: dict[str, dict[str, Any]] = {
     "paper": {
         "steps": 1_350_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
-        "dropout": 0.0, "loss": "margin", "adversarial": 0.0, "negatives": 128, "private": True, "batch": 512,
+        "dropout": 0.0, "residual": False,
+        "loss": "margin", "adversarial": 0.0, "negatives": 128, "private": True, "batch": 512,
         "lr": 1e-4, "decay": "steps", "weight_decay": 0.0,
     },
     "lean": {
         "steps": 100_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
-        "dropout": 0.0, "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "batch": 2048,
+        "dropout": 0.0, "residual": True,
+        "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "batch": 2048,
         "lr": 1e-3, "decay": "cosine", "weight_decay": 0.0,
     },
     "small": {"steps": 12_000, "hidden": 128, "negatives": 128, "batch": 256, "lr": 5e-3},
@@ -43,6 +45,28 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"width": 400},
         "lean": {"width": 400},
         "small": {"width": 64, "margin": 12.0},
+    },
+    "betae": {
+        "paper": {"width": 400, "margin": 60.0},
+        "lean": {"width": 400, "margin": 60.0, "negatives": 2048},
+        "small": {"width": 32, "margin": 20.0, "negatives": 512, "lr": 2e-3},
+    },
+    "cone": {
+        "paper": {"width": 800, "margin": 20.0, "dropout": 0.2, "steps": 900_000},
+        "lean": {"width": 800, "margin": 20.0},
+        "small": {"width": 64, "margin": 12.0, "lr": 2e-3},
+    },
+    "fuzzqe": {
+        "paper": {
+            "width": 1000,
+            "loss": "ranking",
+            "lr": 5e-4,
+            "weight_decay": 5e-2,
+            "decay": "cosine",
+            "steps": 900_000,
+        },
+        "lean": {"width": 1000, "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2},
+        "small": {"width": 128, "bases": 8, "lr": 5e-3},
     },
     "lmpnn": {  # width is that of the link predictor
         "paper": {
@@ -84,6 +108,7 @@ class EncodeSettings(Settings):
     margin: float = setting(None, f"The logit of a distance of 0; {_BY_MODEL}.", above=0)
     temperature: float = setting(None, f"What cosines are divided by; {_BY_MODEL}.", above=0)
     dropout: float = setting(None, f"The share that is dropped in training; {_BY_MODEL}.", least=0, most=0.9)
+    residual: bool = setting(None, f"Let networks correct moves by relations, in betae and cone; {_BY_MODEL}.")
     loss: str = setting(None, f"What is made small; {_BY_MODEL}.", choices=LOSSES)
     adversarial: float = setting(None, f"How much negatives count by their scores; {_BY_MODEL}.", least=0)
     negatives: int = setting(None, f"Entities to compare with, shared by a batch; {_BY_MODEL}.", least=1)

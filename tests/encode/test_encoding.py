@@ -1,0 +1,220 @@
+"""Trainings of encoders: what is learned, kept, stopped and gone on with."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.adapt.validation import mean_reciprocal_ranks
+from tacit.encode.encoder_training import EncoderTraining
+from tacit.encode.encoding import EncodeResult, encode
+from tacit.encode.loading import load_encoder
+from tacit.encode.models import make_encoder
+from tacit.encode.settings import EncodeSettings
+from tacit.engine.engine import Engine
+from tacit.errors import PlanError, RunError, TrainingError
+from tacit.folder import ENCODER, ENCODING, RunFolder
+from tacit.graph.graph import Graph
+from tacit.query.queries import QuerySet
+from tacit.query.sampling import sample
+from tacit.query.shapes import SHAPES
+
+QUICK = {
+    "steps": 12,
+    "width": 4,
+    "batch": 16,
+    "negatives": 8,
+    "validate_queries": 5,
+    "validate_every": 0.5,
+    "device": "cpu",
+}
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    """Thirty entities in five rows of six, with the next of a row and that below."""
+    facts = [(f"e{i}", "next", f"e{i + 1}") for i in range(30) if i % 6 < 5]
+    facts += [(f"e{i}", "leap", f"e{i + 6}") for i in range(24)]
+    return Graph.of(facts, valid=[("e0", "next", "e2"), ("e3", "leap", "e5"), ("e7", "next", "e9")])
+
+
+def trained_on(graph: Graph) -> dict[str, QuerySet]:
+    return {name: sample(graph, SHAPES[name], "train", 60).queries for name in ("1p", "2p", "2i")}
+
+
+@pytest.mark.parametrize("model", ["gqe", "q2b"])
+def test_a_small_graph_is_learned_by_heart(model: str, graph: Graph) -> None:
+    settings = EncodeSettings(
+        model, steps=150, width=32, margin=6.0, batch=96, negatives=30, adversarial=1.0, lr=0.02, shapes="1p,2p,2i",
+        validate_every=1.0, device="cpu",
+    )  # fmt: skip
+    learned = encode(graph, settings, valid={})
+    figures = mean_reciprocal_ranks(learned.encoder.reasoner(), trained_on(graph))
+    assert min(figures.values()) > 0.95, figures
+
+
+def same(left: EncodeResult, right: EncodeResult) -> bool:
+    ours, theirs = left.encoder.state_dict(), right.encoder.state_dict()
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize("step", [2, 6, 11])
+def test_a_stopped_training_goes_on_to_the_very_same_weights(
+    step: int, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = EncodeSettings("q2b", **QUICK)
+    whole = encode(graph, settings)
+    run = RunFolder.create(tmp_path / "run", graph, {})
+
+    original = EncoderTraining.step
+
+    def interrupted(training: EncoderTraining, number: int) -> tuple[torch.Tensor, int]:
+        if number == step - 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(training, number)
+
+    monkeypatch.setattr(EncoderTraining, "step", interrupted)
+    with pytest.raises(KeyboardInterrupt, match=rf"at step {step} of 12 and saved"):
+        encode(graph, settings, run=run)
+    monkeypatch.undo()
+    assert run.has(ENCODING)
+    assert not run.has(ENCODER)
+    with pytest.raises(RunError, match="go on with resume"):
+        load_encoder(run, graph)
+    with pytest.raises(RunError, match="other settings"):
+        encode(graph, settings.changed(lr=1.0), run=run, resume=True)
+    again = encode(graph, settings, run=run, resume=True)
+    assert same(whole, again)
+    assert [line["valid_mrr"] for line in again.trace] == [line["valid_mrr"] for line in whole.trace]
+    assert not run.has(ENCODING)
+    loaded, kept = load_encoder(run, graph)
+    assert kept == again.settings
+    assert all(torch.equal(tensor, again.encoder.state_dict()[name]) for name, tensor in loaded.state_dict().items())
+    assert run.settings["encode"]["model"] == "q2b"
+    assert run.results()["encode"]["steps"] == 12
+
+
+def test_a_killed_training_goes_on_to_the_very_same_weights(graph: Graph, tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", graph, {})
+    settings = EncodeSettings("gqe", **QUICK, checkpoint_seconds=0.0)
+    script = f"""
+import os, signal
+from tacit.encode.encoder_training import EncoderTraining
+from tacit.encode.encoding import encode
+from tacit.encode.settings import EncodeSettings
+from tacit.folder import RunFolder
+run = RunFolder.open({str(run.path)!r})
+step = EncoderTraining.step
+def killed(training, number):
+    if number == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(training, number)
+EncoderTraining.step = killed
+encode(run.graph(), EncodeSettings.of({settings.to_dict()!r}), run=run)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert run.has(ENCODING)
+    assert same(encode(graph, settings), encode(graph, settings, run=run, resume=True))
+
+
+def test_time_instead_of_steps(graph: Graph) -> None:
+    settings = EncodeSettings("gqe", **QUICK | {"steps": None, "validate_every": 0.25}, minutes=0.4 / 60)
+    result = encode(graph, settings)
+    assert 0.4 <= result.summary["seconds"] < 4
+    assert len(result.trace) <= 4
+    assert result.trace[-1]["step"] == result.summary["steps"] > 4
+
+
+def test_draws_leave_the_generator_of_others_alone(graph: Graph) -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    encode(graph, EncodeSettings("gqe", **QUICK), valid={})
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_what_is_learned_from(graph: Graph) -> None:
+    given = trained_on(graph)
+    assert encode(graph, EncodeSettings("gqe", **QUICK), valid={}).summary["learned_from"] == dict.fromkeys(
+        ("1p", "2p", "3p", "2i", "3i"), "drawn"
+    )
+    of_given = encode(graph, EncodeSettings("gqe", **QUICK), queries=given, valid={})
+    assert of_given.summary["learned_from"] == dict.fromkeys(given, "given")
+    mixed = encode(graph, EncodeSettings("gqe", **QUICK, shapes="2i,3i"), queries=given, valid={})
+    assert mixed.summary["learned_from"] == {"2i": "given", "3i": "drawn"}
+    with pytest.raises(PlanError, match="GQE has no complement"):
+        encode(graph, EncodeSettings("gqe", **QUICK, shapes="1p,2in"))
+    negated = {"2in": sample(graph, SHAPES["2in"], "train", 5).queries}
+    with pytest.raises(TrainingError, match="can express none of the shapes 2in"):
+        encode(graph, EncodeSettings("gqe", **QUICK), queries=negated)
+
+
+def test_validation_is_of_what_the_model_can_express(graph: Graph) -> None:
+    result = encode(graph, EncodeSettings("q2b", **QUICK))
+    figures = result.trace[-1]["mrr"]
+    assert {"1p", "2p", "2i", "2u"} <= figures.keys()
+    assert not {"2in", "pni"} & figures.keys()
+
+
+def test_the_published_recipe_runs(graph: Graph) -> None:
+    settings = EncodeSettings("q2b", "paper", steps=2, device="cpu", width=8)
+    result = encode(graph, settings, valid={})
+    assert (result.settings.private, result.settings.lr, result.settings.decay) == (True, 1e-4, "steps")
+    assert np.isfinite(result.trace[-1]["loss"])
+
+
+@pytest.mark.parametrize("model", ["gqe", "q2b"])
+def test_an_encoder_is_a_link_predictor(model: str, graph: Graph) -> None:
+    """Each atom by hand from the weights, and an engine that searches over it."""
+    encoder = make_encoder(EncodeSettings(model, width=5).settled(30), graph)
+    encoder.reset(torch.Generator().manual_seed(1))
+    scorer, weights = encoder.scorer(), encoder.state_dict()
+    heads, relations, tails = torch.tensor([0, 3]), torch.tensor([1, 2]), torch.tensor([7, 3])
+    row = scorer.logits(heads, relations)
+    for i, (h, r, t) in enumerate(zip(heads.tolist(), relations.tolist(), tails.tolist(), strict=True)):
+        moved = weights["relations"][r]
+        gap = (weights["entities"][t] - weights["entities"][h] - moved[:5]).abs()
+        if model == "q2b":
+            offset = moved[5:]
+            gap = (gap - offset).clamp(min=0) + 0.02 * torch.minimum(gap, offset).abs()
+        assert float(row[i, t]) == pytest.approx(encoder.margin - float(gap.sum()), rel=1e-5)
+    assert torch.allclose(scorer.logits_of(heads, relations, tails), row[[0, 1], tails])
+    engine = Engine(graph, scorer, calibration="sigmoid", observed="none")
+    assert len(engine.ask("?x : exists ?y . next(e0, ?y) & leap(?y, ?x)", top=3)) == 3
+
+
+@pytest.mark.parametrize("model", ["gqe", "q2b"])
+def test_intersections_by_hand(model: str, graph: Graph) -> None:
+    encoder = make_encoder(EncodeSettings(model, width=3).settled(30), graph)
+    encoder.reset(torch.Generator().manual_seed(1))
+    states = torch.randn(2, 3, encoder.width, generator=torch.Generator().manual_seed(2))
+    w = encoder.state_dict()
+    for row, found in zip(states, encoder.intersect(states), strict=True):
+        points = row[:, :3]
+        raw = [w["attention.outer.weight"] @ (w["attention.inner.weight"] @ x + w["attention.inner.bias"]).clamp(min=0)
+               + w["attention.outer.bias"] for x in points]  # fmt: skip
+        total = sum(torch.exp(one) for one in raw)
+        centre = sum(torch.exp(one) / total * x for one, x in zip(raw, points, strict=True))
+        assert torch.allclose(found[:3], centre, atol=1e-6)
+        if model == "q2b":
+            inner = sum((w["inner.weight"] @ o + w["inner.bias"]).clamp(min=0) for o in row[:, 3:]) / 3
+            shrink = 1 / (1 + torch.exp(-(w["outer.weight"] @ inner + w["outer.bias"])))
+            assert torch.allclose(found[3:], row[:, 3:].min(0).values * shrink, atol=1e-6)
+
+
+def test_files_that_do_not_fit_are_refused(graph: Graph, tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", graph, {})
+    with pytest.raises(RunError, match="encode it first"):
+        load_encoder(run, graph)
+    encode(graph, EncodeSettings("gqe", **QUICK), valid={}, run=run)
+    tensors, about = run.tensors(ENCODER), run.metadata(ENCODER)
+    run.write_tensors(ENCODER, {name: tensor[:1] for name, tensor in tensors.items()}, about)
+    with pytest.raises(RunError, match="does not fit the run"):
+        load_encoder(run, graph)

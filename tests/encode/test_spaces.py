@@ -1,0 +1,154 @@
+"""BetaE, ConE and FuzzQE: operators against formulas written anew, and what must hold of them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import Beta, kl_divergence
+
+from tacit.encode.beta import BetaE
+from tacit.encode.cones import ConE
+from tacit.encode.fuzzy import FuzzQE
+from tacit.encode.network import exact_product
+from tacit.encode.settings import EncodeSettings
+from tacit.encode.space import Space
+
+MODELS = {"betae": BetaE, "cone": ConE, "fuzzqe": FuzzQE}
+ENTITIES, RELATIONS = 9, 4
+
+
+def made(model: str, **given: object) -> Space:
+    """A small model in float64, with weights drawn by a seed."""
+    settings = EncodeSettings.of({"model": model, "width": 5, "hidden": 6, "bases": 3, **given}).settled(ENTITIES)
+    space = MODELS[model](ENTITIES, RELATIONS, settings)
+    space.reset(torch.Generator().manual_seed(1))
+    return space.double().eval()
+
+
+def states_of(space: Space, *shape: int) -> Tensor:
+    """States such as occur: projected ones."""
+    ids = torch.arange(math.prod(shape)) % ENTITIES
+    found = space.project(space.anchor(ids), ids % RELATIONS)
+    return found.detach().view(*shape, space.width)
+
+
+def test_divergences_are_those_of_beta_distributions() -> None:
+    space = made("betae")
+    states = states_of(space, 6) * 3
+    (alpha, beta), (a, b) = states.chunk(2, 1), space.anchor(torch.arange(ENTITIES)).chunk(2, 1)
+    wanted = kl_divergence(Beta(a, b), Beta(alpha[:, None], beta[:, None])).sum(-1)
+    torch.testing.assert_close(space.settings.margin - space.match(states), wanted)
+    torch.testing.assert_close(space.match_of(states, torch.arange(6)), space.match(states)[:, :6].diagonal())
+
+
+def test_cone_distances_are_those_of_raw_sines() -> None:
+    space = made("cone")
+    states = states_of(space, 6)
+    axes, apertures = states[:, None].chunk(2, 2)
+    gap = math.pi * torch.tanh(space.entities / space.reach) - axes
+    centre, bound = (gap / 2).sin().abs(), (apertures / 2).sin().abs()
+    edge = torch.minimum(((gap + apertures) / 2).sin().abs(), ((gap - apertures) / 2).sin().abs())
+    wanted = (edge * (centre >= bound) + 0.02 * torch.minimum(centre, bound)).sum(-1) * space.scale
+    torch.testing.assert_close(space.settings.margin - space.match(states), wanted)
+    torch.testing.assert_close(space.match_of(states, torch.arange(6)), space.match(states)[:, :6].diagonal())
+
+
+def test_cosines_and_mixed_maps() -> None:
+    space = made("fuzzqe")
+    states, relations = states_of(space, 6), torch.tensor([0, 1, 2, 3, 1, 1])
+    for row, relation in zip(states, relations.tolist(), strict=True):
+        matrix = sum(space.mixtures[relation, j] * space.bases[j] for j in range(3))
+        bias = sum(space.mixtures[relation, j] * space.biases[j] for j in range(3))
+        found = row @ matrix + bias
+        found = (found - found.mean()) / (found.var(unbiased=False) + 1e-5).sqrt()
+        projected = space.project(row[None], torch.tensor([relation]))[0]
+        torch.testing.assert_close(projected, found.clamp(0, 1))
+    degrees = space.entities.clamp(0, 1)
+    wanted = torch.cosine_similarity(states[:, None], degrees[None], dim=2) / space.settings.temperature
+    torch.testing.assert_close(space.match(states), wanted)
+    torch.testing.assert_close(space.match_of(states, torch.arange(6)), wanted[:, :6].diagonal())
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("recipe", ["lean", "paper"])
+def test_an_intersection_does_not_depend_on_the_order(model: str, recipe: str) -> None:
+    space = made(model, recipe=recipe)
+    states = states_of(space, 4, 3)
+    torch.testing.assert_close(space.intersect(states), space.intersect(states[:, [2, 0, 1]]))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_complement_of_a_complement_is_the_state(model: str) -> None:
+    space = made(model)
+    states = states_of(space, 7)
+    torch.testing.assert_close(space.complement(space.complement(states)), states)
+    outside = space.match(space.complement(states)) - space.match(states)
+    assert (outside.abs() > 1e-6).any(1).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_projections_take_states_and_relations_row_by_row(model: str) -> None:
+    space = made(model)
+    states, relations = states_of(space, 6), torch.tensor([0, 1, 2, 3, 1, 1])
+    rows = [space.project(states[i : i + 1], relations[i : i + 1])[0] for i in range(6)]
+    torch.testing.assert_close(space.project(states, relations), torch.stack(rows))
+
+
+def test_a_union_of_many_follows_product_logic() -> None:
+    space = made("fuzzqe")
+    states = states_of(space, 4, 3)
+    x, y, z = states.unbind(1)
+    torch.testing.assert_close(space.union(states), x + y + z - x * y - x * z - y * z + x * y * z)
+    assert (space.union(states) >= states.amax(1) - 1e-12).all()
+    assert (space.union(states) <= 1).all()
+
+
+def test_everything_is_near_to_all() -> None:
+    beta, cone, fuzzy = (made(model) for model in MODELS)
+    assert torch.equal(beta.complement(beta.everything()), beta.everything())
+    centre = (math.pi * torch.tanh(cone.entities / cone.reach) / 2).sin().abs()  # all that is left is inside
+    torch.testing.assert_close(
+        cone.match(cone.everything()[None].double())[0], cone.settings.margin - cone.scale * 0.02 * centre.sum(1)
+    )
+    states = states_of(fuzzy, 4)
+    torch.testing.assert_close(fuzzy.intersect(torch.stack((states, fuzzy.everything().expand(4, -1)), 1)), states)
+
+
+@pytest.mark.parametrize("model", ["betae", "fuzzqe"])
+def test_what_scoring_keeps_is_what_it_would_work_out(model: str) -> None:
+    space = made(model)
+    states = states_of(space, 4)
+    before = space.match(states)
+    space.renew()
+    torch.testing.assert_close(space.match(states), before)
+    with torch.no_grad():
+        space.entities.mul_(0.5)
+    torch.testing.assert_close(space.train().match(states), space.match(states, torch.arange(ENTITIES)))
+    space.eval().renew()
+    torch.testing.assert_close(space.match(states), space.match(states, torch.arange(ENTITIES)))
+
+
+def test_opposite_axes_leave_a_finite_slope() -> None:
+    space = made("cone")
+    states = torch.zeros(1, 2, space.width, dtype=torch.float64)
+    states[0, 0, : space.width // 2] = math.pi
+    space.intersect(states.requires_grad_()).sum().backward()
+    assert torch.isfinite(states.grad).all()
+
+
+def test_apertures_are_dropped_in_training_alone() -> None:
+    space = made("cone", dropout=0.5)
+    states = states_of(space, 40, 2)
+    closed = [(space.train(mode).intersect(states).chunk(2, 1)[1] == 0).any() for mode in (True, False)]
+    assert closed == [True, False]
+
+
+def test_an_exact_product_has_its_gradients_and_leaves_the_precision_of_others() -> None:
+    before = torch.get_float32_matmul_precision()
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(n, 3, generator=generator, dtype=torch.float64).requires_grad_() for n in (4, 5))
+    assert torch.autograd.gradcheck(exact_product, (left, right))
+    assert torch.get_float32_matmul_precision() == before
