@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
+import tacit
 from family_runs import families
 from tacit.encode.encoder import Drawn
 from tacit.encode.lmpnn import LMPNN
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import PlanError, SettingsError
+from tacit.folder import RunFolder
 from tacit.links.loading import make_model
 from tacit.query.compile import compile_query
 from tacit.query.elimination import conjuncts
@@ -193,3 +196,20 @@ def test_it_learns_a_small_graph_by_heart() -> None:
         others[torch.from_numpy(known).long()] = False
         ranks.append(1 / (1 + int((logits[others] > logits[tail]).sum())))
     assert sum(ranks) / len(ranks) > 0.95
+
+
+def test_a_run_keeps_it_beside_its_predictor_and_answers_cycles(run: RunFolder) -> None:
+    opened = tacit.open(run.path)
+    before = {name: weight.clone() for name, weight in opened.engine.scorer.state_dict().items()}  # type: ignore[attr-defined]
+    opened.encode(model="lmpnn", steps=3, hidden=8, batch=16, validate_queries=4, device="cpu", progress=False)
+    weights = load_file(run.path / "encoder.safetensors")
+    assert {name.split(".")[0] for name in weights} == {"asked", "between", "network"}
+    again = tacit.open(run.path, search="encoder")
+    for name, weight in again.engine.scorer.state_dict().items():  # type: ignore[attr-defined]
+        assert torch.equal(weight, before[name])
+    triangle = "?t : sibling(p4, ?x) & knows(?x, ?y) & lives(?y, ?t) & lives(?x, ?t)"
+    found = again.ask(triangle, top=3)
+    assert found.entities == opened.engine.using(search="encoder").ask(triangle, top=3).entities
+    assert again.engine.about["encoder"] == "LMPNN"
+    evaluation = again.evaluate(by_missing=True)
+    assert set(evaluation.by_missing["1p"]) == {1}

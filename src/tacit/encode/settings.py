@@ -70,7 +70,7 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     },
     "lmpnn": {  # width is that of the link predictor
         "paper": {
-            "steps": 110_000, "hidden": 8192, "temperature": 0.1, "loss": "softmax", "weight_decay": 1e-4,
+            "steps": 116_000, "hidden": 8192, "temperature": 0.1, "loss": "softmax", "weight_decay": 1e-4,
         },
         "lean": {
             "steps": 150_000, "hidden": 8192, "loss": "softmax", "negatives": 16_384, "batch": 512, "lr": 5e-4,
