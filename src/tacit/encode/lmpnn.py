@@ -99,15 +99,19 @@ class LMPNN(Matching):
         return [[next(ends) for _ in query_graphs(plan)] for plan, _, _ in queries]
 
     def _first(self, graphs: Sequence[tuple[QueryGraph, Slots]]) -> dict[Term, Tensor]:
-        """The vectors that terms start from."""
+        """The vectors that terms start from; those of entities are read at once."""
         vectors: dict[Term, Tensor] = {}
+        named: dict[Term, Tensor] = {}
         for number, (graph, (_, entities, relations)) in enumerate(graphs):
             for term in graph.distances:
                 if term < FREE:
-                    vectors[number, term] = self.entities[entities[:, -1 - term]]
+                    named[number, term] = entities[:, -1 - term]
                 else:
                     start = self.asked if term in graph.answers else self.between
                     vectors[number, term] = start.expand(len(relations), -1)
+        if named:
+            rows = self.entities[torch.cat(list(named.values()))].split([len(ids) for ids in named.values()])
+            vectors |= dict(zip(named, rows, strict=True))
         return vectors
 
     def _heard(

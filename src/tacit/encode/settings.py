@@ -73,8 +73,7 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
             "steps": 116_000, "hidden": 8192, "temperature": 0.1, "loss": "softmax", "weight_decay": 1e-4,
         },
         "lean": {
-            "steps": 150_000, "hidden": 8192, "loss": "softmax", "negatives": 16_384, "batch": 512, "lr": 5e-4,
-            "weight_decay": 1e-4,
+            "steps": 45_000, "hidden": 8192, "loss": "softmax", "negatives": 16_384, "lr": 5e-4, "weight_decay": 1e-4,
         },
         "small": {"steps": 6_000, "hidden": 512, "negatives": SMALL, "batch": 256, "lr": 1e-3},
     },
