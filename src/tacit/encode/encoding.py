@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,9 +57,7 @@ def encode(
     if run is not None:
         run.check(graph)
         run.tidy()
-    device = pick_device(settings.device)
-    on_gpu = [torch.cuda.current_device()] if device.type == "cuda" else []
-    with shown(progress) as tell, torch.random.fork_rng(on_gpu):  # steps seed what others may draw from
+    with shown(progress) as tell, _apart(pick_device(settings.device)):
         training = EncoderTraining(graph, settings, queries, valid, scorer)
         stamp = {
             "settings": json.dumps(settings.lasting(), sort_keys=True),
@@ -80,6 +79,17 @@ def encode(
         run.write_results({**run.results(), "encode": result.summary})
         run.remove(ENCODING)
     return result
+
+
+@contextmanager
+def _apart(device: torch.device) -> Iterator[None]:
+    """Compute on a device, and put the generators that steps seed back as they were: others may draw from them."""
+    if device.type != "cuda":
+        with torch.random.fork_rng(()):
+            yield
+        return
+    with torch.cuda.device(device), torch.random.fork_rng((torch.cuda.current_device(),)):
+        yield
 
 
 def _summary(training: EncoderTraining, fitting: Fitting) -> dict[str, Any]:
