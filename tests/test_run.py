@@ -248,3 +248,15 @@ def test_new_answers_and_missing_links_are_one_call_each(path: Path) -> None:
     evaluation = run.evaluate({"2p": found.queries}, by_missing=True)
     assert set(evaluation.by_missing["2p"]) <= {1, 2}  # beside the training facts, valid ones may be missing too
     assert sum(row["answers"] for row in evaluation.by_missing["2p"].values()) == len(found.queries.hard.ids)
+
+
+def test_a_preset_leaves_the_adapter_out(path: Path) -> None:
+    with_adapter(path, calibration="sigmoid", observed="train")
+    run = tacit.open(path)
+    assert run.engine.about["adapted"]
+    for engine in (tacit.open(path, preset="qto").engine, run.engine.using(preset="qto")):
+        assert (engine.about["preset"], engine.about["adapted"]) == ("qto", False)
+        assert engine.about["calibration"] == "softmax-count"
+    evaluation = run.evaluate(preset="qto")
+    assert (evaluation.settings["preset"], evaluation.settings["adapted"]) == ("qto", False)
+    assert "adapter" not in evaluation.settings

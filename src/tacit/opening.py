@@ -63,7 +63,7 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
 
 
 def engine_of(folder: RunFolder, weights: Weights, adapted: bool, settings: Mapping[str, Any]) -> Engine:
-    """The engine of a run, with the adapter where it has one and it is wanted.
+    """The engine of a run, with the adapter where it has one and it is wanted; a preset has none.
 
     A run without a link predictor is asked by its encoder where nothing else is said.
     """
@@ -71,11 +71,11 @@ def engine_of(folder: RunFolder, weights: Weights, adapted: bool, settings: Mapp
     from tacit.engine.known_facts import KnownFacts
 
     graph, scorer = folder.graph(), weights.scorer
-    usual = {} if folder.has(MODEL) else {"search": "encoder"}
+    usual = {} if folder.has(MODEL) or settings.get("preset") else {"search": "encoder"}
     shared: dict[str, Any] = {"finders": weights.finders, "encoder": weights.search(folder)}
     chosen = EngineSettings.of({**usual, **settings})
     chosen.check_given(settings)
-    if not adapted or not folder.has(ADAPTER):
+    if not adapted or chosen.preset or not folder.has(ADAPTER):
         return Engine(graph, scorer, chosen, **shared)
     from tacit.adapt.calibrated import Adapted
     from tacit.adapt.loading import load_adapter

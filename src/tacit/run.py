@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.changing import Change, add_facts, remove_facts
 from tacit.disk import reading
 from tacit.encoding import encode_folder
+from tacit.engine.presets import handed
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.folder import ADAPTER, MODEL, RunFolder
@@ -289,28 +290,26 @@ class Run:
 
         `queries` are a query folder or query sets by name; by default the facts of the split, as 1p queries. The engine
         is never handed facts of the split: it observes the training facts, or those that `observed` names of the splits
-        before the split. `adapted=False` leaves the adapter out. The `mean` is taken per `question`, as BetaE does, or
-        per `fact`, where every hard answer counts once. `limit` takes that many queries of each shape,
-        `per_relation` also groups 1p queries, `by_missing` also groups hard answers by the least number of links that
-        must be predicted for them beside the observed facts, `reliability` also measures whether scores read as
-        probabilities, and `out` is a JSON file to write. Several `processes` that hold the whole run share the queries
-        out, and the first of them writes. Further settings are those of `EngineSettings`; with `new`,
-        answers that the observed facts imply are ranked last.
+        before the split, or what the system of a `preset` is handed. `adapted=False`, or a preset, leaves the adapter
+        out. The `mean` is taken per `question`, as BetaE does, or per `fact`, where every hard answer counts once.
+        `limit` takes that many queries of each shape, `per_relation` also groups 1p queries, `by_missing` also groups
+        hard answers by the least number of links that must be predicted for them beside the observed facts,
+        `reliability` also measures whether scores read as probabilities, and `out` is a JSON file to write. Several
+        `processes` that hold the whole run share the queries out, and the first of them writes. Further settings are
+        those of `EngineSettings`; with `new`, answers that the observed facts imply are ranked last.
         """
         from tacit.evaluate.evaluation import check_writable, evaluated, observed_before, queries_of
 
-        if settings.get("candidates") in ("scan", "index"):
-            raise SettingsError(
-                f"candidates is '{settings['candidates']}', but an evaluation ranks all entities; leave it out",
-                "candidates",
-            )
+        if (given := settings.get("candidates")) in ("scan", "index"):
+            raise SettingsError(f"candidates is '{given}', but an evaluation ranks all entities; drop it", "candidates")
         if out is not None:
             check_writable(Path(out))
         sets = queries_of(self.graph, queries, split, shapes)
-        adapted = self.adapted if adapted is None else adapted
-        adapter = self.settings.get("adapt", {}) if adapted and self.folder.has(ADAPTER) else {}
         chosen = self._given | settings
-        observed = observed_before(split, chosen.get("observed", adapter.get("observed")))
+        adapted = (self.adapted if adapted is None else adapted) and not chosen.get("preset")
+        adapter = self.settings.get("adapt", {}) if adapted and self.folder.has(ADAPTER) else {}
+        usual = handed(chosen.get("preset"), split) or adapter.get("observed")
+        observed = observed_before(split, chosen.get("observed", usual))
         engine = engine_of(self.folder, self.weights, adapted, {**chosen, "observed": observed}).ranking()
         adapter = adapter if engine.encoder is None else {}
         name = None if queries is None or isinstance(queries, Mapping) else Path(queries).name
@@ -346,7 +345,7 @@ def open(source: Source, *, device: str = "auto", adapted: bool = True, **settin
     """The run in a folder, or that of `world`, which is trained on first use and kept in the user's cache.
 
     Settings are those of `EngineSettings`; where the run has an adapter, those it was trained for are the defaults, and
-    another `calibration` is refused. `adapted=False` leaves the adapter out.
+    another `calibration` is refused. `adapted=False` leaves the adapter out, and so does a `preset`.
     """
     from tacit.links.loading import pick_device
 

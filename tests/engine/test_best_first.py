@@ -160,7 +160,7 @@ def test_no_score_exceeds_the_supremum(name: str, condition: str | None) -> None
     highest = float(calibrated(model.logits(heads, along), heads, along).max())
     assert highest <= calibrated.supremum + 1e-7
     if condition in (None, "none"):
-        assert highest == pytest.approx(calibrated.supremum, abs=1e-3)  # and it is no higher than it must be
+        assert highest == pytest.approx(calibrated.supremum, abs=2e-3)  # and it is no higher than it must be
 
 
 def chain(k: int, norm: str = "lukasiewicz") -> Engine:

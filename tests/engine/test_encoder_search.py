@@ -86,8 +86,8 @@ def test_the_score_of_a_fact_and_a_count_are_refused(engine: Engine) -> None:
 
 GIVEN: Mapping[str, Any] = {
     "k": 8, "candidates": "rows", "nprobe": 4, "cached": False, "logic": "godel", "negation": "cosine", "strength": 2.0,
-    "calibration": "sigmoid", "loops": True, "typed": True, "precision": "tf32", "steps": 5, "step_size": 0.5,
-    "vector_reg": 0.1,
+    "calibration": "sigmoid", "ceiling": 0.5, "loops": True, "typed": True, "precision": "tf32", "steps": 5,
+    "step_size": 0.5, "vector_reg": 0.1,
 }  # fmt: skip
 
 
@@ -101,7 +101,14 @@ def test_settings_that_mean_nothing_to_it_are_refused(engine: Engine, name: str)
 def test_every_setting_is_either_its_own_or_another_search_s() -> None:
     """A setting that is added must be put on one side."""
     own = {"search", "observed", "observed_score", "new", "memory"}
-    assert set(EngineSettings().to_dict()) == own.union(*ELSEWHERE.values()) == own | set(GIVEN)
+    assert set(EngineSettings().to_dict()) == own.union(*ELSEWHERE.values()) == own | {"preset"} | set(GIVEN)
+
+
+def test_a_preset_is_another_search(engine: Engine) -> None:
+    assert engine.using(preset="qto").about["search"] == "exact"
+    both = {"search": "encoder", "preset": "qto"}
+    with pytest.raises(SettingsError, match="preset is qto, which means nothing to an encoder"):
+        EngineSettings.of(both).check_given(both)
 
 
 def test_settings_of_the_search_before_are_no_obstacle() -> None:

@@ -53,8 +53,13 @@ def probabilities(scorer: TwoWayScorer, how: str, index: Index) -> Values:
     if how == "minmax":
         low, high = x.min(axis=2, keepdims=True), x.max(axis=2, keepdims=True)
         return (x - low) / (high - low)
-    counts = np.array([[max(1, len(index.tails(h, r))) for h in range(SIZE)] for r in range(len(x))])
     share = np.exp(x) / np.exp(x).sum(axis=2, keepdims=True)
+    if how == "softmax-observed":
+        for r, h in np.ndindex(len(x), SIZE):
+            known = index.tails(h, r)
+            share[r, h] *= len(known) / share[r, h, known].sum() if len(known) else 1.0
+        return np.minimum(share, 0.999)
+    counts = np.array([[max(1, len(index.tails(h, r))) for h in range(SIZE)] for r in range(len(x))])
     return np.minimum(counts[:, :, None] * share, 1 - 2.0**-10)
 
 

@@ -43,6 +43,7 @@ SEARCHES: tuple[dict[str, Any], ...] = (
     {"search": "beam", "k": 3, "calibration": "minmax", "logic": "lukasiewicz", "typed": True},
     {"search": "exact", "calibration": "softmax-count", "observed": "none"},
     {"search": "exact", "calibration": "sigmoid", "logic": "lukasiewicz", "negation": "cosine", "loops": True},
+    {"search": "exact", "preset": "fit", "ceiling": 0.9},
     {"search": "symbolic"},
 )
 CONTINUOUS: dict[str, Any] = {"search": "continuous", "calibration": "sigmoid", "steps": 5}

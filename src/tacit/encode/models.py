@@ -41,4 +41,8 @@ def make_encoder(settings: EncodeSettings, graph: Graph, scorer: Scorer | None =
             from tacit.encode.ultra import Ultra
 
             return Ultra(*sizes, settings, graph.triples("train"))
+        case "lmpnn":
+            from tacit.encode.lmpnn import LMPNN
+
+            return LMPNN(*sizes, settings, scorer)
     raise SettingsError(f"unknown model '{settings.model}'; the encoders are {', '.join(ENCODERS)}", "model")

@@ -83,6 +83,14 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
         "lean": _LEAN | {"width": 64, "layers": 6, "hidden": 128, "lr": 1e-3},
         "small": _FEW,
     },
+    "lmpnn": {  # width is that of the link predictor
+        "paper": {"steps": 116_000, "hidden": 8192, "temperature": 0.1, "loss": "softmax", "weight_decay": 1e-4},
+        "lean": {
+            "steps": 45_000, "hidden": 8192, "temperature": 0.1, "loss": "softmax", "negatives": 16_384, "lr": 5e-4,
+            "weight_decay": 1e-4,
+        },
+        "small": {"steps": 2_000, "hidden": 512, "negatives": SMALL, "lr": 1e-3, "weight_decay": 0.01},
+    },
 }  # fmt: skip
 
 

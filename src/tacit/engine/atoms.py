@@ -41,8 +41,8 @@ class Atoms:
     Rows come whole (`rows`) or in blocks of columns (`blocks`) that stay in a buffer of their own, so that nothing of
     size rows x N is ever written to memory on the way to a maximum. Every thread has its own buffer.
 
-    A known fact has the score `observed`. Where facts are known, a prediction `c` is worth `observed · c`, less than
-    any of them; and what is not `possible` is worth nothing.
+    A known fact has the score `observed`. A prediction `c` is worth `ceiling · c`; where none is given, `observed · c`
+    beside known facts, less than any of them. What is not `possible` is worth nothing.
 
     Where the entities are shared out over processes, N is this process's share: rows, blocks and columns are those of
     its own entities, single atoms are the same everywhere, and every process asks for the same rows at the same time.
@@ -58,10 +58,13 @@ class Atoms:
         precision: str = "float32",
         possible: Possible | None = None,
         below: bool = False,
+        ceiling: float | None = None,
     ) -> None:
         self.scorer, self.calibration, self.facts, self.possible = scorer, calibration, facts, possible
         self.observed = math.log(observed)
         self.ceiling = self.observed if below and facts is not None else 0.0  # of what is predicted
+        if ceiling is not None:
+            self.ceiling = math.log(ceiling)
         self.shards = shards_of(scorer)
         if self.shards.world > 1 and not calibration.shareable:
             raise SettingsError(

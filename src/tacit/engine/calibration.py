@@ -150,13 +150,58 @@ class SoftmaxCount(Calibration):
     def _shared_out(self, logits: Tensor, heads: Tensor, relations: Tensor, total: Tensor) -> Tensor:
         counts = self.facts.counts(heads, relations).clamp(min=1).to(logits.dtype)
         shift = counts.log() - total.masked_fill(torch.isneginf(total), 0.0)  # where nothing is possible
-        if torch.is_grad_enabled() and logits.requires_grad:
-            return (logits + shift[:, None]).clamp(max=_NEARLY_ONE)
-        return logits.add_(shift[:, None]).clamp_(max=_NEARLY_ONE)
+        return _shifted(logits, shift, self.supremum)
 
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> SoftmaxCount:
         """The same with other facts to count, of rows that are shared out so."""
         return SoftmaxCount(facts, shards)
+
+
+class SoftmaxObserved(Calibration):
+    """`log min(0.999, n · softmax(x) / Σ_T softmax(x))` with `T` the `n` known tails of `(head, relation)`, as in FIT.
+
+    The known tails of a row score 1 in the mean. A row without any is its softmax.
+    """
+
+    reads_entities = True
+    supremum = math.log1p(-0.001)
+    name = "softmax-observed"
+
+    def __init__(self, facts: KnownFacts, shards: Shards | None = None) -> None:
+        super().__init__(shards)
+        self.facts = facts
+
+    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+        """The logits less the log of the mean `e^x` of their row's known tails, or of its sum, clipped below 0."""
+        counts = self.facts.counts(heads, relations)
+        known = self.shards.log_total(self._log_known(logits, heads, relations, counts))
+        total = self.shards.log_total(_log_sums(logits))
+        total = total.masked_fill(torch.isneginf(total), 0.0)  # where nothing is possible
+        unknown = torch.isneginf(known)  # the sums cancel: only a row without known tails needs its own
+        shift = torch.where(unknown, -total, counts.clamp(min=1).log() - known.masked_fill(unknown, 0.0))
+        return _shifted(logits, shift, self.supremum)
+
+    def _log_known(self, logits: Tensor, heads: Tensor, relations: Tensor, counts: Tensor) -> Tensor:
+        """`log Σ e^x` of the known tails of each row that are columns here, `[B]`; minus infinity where none is."""
+        rows, tails = self.facts.tails(heads, relations)
+        held, places = (None, tails) if self.shards.world == 1 else self.shards.inside(tails)
+        x = logits[rows, places]
+        if held is not None:
+            x = x.masked_fill(~held, -torch.inf)
+        top = torch.segment_reduce(x.detach(), "max", lengths=counts, unsafe=True)
+        top = top.masked_fill(torch.isneginf(top), 0.0)
+        return log_positive(torch.segment_reduce((x - top[rows]).exp(), "sum", lengths=counts, unsafe=True)) + top
+
+    def counting(self, facts: KnownFacts, shards: Shards | None = None) -> SoftmaxObserved:
+        """The same with other facts that are known, of rows that are shared out so."""
+        return SoftmaxObserved(facts, shards)
+
+
+def _shifted(logits: Tensor, shift: Tensor, most: float) -> Tensor:
+    """Rows of logits shifted and clipped, in their own memory where no gradient is asked for."""
+    if torch.is_grad_enabled() and logits.requires_grad:
+        return (logits + shift[:, None]).clamp(max=most)
+    return logits.add_(shift[:, None]).clamp_(max=most)
 
 
 def _log_sums(logits: Tensor) -> Tensor:
@@ -171,6 +216,7 @@ CALIBRATIONS: dict[str, Callable[[KnownFacts], Calibration]] = {
     "sigmoid": lambda facts: Sigmoid(),
     "minmax": lambda facts: MinMax(),
     "softmax-count": SoftmaxCount,
+    "softmax-observed": SoftmaxObserved,
 }
 
 

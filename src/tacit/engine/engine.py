@@ -98,8 +98,8 @@ class Engine:
         survive_forks()
 
     def using(self, *, adapted: bool = True, **changes: Any) -> Engine:
-        """The same engine with other settings, and without its adapter unless `adapted`; all else is shared."""
-        adapter = self.adapter if adapted else None
+        """The same engine with other settings, without its adapter unless `adapted`, or with a preset; else shared."""
+        adapter = self.adapter if adapted and not changes.get("preset") else None
         if not changes and adapter is self.adapter:
             return self
         shared: dict[str, Any] = {"reasoner": self._given, "finders": self._finders, "encoder": self.offered}
@@ -149,11 +149,9 @@ class Engine:
             self.scorer,
             (self.adapter or calibration(settings.calibration, counted)).counting(counted, shards_of(self.scorer)),
             self.facts,
-            observed=settings.observed_score,
-            precision=settings.precision,
+            observed=settings.observed_score, ceiling=settings.ceiling, below=True, precision=settings.precision,
             possible=Possible(graph, device, loops=settings.loops, typed=settings.typed),
-            below=True,
-        )
+        )  # fmt: skip
 
     @cached_property
     def reasoner(self) -> Reasoner:
@@ -199,7 +197,7 @@ class Engine:
         if given != "rows" and not listed_by(self.atoms):
             raise SettingsError(
                 f"candidates is '{given}', and lists cannot serve what the engine asks for: they take a model that "
-                "scores by products, on the CPU, no minmax, nothing typed and no adapter by tails; leave it at auto",
+                "scores by products, on the CPU, sigmoid or softmax-count, nothing typed, no adapter by tail; use auto",
                 "candidates",
             )
         return given

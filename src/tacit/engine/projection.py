@@ -95,7 +95,7 @@ class Hop:
     def _by_odds(self) -> bool:
         """Whether maxima can be taken over odds, which cost one exponential where `log σ` costs more."""
         atoms = self.atoms
-        sigmoidal = atoms.calibration.sigmoidal and atoms.blockwise
+        sigmoidal = atoms.calibration.sigmoidal and atoms.blockwise and atoms.ceiling >= atoms.observed
         return sigmoidal and self.logic.norm == "product" and atoms.device.type == "cpu"
 
     def _from_odds(self, heads: Tensor, relations: Tensor, rows: Tensor | None, weights: Tensor, out: Tensor) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
+from tacit.engine.presets import PRESETS
 from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
 
@@ -13,11 +14,11 @@ SEARCHES = ("beam", "exact", "certified", "continuous", "symbolic", "encoder")
 LOGICS = ("product", "godel", "lukasiewicz")
 NEGATIONS = ("standard", "cosine")
 CANDIDATES = ("auto", "rows", "scan", "index")
-CALIBRATIONS = ("sigmoid", "minmax", "softmax-count")
+CALIBRATIONS = ("sigmoid", "minmax", "softmax-count", "softmax-observed")
 # The settings that mean nothing to an encoder, by a search that has them.
 ELSEWHERE = {
-    "beam": ("k", "candidates", "nprobe", "cached", "logic", "negation", "strength", "calibration", "loops", "typed",
-             "precision"),
+    "beam": ("preset", "k", "candidates", "nprobe", "cached", "logic", "negation", "strength", "calibration", "ceiling",
+             "loops", "typed", "precision"),
     "continuous": ("steps", "step_size", "vector_reg"),
 }  # fmt: skip
 
@@ -49,6 +50,11 @@ class EngineSettings(Settings):
     `observed` names the splits of the graph whose facts count as known: all of them for someone who asks about a graph,
     the training split alone (or nothing) where answers are held against a benchmark.
 
+    A `preset` decides settings that are not given:
+
+    >>> settings = EngineSettings(preset="qto", strength=3.0)
+    >>> settings.search, settings.strength, settings.changed(search="beam").preset
+    ('exact', 3.0, 'qto')
     >>> EngineSettings(logic="nonsense")
     Traceback (most recent call last):
     tacit.errors.SettingsError: logic is 'nonsense'; it must be one of product, godel, lukasiewicz
@@ -56,6 +62,9 @@ class EngineSettings(Settings):
 
     noun = "engine"
 
+    preset: str | None = setting(
+        None, "A published system, whose settings hold where no others are given.", choices=tuple(PRESETS)
+    )
     search: str = setting("beam", "How answers are looked for.", choices=SEARCHES)
     k: int = setting(256, "Candidates a beam keeps, or certified search tries, for every variable.", least=1)
     candidates: str = setting(
@@ -73,6 +82,9 @@ class EngineSettings(Settings):
         "all", "Splits whose facts count as known: all, none, or names joined by +.", read=observed_splits
     )
     observed_score: float = setting(1.0 - 2.0**-10, "The score of a fact that counts as known.", above=0.5, most=1)
+    ceiling: float | None = setting(
+        None, "What a prediction of 1 is worth; as much as a known fact where nothing is given.", above=0, most=1
+    )
     new: bool = setting(False, "Leave out what the known facts imply already.")
     loops: bool = setting(False, "Let relations loop that never do in the training facts.")
     typed: bool = setting(False, "Predict relations only between the kinds of entities that training facts show.")
@@ -82,8 +94,36 @@ class EngineSettings(Settings):
     step_size: float = setting(0.1, "Learning rate of continuous search.", above=0)
     vector_reg: float = setting(0.0, "Weight of the penalty on vectors in continuous search.", least=0)
 
+    def __new__(cls, *values: Any, **given: Any) -> Self:
+        """Settings that know which of them were given."""
+        made = super().__new__(cls)
+        object.__setattr__(made, "_given", {*given, *(declared.name for declared in fields(cls)[: len(values)])})
+        return made
+
+    def __post_init__(self) -> None:
+        given = vars(self).pop("_given")
+        preset = PRESETS.get(self.preset or "")  # what is no preset is refused as every other setting is
+        for name, value in preset.settings.items() if preset else ():
+            if name not in given:
+                object.__setattr__(self, name, value)
+        super().__post_init__()
+
+    def changed(self, **changes: Any) -> Self:
+        """The same settings with some changed; another preset takes the place of what this one decided."""
+        if "preset" not in changes:
+            return super().changed(**changes)
+        before, after = (PRESETS.get(preset or "") for preset in (self.preset, changes["preset"]))
+        undone = {name for name, value in before.settings.items() if getattr(self, name) == value} if before else ()
+        usual = {name: getattr(EngineSettings(), name) for name in undone}
+        return super().changed(**{**usual, **(after.settings if after else {}), **changes})
+
     def check(self) -> None:
         """Raise a `SettingsError` where settings contradict each other."""
+        if self.ceiling is not None and self.observed and self.ceiling > self.observed_score:
+            raise SettingsError(
+                f"ceiling is {self.ceiling}, above the score of a known fact, {self.observed_score}; lower it",
+                "ceiling",
+            )
         if self.new and not self.observed:
             raise SettingsError("new leaves out what is known, and observed is none; observe some facts", "new")
         if self.candidates in ("scan", "index") and self.search not in ("beam", "certified"):

@@ -139,8 +139,9 @@ def relevant(engine: Engine) -> dict[str, Any]:
     {'search': 'symbolic', 'observed': 'train+valid+test'}
     """
     settings = engine.about
-    if not settings["new"]:  # the usual; where it is asked for, results are named by it
-        del settings["new"]
+    for name in ("new", "preset", "ceiling"):  # without them is usual; where one is asked for, results are named by it
+        if not settings[name]:
+            del settings[name]
     search = settings["search"]
     if search in _UNSCORED:
         return {name: settings[name] for name in _UNSCORED[search] if name in settings}
