@@ -25,6 +25,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "hardness": ("--shapes", "2i,2in", "--ways", "cap 0.5,odds x 4"),
     "million": (),
     "negation": (),
+    "parameters": ("--encoders", "gqe,q2b"),
     "parsing": (),
     "possible": (),
     "ranking": (),
@@ -41,7 +42,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "train_step": (),
     "world": (),
 }
-TOOLS = {"comparison", "figures", "published", "scaffold", "tiny", "written_tables"}
+TOOLS = {"comparison", "encoder_costs", "figures", "published", "scaffold", "tiny", "written_tables"}
 OTHERS = {"load", "service"}  # take no --tiny
 
 

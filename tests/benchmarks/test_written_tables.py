@@ -119,7 +119,7 @@ def test_rows_of_encoders_say_how_far_they_were_trained_and_those_not_run_are_le
         "| b | **25.0** |",
     ]
     (tmp_path / "t.toml").write_text(f"[all]\n{rows}\n")
-    with pytest.raises(DataError, match="c.json: cannot be read"):
+    with pytest.raises(DataError, match=r"c\.json: cannot be read"):
         tables(tmp_path / "t.toml")
 
 

@@ -1,0 +1,41 @@
+"""What encoders cost by formula: beside their weights counted, and products counted by torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import encoder_costs
+import parameters
+import tiny
+from tacit.encode.encoder import Drawn
+from tacit.encode.models import make_encoder
+from tacit.encode.settings import EncodeSettings
+from tacit.graph.graph import Graph
+from tacit.query.shapes import SHAPES
+
+MIX = {"1p": 3, "2p": 5, "2i": 7, "3i": 4}
+GRAPH: Graph = tiny.graph()
+
+
+def drawn(mix: dict[str, int]) -> list[Drawn]:
+    batch = []
+    for name, count in mix.items():
+        plan = SHAPES[name].plan
+        entities = torch.zeros(count, plan.num_entities, dtype=torch.long)
+        relations = torch.zeros(count, plan.num_relations, dtype=torch.long)
+        ones = torch.ones(count)
+        batch.append(Drawn(plan, entities, relations, torch.zeros(count, dtype=torch.long), ones))
+    return batch
+
+
+@pytest.mark.parametrize("model", ["gqe", "q2b"])
+def test_products_of_a_step_are_those_that_torch_counts(model: str) -> None:
+    settings = EncodeSettings(model=model, width=16, hidden=24, negatives=6, bases=2).settled(GRAPH.num_entities)
+    encoder = make_encoder(settings, GRAPH)
+    encoder.reset(torch.Generator().manual_seed(0))
+    with FlopCounterMode(display=False) as counter:
+        encoder.loss(drawn(MIX), torch.arange(6)).backward()
+    formula = encoder_costs.step_cost(model, settings, parameters.sizes(GRAPH), MIX)
+    assert counter.get_total_flops() == pytest.approx(formula.products, rel=0.02)
