@@ -1,7 +1,7 @@
 """What encoders cost by formula: their weights, and the arithmetic of a training step.
 
-`d` is the width, `h` the hidden width, `N` entities, `R` directed relations, `E` directed facts. A product of `m x k` by
-`k x n` is `2mkn` FLOP; forward and backward are three times the forward.
+`d` is the width, `h` the hidden width, `n` entities, `r` directed relations. A product of `m x k` by `k x n` is `2mkn`
+FLOP; forward and backward are three times the forward.
 """
 
 from __future__ import annotations
