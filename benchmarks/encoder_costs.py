@@ -30,7 +30,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Cost:
-    """The work of one step: FLOP inside matrix products, FLOP outside them, and bytes that Adam moves."""
+    """The work of one step: FLOP of products that may be rounded, all other FLOP, and bytes that Adam moves."""
 
     products: float
     others: float
@@ -52,8 +52,9 @@ def weights(model: str, settings: EncodeSettings, graph: Sizes) -> int:
         case "q2b":
             return (n + 2 * r) * d + 4 * linear(d, d)
         case "betae":
-            network = linear(3 * d, h) + (layers - 1) * linear(h, h) + linear(h, 2 * d)
-            return (2 * n + r) * d + network + linear(2 * d, 2 * d) + linear(2 * d, d)
+            move = 2 * d if settings.residual else d
+            network = linear(2 * d + move, h) + (layers - 1) * linear(h, h) + linear(h, 2 * d)
+            return 2 * n * d + r * move + network + linear(2 * d, 2 * d) + linear(2 * d, d)
         case "cone":
             network = linear(2 * d, h) + (layers - 1) * linear(h, h) + linear(h, 2 * d)
             return (n + 2 * r) * d + network + 2 * (linear(2 * d, d) + linear(d, d)) + 1
@@ -86,9 +87,15 @@ def step_cost(model: str, settings: EncodeSettings, graph: Sizes, mix: Mapping[s
                 sum(count * _message_rows(plan) for plan, count in plans.items()) * 4 * graph.rank * settings.hidden
             )
             products += 2 * batch * graph.entities * graph.rank
+        case "betae":
+            products += hops * _hop(model, settings)
+            others += 4 * compared * settings.width  # a product that is never rounded
+        case "fuzzqe":  # all bases for each hop, or the matrix of each relation first
+            d, bases = settings.width, settings.bases
+            products += min(hops * 2 * bases * d * d, 2 * (hops + graph.relations * bases) * d * d)
+            products += 2 * compared * d
         case _:
-            products += hops * _hop(model, settings) + _shared(model, settings, graph)
-            products += 2 * compared * {"betae": 2, "fuzzqe": 1}.get(model, 0) * settings.width
+            products += hops * _hop(model, settings)
     return Cost(BOTH_WAYS * products, BOTH_WAYS * others, ADAM_BYTES * float(weights(model, settings, graph)))
 
 
@@ -120,17 +127,11 @@ def _hop(model: str, settings: EncodeSettings) -> int:
     d, h, layers = settings.width, settings.hidden, settings.layers
     match model:
         case "betae":
-            return 2 * (3 * d * h + (layers - 1) * h * h + h * 2 * d)
+            move = 2 * d if settings.residual else d
+            return 2 * ((2 * d + move) * h + (layers - 1) * h * h + h * 2 * d)
         case "cone":
             return 2 * (2 * d * h + (layers - 1) * h * h + h * 2 * d)
-        case "fuzzqe":
-            return 2 * d * d
     return 0
-
-
-def _shared(model: str, settings: EncodeSettings, graph: Sizes) -> int:
-    """The products that a step takes once: FuzzQE mixes the matrix of every relation."""
-    return 2 * graph.relations * settings.bases * settings.width**2 if model == "fuzzqe" else 0
 
 
 def _network(settings: EncodeSettings, graph: Sizes) -> int:

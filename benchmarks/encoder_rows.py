@@ -39,7 +39,8 @@ def given_queries(graph: Graph, folder: Path, settings: EncodeSettings) -> dict[
             kept = found[name] if name == WHOLE else found[name].share(settings.share, settings.seed)
             taken[name] = with_answers(kept, graph, "train")
         else:
-            count = max(1, round(settings.share * many / (TENTH if name in NEGATIVE else 1)))
+            share = 1.0 if name == WHOLE else settings.share / (TENTH if name in NEGATIVE else 1)
+            count = max(1, round(share * many))
             taken[name] = sample(graph, SHAPES[name], "train", count, seed=settings.seed).queries
     return {name: queries for name, queries in taken.items() if len(queries)}
 

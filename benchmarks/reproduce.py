@@ -49,7 +49,7 @@ from tacit.links.settings import TrainSettings
 from tacit.links.training import train
 from tacit.query.queries import QuerySet, read_queries
 from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES, parse_shapes
+from tacit.query.shapes import NEGATIVE, SHAPES, parse_shapes
 
 # How rows adapt where they say nothing else.
 SIGMOID = {"calibration": "sigmoid", "observed": "none", "held_out": False, "loss": "log"}
@@ -144,11 +144,19 @@ class Table:
             values["minutes"] = row["minutes"]
         # Published sizes, whatever the graph's: what is lean on a small one is for a CPU.
         chosen = EncodeSettings.of(values).settled(max(self.graph.num_entities, SMALL), self.given.device)
-        given = given_queries(self.graph, self.folder, chosen) if row.get("learn_from") == "given" else None
+        given = self._given(chosen) if row.get("learn_from") == "given" else None
         result, seconds = self._timed(
             "encode", lambda: encode(self.graph, chosen.changed(share=1.0), queries=given, scorer=model)
         )
         return result.encoder, told(result, row["encode"], given), seconds
+
+    def _given(self, chosen: EncodeSettings) -> dict[str, QuerySet]:
+        """The queries of the folder to learn from, read once, whether or not an encoder negates."""
+        wanted = [name for name in chosen.shapes or () if name not in NEGATIVE or chosen.share < 1]
+        found: dict[str, QuerySet] = self._once(
+            ("given", wanted, chosen.share), lambda: given_queries(self.graph, self.folder, chosen)
+        )
+        return found
 
     def _predictor(self, row: Row) -> tuple[FactorModel, dict[str, float]]:
         found: tuple[FactorModel, dict[str, float]] = self._once(
