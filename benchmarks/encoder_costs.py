@@ -62,7 +62,7 @@ def weights(model: str, settings: EncodeSettings, graph: Sizes) -> int:
             return n * d + settings.bases * (d * d + d + r)
         case "gnnqe":
             layer = linear(d, r * d) + linear(13 * d, d) + 2 * d
-            return r * d + layers * layer + linear(2 * d, 2 * d) + linear(2 * d, 1)
+            return r * d + layers * layer + linear(_read(settings), h) + linear(h, 1)
         case "lmpnn":
             return linear(graph.rank, h) + linear(h, graph.rank) + 3 * graph.rank
     raise ValueError(f"no formula for the weights of '{model}'")
@@ -138,7 +138,15 @@ def _network(settings: EncodeSettings, graph: Sizes) -> int:
     """The products of one projection of GNN-QE over all entities."""
     d = settings.width
     layer = graph.entities * 2 * (d * d + 12 * d * d) + 2 * graph.relations * d * d
-    return settings.layers * layer + graph.entities * 2 * (4 * d * d + 2 * d)
+    readout = (
+        graph.entities * 2 * ((_read(settings) - d) * settings.hidden + settings.hidden)
+    )  # what all share is apart
+    return settings.layers * layer + readout
+
+
+def _read(settings: EncodeSettings) -> int:
+    """The numbers that GNN-QE reads a logit from: states of one layer or of all, and the relation's vector."""
+    return settings.width * (1 + (settings.layers if settings.joined else 1))
 
 
 def _message_rows(plan: Plan) -> int:

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from encoder_costs import step_cost
 from encoder_rows import expressible
 from parameters import TITLES, sizes
 from scaffold import Benchmark, Measured, data_folder, in_turns
+from tacit.encode.aggregation import LEAST_VARIANCE, SortedFacts, described
 from tacit.encode.draws import counts
 from tacit.encode.encoder_training import WARM, EncoderTraining
 from tacit.encode.settings import EncodeSettings
@@ -34,6 +37,38 @@ from tacit.links.precision import float32_products
 from tacit.query.queries import QuerySet
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
+
+AGGREGATED = (8, 32)  # queries, and numbers of each for an entity
+
+
+def scattered(states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts) -> Tensor:
+    """Mean, largest, smallest and standard deviation of messages, which are all made: `[N, B, d] -> [N, B, 4, d]`."""
+    messages = states[facts.heads] * weights[facts.relations]
+    tails = facts.tails[:, None, None].expand_as(messages)
+    counts = (facts.degrees() + 1)[:, None, None]
+    mean = boundary.scatter_add(0, tails, messages) / counts
+    square = boundary.square().scatter_add(0, tails, messages.square()) / counts
+    largest = boundary.scatter_reduce(0, tails, messages, "amax")
+    smallest = boundary.scatter_reduce(0, tails, messages, "amin")
+    deviation = (square - mean.square()).clamp(min=LEAST_VARIANCE).sqrt()
+    return torch.stack((mean, largest, smallest, deviation), 2)
+
+
+def aggregation(graph: Graph, given: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """One aggregation over all facts, there and back: in one pass, and by gather and scatter."""
+    batch, width = (2, 2) if given.tiny else AGGREGATED
+    facts = SortedFacts(graph.triples("train"), graph.num_entities, graph.num_relations).to(given.device)
+    draw = torch.Generator(given.device).manual_seed(given.seed)
+    rows = (graph.num_entities, graph.num_relations, graph.num_entities)
+    leaves = [torch.randn(n, batch, width, device=given.device, generator=draw).requires_grad_() for n in rows]
+    ways = {"aggregation in one pass": described, "aggregation by scatter": scattered}
+
+    def both_ways(way: Callable[..., Tensor]) -> None:
+        way(*leaves, facts).square().sum().backward()
+
+    times = in_turns({name: partial(both_ways, way) for name, way in ways.items()}, given.turns, given.device)
+    taken = {name: 1e3 * statistics.median(each) for name, each in times.items()}
+    return {name: {"eager ms": each, "times one pass": each / taken[next(iter(ways))]} for name, each in taken.items()}
 
 
 def rates(given: argparse.Namespace) -> dict[str, float]:
@@ -117,6 +152,8 @@ def measure(given: argparse.Namespace) -> Measured:
         if given.device == "cuda":
             torch.cuda.empty_cache()
         print(TITLES[model], {name: round(value, 3) for name, value in figures[TITLES[model]].items()}, flush=True)
+    if "gnnqe" in given.encoders:
+        figures |= aggregation(graph, given)
     return Measured(figures, {"rates": rate, "graph": graph.name})
 
 

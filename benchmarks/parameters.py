@@ -2,19 +2,22 @@
 
     python benchmarks/parameters.py --data DATA
 
-Encoders are made by their published recipe and never trained; their weights take no memory.
+Encoders are made by the settings files of their published recipes and never trained; their weights take no memory.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from encoder_costs import Sizes, linear, weights
+from encoder_rows import READERS
 from published import PARAMETERS
+from reproduce import ROWS, read_row
 from scaffold import Benchmark, Measured, data_folder
 from tacit.adapt.adapter import Adapter
 from tacit.encode.models import make_encoder
@@ -28,7 +31,7 @@ TITLES = {
     "gqe": "GQE", "q2b": "Q2B", "betae": "BetaE", "cone": "ConE", "fuzzqe": "FuzzQE", "gnnqe": "GNN-QE",
     "lmpnn": "LMPNN",
 }  # fmt: skip
-GRAPHS = ("FB15k-237", "NELL995")
+TABLES = {"FB15k-237": "fb15k237-systems-paper", "NELL995": "nell995-systems-paper"}
 
 
 def sizes(graph: Graph, model: FactorModel | None = None) -> Sizes:
@@ -42,19 +45,22 @@ def trainable(module: torch.nn.Module) -> int:
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
-def counts(graph: Graph, rank: int, encoders: Sequence[str]) -> dict[str, dict[str, Any]]:
+def counts(graph: Graph, rank: int, encoders: Sequence[str], rows: Path) -> dict[str, dict[str, Any]]:
     """The weights of every encoder for a graph: counted, and by formula."""
     adapter = Adapter(make_model("complex", 1, graph.num_relations, rank), "p")  # it sees relations alone
-    found: dict[str, dict[str, Any]] = {"CQD^A": {"counted": trainable(adapter), "formula": 2 * linear(2 * rank, 1)}}
     with torch.device("meta"):  # shapes alone
         predictor = make_model("complex", graph.num_entities, graph.num_relations, rank)
-        found["CQD^A, frozen"] = {"counted": trainable(predictor)}  # rows are padded for the sake of products
-        predictor.requires_grad_(False)
-        for model in encoders:
-            settings = EncodeSettings(model=model, recipe="paper").settled(graph.num_entities)
+    found: dict[str, dict[str, Any]] = {
+        "CQD^A": {"counted": trainable(adapter), "formula": 2 * linear(2 * rank, 1)},
+        "CQD^A, frozen": {"counted": trainable(predictor)},  # rows are padded for the sake of products
+    }
+    predictor.requires_grad_(False)
+    for model in encoders:
+        settings = EncodeSettings.of(read_row(rows / f"{model}.toml")["encode"]).settled(graph.num_entities)
+        with torch.device("cpu" if model in READERS else "meta"):  # one that reads facts sorts them first
             encoder = make_encoder(settings, graph, predictor if model == "lmpnn" else None)
-            formula = weights(model, settings, sizes(graph, predictor))
-            found[TITLES[model]] = {"counted": trainable(encoder), "formula": formula}
+        formula = weights(model, settings, sizes(graph, predictor))
+        found[TITLES[model]] = {"counted": trainable(encoder), "formula": formula}
     return found
 
 
@@ -62,9 +68,9 @@ def measure(given: argparse.Namespace) -> Measured:
     """The weights on both graphs; what the formula does not find is a goal missed."""
     figures: dict[str, dict[str, Any]] = {}
     missed = []
-    for name in GRAPHS:
+    for name, table in TABLES.items():
         graph = load(data_folder(given, name))
-        for title, row in counts(graph, given.rank, given.encoders.split(",")).items():
+        for title, row in counts(graph, given.rank, given.encoders.split(","), ROWS / table).items():
             published = PARAMETERS.get(title, {}).get(name)
             here = {"published": published and f"{published:.1e}", **row}
             figures.setdefault(title, {}).update({f"{name}, {how}": value for how, value in here.items()})

@@ -7,15 +7,17 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import encoder_costs
+import encoders
 import parameters
 import tiny
+from tacit.encode.aggregation import SortedFacts, described
 from tacit.encode.encoder import Drawn
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import EncodeSettings
 from tacit.graph.graph import Graph
 from tacit.query.shapes import SHAPES
 
-MODELS = ("gqe", "q2b", "betae", "cone", "fuzzqe")
+MODELS = ("gqe", "q2b", "betae", "cone", "fuzzqe", "gnnqe")
 MIX = {"1p": 3, "2p": 5, "2i": 7, "3i": 4}
 GRAPH: Graph = tiny.graph()
 
@@ -49,3 +51,10 @@ def test_weights_by_formula_are_those_counted(model: str) -> None:
         settings = EncodeSettings(model=model, recipe=recipe, width=6, hidden=10, bases=3).settled(GRAPH.num_entities)
         counted = parameters.trainable(make_encoder(settings, GRAPH))
         assert counted == encoder_costs.weights(model, settings, parameters.sizes(GRAPH))
+
+
+def test_aggregation_by_scatter_is_that_in_one_pass() -> None:
+    facts = SortedFacts(GRAPH.triples("train"), GRAPH.num_entities, GRAPH.num_relations)
+    rows, draw = (GRAPH.num_entities, GRAPH.num_relations, GRAPH.num_entities), torch.Generator().manual_seed(0)
+    leaves = [torch.randn(n, 2, 3, generator=draw) for n in rows]
+    torch.testing.assert_close(encoders.scattered(*leaves, facts), described(*leaves, facts), rtol=1e-4, atol=1e-5)
