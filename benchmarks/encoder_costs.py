@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tacit.encode.settings import EncodeSettings
-from tacit.query.plan import Intersect, Plan, Project, Row, walk
+from tacit.query.plan import Intersect, Plan, Project, Row, children, walk
 from tacit.query.shapes import SHAPES
 
 PAIR_FLOP = {"gqe": 3, "q2b": 8, "cone": 15}  # of one entity, one query, one dimension
@@ -64,7 +65,7 @@ def weights(model: str, settings: EncodeSettings, graph: Sizes) -> int:
             layer = linear(d, r * d) + linear(13 * d, d) + 2 * d
             return r * d + layers * layer + linear(_read(settings), h) + linear(h, 1)
         case "lmpnn":
-            return linear(graph.rank, h) + linear(h, graph.rank) + 3 * graph.rank
+            return linear(graph.rank, h) + linear(h, graph.rank) + 2 * graph.rank
     raise ValueError(f"no formula for the weights of '{model}'")
 
 
@@ -83,10 +84,11 @@ def step_cost(model: str, settings: EncodeSettings, graph: Sizes, mix: Mapping[s
             products += hops * _network(settings, graph)
             others += hops * settings.layers * (graph.facts + graph.entities) * settings.width * 6
         case "lmpnn":
+            rows = sum(count * _heard(plan) for plan, count in plans.items())
+            products += rows * 4 * graph.rank * settings.hidden
             products += (
-                sum(count * _message_rows(plan) for plan, count in plans.items()) * 4 * graph.rank * settings.hidden
-            )
-            products += 2 * batch * graph.entities * graph.rank
+                4 / 3 * batch * min(settings.negatives, graph.entities) * graph.rank
+            )  # entities stay as they are
         case "betae":
             products += hops * _hop(model, settings)
             others += 4 * compared * settings.width  # a product that is never rounded
@@ -149,6 +151,19 @@ def _read(settings: EncodeSettings) -> int:
     return settings.width * (1 + (settings.layers if settings.joined else 1))
 
 
-def _message_rows(plan: Plan) -> int:
-    """The states that LMPNN passes through its network: every variable in every layer, of which there are as many."""
-    return plan.num_variables**2
+def _heard(plan: Plan) -> int:
+    """How many vectors LMPNN's network sees: in each round, the variables that the answer still hears of."""
+    distances, depth = [0], 0
+
+    def descend(step: Any, distance: int) -> None:
+        nonlocal depth
+        if isinstance(step, Row | Project):
+            distance += 1
+            depth = max(depth, distance)
+        if isinstance(step, Project):
+            distances.append(distance)
+        for inner in children(step):
+            descend(inner, distance)
+
+    descend(plan.root, 0)
+    return sum(distance <= left for left in range(depth) for distance in distances)
