@@ -74,7 +74,7 @@ def step_cost(model: str, settings: EncodeSettings, graph: Sizes, mix: Mapping[s
     plans = {SHAPES[name].plan: count for name, count in mix.items()}
     batch = sum(plans.values())
     hops = sum(count * _hops(plan) for plan, count in plans.items())
-    products = sum(
+    products: float = sum(
         count * _meet(model, settings.width, parts) for plan, count in plans.items() for parts in _meets(plan)
     )
     compared = batch * (settings.negatives + 1)

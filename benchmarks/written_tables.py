@@ -40,6 +40,7 @@ from tacit.evaluate.results import read_results
 from tacit.evaluate.tables import cell, columns_of, missing_percentages, percentages
 
 TABLES = Path(__file__).with_name("tables.toml")
+NOTHING = "Not measured yet."
 _PLACE = re.compile(r"^<!-- table: (\S+) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
 _KEYS = {"benchmark", "published", "metric", "columns", "rows", "missing", "partial", "figures"}
 
@@ -131,13 +132,13 @@ def _table(name: str, asked: Any, path: Path) -> str:
             raise DataError(f"a row of table [{name}] is {row!r} where [LABEL, FILE] is expected", path)
         if (path.parent / row[1]).exists() or not asked.get("partial"):
             rows.append(_row(row[0], path.parent / row[1], metric, asked.get("missing")))
-    return markdown(rows, asked.get("columns"))
+    return markdown(rows, asked.get("columns")) if rows or not asked.get("partial") else NOTHING
 
 
 def _figures(file: Path, columns: Sequence[str] | None, partial: bool) -> str:
     """What a benchmark measured, a line for each row of its figures."""
     if partial and not file.exists():
-        return "Not measured yet."
+        return NOTHING
     try:
         figures: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["figures"]
     except OSError as error:

@@ -118,6 +118,8 @@ def test_rows_of_encoders_say_how_far_they_were_trained_and_those_not_run_are_le
         "| a, 3 of 8 minutes | **25.0** |",
         "| b | **25.0** |",
     ]
+    (tmp_path / "t.toml").write_text('[none]\npartial = true\nrows = [["c", "c.json"]]\n')
+    assert tables(tmp_path / "t.toml")["none"] == "Not measured yet."
     (tmp_path / "t.toml").write_text(f"[all]\n{rows}\n")
     with pytest.raises(DataError, match=r"c\.json: cannot be read"):
         tables(tmp_path / "t.toml")
