@@ -83,14 +83,15 @@ def compare(script: Path, arguments: Sequence[str], checkout: Path, out: Path) -
 def show(figures: Mapping[str, Mapping[str, Any]]) -> None:
     """Print figures as a table: a line per row, a dash where a row lacks a column."""
     columns = list(dict.fromkeys(column for row in figures.values() for column in row))
-    lines = [["", *columns], *([name, *(_cell(row.get(c)) for c in columns)] for name, row in figures.items())]
+    lines = [["", *columns], *([name, *(shown(row.get(c)) for c in columns)] for name, row in figures.items())]
     first, *widths = (max(map(len, column)) for column in zip(*lines, strict=True))
     for name, *cells in lines:
-        shown = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-        print(f"{name:{first}}  {shown}", flush=True)
+        line = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        print(f"{name:{first}}  {line}", flush=True)
 
 
-def _cell(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A figure as a table prints it, a dash where there is none."""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,11 +1,16 @@
-"""Reproduces a table, whole pipelines from raw triples: train, adapt, evaluate, one settings file per row.
+"""Reproduces a table, whole pipelines from raw triples: train, adapt, encode, evaluate, one settings file per row.
 
     python benchmarks/reproduce.py nell995 --device cuda
     python benchmarks/reproduce.py fb15k237 fb15k237-ablation --device cuda --rows cqd-beam,cqd-a
+    python benchmarks/reproduce.py nell995-systems --device cuda --rows q2b=1,betae=2.5 --budget 560
 
 Rows are the files in `benchmarks/rows/TABLE/`; each may name another with `like` and change some of its settings, table
-by table: `train`, `adapt`, `engine`, `queries`, and `evaluate` for what else the protocol is told. What rows have in
-common, also those of several tables, is trained and adapted once. Results go to `benchmarks/results/TABLE/`.
+by table: `train`, `adapt`, `encode`, `engine`, `queries`, and `evaluate` for what else the protocol is told; tables
+listed in `without` are not taken over. A row with `encode` is answered by that encoder, any other by an engine over the
+link predictor. What rows have in common, also those of several tables, is trained and adapted once.
+
+Results go to `benchmarks/results/TABLE/`, each as soon as it is there. A row that does not fit into what is left of the
+`--budget` is skipped and named at the end, and so is one that fails.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import json
 import math
 import time
 import tomllib
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +28,16 @@ from typing import Any
 
 import torch
 
+from encoder_rows import expressible, given_queries, told
 from scaffold import Benchmark, data_folder, provenance, wait
 from tacit.adapt.adaptation import adapt
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
+from tacit.encode.encoder import Encoder
+from tacit.encode.encoding import encode
+from tacit.encode.settings import SMALL, EncodeSettings
 from tacit.engine.engine import Engine
+from tacit.engine.reasoner import Reasoner
 from tacit.evaluate.evaluation import missing_rows
 from tacit.evaluate.protocol import evaluate, one_hop_queries
 from tacit.evaluate.results import AVERAGES
@@ -38,7 +49,7 @@ from tacit.links.settings import TrainSettings
 from tacit.links.training import train
 from tacit.query.queries import QuerySet, read_queries
 from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES, parse_shapes
+from tacit.query.shapes import NEGATIVE, SHAPES, parse_shapes
 
 # How rows adapt where they say nothing else.
 SIGMOID = {"calibration": "sigmoid", "observed": "none", "held_out": False, "loss": "log"}
@@ -48,8 +59,24 @@ SHRUNK: dict[str, dict[str, Any]] = {
     "train": {"epochs": 1, "rank": 4, "batch": 16},
     "adapt": {"steps": 2, "batch": 4, "validate_every": 1, "validate_queries": 2},
     "engine": {"k": 2, "steps": 2},
-}
+    "encode": {
+        "minutes": None, "steps": 2, "width": 4, "hidden": 4, "layers": 1, "bases": 2, "batch": 16, "negatives": 4,
+        "validate_queries": 2,
+    },
+}  # fmt: skip
+PREDICTOR, EVALUATION = 130.0, 30.0  # seconds to keep free for training a link predictor, and for all test queries
 Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What answers the queries of a row, and what is told of it."""
+
+    reasoner: Reasoner
+    queries: Mapping[str, QuerySet]
+    settings: Mapping[str, Any]
+    seconds: Mapping[str, Any]
+    report: Mapping[str, Any]
 
 
 @dataclass
@@ -66,32 +93,80 @@ class Table:
         self.loading = time.perf_counter() - started
 
     def run(self, row: Row) -> dict[str, Any]:
-        """Train, adapt and evaluate as a row says; the results with every setting and time."""
-        model, training = self._once(("model", row.get("train")), lambda: self._trained(row.get("train", {})))
-        making = [row.get(table) for table in ("train", "adapt", "variant")]
-        scorer, adapted, adaptation = self._once(("scorer", making), lambda: self._adapted(row, model))
-        engine = Engine(self.graph, scorer, adapter=adapted, **row.get("engine", {}))
+        """Train, adapt or encode, and evaluate as a row says; the results with every setting and time."""
         queries = self._once(("queries", row["queries"]), lambda: self._queries(row["queries"]))
+        asked = self._encoder(row, queries) if "encode" in row else self._engine(row, queries)
         limit = self.given.limit or row.get("limit")
         started = time.perf_counter()
-        asked = row.get("evaluate", {})  # what else the protocol is told, as keyword arguments
-        results = evaluate(engine.reasoner, queries, limit=limit, settings=engine.about, **asked)
-        report = results.to_json() | provenance(self.given) | {"title": row["title"]}
+        more = row.get("evaluate", {})  # what else the protocol is told, as keyword arguments
+        results = evaluate(asked.reasoner, asked.queries, limit=limit, settings=asked.settings, **more)
+        taken = time.perf_counter() - started
+        report = results.to_json() | provenance(self.given) | {"title": row["title"], **asked.report}
         report["settings"] = {**row, "engine": results.settings}
         split = row["queries"].get("split", "test")
         if not row["queries"].get("one_hop"):  # a fact held out is one missing link
             report["by_missing"] = missing_rows(results, self.graph, split, SPLITS[: SPLITS.index(split)])
-        report["pipeline_seconds"] = {
-            "load": self.loading, **training, **adaptation, "evaluate": time.perf_counter() - started,
-        }  # fmt: skip
-        report["parameters"] = {"frozen": sum(p.numel() for p in model.parameters())}
-        if adapted is not None:
-            report["parameters"]["trained"] = sum(p.numel() for p in adapted.parameters())
+        report["pipeline_seconds"] = {"load": self.loading, **asked.seconds, "evaluate": taken}
         return report
+
+    def needs(self, row: Row) -> float:
+        """The seconds that a row takes at least, as far as one can tell before."""
+        predictor = PREDICTOR if "train" in row and _key("model", row["train"]) not in self.kept else 0.0
+        if self.given.tiny or "encode" not in row or _encoder_key(row) in self.kept:
+            return predictor + EVALUATION
+        minutes = row.get("minutes") or row["encode"].get("minutes", math.inf)  # published recipes take hours
+        return predictor + 60 * float(minutes) + EVALUATION
+
+    def _engine(self, row: Row, queries: Mapping[str, QuerySet]) -> Asked:
+        """The engine of a row over its link predictor, adapted where the row says so."""
+        model, training = self._predictor(row)
+        making = [row.get(table) for table in ("train", "adapt", "variant")]
+        scorer, adapted, adaptation = self._once(("scorer", making), lambda: self._adapted(row, model))
+        engine = Engine(self.graph, scorer, adapter=adapted, **row.get("engine", {}))
+        parameters = {"frozen": _size(model)} | ({} if adapted is None else {"trained": _size(adapted)})
+        return Asked(engine.reasoner, queries, engine.about, {**training, **adaptation}, {"parameters": parameters})
+
+    def _encoder(self, row: Row, queries: Mapping[str, QuerySet]) -> Asked:
+        """The encoder of a row, over a frozen link predictor where the row trains one."""
+        model, training = self._predictor(row) if "train" in row else (None, {})
+        encoder, about, seconds = self._once(_encoder_key(row), lambda: self._encoded(row, model))
+        asked, refused = expressible(encoder, queries)
+        frozen = {} if model is None else {"frozen": _size(model)}
+        parameters = frozen | {"trained": _size(encoder)}
+        settings = {"search": "encoder", "observed": about["observed"]}
+        report = {"parameters": parameters, "encoding": about, "refused": refused}
+        return Asked(encoder.reasoner(), asked, settings, {**training, **seconds}, report)
+
+    def _encoded(self, row: Row, model: FactorModel | None) -> tuple[Encoder, dict[str, Any], dict[str, float]]:
+        """Train an encoder as a row says, in other minutes where those are given."""
+        values = {**row["encode"], "device": self.given.device}
+        if "minutes" in row:
+            values["minutes"] = row["minutes"]
+        # Published sizes, whatever the graph's: what is lean on a small one is for a CPU.
+        chosen = EncodeSettings.of(values).settled(max(self.graph.num_entities, SMALL), self.given.device)
+        given = self._given(chosen) if row.get("learn_from") == "given" else None
+        result, seconds = self._timed(
+            "encode", lambda: encode(self.graph, chosen.changed(share=1.0), queries=given, scorer=model)
+        )
+        return result.encoder, told(result, row["encode"], given), seconds
+
+    def _given(self, chosen: EncodeSettings) -> dict[str, QuerySet]:
+        """The queries of the folder to learn from, read once, whether or not an encoder negates."""
+        wanted = [name for name in chosen.shapes or () if name not in NEGATIVE or chosen.share < 1]
+        found: dict[str, QuerySet] = self._once(
+            ("given", wanted, chosen.share), lambda: given_queries(self.graph, self.folder, chosen)
+        )
+        return found
+
+    def _predictor(self, row: Row) -> tuple[FactorModel, dict[str, float]]:
+        found: tuple[FactorModel, dict[str, float]] = self._once(
+            ("model", row.get("train")), lambda: self._trained(row.get("train", {}))
+        )
+        return found
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         """What is made of some settings, made where no row before had the same."""
-        name = json.dumps(key, sort_keys=True)
+        name = key if isinstance(key, str) else _key(*key)
         if name not in self.kept:
             self.kept[name] = make()
         return self.kept[name]
@@ -147,12 +222,26 @@ def read_row(path: Path, tiny: bool = False) -> Row:
     """The settings of a row, those of the row it is `like` filled in; with `tiny`, all sizes shrunk."""
     row: Row = tomllib.loads(path.read_text(encoding="utf-8"))
     if "like" in row:
-        row = _merged(read_row(path.with_name(f"{row.pop('like')}.toml")), row)
+        like = read_row(path.parent / f"{row.pop('like')}.toml")
+        dropped = row.pop("without", [])
+        row = _merged({name: value for name, value in like.items() if name not in dropped}, row)
     if not tiny:
         return row
     counted = {"count": 2} if row["queries"].get("count") else {}
     shrunk = {table: changes for table, changes in SHRUNK.items() if table in row}
     return _merged(row, {**shrunk, "queries": counted, "lessons": 20, "limit": 2})
+
+
+def _key(*parts: Any) -> str:
+    return json.dumps(parts, sort_keys=True)
+
+
+def _encoder_key(row: Row) -> str:
+    return _key("encoder", *(row.get(name) for name in ("train", "encode", "learn_from", "minutes")))
+
+
+def _size(module: torch.nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
 
 
 def _merged(row: Row, changes: Row) -> Row:
@@ -171,24 +260,46 @@ def line(name: str, report: Mapping[str, Any]) -> str:
     return f"{name:28s} {'  '.join(averages)} | {'  '.join(cells)} | {seconds}"
 
 
+def asked_rows(given: argparse.Namespace) -> dict[str, float | None]:
+    """The rows that are asked for, each with the minutes to train its encoder for, where some are given.
+
+    >>> asked_rows(argparse.Namespace(rows="gqe=1.5,q2b", minutes=2.0))
+    {'gqe': 1.5, 'q2b': 2.0}
+    """
+    pairs = (part.partition("=") for part in (given.rows or "").split(",") if part)
+    return {name: float(minutes) if minutes else given.minutes for name, _, minutes in pairs}
+
+
 def measure(given: argparse.Namespace) -> None:
     """Make the rows of tables and write their results."""
     rows = {table: sorted(path.stem for path in (ROWS / table).glob("*.toml")) for table in given.table}
-    wanted = given.rows.split(",") if given.rows else sorted(set().union(*rows.values()))
+    wanted = asked_rows(given) or dict.fromkeys(sorted(set().union(*rows.values())), given.minutes)
     if unknown := set(wanted).difference(*rows.values()):
         raise SystemExit(f"no such row: {', '.join(sorted(unknown))}; there are {rows}")
     tables: dict[str, Table] = {}
+    started, left_out = time.monotonic(), dict[str, str]()
     print("ranks of ties: realistic (mean); mean per question", flush=True)
-    for table in given.table:
-        out = given.out / table
-        out.mkdir(parents=True, exist_ok=True)
-        for name in [name for name in wanted if name in rows[table]]:
-            row = read_row(ROWS / table / f"{name}.toml", given.tiny)
+    for table, name in [(table, name) for table in given.table for name in wanted if name in rows[table]]:
+        row = read_row(ROWS / table / f"{name}.toml", given.tiny)
+        if "encode" in row and wanted[name] is not None:
+            row["minutes"] = wanted[name]
+        try:
             if row["folder"] not in tables:
                 tables[row["folder"]] = Table(data_folder(given, row["folder"]), given)
+            left = given.budget - (time.monotonic() - started)
+            if (needed := tables[row["folder"]].needs(row)) > left:
+                left_out[name] = f"{name} needs {needed:.0f} s, and {left:.0f} are left"
+                continue
             report = tables[row["folder"]].run(row)
-            (out / f"{name}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
-            print(line(name, report), flush=True)
+        except Exception as error:  # hours of other rows may follow
+            traceback.print_exc()
+            left_out[name] = f"{name} failed: {error}"
+            continue
+        (given.out / table).mkdir(parents=True, exist_ok=True)
+        (given.out / table / f"{name}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+        print(line(name, report), flush=True)
+    if left_out:
+        raise SystemExit("left out: " + "; ".join(left_out.values()))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -196,8 +307,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark = Benchmark(__file__, __doc__)
     benchmark.set_defaults(device="cuda" if torch.cuda.is_available() else "cpu")
     benchmark.add_argument("table", nargs="+", choices=sorted(path.name for path in ROWS.iterdir()))
-    benchmark.add_argument("--rows", help="names of rows, joined by commas; all by default")
+    benchmark.add_argument(
+        "--rows", help="rows, joined by commas, each maybe with minutes: gqe=2,cqd-a; all by default"
+    )
     benchmark.add_argument("--limit", type=int, help="evaluate so many queries of each shape")
+    benchmark.add_argument("--minutes", type=float, help="train each encoder for so long, whatever its row says")
+    benchmark.add_argument("--budget", type=float, default=math.inf, help="seconds for all: what exceeds them is left")
     benchmark.add_argument("--rank", type=int, help="another rank, to try the pipeline on a small machine")
     benchmark.run(measure, argv)
 

@@ -11,14 +11,20 @@ table NAME holds::
     metric = "mrr"
     rows = [["Tacit, paper's recipe", "results/nell995-paper.json"]]
     missing = 2                               # only answers that two links must be predicted for
+    partial = true                            # rows that have no file of results yet are left out
 
-A row whose evaluation ranked known answers last says so. Paths are relative to that file. `--check` writes nothing and
-says which documents are out of date.
+    [step-times]
+    figures = "results/encoders-cuda.json"    # what a benchmark measured, as it stands
+    columns = ["ms", "floor ms"]              # some of its columns
+
+A row whose evaluation ranked known answers last says so, and one whose encoder was not trained to the end of its recipe
+says how far it was. Paths are relative to that file. `--check` writes nothing and says which documents are out of date.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 import tomllib
@@ -27,14 +33,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from comparison import shown
 from published import published
 from tacit.errors import DataError, SettingsError, TacitError
 from tacit.evaluate.results import read_results
 from tacit.evaluate.tables import cell, columns_of, missing_percentages, percentages
 
 TABLES = Path(__file__).with_name("tables.toml")
+NOTHING = "Not measured yet."
 _PLACE = re.compile(r"^<!-- table: (\S+) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
-_KEYS = {"benchmark", "published", "metric", "columns", "rows", "missing"}
+_KEYS = {"benchmark", "published", "metric", "columns", "rows", "missing", "partial", "figures"}
 
 
 @dataclass(frozen=True)
@@ -111,17 +119,37 @@ def _best(column: Sequence[str]) -> str | None:
 
 
 def _table(name: str, asked: Any, path: Path) -> str:
-    if not isinstance(asked, dict) or not isinstance(asked.get("rows"), list):
+    if not isinstance(asked, dict) or not (isinstance(asked.get("rows"), list) or "figures" in asked):
         raise DataError(f"table [{name}] has no rows = [[LABEL, FILE], …]", path)
     if unknown := set(asked) - _KEYS:
         raise DataError(f"table [{name}] has an unknown key '{min(unknown)}'", path)
+    if "figures" in asked:
+        return _figures(path.parent / str(asked["figures"]), asked.get("columns"), asked.get("partial", False))
     benchmark, metric = str(asked.get("benchmark")), asked.get("metric", "mrr")
     rows = [Row(method, published(benchmark, method), True) for method in asked.get("published", [])]
     for row in asked["rows"]:
         if not (isinstance(row, list) and len(row) == 2 and all(isinstance(part, str) for part in row)):
             raise DataError(f"a row of table [{name}] is {row!r} where [LABEL, FILE] is expected", path)
-        rows.append(_row(row[0], path.parent / row[1], metric, asked.get("missing")))
-    return markdown(rows, asked.get("columns"))
+        if (path.parent / row[1]).exists() or not asked.get("partial"):
+            rows.append(_row(row[0], path.parent / row[1], metric, asked.get("missing")))
+    return markdown(rows, asked.get("columns")) if rows or not asked.get("partial") else NOTHING
+
+
+def _figures(file: Path, columns: Sequence[str] | None, partial: bool) -> str:
+    """What a benchmark measured, a line for each row of its figures."""
+    if partial and not file.exists():
+        return NOTHING
+    try:
+        figures: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["figures"]
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", file) from None
+    except (ValueError, KeyError):
+        raise DataError("holds no figures of a benchmark", file) from None
+    columns = columns or list(dict.fromkeys(column for row in figures.values() for column in row))
+    lines = [f"| | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
+    for name, row in figures.items():
+        lines.append(f"| {' | '.join([name, *(shown(row.get(column)) for column in columns)])} |")
+    return "\n".join(lines)
 
 
 def _row(name: str, file: Path, metric: str, missing: int | None) -> Row:
@@ -130,6 +158,8 @@ def _row(name: str, file: Path, metric: str, missing: int | None) -> Row:
     settings = results.get("settings", {})
     if settings.get("engine", settings).get("new"):  # the settings of a row hold those of the engine
         name += ", known answers last"
+    if cut := results.get("encoding", {}).get("cut"):
+        name += f", {cut}"
     if missing is None:
         return Row(name, percentages(results, metric))
     by_missing = missing_percentages(results, metric)

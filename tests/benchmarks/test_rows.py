@@ -9,12 +9,18 @@ from typing import Any
 
 import pytest
 
+import encoder_rows
 import reproduce
 import tiny
 from tacit.adapt.settings import AdaptSettings
+from tacit.encode.settings import EncodeSettings
 from tacit.engine.settings import EngineSettings
 from tacit.evaluate.protocol import evaluate
 from tacit.links.settings import TrainSettings
+from tacit.query.queries import write_queries
+from tacit.query.sampling import sample
+from tacit.query.shapes import SHAPES
+from tacit.query.symbolic import with_answers
 
 PATHS = sorted(reproduce.ROWS.glob("*/*.toml"))
 
@@ -22,17 +28,31 @@ PATHS = sorted(reproduce.ROWS.glob("*/*.toml"))
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_the_settings_of_a_row_exist(path: Path) -> None:
     row = reproduce.read_row(path)
-    TrainSettings.of(row["train"])
-    EngineSettings.of(row["engine"])
+    assert {"encode", "train"} & set(row)
+    TrainSettings.of(row.get("train", {}))
+    EngineSettings.of(row.get("engine", {}))
+    EncodeSettings.of(row.get("encode", {}))
     if "adapt" in row:
         AdaptSettings.of({**reproduce.SIGMOID, **row["adapt"]})
+    split = row["queries"].get("split", "test")
+    assert "encode" in row or split not in EngineSettings.of(row["engine"]).observed
     assert set(row.get("evaluate", {})) <= set(inspect.signature(evaluate).parameters)
 
 
-@pytest.mark.parametrize(("table", "predictors"), [("nell995", 2), ("fb15k237", 2)])
-def test_few_predictors_serve_a_table(table: str, predictors: int) -> None:
-    rows = [reproduce.read_row(path) for path in PATHS if path.parent.name == table]
-    assert len({json.dumps(row["train"], sort_keys=True) for row in rows}) == predictors
+@pytest.mark.parametrize(("graph", "predictors"), [("nell995", 2), ("fb15k237", 2)])
+def test_few_predictors_serve_all_tables_of_a_graph(graph: str, predictors: int) -> None:
+    rows = [reproduce.read_row(path) for path in PATHS if path.parent.name.startswith(graph)]
+    trained = [json.dumps(row["train"], sort_keys=True) for row in rows if "train" in row]
+    assert len(set(trained)) == predictors < len(trained)
+
+
+def test_a_row_takes_over_all_but_what_it_goes_without() -> None:
+    systems = reproduce.ROWS / "nell995-systems"
+    row, like = reproduce.read_row(systems / "lmpnn.toml"), reproduce.read_row(reproduce.ROWS / "nell995/cqd-beam.toml")
+    assert row["train"] == like["train"]
+    assert "engine" in like
+    assert "engine" not in row
+    assert {"like", "without"}.isdisjoint(row)
 
 
 def test_a_predictor_is_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,3 +68,44 @@ def test_a_predictor_is_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     reproduce.main(["fb15k237", "--tiny", "--data", data, "--out", str(tmp_path / "out"), "--rows", rows])
     assert len(list((tmp_path / "out").rglob("*.json"))) == 3
     assert len(trained) == 2  # with and without the loss that predicts relations
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write_data(tmp_path_factory.mktemp("data"))
+
+
+def test_an_encoder_that_is_cut_short_or_fails_or_does_not_fit_is_told(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrunk = reproduce.SHRUNK["encode"] | {"steps": None}
+    monkeypatch.setitem(reproduce.SHRUNK, "encode", {k: v for k, v in shrunk.items() if k != "minutes"})
+    tables = ["nell995-systems", "nell995-systems-paper"]
+    given = ["--tiny", "--data", str(data), "--out", str(tmp_path), "--rows", "gqe=0.002"]
+    reproduce.main([*tables, *given])
+    lean, paper = (json.loads((tmp_path / table / "gqe.json").read_text())["encoding"] for table in tables)
+    assert lean["cut"] == "0.002 of 8 minutes"
+    assert paper["cut"] == f"{paper['steps']:,} of 1,350,000 steps"
+    assert (lean["recipe"], paper["recipe"]) == ("lean", "paper")
+    assert set(lean["drawn"]) == {"1p", "2p", "3p"}  # the tiny data set has 2i and 3i alone
+    assert lean["given"] == {"2i": tiny.QUERIES, "3i": tiny.QUERIES}
+
+    with pytest.raises(SystemExit, match=r"left out: gqe needs 30 s, and -?\d+ are left"):
+        reproduce.main([*tables[:1], *given, "--budget", "5"])
+    monkeypatch.setattr(reproduce, "encode", lambda *arguments, **named: 1 / 0)
+    with pytest.raises(SystemExit, match="left out: gqe failed: division by zero"):
+        reproduce.main([*tables[:1], *given])
+
+
+def test_a_share_of_given_queries_leaves_1p_whole_and_samples_what_the_folder_lacks(data: Path) -> None:
+    folder, graph = data / "FB15k-237", tiny.graph()
+    drawn = {name: sample(graph, SHAPES[name], "train", 40).queries for name in ("1p", "2p")}
+    write_queries(folder.with_name("more"), "train", list(drawn.values()))
+    for name, count in (("1p", len(drawn["1p"])), ("2p", round(len(drawn["2p"]) * 0.2))):
+        settings = EncodeSettings(shapes="1p,2p,2in", share=0.2)
+        found = encoder_rows.given_queries(graph, folder.with_name("more"), settings)
+        assert len(found[name]) == count
+        exact = with_answers(found[name], graph, "train")
+        assert exact.hard.same(found[name].hard).all()
+    assert set(found) == {"1p", "2p", "2in"}
+    assert len(found["2in"]) == 1  # a tenth of a fifth of 40

@@ -19,18 +19,21 @@ RUNS: dict[str, tuple[str, ...]] = {
     "choose": ("nell995",),
     "completion": ("NELL995",),
     "defaults": (),
+    "encoders": ("--encoders", "gqe,gnnqe"),
     "engine": (),
     "engine --throughput": ("--throughput",),  # what a GPU runs
     "fuzz": ("--only", "tsv,arrays,id maps"),
     "hardness": ("--shapes", "2i,2in", "--ways", "cap 0.5,odds x 4"),
     "million": (),
     "negation": (),
+    "parameters": ("--encoders", "gqe,gnnqe"),
     "parsing": (),
     "possible": (),
     "ranking": (),
     "ranks": (),
     "reproduce nell995": ("nell995", "--rows", "cqd-co,cqd-a,tacit-train-new"),
     "reproduce fb15k237": ("fb15k237", "--rows", "cqd-a-1percent,link-prediction"),
+    "reproduce nell995-systems": ("nell995-systems", "--rows", "gqe,qto,fit,cqd-hybrid"),
     "reproduce fb15k237-ablation": ("fb15k237-ablation", "--rows", "cqd-f,cqd-af,cqd-r,cqd-c"),
     "sampling": (),
     "scale": (),
@@ -40,8 +43,9 @@ RUNS: dict[str, tuple[str, ...]] = {
     "symbolic": (),
     "train_step": (),
     "world": (),
+    "world_systems": ("--rows", "complex,complex-adapted,gqe"),
 }
-TOOLS = {"comparison", "figures", "published", "scaffold", "tiny", "written_tables"}
+TOOLS = {"comparison", "encoder_costs", "encoder_rows", "figures", "published", "scaffold", "tiny", "written_tables"}
 OTHERS = {"load", "service"}  # take no --tiny
 
 

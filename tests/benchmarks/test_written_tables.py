@@ -109,6 +109,44 @@ def test_the_tables_of_this_project_are_up_to_date() -> None:
     assert stale(pages, wanted) == [], "run python benchmarks/written_tables.py README.md docs/*.md"
 
 
+def test_rows_of_encoders_say_how_far_they_were_trained_and_those_not_run_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(RESULTS | {"encoding": {"cut": "3 of 8 minutes"}}))
+    (tmp_path / "b.json").write_text(json.dumps(RESULTS | {"encoding": {"model": "gqe"}}))
+    rows = 'columns = ["1p"]\nrows = [["a", "a.json"], ["b", "b.json"], ["c", "c.json"]]'
+    (tmp_path / "t.toml").write_text(f"[some]\npartial = true\n{rows}\n")
+    assert tables(tmp_path / "t.toml")["some"].split("\n")[2:] == [
+        "| a, 3 of 8 minutes | **25.0** |",
+        "| b | **25.0** |",
+    ]
+    (tmp_path / "t.toml").write_text('[none]\npartial = true\nrows = [["c", "c.json"]]\n')
+    assert tables(tmp_path / "t.toml")["none"] == "Not measured yet."
+    (tmp_path / "t.toml").write_text(f"[all]\n{rows}\n")
+    with pytest.raises(DataError, match=r"c\.json: cannot be read"):
+        tables(tmp_path / "t.toml")
+
+
+def test_what_a_benchmark_measured_is_a_table(tmp_path: Path) -> None:
+    figures = {"gqe": {"ms": 1.23456, "steps": 1200}, "q2b": {"ms": 2.0, "note": "eager"}}
+    (tmp_path / "f.json").write_text(json.dumps({"figures": figures}))
+    (tmp_path / "bad.json").write_text("{}")
+    spec = tmp_path / "t.toml"
+    spec.write_text('[all]\nfigures = "f.json"\n[one]\nfigures = "f.json"\ncolumns = ["ms"]\n')
+    found = tables(spec)
+    assert found["all"].split("\n") == [
+        "| | ms | steps | note |",
+        "|---|---:|---:|---:|",
+        "| gqe | 1.235 | 1,200 | - |",
+        "| q2b | 2 | - | eager |",
+    ]
+    assert found["one"].endswith("| gqe | 1.235 |\n| q2b | 2 |")
+    spec.write_text('[x]\nfigures = "none.json"\npartial = true\n')
+    assert tables(spec)["x"] == "Not measured yet."
+    for file, message in (("none.json", "cannot be read"), ("bad.json", "holds no figures")):
+        spec.write_text(f'[x]\nfigures = "{file}"\n')
+        with pytest.raises(DataError, match=message):
+            tables(spec)
+
+
 def test_rows_by_missing_links_and_rows_with_known_answers_last(tmp_path: Path) -> None:
     row = {"mrr": 0.25, "hits@1": 0.125}
     results = RESULTS | {"by_missing": {"2i": {"1": row, "2": {"mrr": 0.1, "hits@1": 0.05}}, "1p": {"1": row}}}

@@ -1,0 +1,82 @@
+"""The rows of a table that an encoder answers: what it learns from, and what is told of its training.
+
+A row says `learn_from = "given"` where the encoder learns from the training queries of the data set; shapes that it has
+none of, negation among them, are drawn. Without it all queries are drawn. With `share` in `[encode]` nothing is drawn:
+1p queries are there whole, those of any other shape by that share, and where the data set has none, so many sampled
+ones, of negation a tenth, as in BetaE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tacit.encode.encoding import EncodeResult
+from tacit.encode.settings import SMALL, EncodeSettings
+from tacit.errors import PlanError
+from tacit.graph.graph import Graph
+from tacit.query.queries import QuerySet, read_queries
+from tacit.query.sampling import sample
+from tacit.query.shapes import NEGATIVE, SHAPES
+from tacit.query.symbolic import with_answers
+
+WHOLE = "1p"  # of which no share is taken: a link predictor is trained on all facts, too
+READERS = ("gnnqe", "ultra")  # read the training facts while they answer
+TENTH = 10  # as many 1p queries as BetaE has of each shape with negation
+
+
+def given_queries(graph: Graph, folder: Path, settings: EncodeSettings) -> dict[str, QuerySet]:
+    """The given queries to learn from, with all their answers; a share of them where the settings ask for one."""
+    shapes = settings.shapes or ()
+    found = read_queries(folder, "train", [name for name in shapes if name not in NEGATIVE], absent_ok=True)
+    if settings.share == 1:
+        return {name: with_answers(queries, graph, "train") for name, queries in found.items()}
+    many = max(map(len, found.values()))
+    taken: dict[str, QuerySet] = {}
+    for name in shapes:
+        if name in found:
+            kept = found[name] if name == WHOLE else found[name].share(settings.share, settings.seed)
+            taken[name] = with_answers(kept, graph, "train")
+        else:
+            share = 1.0 if name == WHOLE else settings.share / (TENTH if name in NEGATIVE else 1)
+            count = max(1, round(share * many))
+            taken[name] = sample(graph, SHAPES[name], "train", count, seed=settings.seed).queries
+    return {name: queries for name, queries in taken.items() if len(queries)}
+
+
+def expressible(encoder: Any, queries: Mapping[str, QuerySet]) -> tuple[dict[str, QuerySet], dict[str, str]]:
+    """The queries that an encoder can answer, and for the other shapes why it cannot."""
+    refused: dict[str, str] = {}
+    for name, asked in queries.items():
+        try:
+            encoder.check(asked.shape.plan)
+        except PlanError as error:
+            refused[name] = str(error)
+    return {name: asked for name, asked in queries.items() if name not in refused}, refused
+
+
+def told(result: EncodeResult, row: Mapping[str, Any], given: Mapping[str, QuerySet] | None) -> dict[str, Any]:
+    """What a reader of a row must know of the training behind it; `row` are its settings, as they stand in its file."""
+    chosen, summary = result.settings, result.summary
+    seconds, steps = summary["seconds"], summary["steps"]
+    report: dict[str, Any] = {
+        "model": chosen.model,
+        "recipe": chosen.recipe,
+        "minutes": round(seconds / 60, 2),
+        "steps": steps,
+        "step_ms": round(1e3 * seconds / max(1, steps), 3),  # validations included
+        "given": {name: len(queries) for name, queries in (given or {}).items()},
+        "drawn": [name for name, origin in summary["learned_from"].items() if origin == "drawn"],
+        "share": row.get("share", 1.0),
+        "best_step": summary["best_step"],
+        "valid_mrr": summary["valid_mrr"],
+        "observed": "train" if chosen.model in READERS else "none",
+    }
+    whole = EncodeSettings.of(row).settled(SMALL)
+    if whole.minutes is not None:
+        if chosen.minutes is not None and chosen.minutes < whole.minutes:
+            report["cut"] = f"{chosen.minutes:g} of {whole.minutes:g} minutes"
+    elif steps < whole.steps:
+        report["cut"] = f"{steps:,} of {whole.steps:,} steps"
+    return report

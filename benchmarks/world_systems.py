@@ -1,0 +1,121 @@
+"""Every encoder on `world`, each trained for two minutes on a CPU, beside ComplEx with and without an adapter.
+
+    python benchmarks/world_systems.py [--rows gqe,q2b] [--minutes 2] [--again]
+
+All are asked the same queries by `tacit compare`. A row is written as soon as it is there, and one that has its file of
+results is not made again unless `--again`; the table at the end is of all there are. Fails where an encoder with a goal
+stays below it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import tacit
+from comparison import show
+from scaffold import Benchmark, provenance
+from tacit.evaluate.results import read_results
+from tacit.evaluate.tables import percentages
+from tacit.sources import world_run
+
+PREDICTOR, ADAPTED = "complex", "complex-adapted"
+ENCODERS = ("gqe", "q2b", "betae", "cone", "fuzzqe", "gnnqe", "ultra", "lmpnn")
+ON_PREDICTOR = ("lmpnn",)
+GOALS = {"gqe": {"avg_p": 50.0}, "q2b": {"avg_p": 54.0}, "gnnqe": {"avg_p": 55.0, "avg_n": 20.0}}
+SHRUNK: dict[str, Any] = {
+    "minutes": None, "steps": 2, "width": 4, "hidden": 4, "layers": 1, "bases": 2, "batch": 16, "negatives": 4,
+    "validate_queries": 2,
+}  # fmt: skip
+
+
+def predictor(given: argparse.Namespace) -> Path:
+    """The run of `world`, or a tiny one."""
+    if not given.tiny:
+        return world_run()
+    from tiny import write_run
+
+    path: Path = given.scratch / "run"
+    return path if path.exists() else write_run(path)
+
+
+def made(name: str, given: argparse.Namespace) -> Path:
+    """The run of a row, trained in a folder that does not stay."""
+    run = predictor(given)
+    out: Path = given.scratch / name
+    if name == PREDICTOR:
+        return run
+    if name == ADAPTED:
+        shutil.copytree(run, out)
+        sizes: dict[str, Any] = {"steps": 2, "batch": 4, "validate_queries": 2} if given.tiny else {}
+        told = tacit.open(out, device="cpu").adapt(count=given.lessons, device="cpu", **sizes)
+        print(f"adapter: {told['verdict']}", flush=True)
+        return out
+    source: Any = run if name in ON_PREDICTOR else tacit.open(run, device="cpu").graph
+    settings = {"minutes": given.minutes} | (SHRUNK if given.tiny else {})
+    tacit.train_encoder(source, out, model=name, device="cpu", seed=given.seed, progress=False, **settings)
+    return out
+
+
+def result(name: str, given: argparse.Namespace) -> dict[str, Any] | None:
+    """The figures of a row, as `compare` has them; none where no adapter was worth keeping."""
+    run = made(name, given)
+    what = {PREDICTOR: "predictor", ADAPTED: "adapted"}.get(name, "encoder")
+    compared = tacit.compare([run], limit=given.count, seed=given.seed, device="cpu").to_json()
+    found: dict[str, Any] | None = next((row for row in compared["rows"] if row["what"] == what), None)
+    if found is None:
+        return None
+    shared = {key: compared[key] for key in ("graph", "split", "observed", "ties")}
+    return found | provenance(given) | {"run": name, "compared": shared, "minutes": given.minutes}
+
+
+def measure(given: argparse.Namespace) -> None:
+    """Make the rows that are missing, print all, and check the goals."""
+    torch.manual_seed(given.seed)
+    folder: Path = given.out / "world-systems"
+    folder.mkdir(parents=True, exist_ok=True)
+    names = given.rows.split(",") if given.rows else [PREDICTOR, ADAPTED, *ENCODERS]
+    if unknown := set(names) - {PREDICTOR, ADAPTED, *ENCODERS}:
+        raise SystemExit(f"no such row: {', '.join(sorted(unknown))}")
+    for name in names:
+        path = folder / f"{name}.json"
+        if path.exists() and not given.again:
+            continue
+        report = result(name, given)
+        if report is not None:
+            path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+            print(name, {key: round(value, 1) for key, value in percentages(report).items()}, flush=True)
+    kept = {name: read_results(folder / f"{name}.json") for name in names if (folder / f"{name}.json").exists()}
+    figures = {name: percentages(report) for name, report in kept.items()}
+    show({name: {**row, "parameters": kept[name]["parameters"]} for name, row in figures.items()})
+    missed = [
+        f"{name} {average} {figures[name].get(average, 0.0):.1f} < {goal}"
+        for name, goals in GOALS.items()
+        if name in figures
+        for average, goal in goals.items()
+        if figures[name].get(average, 0.0) < goal
+    ]
+    if missed and not given.tiny:
+        sys.exit(f"goals missed: {', '.join(missed)}")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Compare all rows."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.add_argument("--rows", help="some of them, joined by commas; all by default")
+    benchmark.add_argument("--again", action="store_true", help="also make rows that have a file of results")
+    benchmark.size("--minutes", 2.0, tiny=2.0, help="of training, for each encoder")
+    benchmark.size("--count", 200, tiny=2, help="test queries of each shape")
+    benchmark.size("--lessons", 2000, tiny=20, help="queries of each shape that the adapter learns from")
+    benchmark.run(measure, argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""What encoders cost by formula: beside their weights counted, and products counted by torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import encoder_costs
+import encoders
+import parameters
+import tiny
+from tacit.encode.aggregation import SortedFacts, described
+from tacit.encode.encoder import Drawn, Encoder
+from tacit.encode.models import make_encoder
+from tacit.encode.settings import EncodeSettings
+from tacit.graph.graph import Graph
+from tacit.links.loading import make_model
+from tacit.query.shapes import SHAPES
+
+MODELS = ("gqe", "q2b", "betae", "cone", "fuzzqe", "gnnqe", "lmpnn")
+MIX = {"1p": 3, "2p": 5, "2i": 7, "3i": 4}
+GRAPH: Graph = tiny.graph()
+RANK = 32
+
+
+def made(settings: EncodeSettings) -> tuple[Encoder, encoder_costs.Sizes]:
+    """An encoder that was never trained, and what its cost depends on."""
+    predictor = make_model("complex", GRAPH.num_entities, GRAPH.num_relations, RANK).requires_grad_(False)
+    torch.nn.init.normal_(predictor.head_table.weight, generator=torch.Generator().manual_seed(0))
+    return make_encoder(settings, GRAPH, predictor), parameters.sizes(GRAPH, predictor)
+
+
+def drawn(mix: dict[str, int]) -> list[Drawn]:
+    batch = []
+    for name, count in mix.items():
+        plan = SHAPES[name].plan
+        entities = torch.zeros(count, plan.num_entities, dtype=torch.long)
+        relations = torch.zeros(count, plan.num_relations, dtype=torch.long)
+        ones = torch.ones(count)
+        batch.append(Drawn(plan, entities, relations, torch.zeros(count, dtype=torch.long), ones))
+    return batch
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_products_of_a_step_are_those_that_torch_counts(model: str) -> None:
+    settings = EncodeSettings(model=model, width=64, hidden=24, negatives=6, bases=1).settled(GRAPH.num_entities)
+    encoder, sizes = made(settings)
+    encoder.reset(torch.Generator().manual_seed(0))
+    with FlopCounterMode(display=False) as counter:
+        encoder.loss(drawn(MIX), torch.arange(6)).backward()
+    formula = encoder_costs.step_cost(model, settings, sizes, MIX)
+    exact = formula.others if model == "betae" else 0.0  # a product, too
+    assert counter.get_total_flops() == pytest.approx(formula.products + exact, rel=0.02)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_weights_by_formula_are_those_counted(model: str) -> None:
+    for recipe in ("lean", "paper"):
+        settings = EncodeSettings(model=model, recipe=recipe, width=6, hidden=10, bases=3).settled(GRAPH.num_entities)
+        encoder, sizes = made(settings)
+        assert parameters.trainable(encoder) == encoder_costs.weights(model, settings, sizes)
+
+
+def test_aggregation_by_scatter_is_that_in_one_pass() -> None:
+    facts = SortedFacts(GRAPH.triples("train"), GRAPH.num_entities, GRAPH.num_relations)
+    rows, draw = (GRAPH.num_entities, GRAPH.num_relations, GRAPH.num_entities), torch.Generator().manual_seed(0)
+    leaves = [torch.randn(n, 2, 3, generator=draw) for n in rows]
+    torch.testing.assert_close(encoders.scattered(*leaves, facts), described(*leaves, facts), rtol=1e-4, atol=1e-5)
