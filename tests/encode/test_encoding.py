@@ -49,11 +49,11 @@ def trained_on(graph: Graph) -> dict[str, QuerySet]:
     return {name: sample(graph, SHAPES[name], "train", 60).queries for name in ("1p", "2p", "2i")}
 
 
-@pytest.mark.parametrize("model", ["gqe", "q2b"])
+@pytest.mark.parametrize("model", ["gqe", "q2b", "betae", "cone", "fuzzqe"])
 def test_a_small_graph_is_learned_by_heart(model: str, graph: Graph) -> None:
     settings = EncodeSettings(
-        model, steps=100, width=32, margin=6.0, batch=64, negatives=30, lr=0.03, shapes="1p,2p,2i",
-        validate_every=1.0, device="cpu",
+        model, steps=150, width=32, margin=6.0, batch=96, negatives=30, adversarial=1.0, lr=0.02, shapes="1p,2p,2i",
+        validate_every=1.0, device="cpu", hidden=32, bases=4,
     )  # fmt: skip
     learned = encode(graph, settings, valid={})
     figures = mean_reciprocal_ranks(learned.encoder.reasoner(), trained_on(graph))

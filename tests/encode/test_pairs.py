@@ -71,6 +71,15 @@ def test_gradients_are_the_slopes(kind: str, block: int, monkeypatch: pytest.Mon
         assert torch.autograd.gradcheck(distances(kind), given)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_states_and_no_entities(kind: str) -> None:
+    for n, m in ((0, 3), (3, 0)):
+        given = [tensor.requires_grad_() for tensor in inputs(kind, n, m)]
+        found = distances(kind)(*given)
+        found.sum().backward()
+        assert found.shape == (n, m)
+
+
 def test_an_entity_is_inside_the_cone_of_everything() -> None:
     x, s, v = inputs("cone")
     assert (pairs.cone(x, torch.full_like(s, math.pi), v, 0.0).abs() < 1e-12).all()

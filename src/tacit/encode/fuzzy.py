@@ -12,12 +12,15 @@ from tacit.encode.rows import rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
 
+SHORT = 0.2  # the largest degree of an entity to start with
+
 
 class FuzzQE(Space):
     """States are degrees in [0, 1], combined by product logic; logits are `cos(x, v) / temperature`.
 
     A relation's map is a mixture of bases, `W_r = Σ_j a_rj W_j`. No such matrix is ever made: a state times its mixture
-    is one product of the bases with the state, repeated with the weights of each.
+    is one product of the bases with the state, repeated with the weights of each. The recipe `lean` departs from the
+    published start: entities are short, which no cosine sees, so that a step turns them further.
     """
 
     name = "FuzzQE"
@@ -35,7 +38,7 @@ class FuzzQE(Space):
 
     def reset(self, generator: torch.Generator) -> None:
         """Degrees of entities are uniform, bases orthogonal, the rest by Xavier."""
-        nn.init.uniform_(self.entities, generator=generator)
+        nn.init.uniform_(self.entities, 0, 1.0 if self.settings.recipe == "paper" else SHORT, generator=generator)
         for base in self.bases:
             nn.init.orthogonal_(base, generator=generator)
         for table in (self.mixtures, self.biases):

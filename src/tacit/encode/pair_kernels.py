@@ -30,21 +30,15 @@ def kernels() -> Any:
         import triton.language as tl
     except ImportError:
         return None
+    return _distances_kernel(triton, tl), _gradients_kernel(triton, tl)
 
+
+def _distances_kernel(triton: Any, tl: Any) -> Any:
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def distances(  # type: ignore[no-untyped-def]
-        states,
-        places,
-        out,
-        length,
-        chunk,
-        inside,
-        kind: tl.constexpr,
-        of_state: tl.constexpr,
-        of_place: tl.constexpr,
-        rows: tl.constexpr,
-        columns: tl.constexpr,
-    ):
+        states, places, out, length, chunk, inside, kind: tl.constexpr, of_state: tl.constexpr, of_place: tl.constexpr,
+        rows: tl.constexpr, columns: tl.constexpr,
+    ):  # fmt: skip
         i, j, part = tl.program_id(1).to(tl.int64), tl.program_id(0).to(tl.int64), tl.program_id(2)
         row, column = tl.arange(0, rows), tl.arange(0, columns)
         x = states + (i * length + part * chunk) * (of_state * rows)
@@ -70,21 +64,15 @@ def kernels() -> Any:
             v += of_place * columns
         tl.store(out + at, total)
 
+    return distances
+
+
+def _gradients_kernel(triton: Any, tl: Any) -> Any:
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def gradients(  # type: ignore[no-untyped-def]
-        own,
-        other,
-        upstream,
-        out,
-        length,
-        chunk,
-        inside,
-        kind: tl.constexpr,
-        of_states: tl.constexpr,
-        of_other: tl.constexpr,
-        rows: tl.constexpr,
-        columns: tl.constexpr,
-    ):
+        own, other, upstream, out, length, chunk, inside, kind: tl.constexpr, of_states: tl.constexpr,
+        of_other: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr,
+    ):  # fmt: skip
         i, j, part = tl.program_id(1).to(tl.int64), tl.program_id(0).to(tl.int64), tl.program_id(2)
         row, column = tl.arange(0, rows), tl.arange(0, columns)
         width = tl.num_programs(0).to(tl.int64) * columns
@@ -96,42 +84,32 @@ def kernels() -> Any:
         a3 = tl.load(own + 3 * height * width + cell) if kind == 2 and of_states else a0
         b = other + (j * length + part * chunk) * (of_other * columns)
         g = upstream + (i * length + part * chunk) * rows
-        towards = tl.where(a1 < 0, -1.0, tl.where(a1 > 0, 1.0, 0.0))
-        by_place = tl.zeros((rows, columns), tl.float32)
-        by_extent = tl.zeros((rows, columns), tl.float32)
+        by_place, by_extent = tl.zeros((rows, columns), tl.float32), tl.zeros((rows, columns), tl.float32)
         for _ in tl.range(0, chunk, loop_unroll_factor=4):
-            up = tl.load(g + row)[:, None]
-            b0 = tl.load(b + column)[None, :]
+            up, b0 = tl.load(g + row)[:, None], tl.load(b + column)[None, :]
             b1 = tl.load(b + columns + column)[None, :] if of_other > 1 else b0
             if kind == 2:
-                if of_states:
-                    sx, cx, s, c, sv, cv = a0, a1, a2, a3, b0, b1
-                else:
-                    s, c = tl.load(b + 2 * columns + column)[None, :], tl.load(b + 3 * columns + column)[None, :]
-                    sx, cx, sv, cv = b0, b1, a0, a1
-                t, p = sv * cx - cv * sx, sv * sx + cv * cx
+                s = a2 if of_states else tl.load(b + 2 * columns + column)[None, :]
+                c = a3 if of_states else tl.load(b + 3 * columns + column)[None, :]
+                t, p = (b0 * a1 - b1 * a0 if of_states else a0 * b1 - a1 * b0), b0 * a0 + b1 * a1
                 sine, cosine = tl.abs(t), tl.abs(p)
-                edge = cosine * c + sine * s
-                outside = sine >= s
-                slope = tl.where(outside, edge, inside * cosine)
-                sign = (t.to(tl.int32, bitcast=True) ^ p.to(tl.int32, bitcast=True)) & -2147483648
-                by_place += up * (slope.to(tl.int32, bitcast=True) ^ sign).to(tl.float32, bitcast=True)
-                if of_states:
-                    by_extent += up * tl.where(outside, inside * c - edge, 0.0)
+                edge, outside = cosine * c + sine * s, sine >= s
+                slope, scale = tl.where(outside, edge, inside * cosine), up
+                by_extent += up * tl.where(outside, inside * c - edge, 0.0)
+                signs = t.to(tl.int32, bitcast=True) ^ p.to(tl.int32, bitcast=True)
             else:
                 gap = b0 - a0 if of_states else a0 - b0
+                slope, scale, signs = up, 1.0, gap.to(tl.int32, bitcast=True)
                 if kind == 1:
-                    offset = a1 if of_states else b1
-                    outside = tl.abs(gap) > offset
-                    slope = tl.where(outside, up, inside * up)
-                    if of_states:
-                        by_extent += up * tl.where(outside, inside * towards - 1, 0.0)
-                else:
-                    slope = up
-                sign = gap.to(tl.int32, bitcast=True) & -2147483648
-                by_place += (slope.to(tl.int32, bitcast=True) ^ sign).to(tl.float32, bitcast=True)
+                    beyond = tl.where(tl.abs(gap) > (a1 if of_states else b1), up, 0.0)
+                    outer = inside * up + (1 - inside) * beyond  # for one side a product is less work than a choice
+                    slope = outer if of_states else tl.where(tl.abs(gap) > b1, up, inside * up)
+                    by_extent += beyond
+            by_place += scale * (slope.to(tl.int32, bitcast=True) ^ (signs & -2147483648)).to(tl.float32, bitcast=True)
             b += of_other * columns
             g += rows
+        if kind == 1:  # what an offset's sign decides is the same for the whole walk
+            by_extent *= inside * tl.where(a1 < 0, -1.0, tl.where(a1 > 0, 1.0, 0.0)) - 1
         factor: tl.constexpr = 0.5 if kind == 2 else 1.0
         count: tl.constexpr = 2 if of_states and kind > 0 else 1
         at = out + part * count * height * width + cell
@@ -139,7 +117,7 @@ def kernels() -> Any:
         if count == 2:
             tl.store(at + height * width, factor * by_extent)
 
-    return distances, gradients
+    return gradients
 
 
 def distances(kind: str, inside: float, states: tuple[Tensor, ...], places: tuple[Tensor, ...]) -> Tensor:

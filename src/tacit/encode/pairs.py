@@ -70,7 +70,7 @@ class _Distances(torch.autograd.Function):
         states, places = _parts(kind, points, extents, entities)
         ctx.save_for_backward(*states, *places)
         ctx.kind, ctx.inside, ctx.of_states = kind, inside, len(states)
-        if _in_kernels(points):
+        if _in_kernels(points, entities):
             return pair_kernels.distances(kind, inside, states, places)
         found = points.new_empty(len(points), len(entities))
         for rows, columns in _blocks(points, entities):
@@ -83,7 +83,7 @@ class _Distances(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         states, places = ctx.saved_tensors[: ctx.of_states], ctx.saved_tensors[ctx.of_states :]
         points, entities = states[0], places[0]
-        if _in_kernels(points):
+        if _in_kernels(points, entities):
             return None, None, *pair_kernels.gradients(ctx.kind, ctx.inside, states, places, gradient)
         to_points = torch.zeros_like(points)
         to_extents = None if ctx.of_states == 1 else torch.zeros_like(points)
@@ -101,8 +101,9 @@ class _Distances(torch.autograd.Function):
         return None, None, to_points, to_extents, to_entities
 
 
-def _in_kernels(points: Tensor) -> bool:
-    return points.is_cuda and points.dtype == torch.float32 and pair_kernels.kernels() is not None
+def _in_kernels(points: Tensor, entities: Tensor) -> bool:
+    fits = points.is_cuda and points.dtype == entities.dtype == torch.float32 and points.numel() and entities.numel()
+    return bool(fits) and pair_kernels.kernels() is not None
 
 
 def _parts(kind: str, points: Tensor, extents: Tensor | None, entities: Tensor) -> tuple[Parts, Parts]:
