@@ -4,8 +4,10 @@
     python benchmarks/engine.py --device cuda [--run RUN] [--exact-run RUN]
 
 On a CPU: NELL995's test queries of all 14 types at rank 100, k = 64, product, sigmoid, on 2 threads, and the peak
-memory of 3p at k = 512 and 8,192, in a process of its own. On a GPU, or with --throughput: 2p queries a second at rank
-1000, k = 256, at each precision with its MRR, and with exact search on FB15k-237. Without a run the weights are random,
+memory of 3p at k = 512 and 8,192, in a process of its own. On a GPU, or with --throughput: queries a second at rank
+1000, k = 256, with its MRR: 2p at each precision, other types in bfloat16 with both calibrations, and exact search on
+FB15k-237. Beside them stands how fast bare products are, and which share of that a query reaches whose rows are its
+own. Without a run the weights are random,
 normal with deviation 0.5, so that logits spread as trained ones do; candidates are then shared by fewer queries, and
 the MRR says nothing.
 
@@ -49,6 +51,7 @@ GOALS = {
     "2p": (26, "63-85"), "pi": (26, "63-85"), "ip": (28, "88-94"), "up": (28, "88-94"), "inp": (28, "88-94"),
     "pin": (28, "88-94"), "pni": (28, "88-94"), "3p": (55, "5600"),
 }  # fmt: skip
+BATCHED = ("1p", "2p", "3p", "2i", "pi")  # types timed in batches
 WHOLE_ROWS = ("1p", "2i", "2p")  # types timed with softmax-count too, which needs whole rows
 LARGE = 1000  # a beam of so many candidates and more gets few queries
 
@@ -189,19 +192,46 @@ def peak(given: argparse.Namespace) -> None:
 
 
 def throughputs(given: argparse.Namespace) -> Measured:
-    """2p queries a second at each precision, and with exact search, ranking included."""
+    """Queries a second, ranking included: by precision, by type and calibration, and with exact search."""
     count = given.queries if given.tiny else max(given.queries, 4096)
-    bench, small = Bench.of(given, "NELL995", given.run), Bench.of(given, "FB15k-237", given.exact_run)
-    many, few = read_queries(bench.folder, "test", "2p")["2p"], read_queries(small.folder, "valid", "2p")["2p"]
-    figures: dict[str, dict[str, float]] = {}
-    for name, where, k, queries in (
-        (f"k = {given.k}", bench, given.k, sample(many, count)),
-        ("exact, FB15k-237", small, None, sample(few, max(1, count // 8))),
+    bench = Bench.of(given, "NELL995", given.run)
+    queries = read_queries(bench.folder, "test", BATCHED)
+    rate = product_rate(bench.model, given)
+    figures: dict[str, dict[str, float]] = {"products": {"tflop_per_s": rate / 1e12}}
+    for name, where, k, chosen in (
+        (f"2p, k = {given.k}", bench, given.k, sample(queries["2p"], count)),
+        ("2p exact, FB15k-237", *exact_bench(given, count)),
     ):
-        rows = {p: throughput(where.reasoner(k, precision=p), queries, given) for p in ("float32", "tf32", "bf16")}
+        if where is None:
+            continue
+        rows = {p: throughput(where.reasoner(k, precision=p), chosen, given) for p in ("float32", "tf32", "bf16")}
         for precision, row in rows.items():
             figures[f"{name}, {precision}"] = row | {"mrr difference": row["mrr"] - rows["float32"]["mrr"]}
+    for calibration in ("sigmoid", "softmax-count"):
+        reasoner = bench.reasoner(given.k, calibration, "bf16")
+        for name, every in queries.items():
+            row = throughput(reasoner, sample(every, count), given)
+            flop = 2.0 * rows_of(every.shape, given.k) * bench.model.keys().numel()
+            figures[f"{name}, {calibration}, bf16"] = row | {"share of products": row["queries_per_s"] * flop / rate}
     return Measured(figures, {"graph": bench.graph.name, "trained": given.run is not None}, kind="throughput")
+
+
+def exact_bench(given: argparse.Namespace, count: int) -> tuple[Bench | None, None, Any]:
+    """FB15k-237 with some of its 2p queries, for exact search; nothing where its data is absent."""
+    if given.no_exact:
+        return None, None, None
+    small = Bench.of(given, "FB15k-237", given.exact_run)
+    return small, None, sample(read_queries(small.folder, "valid", "2p")["2p"], max(1, count // 8))
+
+
+def product_rate(model: BilinearModel, given: argparse.Namespace) -> float:
+    """Floating-point operations a second of bare products with the keys, in bfloat16 where there is a GPU."""
+    keys = model.keys()
+    rows = torch.randn(given.rows, keys.shape[1], device=keys.device)
+    if given.device == "cuda":
+        rows, keys = rows.bfloat16(), keys[: len(keys) // 128 * 128].bfloat16()
+    times = in_turns({"": lambda: rows @ keys.t()}, given.rounds + 3, given.device)[""]
+    return 2.0 * len(rows) * keys.numel() / min(times)
 
 
 def throughput(reasoner: Reasoner, queries: QuerySet, given: argparse.Namespace) -> dict[str, float]:
@@ -242,6 +272,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark.add_argument("--throughput", action="store_true", help="queries a second, as on a GPU")
     benchmark.add_argument("--peaks", default="512,8192", help="large beams, joined by commas, each in a process")
     benchmark.add_argument("--peak", type=int, help=argparse.SUPPRESS)
+    benchmark.add_argument("--no-exact", action="store_true", help="leave exact search out")
+    benchmark.size("--rows", 8192, tiny=4, help="rows of a bare product")
     benchmark.size("--queries", 500, tiny=3)
     benchmark.size("--rounds", 2, tiny=1)
     benchmark.size("--rank", 0, tiny=4, help="100, or 1000 for throughput")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tacit.adapt.adapter import Adapter
 from tacit.distributed.shards import Shards
-from tacit.engine.calibration import EVERY, Calibration, SoftmaxCount, Tails
+from tacit.engine.calibration import EVERY, ByRow, Calibration, SoftmaxCount, Tails
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import log1mexp
 from tacit.errors import SettingsError
@@ -24,6 +24,8 @@ class Adapted(Calibration):
         self.calibration, self.adapter = calibration, adapter
         self.pointwise, self.sigmoidal = calibration.pointwise, calibration.sigmoidal
         self.monotone = adapter.by_row
+        moves = adapter.learns != "negation"
+        self.rowwise = calibration.rowwise and (not moves or (calibration.sigmoidal and adapter.by_row))
         self.reads_entities = calibration.reads_entities or not adapter.by_relation
         self.shareable = adapter.by_relation
         self.name = f"{calibration.name}, adapted"
@@ -57,6 +59,13 @@ class Adapted(Calibration):
             scores: Tensor = self.calibration(self.moved(logits, heads, relations, tails), heads, relations, tails)
             return scores
         return self._on_odds(self.calibration(logits, heads, relations, tails), heads, relations, tails)
+
+    def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
+        """That of the calibration where negation alone is learned, or sigmoids of rows that are scaled and shifted."""
+        if self.adapter.learns == "negation":
+            return self.calibration.by_row(logits, heads, relations)
+        scale, shift = (part[:, 0].expand(len(logits)).contiguous() for part in self.adapter(heads, relations, EVERY))
+        return ByRow(shift, scale)
 
     @property
     def by_sum(self) -> bool:

@@ -130,6 +130,16 @@ class Atoms:
                 return logits, scores
         return None
 
+    @property
+    def facts_on_top(self) -> bool:
+        """Whether no prediction is worth more than a known fact."""
+        return self.facts is None or self.ceiling + self.calibration.supremum <= self.observed
+
+    def raw(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Raw scores of every tail, `[B, N]`, valid until others are asked for; the impossible is minus infinity."""
+        block = next(self.products(heads, relations, self.width))
+        return self._ruling(heads, relations)(block.scores, block.columns)
+
     def rows(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every tail, `[B, N]`, in memory of their own; gradients reach the calibration."""
         return self._lifted(self._calibrated(self._logits(heads, relations), heads, relations), heads, relations)
@@ -300,12 +310,12 @@ class Atoms:
 
     def known(self, heads: Tensor, relations: Tensor) -> KnownTails | None:
         """The known facts of some rows, or None where there are none."""
-        if self.facts is None:
-            return None
-        rows, tails = self._own(*self.facts.tails(heads, relations))
-        if not len(rows):
-            return None
-        return KnownTails(rows, tails)
+        rows, tails = self.known_tails(heads, relations)
+        return KnownTails(rows, tails) if len(rows) else None
+
+    def known_tails(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """The known facts of some rows: which row each is of, and the column of its tail."""
+        return (heads[:0], heads[:0]) if self.facts is None else self._own(*self.facts.tails(heads, relations))
 
     def _own(self, rows: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
         """Those tails that are entities of this process, as columns."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tacit.distributed.shards import Shards
+from tacit.engine.kernels import log_sums
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import log_positive
 from tacit.engine.sharded import largest
@@ -21,14 +23,26 @@ _NEARLY_ONE = math.log1p(-(2.0**-10))
 _CACHED = 2**18  # floats that stay in cache
 
 
+@dataclass(frozen=True, eq=False)
+class ByRow:
+    """How each number `x` of some rows becomes a log-score: `log σ(scale · x + shift)`, or `min(x + shift, cap)`.
+
+    It is all that a kernel needs to calibrate scores on their way to a maximum.
+    """
+
+    shift: Tensor  # [B]
+    scale: Tensor | None = None  # [B], 1 where there is none
+    cap: float | None = None  # None where scores are sigmoids
+
+
 class Calibration(nn.Module):
     """Turns rows of logits into log-scores: `forward(logits[B, n], heads[B], relations[B]) -> [B, n]`.
 
     A *pointwise* calibration needs one logit to give one score, so rows can be cut into blocks of columns; the others
     need whole rows. A *monotone* one keeps the order of every row. A *sigmoidal* one is `log σ` of what `moved` makes
-    of the logits. One that *reads entities* needs to know which entities an atom is about, beside its logit. No
-    log-score is above its `supremum`, which best-first search trusts. Where no gradient is asked for, results may use
-    the memory of `logits`.
+    of the logits; of a *rowwise* one `by_row` says all. One that *reads entities* needs to know which entities an atom
+    is about, beside its logit. No log-score is above its `supremum`, which best-first search trusts. Where no gradient
+    is asked for, results may use the memory of `logits`.
 
     Where processes share the entities out, each has a part of a row; one that is *shareable* gets by with that, and
     with what `shards` can tell of the whole row.
@@ -37,6 +51,7 @@ class Calibration(nn.Module):
     pointwise = False
     monotone = True
     sigmoidal = False
+    rowwise = False
     reads_entities = False
     shareable = True
     supremum = 0.0
@@ -61,6 +76,10 @@ class Calibration(nn.Module):
     def moved(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The logits whose sigmoids are the scores."""
         return logits
+
+    def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
+        """What makes log-scores of whole rows `[B, N]`, where it is *rowwise*."""
+        raise TypeError(f"{type(self).__name__} is not rowwise")
 
     @property
     def by_sum(self) -> bool:
@@ -91,11 +110,16 @@ class Sigmoid(Calibration):
 
     pointwise = True
     sigmoidal = True
+    rowwise = True
     name = "sigmoid"
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The log of the sigmoid of each logit."""
         return F.logsigmoid(logits)
+
+    def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
+        """Sigmoids as they are."""
+        return ByRow(logits.new_zeros(len(logits)))
 
 
 class MinMax(Calibration):
@@ -126,6 +150,7 @@ class SoftmaxCount(Calibration):
     A softmax row sums to 1 whatever the number of right answers; times that number it reads as a probability.
     """
 
+    rowwise = True
     reads_entities = True
     supremum = _NEARLY_ONE
     name = "softmax-count"
@@ -147,10 +172,17 @@ class SoftmaxCount(Calibration):
         """The log-scores of single atoms, `[P]`, whose rows have the given `log Z`."""
         return self._shared_out(logits[:, None], heads, relations, log_sums)[:, 0]
 
+    def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
+        """The shift of each row."""
+        total = self.shards.log_total(_log_sums(logits))
+        return ByRow(self._shift(heads, relations, total), cap=self.supremum)
+
+    def _shift(self, heads: Tensor, relations: Tensor, total: Tensor) -> Tensor:
+        counts = self.facts.counts(heads, relations).clamp(min=1).to(total.dtype)
+        return counts.log() - total.masked_fill(torch.isneginf(total), 0.0)  # where nothing is possible
+
     def _shared_out(self, logits: Tensor, heads: Tensor, relations: Tensor, total: Tensor) -> Tensor:
-        counts = self.facts.counts(heads, relations).clamp(min=1).to(logits.dtype)
-        shift = counts.log() - total.masked_fill(torch.isneginf(total), 0.0)  # where nothing is possible
-        return _shifted(logits, shift, self.supremum)
+        return _shifted(logits, self._shift(heads, relations, total), self.supremum)
 
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> SoftmaxCount:
         """The same with other facts to count, of rows that are shared out so."""
@@ -163,6 +195,7 @@ class SoftmaxObserved(Calibration):
     The known tails of a row score 1 in the mean. A row without any is its softmax.
     """
 
+    rowwise = True
     reads_entities = True
     supremum = math.log1p(-0.001)
     name = "softmax-observed"
@@ -173,13 +206,19 @@ class SoftmaxObserved(Calibration):
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The logits less the log of the mean `e^x` of their row's known tails, or of its sum, clipped below 0."""
+        return _shifted(logits, self._shift(logits, heads, relations), self.supremum)
+
+    def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
+        """The shift of each row."""
+        return ByRow(self._shift(logits, heads, relations), cap=self.supremum)
+
+    def _shift(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
         counts = self.facts.counts(heads, relations)
         known = self.shards.log_total(self._log_known(logits, heads, relations, counts))
         total = self.shards.log_total(_log_sums(logits))
         total = total.masked_fill(torch.isneginf(total), 0.0)  # where nothing is possible
         unknown = torch.isneginf(known)  # the sums cancel: only a row without known tails needs its own
-        shift = torch.where(unknown, -total, counts.clamp(min=1).log() - known.masked_fill(unknown, 0.0))
-        return _shifted(logits, shift, self.supremum)
+        return torch.where(unknown, -total, counts.clamp(min=1).log() - known.masked_fill(unknown, 0.0))
 
     def _log_known(self, logits: Tensor, heads: Tensor, relations: Tensor, counts: Tensor) -> Tensor:
         """`log Σ e^x` of the known tails of each row that are columns here, `[B]`; minus infinity where none is."""
@@ -207,7 +246,9 @@ def _shifted(logits: Tensor, shift: Tensor, most: float) -> Tensor:
 def _log_sums(logits: Tensor) -> Tensor:
     """`log Σ e^x` of each row, `[B, n] -> [B]`; on a CPU by few rows, whose exponentials stay in cache."""
     step = max(1, _CACHED // max(1, logits.shape[1]))
-    if logits.is_cuda or logits.requires_grad or step >= len(logits):
+    if logits.is_cuda and not logits.requires_grad:
+        return log_sums(logits)
+    if logits.requires_grad or step >= len(logits):
         return torch.logsumexp(logits, dim=1)
     return torch.cat([torch.logsumexp(rows, dim=1) for rows in logits.split(step)])
 

@@ -1,23 +1,29 @@
-"""The maximum over a hop's candidates as one kernel, where Triton can compile for the GPU.
+"""A hop's last steps as one kernel, where Triton can compile for the GPU: scores are calibrated as they are read.
 
-In PyTorch's own operations a hop copies the shared rows out for every query, adds the weights and reduces: three trips
-through memory for each score. The kernel reads each score once.
+In PyTorch's own operations a hop writes calibrated scores beside the raw ones, copies the shared rows out for every
+query, adds the weights and reduces: many trips through memory for each score. Here a product is written once and read
+once for each query that needs it, mostly from the cache, since programs that share columns run side by side.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-_COLUMNS = 1024  # entities that one program of the kernel handles
+if TYPE_CHECKING:
+    from tacit.engine.calibration import ByRow
+
+_COLUMNS = 512  # entities that one program handles: so many of all rows of a hop stay in the cache
+_SUMMED = 4096  # numbers of a row that are summed at a time
+_RAW, _SIGMOID, _CAPPED = range(3)  # what is made of a number
 
 
 @cache
-def _kernel() -> Any:
-    """The compiled kernel, or None where there is no Triton."""
+def _kernels() -> tuple[Any, Any] | None:
+    """The compiled kernels, or None where there is no Triton."""
     try:
         import triton
         import triton.language as tl
@@ -26,33 +32,86 @@ def _kernel() -> Any:
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def best_of(  # type: ignore[no-untyped-def]
-        scores, stride, rows, weights, out, n, k, godel: tl.constexpr, columns: tl.constexpr
-    ):
-        query = tl.program_id(1).to(tl.int64)
-        at = tl.program_id(0) * columns + tl.arange(0, columns)
+        scores, stride, rows, weights, shifts, scales, out, n, k, cap, ceiling,
+        godel: tl.constexpr, kind: tl.constexpr, columns: tl.constexpr,
+    ):  # fmt: skip
+        query = tl.program_id(0).to(tl.int64)
+        at = tl.program_id(1) * columns + tl.arange(0, columns)
         inside = at < n
         best = tl.full((columns,), float("-inf"), tl.float32)
         for j in range(k):
             row = tl.load(rows + query * k + j)
             weight = tl.load(weights + query * k + j)
             score = tl.load(scores + row * stride + at, mask=inside, other=float("-inf"))
+            if kind == 1:
+                moved = score * tl.load(scales + row) + tl.load(shifts + row)
+                rest = tl.exp(-tl.abs(moved))
+                # log1p, which keeps the digits of log-scores near 0
+                rest = tl.where(rest < 1e-3, rest - rest * rest * (0.5 - rest / 3.0), tl.log(1.0 + rest))
+                score = tl.minimum(moved, 0.0) - rest + ceiling
+            if kind == 2:
+                score = tl.minimum(score + tl.load(shifts + row), cap) + ceiling
             best = tl.maximum(best, tl.minimum(score, weight) if godel else score + weight)
         tl.store(out + query * n + at, best, mask=inside)
 
-    return best_of
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def log_sum(scores, stride, out, n, columns: tl.constexpr):  # type: ignore[no-untyped-def]
+        row = tl.program_id(0).to(tl.int64)
+        high = tl.full((columns,), float("-inf"), tl.float32)
+        total = tl.zeros((columns,), tl.float32)
+        for start in range(0, n, columns):
+            at = start + tl.arange(0, columns)
+            score = tl.load(scores + row * stride + at, mask=at < n, other=float("-inf"))
+            higher = tl.maximum(high, score)
+            still = higher == float("-inf")
+            total = total * tl.where(still, 1.0, tl.exp(high - higher)) + tl.where(still, 0.0, tl.exp(score - higher))
+            high = higher
+        top = tl.max(high, axis=0)
+        whole = tl.sum(tl.where(high == float("-inf"), 0.0, total * tl.exp(high - top)), axis=0)
+        tl.store(out + row, tl.where(top == float("-inf"), top, top + tl.log(whole)))
+
+    return best_of, log_sum
 
 
 def available(scores: Tensor, norm: str) -> bool:
     """Whether the kernel can take a hop over these scores."""
-    return scores.is_cuda and norm in ("product", "godel") and scores.dtype == torch.float32 and _kernel() is not None
+    return on_gpu(scores.device, norm) and scores.dtype == torch.float32
 
 
-def best_of(scores: Tensor, rows: Tensor, weights: Tensor, norm: str) -> Tensor:
-    """`out[q, t] = max_j weights[q, j] ⊤ scores[rows[q, j], t]`, `[U, n] x [G, K] x [G, K] -> [G, n]`."""
+def on_gpu(device: torch.device, norm: str) -> bool:
+    """Whether the kernel can take hops on a device."""
+    return device.type == "cuda" and norm in ("product", "godel") and _kernels() is not None
+
+
+def best_of(
+    scores: Tensor, rows: Tensor, weights: Tensor, norm: str, by_row: ByRow | None = None, ceiling: float = 0.0
+) -> Tensor:
+    """`out[q, t] = max_j weights[q, j] ⊤ scores[rows[q, j], t]`, `[U, n] x [G, K] x [G, K] -> [G, n]`.
+
+    With `by_row` the scores are raw ones still, and what it makes of them is lowered by `ceiling`.
+    """
     (queries, k), n = rows.shape, scores.shape[1]
     out = torch.empty(queries, n, device=scores.device)
-    grid = ((n + _COLUMNS - 1) // _COLUMNS, queries)
-    _kernel()[grid](
-        scores, scores.stride(0), rows.contiguous(), weights.contiguous(), out, n, k, norm == "godel", _COLUMNS
-    )
+    grid = (queries, (n + _COLUMNS - 1) // _COLUMNS)
+    kind, cap = (_RAW, 0.0) if by_row is None else (_SIGMOID, 0.0) if by_row.cap is None else (_CAPPED, by_row.cap)
+    shifts = scales = weights
+    if by_row is not None:
+        shifts = by_row.shift
+        scales = torch.ones_like(shifts) if by_row.scale is None else by_row.scale
+    compiled = _kernels()
+    assert compiled is not None
+    compiled[0][grid](
+        scores, scores.stride(0), rows.contiguous(), weights.contiguous(), shifts, scales, out, n, k, cap, ceiling,
+        norm == "godel", kind, _COLUMNS,
+    )  # fmt: skip
+    return out
+
+
+def log_sums(scores: Tensor) -> Tensor:
+    """`log Σ e^x` of each row, `[U, n] -> [U]`, in one pass."""
+    out = torch.empty(len(scores), device=scores.device)
+    compiled = _kernels()
+    if compiled is None or not scores.is_cuda or scores.dtype != torch.float32:
+        return torch.logsumexp(scores, dim=1)
+    compiled[1][(len(scores),)](scores, scores.stride(0), out, scores.shape[1], _SUMMED)
     return out

@@ -86,6 +86,9 @@ class Hop:
             heads, along = wanted % n, wanted // n
             if self._by_odds and self._from_odds(heads, along, rows_of if shared else None, weights, out[queries]):
                 continue
+            if self._raw:
+                self._from_raw(heads, along, rows_of.view(weights.shape), weights, out[queries])
+                continue
             for block in pieces(self.atoms.blocks(heads, along, width)):
                 reached = self._best(block.scores, rows_of.view(weights.shape), weights, shared)
                 here = out[queries, block.columns]
@@ -119,6 +122,27 @@ class Hop:
             torch.maximum(here, torch.sub(top, odds.log1p_(), out=odds), out=here)
         return not self.atoms.shards.any(not finite)[0]
 
+    @property
+    def _raw(self) -> bool:
+        """Whether a kernel can calibrate raw scores on their way to the maximum: known facts must top predictions."""
+        atoms = self.atoms
+        ready = kernels.on_gpu(atoms.device, self.logic.norm) and not torch.is_grad_enabled()
+        return ready and atoms.calibration.rowwise and atoms.facts_on_top
+
+    def _from_raw(self, heads: Tensor, relations: Tensor, rows: Tensor, weights: Tensor, out: Tensor) -> None:
+        """Raise `out[G, N]` by `max_j weights[q, j] ⊤ c(heads[rows[q, j]], t)`.
+
+        Known facts are worth more than what is predicted of their rows, so they need not be written into these.
+        """
+        atoms = self.atoms
+        raw = atoms.raw(heads, relations)
+        by_row = atoms.calibration.by_row(raw, heads, relations)
+        torch.maximum(out, kernels.best_of(raw, rows, weights, self.logic.norm, by_row, atoms.ceiling), out=out)
+        pairs = rows.reshape(-1)
+        which, tails = atoms.known_tails(heads[pairs], relations[pairs])
+        worth = self.logic.conjunction(weights.reshape(-1)[which], weights.new_full((), atoms.observed))
+        out.view(-1).scatter_reduce_(0, which // rows.shape[1] * out.shape[1] + tails, worth, "amax")
+
     def _best(self, scores: Tensor, rows: Tensor, weights: Tensor, shared: bool) -> Tensor:
         """`max_j weights[q, j] ⊤ scores[rows[q, j], t]`, `[G, n]`; the scores are used up."""
         if kernels.available(scores, self.logic.norm):
@@ -147,6 +171,11 @@ class Hop:
     def along(self, heads: Tensor, relation: int, source: Tensor, out: Tensor) -> None:
         """Raise `out[Q, N]` by what a relation leads to from some candidates `[P]` of sets `[Q, N]`."""
         rows, width = self.sizes()
+        if self._raw:
+            for some in heads.split(rows):
+                places = torch.arange(len(some), device=some.device).expand(len(source), -1)
+                self._from_raw(some, torch.full_like(some, relation), places, source[:, some], out)
+            return
         if len(heads) < rows and self.atoms.device.type == "cpu":  # of few rows, more columns stay in cache
             width = max(width, min(self.atoms.num_entities, _CPU_BYTES // (4 * max(1, len(heads)))))
         for start in range(0, len(heads), rows):
@@ -180,7 +209,8 @@ class Hop:
         if self.atoms.device.type == "cpu" and self.atoms.blockwise:
             rows = max(1, min(_CPU_ROWS, self.memory // 4096))
             return rows, max(64, min(n, _CPU_BYTES // (4 * rows)))
-        whole_rows = self.memory // (16 * n)  # scores, their copies and a maximum, 4 bytes each
+        each = 5 if self._raw else 16  # raw scores alone, or scores, their copies and a maximum, 4 bytes each
+        whole_rows = self.memory // (each * n)
         at_most = 16384 if self.atoms.device.type == "cuda" else min(_CPU_PAIRS, max(64, _CPU_SCORES // n))
         return max(1, min(whole_rows, at_most)), n
 
