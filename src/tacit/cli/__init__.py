@@ -11,6 +11,7 @@ import typer
 
 from tacit import __version__
 from tacit.cli import adapt, ask, change, complete, data, evaluate, imports, index, plan, sample, serve, train
+from tacit.distributed.threads import wait_asleep
 from tacit.errors import TacitError
 
 _HELD_BACK = 3.0  # seconds
@@ -55,6 +56,7 @@ def root(
 
 def main() -> None:
     """Run the command line; an error of ours is one line and exit code 2, never a traceback."""
+    wait_asleep(os.environ)  # before a command loads torch
     debug = "--debug" in sys.argv
     for stream in (sys.stdout, sys.stderr):  # a label can have letters that the terminal's encoding has not
         if isinstance(stream, io.TextIOWrapper):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from tacit.distributed.threads import choose_again
 from tacit.engine import kernels
 from tacit.engine.atoms import Atoms, Block
 from tacit.engine.logic import Logic
@@ -77,6 +78,7 @@ class Hop:
         n, k = self.atoms.num_entities, values.shape[1]
         rows, width = self.sizes()
         for queries, some in chunks(len(values), k, rows):
+            choose_again()
             keys = (relations[queries, None] * n + ids[queries, some]).reshape(-1)  # [G · K]
             distinct, inverse = torch.unique(keys, return_inverse=True)
             shared = len(distinct) < 0.9 * len(keys)
@@ -150,6 +152,7 @@ class Hop:
         if len(heads) < rows and self.atoms.device.type == "cpu":  # of few rows, more columns stay in cache
             width = max(width, min(self.atoms.num_entities, _CPU_BYTES // (4 * max(1, len(heads)))))
         for start in range(0, len(heads), rows):
+            choose_again()
             some = heads[start : start + rows]
             for block in pieces(self.atoms.blocks(some, torch.full_like(some, relation), width)):
                 for query, values in enumerate(source):

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 PRECISIONS = ("auto", "float32", "tf32", "bf16")
-SMALL_STEP = 4e9  # FLOP
 # From this version on a product of bfloat16 matrices can leave the accelerator in float32.
 _WIDE_RESULTS = torch.__version__ >= "2.8"
 
@@ -23,18 +22,6 @@ def product(left: Tensor, right: Tensor, precision: str = "float32", out: Tensor
         return torch.mm(left, right, out_dtype=torch.float32, out=out)
     narrow = torch.mm(left, right)
     return narrow.float() if out is None else out.copy_(narrow)
-
-
-@contextmanager
-def threads_for(flops: float) -> Iterator[None]:
-    """Compute on one thread where a step is small: waiting for a second one then costs more than it helps."""
-    before = torch.get_num_threads()
-    if flops < SMALL_STEP:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager
