@@ -152,3 +152,16 @@ def test_the_library_leaves_the_environment_and_the_threads_alone() -> None:
         "assert dict(os.environ) == before and torch.get_num_threads() == threads"
     )
     subprocess.run([sys.executable, "-c", ask], check=True, env=os.environ | {"PYTHONPATH": str(SRC)})
+
+
+def test_the_command_lets_threads_sleep_before_torch_is_loaded() -> None:
+    command = (
+        "import os, sys; sys.argv = ['tacit', '--version']; from tacit.cli import main\n"
+        "try: main()\n"
+        "finally: print('torch' in sys.modules, os.environ['GOMP_SPINCOUNT'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in chosen.WAITING}
+    environment = environment | {"PYTHONPATH": str(SRC)}
+    environment.pop("OMP_WAIT_POLICY", None)
+    done = subprocess.run([sys.executable, "-c", command], check=True, env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == f"False {chosen.WAITING['GOMP_SPINCOUNT']}"
