@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from tacit.distributed.threads import threads_for
 from tacit.query.plan import Condition, Plan, Project
 
-_FEW = 8192  # scores that one thread has before two have begun
+_FEW = 2**15  # scores that one thread has nearly as soon as two
 _TRIED = 64  # candidates of a hop, at least
 
 
