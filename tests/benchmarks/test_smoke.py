@@ -15,6 +15,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "adapter_step": (),
     "add": ("NELL995",),
     "ask": (),
+    "busy": (),
     "certified": (),
     "choose": ("nell995",),
     "completion": ("NELL995",),

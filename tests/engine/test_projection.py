@@ -125,3 +125,27 @@ def test_of_equal_candidates_a_hop_keeps_the_lowest_ids(
         kept = torch.tensor(sorted(range(N), key=lambda i, values=values: (-values[i], i))[:K])
         reached = atoms.rows(kept, relations[query].expand(K)) + source[query, kept, None]
         torch.testing.assert_close(found[query], reached.amax(dim=0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["softmax-count", "minmax"])
+def test_rows_that_all_queries_share_are_scored_once(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for the candidates of a cycle: many queries, few rows, one relation."""
+    monkeypatch.setattr(projection, "_CPU_PAIRS", 64)
+    monkeypatch.setattr(projection, "_CPU_SCORES", N * 64)
+    atoms, count = Atoms(model(0.5), calibration(how, facts()), facts(), below=True), 40
+    source = -torch.rand(count, N, generator=torch.Generator().manual_seed(1)) * 5
+    source[:, 30:] -= 20.0  # all candidates are among the first 30
+    relations = torch.full((count,), 2)
+    expected = by_definition(atoms, source, relations, "product").float()
+    scored, blocks = list[int](), Atoms.blocks
+    monkeypatch.setattr(
+        Atoms, "blocks", lambda self, heads, *rest: scored.append(len(heads)) or blocks(self, heads, *rest)
+    )
+    hop = Hop(atoms, Logic("product"), K, 10**8)
+    torch.testing.assert_close(hop.over(source, relations), expected, rtol=1e-5, atol=1e-5)
+    assert sum(scored) <= 30
+    scored.clear()
+    torch.testing.assert_close(
+        Hop(atoms, Logic("product"), K, 8 * 29 * 4 * N).over(source, relations), expected, rtol=1e-5, atol=1e-5
+    )
+    assert sum(scored) > 30  # where they do not fit into memory they are scored again

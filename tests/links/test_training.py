@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional as F
 
 from ring_runs import GRAPH, SIZE, SMALL, new_run
+from tacit.distributed.threads import threads_for
 from tacit.errors import LimitError, SettingsError, TrainingError
 from tacit.fitting.loop import Fitting
 from tacit.fitting.progress import Event
@@ -22,7 +23,7 @@ from tacit.graph.graph import Graph
 from tacit.links.loading import make_model, pick_device
 from tacit.links.memory import table_bytes
 from tacit.links.models import MODELS
-from tacit.links.precision import float32_products, threads_for
+from tacit.links.precision import float32_products
 from tacit.links.settings import TrainSettings
 from tacit.links.step import Step
 from tacit.links.training import Training, train

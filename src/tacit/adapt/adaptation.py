@@ -15,12 +15,12 @@ from tacit.adapt.comparison import compare
 from tacit.adapt.loading import save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.variants import VariantTraining, save_variant
+from tacit.distributed.threads import threads_for
 from tacit.engine.calibration import Calibration
 from tacit.fitting.loop import Fitting
 from tacit.fitting.progress import Progress, shown
 from tacit.folder import ADAPTATION, RunFolder, fingerprint
 from tacit.graph.graph import Graph
-from tacit.links.precision import threads_for
 from tacit.links.scorer import Scorer
 from tacit.query.queries import QuerySet
 

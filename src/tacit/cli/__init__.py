@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import io
 import os
 import sys
@@ -26,6 +28,7 @@ from tacit.cli import (
     serve,
     train,
 )
+from tacit.distributed.threads import wait_asleep
 from tacit.errors import TacitError
 
 _HELD_BACK = 3.0  # seconds
@@ -72,6 +75,11 @@ def root(
 
 def main() -> None:
     """Run the command line; an error of ours is one line and exit code 2, never a traceback."""
+    wait_asleep(os.environ)  # before a command loads torch
+    # Loading torch makes half a million objects that all stay: looking for garbage among them takes longer than Tacit's
+    # own modules do, on the way in and once more on the way out.
+    gc.set_threshold(50_000)
+    atexit.register(gc.freeze)
     debug = "--debug" in sys.argv
     for stream in (sys.stdout, sys.stderr):  # a label can have letters that the terminal's encoding has not
         if isinstance(stream, io.TextIOWrapper):

@@ -11,6 +11,7 @@ import typer
 from tacit.cli import options
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
+from tacit.server import fork_server
 from tacit.server.settings import LOOPBACK, Limits, ServerSettings
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def serve(
     """Serve a page to ask questions on, and the same over HTTP and SPARQL."""
     settings = ServerSettings.of(given | {"limits": Limits.of(limits)})
     EngineSettings.of(engine)
+    fork_server.start()
     try:
         from tacit.server.served_run import ServedRun
         from tacit.server.serving import serve as serve_runs

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from tacit.distributed.threads import threads_for
 from tacit.encode.encoder import Encoder
 from tacit.encode.encoder_training import EncoderTraining
 from tacit.encode.loading import save_encoder
@@ -19,7 +20,7 @@ from tacit.fitting.progress import Progress, shown
 from tacit.folder import ENCODING, RunFolder, fingerprint
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
-from tacit.links.precision import float32_products, threads_for
+from tacit.links.precision import float32_products
 from tacit.links.scorer import Scorer
 from tacit.query.queries import QuerySet
 

@@ -29,6 +29,7 @@ from tacit.engine.possible import Possible
 from tacit.engine.reasoner import CertifiedReasoner, Explanation, MessageReasoner, Reasoner, SymbolicReasoner
 from tacit.engine.settings import EngineSettings
 from tacit.engine.witnesses import witness
+from tacit.engine.work import threads_to_answer
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index
@@ -259,17 +260,18 @@ class Engine:
         asked = [self.prepare(query) for query in queries]
         groups: dict[Plan, list[int]] = {}
         results: dict[int, Answers] = {}
-        for i, question in enumerate(asked):
-            if question.query.kind == "entities":
-                groups.setdefault(question.prepared.plan, []).append(i)
-            else:
-                results[i] = answered(self, question, page, paths if explain else 0)
-        for plan, members in groups.items():
-            step = self.reasoner.batch(plan)
-            for start in range(0, len(members), step):
-                part = members[start : start + step]
-                listed = self._answered(plan, [asked[i] for i in part], page, paths if explain else 0)
-                results |= dict(zip(part, listed, strict=True))
+        with threads_to_answer((question.prepared.plan for question in asked), self.graph.num_entities):
+            for i, question in enumerate(asked):
+                if question.query.kind == "entities":
+                    groups.setdefault(question.prepared.plan, []).append(i)
+                else:
+                    results[i] = answered(self, question, page, paths if explain else 0)
+            for plan, members in groups.items():
+                step = self.reasoner.batch(plan)
+                for start in range(0, len(members), step):
+                    part = members[start : start + step]
+                    listed = self._answered(plan, [asked[i] for i in part], page, paths if explain else 0)
+                    results |= dict(zip(part, listed, strict=True))
         return [results[i].by_score() if question.by_score else results[i] for i, question in enumerate(asked)]
 
     def describe(self, query: str | Query | Asked) -> str:

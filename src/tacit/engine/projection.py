@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from tacit.distributed.threads import choose_again
 from tacit.engine import kernels
 from tacit.engine.atoms import Atoms, Block
 from tacit.engine.logic import Logic
@@ -17,6 +19,7 @@ ZERO = float("-inf")
 _CPU_ROWS = 512  # rows a product is computed for at a time: enough for full speed, few enough to stay in cache
 _CPU_PAIRS = 16384  # the same where rows come whole: the more queries go together, the more rows they share,
 _CPU_SCORES = 2**24  # as long as their scores are not too many
+_CPU_SHARED = 2**28  # bytes of whole rows that are kept for all queries that share them
 _CPU_BYTES = 2**21  # size of a block of scores that stays in cache
 
 
@@ -76,7 +79,10 @@ class Hop:
         """Queries side by side: the distinct `(candidate, relation)` rows of a few queries are scored once."""
         n, k = self.atoms.num_entities, values.shape[1]
         rows, width = self.sizes()
+        if self._all_at_once(relations[:, None] * n + ids, rows):
+            rows = ids.numel()
         for queries, some in chunks(len(values), k, rows):
+            choose_again()
             keys = (relations[queries, None] * n + ids[queries, some]).reshape(-1)  # [G · K]
             distinct, inverse = torch.unique(keys, return_inverse=True)
             shared = len(distinct) < 0.9 * len(keys)
@@ -93,6 +99,14 @@ class Hop:
                 reached = self._best(block.scores, rows_of.view(weights.shape), weights, shared)
                 here = out[queries, block.columns]
                 torch.maximum(here, reached, out=here)
+
+    def _all_at_once(self, keys: Tensor, rows: int) -> bool:
+        """Whether all pairs share so few rows that these are scored once, as those of a cycle's candidates do."""
+        atoms, pairs = self.atoms, keys.numel()
+        if atoms.device.type != "cpu" or atoms.blockwise or pairs <= rows:
+            return False
+        room = min(_CPU_SHARED, self.memory // 8) // (4 * atoms.widest)  # rows
+        return bool(len(torch.unique(keys)) <= min(room, pairs // 2))
 
     @property
     def _by_odds(self) -> bool:
@@ -115,7 +129,7 @@ class Hop:
             logits = block.scores if rows is None else block.scores.index_select(0, rows)
             odds = logits.view(*weights.shape, -1)
             odds = torch.sub(down[:, :, None], odds, out=odds).exp_().add_(against).amin(dim=1)
-            finite = bool(odds.amax().isfinite())
+            finite = math.isfinite(odds.amax())
             if not finite:
                 break
             here = out[:, block.columns]
@@ -179,6 +193,7 @@ class Hop:
         if len(heads) < rows and self.atoms.device.type == "cpu":  # of few rows, more columns stay in cache
             width = max(width, min(self.atoms.num_entities, _CPU_BYTES // (4 * max(1, len(heads)))))
         for start in range(0, len(heads), rows):
+            choose_again()
             some = heads[start : start + rows]
             for block in pieces(self.atoms.blocks(some, torch.full_like(some, relation), width)):
                 for query, values in enumerate(source):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tacit.distributed.shards import Shards
 from tacit.engine.reasoner import Reasoner
+from tacit.engine.work import threads_to_answer
 from tacit.links.ranking import Ties, ranks
 from tacit.query.plan import Plan
 from tacit.query.queries import AnswerSets, QuerySet
@@ -42,13 +43,15 @@ def hard_ranks(
     for start in range(processes.rank * size, len(order), processes.world * size):
         chosen = order[start : start + size]
         part = queries.subset(chosen)
-        scores = reasoner.ranking(part.shape.plan, *slots(part))
-        rows, hard, known_rows, known = (
-            _ids(column).to(scores.device)
-            for answers in (part.hard, part.easy)
-            for column in (answers.rows, answers.ids)
-        )
-        found = ranks(scores, rows, hard, known_rows, known, ties, reasoner.shards)
+        plan = part.shape.plan
+        with threads_to_answer([plan] * len(part), reasoner.num_entities):
+            scores = reasoner.ranking(plan, *slots(part))
+            rows, hard, known_rows, known = (
+                _ids(column).to(scores.device)
+                for answers in (part.hard, part.easy)
+                for column in (answers.rows, answers.ids)
+            )
+            found = ranks(scores, rows, hard, known_rows, known, ties, reasoner.shards)
         ordered[_ids(places.subset(chosen).ids)] = found.cpu()
         progress(start + len(part))
     return processes.sum(ordered)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tacit.distributed.shards import Shards
+from tacit.distributed.threads import choose_again
 from tacit.errors import RunError, TrainingError
 from tacit.fitting.checkpoint import Checkpoint, Position, Weights, optimizer_tensors, restore_optimizer
 from tacit.fitting.interruption import Stopped, stop_on_signals
@@ -154,6 +155,7 @@ class Fitting:
             if schedule.validate_first and not at.history:
                 self._end_round()
             while not self.over:
+                choose_again()
                 loss, examples = self.task.step(at.step)
                 self._loss += loss
                 at.step, at.examples = at.step + 1, at.examples + examples

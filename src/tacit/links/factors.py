@@ -166,7 +166,7 @@ class BilinearModel(FactorModel):
         if out is None:
             out = queries.new_empty(len(queries), len(keys))
         for start in range(0, len(keys), _COLUMNS):
-            torch.mm(queries, keys[start : start + _COLUMNS].T, out=out[:, start : start + _COLUMNS])
+            product(queries, keys[start : start + _COLUMNS].T, out=out[:, start : start + _COLUMNS])
         return out
 
     def score_all(self, heads: Tensor, relations: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import ParameterDict
 
 from tacit.distributed.shards import Shards
+from tacit.distributed.threads import threads_for
 from tacit.fitting.checkpoint import Weights
 from tacit.fitting.loop import Fitting, Schedule
 from tacit.fitting.progress import Progress, shown
@@ -16,7 +17,6 @@ from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model
 from tacit.links.losses import sampled_softmax
 from tacit.links.models import MODELS
-from tacit.links.precision import threads_for
 from tacit.links.regularisers import REGULARISERS
 from tacit.links.settings import TrainSettings
 

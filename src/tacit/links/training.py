@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tacit.distributed.shards import Shards, local_device
+from tacit.distributed.threads import threads_for
 from tacit.errors import SettingsError, TrainingError
 from tacit.fitting.checkpoint import Weights
 from tacit.fitting.interruption import Stopped
@@ -20,7 +21,7 @@ from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
 from tacit.links.loading import is_complete, load_model, make_model, pick_device, save_model
 from tacit.links.memory import clear_memory_errors, score_budget, table_bytes
-from tacit.links.precision import float32_products, threads_for
+from tacit.links.precision import float32_products
 from tacit.links.settings import TrainSettings
 from tacit.links.step import Step
 from tacit.links.validation import Validate, Validation

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Any
 
+from tacit.distributed.threads import allowed_cores
 from tacit.errors import RunError
 from tacit.server.jobs import Job
 from tacit.server.metrics import RunMetrics
@@ -181,7 +181,7 @@ class Pool:
                 wait = min(30.0, 2 * wait)
 
     async def _start(self) -> Worker:
-        share = max(1, (os.cpu_count() or 1) // (self.size * self.shards))  # of the cores
+        share = max(1, int(allowed_cores() // (self.size * self.shards)))
         worker: Worker = await self._thread(Worker, self.served, self.limits, share, self.shards)
         await self._thread(worker.wait_until_ready)
         return worker

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +15,7 @@ from tacit.distributed.shards import Shards
 from tacit.engine.engine import Engine
 from tacit.errors import RunError, TacitError
 from tacit.links.scorer import shards_of
+from tacit.server import fork_server
 from tacit.server.group import BEAT, Group
 from tacit.server.jobs import Job
 from tacit.server.log_lines import write_log_lines
@@ -28,22 +27,13 @@ STARTING = 300.0  # seconds to load a graph and its weights
 LAST_WORDS = 2.0  # seconds for the first process to say why, where another has ended
 
 
-def _context() -> Any:
-    # A fork server has torch loaded and no threads: its children start at once and share its pages.
-    if sys.platform == "win32":
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tacit.server.answering", "tacit.server.served_run"])
-    return context
-
-
 class Worker:
     """Answers batches of jobs by a process, or by several that share a model's entities out; every method blocks, so
     it is called from a thread. Of several processes the first one is spoken to, and all of them live or none does.
     """
 
     def __init__(self, served: Served, limits: Limits, threads: int = 1, shards: int = 1) -> None:
-        context = _context()
+        context = fork_server.context()
         self._connection, theirs = context.Pipe()
         self._meeting = Path(tempfile.mkdtemp(prefix="tacit-")) if shards > 1 else None
         place = self._meeting.joinpath("meeting").as_uri() if self._meeting is not None else ""

@@ -1,0 +1,142 @@
+"""Questions, and a short training, on idle cores and beside processes that keep every core busy.
+
+    python benchmarks/busy.py [--run RUN] [--against CHECKOUT]
+
+Each question is asked several times on idle cores, then as often beside as many processes as there are cores, which do
+nothing but run. By the clock medians count, since a process takes turns with others; of processor time, that of all
+threads together, the least. The ratio is what being busy costs: beside as many processes as cores, one thread gets two
+thirds of a core at best. `rows` are those that the plan names, at the k of the engine, before any is shared.
+
+Cycles hang on an entity, but for the open triangle, whose variables nothing narrows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import tacit
+from scaffold import Benchmark, Measured
+from tacit.graph.graph import Graph
+
+QUESTIONS = {
+    "1p": "R(E, ?c)",
+    "2p": "R(E, ?a) & R(?a, ?c)",
+    "3p": "R(E, ?a) & R(?a, ?b) & R(?b, ?c)",
+    "2i": "R(E, ?c) & R(?c, E)",
+    "pni": "R(E, ?a) & R(?a, ?c) & !R(E, ?c)",
+    "triangle": "R(E, ?a) & R(?a, ?b) & R(?b, ?c) & R(?c, ?a)",
+    "4-cycle": "R(E, ?a) & R(?a, ?b) & R(?b, ?c) & R(?c, ?d) & R(?d, ?a)",
+    "5-cycle": "R(E, ?a) & R(?a, ?b) & R(?b, ?c) & R(?c, ?d) & R(?d, ?e) & R(?e, ?a)",
+    "6-cycle": "R(E, ?a) & R(?a, ?b) & R(?b, ?c) & R(?c, ?d) & R(?d, ?e) & R(?e, ?f) & R(?f, ?a)",
+    "two cycles": "R(E, ?a) & R(?a, ?b) & R(?b, ?c) & R(?c, ?a) & R(?c, ?d) & R(?d, ?e) & R(?e, ?c)",
+    "open triangle": "R(?c, ?a) & R(?a, ?b) & R(?b, ?c)",
+}
+TIMES, CYCLE = 3.0, 500.0  # what being busy may cost, and milliseconds of a cycle on idle cores
+LONG = 0.3  # seconds after which few rounds are enough
+
+
+def texts(graph: Graph) -> dict[str, str]:
+    """The questions, about France and what borders what, or about whatever a graph says most of."""
+    relation, entity = "borders", "France"
+    if relation not in graph.relations or entity not in graph.entities:
+        most = int(np.bincount(graph.train[:, 1]).argmax())
+        relation = graph.relations[most]
+        entity = graph.entities[int(np.bincount(graph.train[graph.train[:, 1] == most, 0]).argmax())]
+    filling = {"R": _quoted(relation), "E": _quoted(entity)}
+    return {
+        name: "?c : " + re.sub(r"\b[RE]\b(?=[(,)])", lambda slot: filling[slot[0]], atoms)
+        for name, atoms in QUESTIONS.items()
+    }
+
+
+def _quoted(label: str) -> str:
+    escaped = label.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+@contextmanager
+def busy_cores(count: int) -> Iterator[None]:
+    """Processes that do nothing but run."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        time.sleep(0.5)
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def timed(work: Callable[[], object], rounds: int) -> tuple[float, float]:
+    """The median by the clock and the least processor time, in milliseconds; what takes long is done fewer times."""
+    work()
+    taken: list[tuple[float, float]] = []
+    while len(taken) < rounds and (len(taken) < 2 or sum(wall for wall, _ in taken) < rounds * LONG):
+        start, processor = time.perf_counter(), time.process_time()
+        work()
+        taken.append((time.perf_counter() - start, time.process_time() - processor))
+    walls, processors = zip(*taken, strict=True)
+    return 1e3 * statistics.median(walls), 1e3 * min(processors)
+
+
+def measure(given: argparse.Namespace) -> Measured:
+    """Times of everything on idle cores and on busy ones."""
+    source = given.run
+    if given.tiny:
+        from tiny import write_run
+
+        source = str(write_run(given.scratch / "run"))
+    run = tacit.open(source)
+    questions = texts(run.graph)
+    options: dict[str, Any] = {"epochs": 1 if given.tiny else 3, "progress": False, "device": "cpu", "force": True}
+    works: dict[str, Callable[[], object]] = {name: partial(run.ask, text) for name, text in questions.items()}
+    works["training"] = partial(tacit.train, run.graph, given.scratch / "trained", **options)
+    idle = {name: timed(work, given.rounds) for name, work in works.items()}
+    with busy_cores(given.busy or os.cpu_count() or 1):
+        busy = {name: timed(work, given.rounds) for name, work in works.items()}
+    figures: dict[str, dict[str, Any]] = {
+        name: {
+            "rows": _rows(run.engine.describe(questions[name])) if name in questions else None,
+            "idle_ms": idle[name][0],
+            "busy_ms": busy[name][0],
+            "times": busy[name][0] / idle[name][0],
+            "idle_processor_ms": idle[name][1],
+            "busy_processor_ms": busy[name][1],
+        }
+        for name in works
+    }
+    missed = [f"{name} takes {row['times']:.1f} times as long" for name, row in figures.items() if row["times"] > TIMES]
+    cycles = [name for name in figures if "cycle" in name or "triangle" in name]
+    missed += [f"{name} over {CYCLE:.0f} ms" for name in cycles if figures[name]["idle_ms"] > CYCLE]
+    return Measured(figures, {"graph": run.graph.name}, missed, kind=run.graph.name.lower())
+
+
+def _rows(description: str) -> int:
+    """How many rows the last line of a plan names."""
+    last = description.splitlines()[-1]
+    return int(re.findall(r"[\d,]+", last.partition(" in all")[2] if ":" in last else last)[0].replace(",", ""))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table and write the figures as JSON."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.add_argument("--run", default="world", help="a run, or world")
+    benchmark.size("--busy", 0, tiny=1, help="processes that keep cores busy; as many as cores")
+    benchmark.size("--rounds", 9, tiny=1)
+    benchmark.run(measure, argv)
+
+
+if __name__ == "__main__":
+    main()

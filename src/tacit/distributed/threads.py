@@ -1,0 +1,186 @@
+"""How many threads to compute on: as many as the work is worth, and as there are cores free for them.
+
+Threads that share a product wait for each other. Where other processes keep the cores busy, one of them is not running
+when the others wait for it, and a question that takes milliseconds alone takes seconds. So small work gets one thread,
+and larger work those cores that this process may use and that nobody else does.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Collection, Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+SMALL_STEP = 4e9  # FLOP of a training step below which a second thread costs more than it helps
+LOOK = 0.1  # seconds between two looks at what other processes do
+STALE = 2.0  # seconds after which the time between two looks says little about this moment
+# How long a thread waits at full speed for the others before it sleeps: some 0.1 ms, where the libraries would take 4
+# (GNU's) or 200 (Intel's and LLVM's). Between the steps of a product others come sooner, unless they are not running.
+WAITING = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "0"}
+
+
+@dataclass(frozen=True)
+class Cores:
+    """The cores that a process may run on, its share of their time where that is limited, and what others use."""
+
+    allowed: int
+    quota: float = math.inf
+    others: float = 0.0
+
+    @property
+    def free(self) -> int:
+        """How many there are to compute on, at least one.
+
+        >>> Cores(4).free, Cores(4, quota=1.5).free, Cores(4, others=2.8).free, Cores(2, others=2.0).free
+        (4, 2, 1, 1)
+        """
+        return max(1, math.floor(min(self.quota, self.allowed - self.others) + 0.5))
+
+
+def threads(work: float, least: float, most: int, cores: Cores) -> int:
+    """How many threads some work gets: one where it is less than `least`, and `most` at most.
+
+    >>> threads(1e6, 1e9, 8, Cores(4)), threads(1e10, 1e9, 8, Cores(4)), threads(1e10, 1e9, 2, Cores(4))
+    (1, 4, 2)
+    """
+    return 1 if work < least else min(most, cores.free)
+
+
+def quota(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> float:
+    """How many cores' time the control groups of this process leave it: the least of its own and those around it."""
+    found = [math.inf]
+    for line in _text(groups).splitlines():
+        _, controllers, place = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        names = (controllers, "cpu") if controllers else ("",)
+        for root in (mounted / name for name in names):
+            own = root / place.lstrip("/")
+            found += [_limit(folder) for folder in (own, *own.parents) if folder.is_relative_to(root)]
+    return min(found)
+
+
+def _limit(folder: Path) -> float:
+    """The limit of one control group, of version 2 or 1: microseconds in a period of so many."""
+    given = _text(folder / "cpu.max").split()
+    given = given or (_text(folder / "cpu.cfs_quota_us") + " " + _text(folder / "cpu.cfs_period_us")).split()
+    try:
+        share, period = (float(number) for number in given)
+    except ValueError:  # "max", or no such files
+        return math.inf
+    return share / period if share > 0 and period > 0 else math.inf
+
+
+def busy(stat: str, cpus: Collection[int]) -> tuple[float, int]:
+    """Of `/proc/stat`: the ticks that some cores have worked, or that a host took from them, and the running threads.
+
+    >>> busy("cpu0 10 0 5 900 20 1 2 3 0 0\\ncpu1 7 0 0 9 9 0 0 0 0 0\\nprocs_running 3\\n", {0})
+    (21.0, 3)
+    """
+    ticks, running = 0.0, 0
+    for line in stat.splitlines():
+        name, *values = line.split()
+        if name == "procs_running":
+            running = int(values[0])
+        elif name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus:
+            user, nice, system, _, _, *rest = map(int, values)
+            ticks += user + nice + system + sum(rest[:3])  # interrupts, soft ones, and stolen time
+    return ticks, running
+
+
+class Watch:
+    """Looks at the cores now and then; between two looks, what other processes used is all that this one did not."""
+
+    def __init__(self) -> None:
+        self._looked, self._ticks, self._own = -math.inf, 0.0, 0.0
+        self._quota: float | None = None
+        self.cores = Cores(os.cpu_count() or 1)
+
+    def look(self) -> Cores:
+        """The cores as they are, or as they were a moment ago."""
+        now = time.monotonic()
+        passed = now - self._looked
+        if passed < LOOK:
+            return self.cores
+        if self._quota is None:
+            self._quota = quota()
+        every, cpus = os.cpu_count() or 1, _cpus()
+        (ticks, running), own = busy(_text(Path("/proc/stat")), cpus), time.process_time()
+        if passed < STALE:
+            others = (ticks - self._ticks) / _ticks_per_second() / passed - (own - self._own) / passed
+        else:  # this thread is one of those that run; others may be on cores that are not for this process
+            others = running - 1 - (every - len(cpus))
+        self._looked, self._ticks, self._own = now, ticks, own
+        self.cores = Cores(len(cpus), self._quota, min(max(0.0, others), len(cpus)))
+        return self.cores
+
+
+def allowed_cores() -> float:
+    """How many cores this process may use, by its affinity and its control groups."""
+    return min(len(_cpus()), quota())
+
+
+def _cpus() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+_WATCH = Watch()
+_SECTIONS = threading.local()  # of each thread: the work it is at, and its threads before
+
+
+@contextmanager
+def threads_for(work: float, least: float = SMALL_STEP) -> Iterator[None]:
+    """Compute on as many threads as some work is worth and cores are free, and never more than there were before."""
+    import torch
+
+    around, most = getattr(_SECTIONS, "now", None), torch.get_num_threads()
+    _SECTIONS.now = work, least, most
+    choose_again()
+    try:
+        yield
+    finally:
+        _SECTIONS.now = around
+        if torch.get_num_threads() != most:
+            torch.set_num_threads(most)
+
+
+def choose_again() -> None:
+    """In the midst of long work: look whether the cores are still as free as they were."""
+    section = getattr(_SECTIONS, "now", None)
+    if section is None:
+        return
+    import torch
+
+    work, least, most = section
+    chosen = threads(work, least, most, _WATCH.look()) if work >= least and most > 1 else 1
+    if chosen != torch.get_num_threads():
+        torch.set_num_threads(chosen)
+
+
+def wait_asleep(environment: MutableMapping[str, str]) -> None:
+    """Let threads that wait for others sleep soon, unless somebody has said how they are to wait.
+
+    The libraries read this once, when torch is loaded: it is for processes of our own, before that.
+    """
+    if "OMP_WAIT_POLICY" not in environment:
+        for name, value in WAITING.items():
+            environment.setdefault(name, value)
+
+
+def _ticks_per_second() -> int:
+    return os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+def _text(path: Path) -> str:
+    """What stands in a file of the system; nothing where there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,18 @@
+"""How much work questions are, and the threads that they get for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+
+from tacit.distributed.threads import threads_for
+from tacit.query.plan import Condition, Plan, Project
+
+_FEW = 2**15  # scores that one thread has nearly as soon as two
+_TRIED = 64  # candidates of a hop, at least
+
+
+def threads_to_answer(plans: Iterable[Plan], num_entities: int) -> AbstractContextManager[None]:
+    """Compute on as many threads as the answers to queries of some plans are worth, and as cores are free."""
+    rows = sum(plan.num_relations * (_TRIED if plan.has(Project, Condition) else 1) for plan in plans)
+    return threads_for(rows * num_entities, _FEW)

@@ -1,0 +1,167 @@
+"""Threads follow the size of the work and the cores that are free, and leave a user's Python as it was."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from source_tree import SRC
+from tacit.distributed import threads as chosen
+from tacit.distributed.threads import Cores, Watch, busy, choose_again, quota, threads, threads_for, wait_asleep
+
+
+@pytest.mark.parametrize(
+    ("cores", "free"),
+    [
+        (Cores(1), 1),
+        (Cores(8), 8),
+        (Cores(8, quota=2.0), 2),
+        (Cores(8, quota=0.5), 1),
+        (Cores(2, others=0.2), 2),
+        (Cores(2, others=0.67), 1),  # what one busy process gets beside two threads of ours
+        (Cores(2, others=1.0), 1),
+        (Cores(2, others=2.0), 1),
+        (Cores(8, quota=6.0, others=5.0), 3),
+    ],
+)
+def test_free_cores_are_those_allowed_less_those_in_use(cores: Cores, free: int) -> None:
+    assert cores.free == free
+    assert threads(10.0, 10.0, 64, cores) == free
+    assert threads(10.0, 10.0, 2, cores) == min(2, free)
+    assert threads(9.0, 10.0, 64, cores) == 1
+
+
+def write(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        folder.joinpath(name.replace("_", ".", 1)).write_text(text, encoding="utf-8")
+
+
+def test_the_tightest_control_group_counts(tmp_path: Path) -> None:
+    mounted, groups = tmp_path / "cgroup", tmp_path / "self"
+    groups.write_text("0::/service/worker\n", encoding="utf-8")
+    assert quota(groups, mounted) == math.inf
+    write(mounted / "service", cpu_max="150000 100000\n")
+    write(mounted / "service" / "worker", cpu_max="max 100000\n")
+    assert quota(groups, mounted) == 1.5
+    write(mounted / "service" / "worker", cpu_max="50000 100000\n")
+    assert quota(groups, mounted) == 0.5
+    groups.write_text("0::/elsewhere/outside\n", encoding="utf-8")  # as a container names what it cannot see
+    write(mounted, cpu_max="200000 100000\n")
+    assert quota(groups, mounted) == 2.0
+    assert quota(tmp_path / "nothing", mounted) == math.inf
+
+
+@pytest.mark.parametrize("mount", ["cpu,cpuacct", "cpu"])
+def test_control_groups_of_version_1(tmp_path: Path, mount: str) -> None:
+    groups = tmp_path / "self"
+    groups.write_text("5:memory:/box\n4:cpu,cpuacct:/box/inner\n0::/\n", encoding="utf-8")
+    write(tmp_path / mount / "box", cpu_cfs_quota_us="300000\n", cpu_cfs_period_us="100000\n")
+    write(tmp_path / mount / "box" / "inner", cpu_cfs_quota_us="-1\n", cpu_cfs_period_us="100000\n")
+    write(tmp_path / "memory" / "box", cpu_cfs_quota_us="100\n", cpu_cfs_period_us="100000\n")
+    assert quota(groups, tmp_path) == 3.0
+
+
+STAT = """cpu  300 10 40 5000 60 5 6 7 0 0
+cpu0 100 4 20 2500 30 2 3 5 9 9
+cpu1 200 6 20 2500 30 3 3 2 9 9
+cpu10 1 0 0 0 0 0 0 0 0 0
+intr 12 3
+procs_running 4
+"""
+
+
+def test_busy_time_is_that_of_the_cores_allowed() -> None:
+    assert busy(STAT, {0}) == (134.0, 4)
+    assert busy(STAT, {0, 1}) == (134.0 + 234.0, 4)
+    assert busy("", {0, 1}) == (0.0, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="without affinity")
+def test_what_others_used_is_what_this_process_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = {"now": 100.0, "own": 5.0, "stat": "cpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\nprocs_running 3\n"}
+    monkeypatch.setattr(chosen.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(chosen.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(chosen.os, "sysconf", lambda _: 100)
+    monkeypatch.setattr(chosen.time, "monotonic", lambda: moments["now"])
+    monkeypatch.setattr(chosen.time, "process_time", lambda: moments["own"])
+    monkeypatch.setattr(chosen, "_text", lambda path: moments["stat"] if path.name == "stat" else "")
+    watch = Watch()
+    assert watch.look() == Cores(2, others=2.0)  # three run, and one of them asks
+    moments |= {"now": 100.05, "stat": ""}
+    assert watch.look().others == 2.0  # too soon to look again
+    # In half a second the two cores worked 80 ticks, 0.8 s, of which 0.3 s were this process.
+    moments |= {"now": 100.5, "own": 5.3, "stat": "cpu0 50 0 0 0 0 0 0 0\ncpu1 0 0 30 20 0 0 0 0\nprocs_running 9\n"}
+    assert watch.look().others == pytest.approx(1.0)
+    assert watch.cores.free == 1
+
+
+def test_a_section_follows_the_cores_and_puts_threads_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [0.0]
+    monkeypatch.setattr(chosen, "_WATCH", type("", (), {"look": lambda self: Cores(2, others=others[0])})())
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with threads_for(1e12):
+            assert torch.get_num_threads() == 2
+            others[0] = 2.0
+            choose_again()
+            assert torch.get_num_threads() == 1
+            with threads_for(1.0):  # small work inside, which ends
+                choose_again()
+            others[0] = 0.0
+            choose_again()
+            assert torch.get_num_threads() == 2
+            others[0] = 1.5
+            choose_again()
+        assert torch.get_num_threads() == 2
+        choose_again()  # nothing is under way
+        assert torch.get_num_threads() == 2
+        torch.set_num_threads(1)  # who asks for one thread gets no more
+        others[0] = 0.0
+        with threads_for(1e12):
+            assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_waiting_is_left_to_who_has_said_how() -> None:
+    for given, expected in (
+        ({}, chosen.WAITING),
+        ({"GOMP_SPINCOUNT": "7"}, chosen.WAITING | {"GOMP_SPINCOUNT": "7"}),
+        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
+    ):
+        environment = dict(given)
+        wait_asleep(environment)
+        assert environment == expected
+
+
+def test_the_library_leaves_the_environment_and_the_threads_alone() -> None:
+    ask = (
+        "import os; before = dict(os.environ); import tacit, torch; threads = torch.get_num_threads();"
+        "from tacit.links.scorer import GraphScorer; import tacit.cli;"
+        "graph = tacit.Graph.of([('a', 'r', 'b'), ('b', 'r', 'c')]);"
+        "engine = tacit.Engine(graph, GraphScorer(graph.index(), graph.num_entities), calibration='sigmoid');"
+        "engine.ask('?c : exists ?n . r(a, ?n) & r(?n, ?c)');"
+        "assert dict(os.environ) == before and torch.get_num_threads() == threads"
+    )
+    subprocess.run([sys.executable, "-c", ask], check=True, env=os.environ | {"PYTHONPATH": str(SRC)})
+
+
+def test_the_command_lets_threads_sleep_before_torch_is_loaded() -> None:
+    command = (
+        "import os, sys; sys.argv = ['tacit', '--version']; from tacit.cli import main\n"
+        "try: main()\n"
+        "finally: print('torch' in sys.modules, os.environ['GOMP_SPINCOUNT'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in chosen.WAITING}
+    environment = environment | {"PYTHONPATH": str(SRC)}
+    environment.pop("OMP_WAIT_POLICY", None)
+    done = subprocess.run([sys.executable, "-c", command], check=True, env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == f"False {chosen.WAITING['GOMP_SPINCOUNT']}"
