@@ -55,15 +55,33 @@ class Hop:
             return self._differentiable(source, relations)
         if self._alike(source, relations):
             return replace(self, raised=None).over(source[:1], relations[:1]).expand_as(source).contiguous()
+        if (twins := self._twins(source)) is not None:  # bounds that are one as yet are followed once
+            lower, upper = twins
+            values, ids, dropped = self.candidates(source[lower])
+            reached = torch.empty_like(source, memory_format=torch.contiguous_format)
+            reached[lower] = self._followed(values, ids, relations[lower])
+            reached[upper] = reached[lower] if dropped is None else torch.maximum(reached[lower], dropped[:, None])
+            return reached
         values, ids, dropped = self.candidates(source)
+        return self.raise_bounds(self._followed(values, ids, relations), dropped)
+
+    def _followed(self, values: Tensor, ids: Tensor, relations: Tensor) -> Tensor:
+        """What candidates `[B, K]` lead to, `[B, N]`."""
         order = relations.argsort(stable=True)  # neighbours share relations, and so rows
-        out = torch.full_like(source, ZERO, memory_format=torch.contiguous_format)
+        out = torch.full((len(values), self.atoms.width), ZERO, device=values.device)
         if values.shape[1] == self.atoms.num_entities:
             self._from_all(values[order], relations[order], out)
         else:
-            self._from_some(values[order], ids[order], relations[order], out)
+            self.from_some(values[order], ids[order], relations[order], out)
         back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-        return self.raise_bounds(out[back], dropped)
+        return out[back]
+
+    def _twins(self, source: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The rows of lower and of upper bounds, where each of one is the same in the other; None where not."""
+        if self.raised is None or self.atoms.shards.world > 1:
+            return None
+        lower, upper = (~self.raised).nonzero()[:, 0], self.raised.nonzero()[:, 0]
+        return (lower, upper) if torch.equal(source[lower], source[upper]) else None
 
     def _alike(self, source: Tensor, relations: Tensor) -> bool:
         """Whether all rows are one, as where queries that differ elsewhere share a part: it is followed once."""
@@ -72,8 +90,8 @@ class Hop:
         same = torch.equal(source[0], source[-1]) and bool((relations == relations[0]).all())
         return same and bool((source == source[:1]).all())
 
-    def _from_some(self, values: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> None:
-        """Queries side by side: the distinct `(candidate, relation)` rows of a few queries are scored once."""
+    def from_some(self, values: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> None:
+        """Raise `out[B, N]` by candidates `[B, K]`, queries side by side: the distinct `(candidate, relation)` rows of a few queries are scored once."""
         n, k = self.atoms.num_entities, values.shape[1]
         rows, width = self.sizes()
         for queries, some in chunks(len(values), k, rows):
