@@ -320,7 +320,7 @@ class Answers(Sequence[Answer]):
             for number, witness in enumerate(answer.witnesses):
                 lines += [f"      or {witness.score:.3f}, because"] if number else []
                 lines += [f"        {text}" for text, _ in witness.lines()]
-        return "\n".join([*lines, *self.notes, *([self.verdict] if self.settings.get("search") == "certified" else [])])
+        return "\n".join([*lines, *self.notes, *([self.verdict] if self.unproven else [])])
 
     @property
     def instead(self) -> str:
@@ -348,6 +348,11 @@ class Answers(Sequence[Answer]):
     def verdict(self) -> str:
         """Whether the answers are proven, and why not."""
         return INDEXED if self.indexed and not self.certified else PROVEN[self.certified is True]
+
+    @property
+    def unproven(self) -> bool:
+        """Whether a search that proves its answers could not prove these."""
+        return self.settings.get("search") == "certified" and self.certified is False
 
     @property
     def indexed(self) -> bool:
@@ -395,5 +400,5 @@ NO_REASONS = "This search has no reasons to show; beam and exact search have."
 INDEXED = "not certified: the index may have missed better answers"
 PROVEN = {
     True: "certified: exact search finds these answers, with these scores",
-    False: "not certified: candidates beyond the best k of a variable may lead to better answers",
+    False: "not certified: these are the beam's answers; candidates beyond the best k of a variable may lead to better",
 }

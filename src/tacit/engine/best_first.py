@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.ties import best
@@ -45,7 +46,9 @@ from tacit.query.plan import (
     walk,
 )
 
-_FIRST = 4  # candidates followed at first; each time twice as many
+_FIRST = 8  # candidates followed at first: a table that is read for one row costs hardly more for eight
+_FAR = 2  # where even so many times the candidates that may be followed would not do, none is followed to prove it
+_PACES = (3, 12)  # how many times as many are followed next as were, if these promise to be enough
 Search = Project | Condition  # the steps that look for the value of a variable
 
 
@@ -103,6 +106,7 @@ class BestFirst(Scores):
         self.plain = Scores(*given, keep=True)  # the queries as a beam values them
         self.beam = Scores(*given[:2], self.entities, self.relations, *given[4:], bounds=True)
         self.alone = Scores(*given)
+        self.passed: tuple[int, int] | None = None  # candidates thought away: times those followed, times those left
         self.exact: dict[Step, Tensor] = {}  # values of steps without hops, as lower and as upper bounds
 
     @property
@@ -117,21 +121,24 @@ class BestFirst(Scores):
         """
         search, places = self, list(range(self.size))
         while places:
-            wishes = search._wishes(root, [wanted[place] for place in places])
-            for group in ([q for q, hops in wishes.items() if hops is None], [q for q in wishes if wishes[q] == set()]):
-                if group:
-                    part = search._only(group)
-                    if wishes[group[0]] is not None:
-                        part._complete(root)
-                    yield [places[q] for q in group], part
-            going = [q for q, hops in wishes.items() if hops]
+            asked = [wanted[place] for place in places]
+            wishes = search._wishes(root, asked)
+            paces = search._paces(root, asked, [q for q, hops in wishes.items() if hops])
+            proven = [q for q, hops in wishes.items() if hops is None]
+            stuck = [q for q, hops in wishes.items() if hops is not None and not paces.get(q)]
+            for group in filter(None, (proven, stuck)):
+                part = search._only(group)
+                if group is stuck:
+                    part._complete(root)
+                yield [places[q] for q in group], part
+            going = [q for q in paces if paces[q]]
             search, places = search._only(going), [places[q] for q in going]
-            search._follow_all([wishes[q] or set() for q in going])
+            search._follow_all([wishes[q] or set() for q in going], [paces[q] for q in going])
 
     def reach(self, root: Node, answer: int) -> None:
         """Follow candidates until they lead to an answer that may be known without them, for a single query."""
         while bool(unsettled(*self.whole(root)[:, answer])) and (hops := self._tightening(root, 0, answer)):
-            self._follow_all([hops])
+            self._follow_all([hops], [_PACES[0]])
 
     def listed(self, root: Node, wanted: Sequence[Wanted]) -> list[Found]:
         """The best answers to each query, certified where they are settled."""
@@ -181,24 +188,60 @@ class BestFirst(Scores):
             beam = reached.clone()[: self.size] if negates_hops(_source(step)) else reached[: self.size]
             self.hops[step] = Frontier(reached, beam, nobody, [0] * self.size)
         hop = self.hops[step]
-        left, ids = best(self.whole(_source(step))[self.size :].masked_fill(hop.followed, ZERO), 1)  # [B, 1]
-        hop.ahead = list(zip(left[:, 0].tolist(), ids[:, 0].tolist(), strict=True))
+        upper = self.whole(_source(step))[self.size :].masked_fill(hop.followed, ZERO)
+        if self.passed is None:
+            left, ids = best(upper, 1)  # [B, 1]
+            hop.ahead = list(zip(left[:, 0].tolist(), ids[:, 0].tolist(), strict=True))
+        else:
+            pace, times = self.passed
+            passed = [min(times * self._leave(step, q), pace * count) for q, count in enumerate(hop.counts)]
+            most = min(max(passed), upper.shape[1])
+            upper = upper if most < upper.shape[1] else F.pad(upper, (0, 1), value=ZERO)
+            left = upper.topk(most + 1).values.gather(1, torch.tensor(passed, device=upper.device).clamp(max=most)[:, None])
+        bounds = bound(left)
+        if isinstance(step, Condition) and not step.bounded:
+            everyone = torch.tensor(hop.counts, device=left.device)[:, None] == self.atoms.num_entities
+            bounds = bounds.masked_fill(everyone, ZERO)
         lower, upper = hop.reached.chunk(2)
-        everyone = torch.tensor(hop.counts, device=left.device)[:, None] == self.atoms.num_entities
-        return torch.cat([lower, torch.maximum(upper, bound(left).masked_fill(everyone, ZERO))])
+        return torch.cat([lower, torch.maximum(upper, bounds)])
 
     def _wishes(self, root: Node, wanted: Sequence[Wanted]) -> dict[int, set[Search] | None]:
         """What to follow for each query: None where its answers are proven, nothing where that cannot be done."""
         wishes: dict[int, set[Search] | None] = {}
-        for q, (each, lower, upper) in enumerate(zip(wanted, *self.whole(root).chunk(2), strict=True)):
-            lower, upper = each.lifted(lower), each.lifted(upper)
-            entity = each.in_the_way(lower, upper, each.order(lower))
-            if entity is None:
-                wishes[q] = None
-            else:
-                anywhere = (hops for step in self.hops if (hops := self._next(step, q)))
-                wishes[q] = self._tightening(root, q, entity) or next(anywhere, set())
+        for q, entity in enumerate(self._in_the_way(root, wanted)):
+            anywhere = (hops for step in self.hops if (hops := self._next(step, q)))
+            wishes[q] = None if entity is None else self._tightening(root, q, entity) or next(anywhere, set())
         return wishes
+
+    def _paces(self, root: Node, wanted: Sequence[Wanted], queries: list[int]) -> dict[int, int]:
+        """How many times as many candidates to follow next as were, for some queries; 0 where all would hardly do.
+
+        What is to come is foreseen as if nothing better would be reached by it.
+        """
+        paces, everyone = dict.fromkeys(queries, _PACES[0]), self.atoms.num_entities
+        tried = [q for q in queries if all(hop.counts[q] for hop in self.hops.values())]
+        for pace, times, otherwise in ((everyone, _FAR, 0), (everyone, 1, _PACES[0]), (_PACES[1], 1, everyone)):
+            sure = self._foreseen(root, wanted, tried, pace, times) if tried else []
+            paces |= dict.fromkeys(tried, otherwise) | dict.fromkeys(sure, pace)
+            tried = sure
+        sure = self._foreseen(root, wanted, tried, _PACES[0], 1) if tried else []
+        return paces | dict.fromkeys(sure, _PACES[0])
+
+    def _foreseen(self, root: Node, wanted: Sequence[Wanted], queries: list[int], pace: int, times: int) -> list[int]:
+        """The queries whose answers would be proven if so many more candidates led to nothing better."""
+        part = self._only(queries)
+        kept, part.values, part.passed = part.values, {}, (pace, times)
+        entities = part._in_the_way(root, [wanted[q] for q in queries])
+        part.values, part.passed = kept, None
+        return [query for query, entity in zip(queries, entities, strict=True) if entity is None]
+
+    def _in_the_way(self, root: Node, wanted: Sequence[Wanted]) -> list[int | None]:
+        """For each query the entity that must be known better before its answers are proven."""
+        entities = []
+        for each, lower, upper in zip(wanted, *self.whole(root).chunk(2), strict=True):
+            lower, upper = each.lifted(lower), each.lifted(upper)
+            entities.append(each.in_the_way(lower, upper, each.order(lower)))
+        return entities
 
     def _tightening(self, step: Step, q: int, entity: int, source: int = -1) -> set[Search]:
         """What to follow to bring the bounds of a step closer together at an entity; nothing where it cannot be."""
@@ -240,14 +283,14 @@ class BestFirst(Scores):
         spent = sum(hop.counts[q] for hop in self.hops.values())
         return max(0, min(self.budget - spent, max(kept, self.budget) - count))
 
-    def _follow_all(self, wishes: Sequence[set[Search]]) -> None:
+    def _follow_all(self, wishes: Sequence[set[Search]], paces: Sequence[int]) -> None:
         """Follow the next candidates of what is wished for each query, those whose values are settled."""
         for step, hop in self.hops.items():
             queries = [q for q, wished in enumerate(wishes) if step in wished]
             if not queries:
                 continue
             rows = torch.tensor(queries, device=self.atoms.device)
-            sizes = [min(max(_FIRST, 2 * hop.counts[q]), self._leave(step, q)) for q in queries]
+            sizes = [min(max(_FIRST, paces[q] * hop.counts[q]), self._leave(step, q)) for q in queries]
             source = self.whole(_source(step))
             upper = source[self.size + rows].masked_fill_(hop.followed[rows], ZERO)
             values, ids = best(upper, max(sizes))

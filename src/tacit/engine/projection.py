@@ -93,7 +93,7 @@ class Hop:
     def from_some(self, values: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> None:
         """Raise `out[B, N]` by candidates `[B, K]`, queries side by side: the distinct `(candidate, relation)` rows of a few queries are scored once."""
         n, k = self.atoms.num_entities, values.shape[1]
-        rows, width = self.sizes()
+        rows, _ = self.sizes()
         for queries, some in chunks(len(values), k, rows):
             keys = (relations[queries, None] * n + ids[queries, some]).reshape(-1)  # [G · K]
             distinct, inverse = torch.unique(keys, return_inverse=True)
@@ -101,7 +101,7 @@ class Hop:
             wanted = distinct if shared else keys
             rows_of = inverse if shared else torch.arange(len(keys), device=keys.device)
             weights = values[queries, some]  # [G, K]
-            heads, along = wanted % n, wanted // n
+            heads, along, width = wanted % n, wanted // n, self._width(len(wanted))
             if self._by_odds and self._from_odds(heads, along, rows_of if shared else None, weights, out[queries]):
                 continue
             for block in pieces(self.atoms.blocks(heads, along, width)):
@@ -126,7 +126,7 @@ class Hop:
         top = weights.amax(dim=1, keepdim=True)  # [G, 1]
         down = top - weights  # with the best candidate at W = 1 odds stay as small as they can
         against, finite = torch.expm1(down)[:, :, None], True
-        for block in self.atoms.logit_blocks(heads, relations, self.sizes()[1]):
+        for block in self.atoms.logit_blocks(heads, relations, self._width(len(heads))):
             logits = block.scores if rows is None else block.scores.index_select(0, rows)
             odds = logits.view(*weights.shape, -1)
             odds = torch.sub(down[:, :, None], odds, out=odds).exp_().add_(against).amin(dim=1)
@@ -164,9 +164,7 @@ class Hop:
 
     def along(self, heads: Tensor, relation: int, source: Tensor, out: Tensor) -> None:
         """Raise `out[Q, N]` by what a relation leads to from some candidates `[P]` of sets `[Q, N]`."""
-        rows, width = self.sizes()
-        if len(heads) < rows and self.atoms.device.type == "cpu":  # of few rows, more columns stay in cache
-            width = max(width, min(self.atoms.num_entities, _CPU_BYTES // (4 * max(1, len(heads)))))
+        rows, width = self.sizes()[0], self._width(len(heads))
         for start in range(0, len(heads), rows):
             some = heads[start : start + rows]
             for block in pieces(self.atoms.blocks(some, torch.full_like(some, relation), width)):
@@ -191,6 +189,13 @@ class Hop:
         if self.logic.norm == "godel":
             return torch.minimum(scores, weights, out=scores)
         return self.logic.conjunction(scores, weights)
+
+    def _width(self, heads: int) -> int:
+        """How many columns of so many rows to score at a time: of few rows, more columns stay in cache."""
+        rows, width = self.sizes()
+        if heads >= rows or self.atoms.device.type != "cpu":
+            return width
+        return max(width, min(self.atoms.num_entities, _CPU_BYTES // (4 * max(1, heads))))
 
     def sizes(self) -> tuple[int, int]:
         """How many rows to score at once, and how many columns at a time."""

@@ -9,7 +9,7 @@ from typing import Any
 from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
 
-SEARCHES = ("beam", "exact", "certified", "continuous", "symbolic")
+SEARCHES = ("auto", "beam", "exact", "certified", "continuous", "symbolic")
 LOGICS = ("product", "godel", "lukasiewicz")
 NEGATIONS = ("standard", "cosine")
 CANDIDATES = ("auto", "rows", "scan", "index")
@@ -50,8 +50,13 @@ class EngineSettings(Settings):
 
     noun = "engine"
 
-    search: str = setting("beam", "How answers are looked for.", choices=SEARCHES)
+    search: str = setting(
+        "auto", "How answers are looked for; auto is certified, and beam over an index or shards.", choices=SEARCHES
+    )
     k: int = setting(256, "Candidates a beam keeps, or certified search tries, for every variable.", least=1)
+    budget: int | None = setting(
+        None, "Rows that certified search scores to prove an answer; as many as a beam where none is given.", least=1
+    )
     candidates: str = setting(
         "auto", "What finds candidates: whole rows, a scan or the index of a run, kept in lists.", choices=CANDIDATES
     )
@@ -80,7 +85,7 @@ class EngineSettings(Settings):
         """Raise a `SettingsError` where settings contradict each other."""
         if self.new and not self.observed:
             raise SettingsError("new leaves out what is known, and observed is none; observe some facts", "new")
-        if self.candidates in ("scan", "index") and self.search not in ("beam", "certified"):
+        if self.candidates in ("scan", "index") and self.search not in ("auto", "beam", "certified"):
             raise SettingsError(
                 f"candidates is '{self.candidates}', which serves beam and certified search; search is '{self.search}'",
                 "candidates",

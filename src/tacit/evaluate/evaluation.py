@@ -26,7 +26,7 @@ from tacit.query.shapes import parse_shapes
 Progress = Callable[[str, int, int], None]  # name of the query set, queries done, queries in all
 RELIABILITY_QUERIES = 500
 # Settings that change no answer, and those that only one search reads.
-_ASIDE = ("memory", "candidates", "nprobe", "cached")  # ranks are among all entities, whatever finds candidates
+_ASIDE = ("memory", "candidates", "nprobe", "cached", "budget")  # ranks are among all entities, whatever finds candidates
 _BEAM, _CONTINUOUS, _SYMBOLIC = ("k",), ("steps", "step_size", "vector_reg"), ("search", "observed", "new")
 
 
@@ -136,6 +136,8 @@ def relevant(engine: Engine) -> dict[str, Any]:
     {'search': 'symbolic', 'observed': 'train+valid+test'}
     """
     settings = engine.about
+    if settings["search"] == "certified":  # which proves lists; all entities are ranked by its beam
+        settings["search"] = "beam"
     if not settings["new"]:  # the usual; where it is asked for, results are named by it
         del settings["new"]
     search = settings["search"]
