@@ -320,7 +320,8 @@ class Answers(Sequence[Answer]):
             for number, witness in enumerate(answer.witnesses):
                 lines += [f"      or {witness.score:.3f}, because"] if number else []
                 lines += [f"        {text}" for text, _ in witness.lines()]
-        return "\n".join([*lines, *self.notes, *([self.verdict] if self.unproven else [])])
+        unproven = self.certified is False and self.settings.get("search") == "certified"
+        return "\n".join([*lines, *self.notes, *([self.verdict] if unproven else [])])
 
     @property
     def instead(self) -> str:
@@ -348,11 +349,6 @@ class Answers(Sequence[Answer]):
     def verdict(self) -> str:
         """Whether the answers are proven, and why not."""
         return INDEXED if self.indexed and not self.certified else PROVEN[self.certified is True]
-
-    @property
-    def unproven(self) -> bool:
-        """Whether a search that proves its answers could not prove these."""
-        return self.settings.get("search") == "certified" and self.certified is False
 
     @property
     def indexed(self) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +21,7 @@ from torch import Tensor
 from tacit.distributed.ties import best
 from tacit.engine.atoms import Atoms
 from tacit.engine.found import Found, Wanted, unsettled
+from tacit.engine.frontier import Frontier, Search, beamed, from_inside, loose, negates_hops, settled, source_of
 from tacit.engine.logic import Logic
 from tacit.engine.projection import ZERO, Hop
 from tacit.engine.scores import Scores, checked
@@ -42,36 +42,11 @@ from tacit.query.plan import (
     Target,
     Union,
     anchored,
-    children,
-    walk,
 )
 
 _FIRST = 8  # candidates followed at first: a table that is read for one row costs hardly more for eight
 _FAR = 2  # where even so many times the candidates that may be followed would not do, none is followed to prove it
 _PACES = (3, 12)  # how many times as many are followed next as were, if these promise to be enough
-Search = Project | Condition  # the steps that look for the value of a variable
-
-
-@dataclass(eq=False)
-class Frontier:
-    """How far a step was followed for each query: what was reached, from which candidates."""
-
-    reached: Tensor  # [2B, N]: from lower and from upper bounds of the candidates
-    beam: Tensor  # [B, N]: from the values that a beam gives them
-    followed: Tensor  # [B, N]: whether an entity was
-    counts: list[int]  # [B]: how many were
-    ahead: list[tuple[float, int]] = field(default_factory=list)  # [B]: the best candidate that is left
-
-    def only(self, rows: Tensor, both: Tensor) -> Frontier:
-        """The same for some of the queries."""
-        reached, counts = self.reached[both], [self.counts[i] for i in rows.tolist()]
-        beam = reached[: len(rows)] if self.at_once else self.beam[rows]
-        return Frontier(reached, beam, self.followed[rows], counts)
-
-    @property
-    def at_once(self) -> bool:
-        """Whether what a beam reaches is the lower bound, in the same memory."""
-        return self.beam.data_ptr() == self.reached.data_ptr()
 
 
 @dataclass(eq=False)
@@ -114,7 +89,7 @@ class BestFirst(Scores):
         """How many queries there are, B."""
         return self.batch // 2
 
-    def settled(self, root: Node, wanted: Sequence[Wanted]) -> Iterator[tuple[list[int], BestFirst]]:
+    def results(self, root: Node, wanted: Sequence[Wanted]) -> Iterator[tuple[list[int], BestFirst]]:
         """Follow candidates until the answers wanted of each query are proven, or as many were followed as may be.
 
         The places of queries that are done, and the search of these alone, as soon as there are some.
@@ -150,10 +125,10 @@ class BestFirst(Scores):
 
     def followed(self) -> Scores:
         """The queries as a beam values them that kept the candidates which were followed."""
-        for step in [step for step in self.plain.values if not _settled(step)]:
+        for step in [step for step in self.plain.values if not settled(step)]:
             del self.plain.values[step]
         self.plain.values |= {step: hop.beam for step, hop in self.hops.items()}
-        for step in (step for step in self.values if _beamed(step)):
+        for step in (step for step in self.values if beamed(step)):
             whole = self.alone.remembered(step) if negates_hops(step) else self.beam.remembered(step)[: self.size]
             self.plain.values[step] = whole
         return self.plain
@@ -162,7 +137,7 @@ class BestFirst(Scores):
         """The bounds of a step; what no hop is part of is valued once."""
         if place.source is not None or place.target is not None:
             return super().of(step, place)
-        if _settled(step):
+        if settled(step):
             if step not in self.exact:
                 self.exact[step] = self.plain.remembered(step).repeat(2, 1)
             return self.exact[step]
@@ -171,12 +146,12 @@ class BestFirst(Scores):
         return self.values[step]
 
     def project(self, step: Project, place: Place[Tensor]) -> Tensor:
-        if _beamed(step):
+        if beamed(step):
             return self.beam.remembered(step)
         return self._reached(step, lambda left: self.logic.conjunction(left, self._supremum(step.edge)))
 
     def condition(self, step: Condition, place: Place[Tensor]) -> Tensor:
-        if _beamed(step):
+        if beamed(step):
             return self.beam.remembered(step)
         return self._reached(step, lambda left: left if step.bounded else torch.zeros_like(left))
 
@@ -185,10 +160,10 @@ class BestFirst(Scores):
         if step not in self.hops:
             nobody = torch.zeros(self.size, self.atoms.num_entities, dtype=torch.bool, device=self.atoms.device)
             reached = self._zeros()
-            beam = reached.clone()[: self.size] if negates_hops(_source(step)) else reached[: self.size]
+            beam = reached.clone()[: self.size] if negates_hops(source_of(step)) else reached[: self.size]
             self.hops[step] = Frontier(reached, beam, nobody, [0] * self.size)
         hop = self.hops[step]
-        upper = self.whole(_source(step))[self.size :].masked_fill(hop.followed, ZERO)
+        upper = self.whole(source_of(step))[self.size :].masked_fill(hop.followed, ZERO)
         if self.passed is None:
             left, ids = best(upper, 1)  # [B, 1]
             hop.ahead = list(zip(left[:, 0].tolist(), ids[:, 0].tolist(), strict=True))
@@ -197,7 +172,8 @@ class BestFirst(Scores):
             passed = [min(times * self._leave(step, q), pace * count) for q, count in enumerate(hop.counts)]
             most = min(max(passed), upper.shape[1])
             upper = upper if most < upper.shape[1] else F.pad(upper, (0, 1), value=ZERO)
-            left = upper.topk(most + 1).values.gather(1, torch.tensor(passed, device=upper.device).clamp(max=most)[:, None])
+            places = torch.tensor(passed, device=upper.device).clamp(max=most)
+            left = upper.topk(most + 1).values.gather(1, places[:, None])
         bounds = bound(left)
         if isinstance(step, Condition) and not step.bounded:
             everyone = torch.tensor(hop.counts, device=left.device)[:, None] == self.atoms.num_entities
@@ -248,7 +224,7 @@ class BestFirst(Scores):
         match step:
             case Project() | Condition() if step in self.hops:
                 lower, upper = self.whole(step)[[q, self.size + q], entity].tolist()
-                return self._next(step, q) if _loose(lower, upper) else set()
+                return self._next(step, q) if loose(lower, upper) else set()
             case Intersect(parts) | Union(parts):
                 return set[Search]().union(*(self._tightening(part, q, entity, source) for part in parts))
             case Complement(part) | Target(part):
@@ -268,12 +244,12 @@ class BestFirst(Scores):
         value, candidate = self.hops[step].ahead[q]
         if value == ZERO or not self._leave(step, q):
             return set()
-        lower = float(self.whole(_source(step))[q, candidate])
-        return self._tightening(_source(step), q, candidate) if _loose(lower, value) else {step}
+        lower = float(self.whole(source_of(step))[q, candidate])
+        return self._tightening(source_of(step), q, candidate) if loose(lower, value) else {step}
 
     def _kept(self, step: Search) -> int:
         """How many candidates a beam keeps in a step."""
-        return self.k if self.k is not None and anchored(_source(step)) else self.atoms.num_entities
+        return self.k if self.k is not None and anchored(source_of(step)) else self.atoms.num_entities
 
     def _leave(self, step: Search, q: int) -> int:
         """How many candidates more may be followed in a step."""
@@ -291,12 +267,12 @@ class BestFirst(Scores):
                 continue
             rows = torch.tensor(queries, device=self.atoms.device)
             sizes = [min(max(_FIRST, paces[q] * hop.counts[q]), self._leave(step, q)) for q in queries]
-            source = self.whole(_source(step))
+            source = self.whole(source_of(step))
             upper = source[self.size + rows].masked_fill_(hop.followed[rows], ZERO)
             values, ids = best(upper, max(sizes))
             lower = source[rows[:, None], ids]
-            settled = (~unsettled(lower, values) & (values > ZERO)).cumprod(dim=1).sum(dim=1)
-            taken = torch.minimum(settled, torch.tensor(sizes, device=settled.device))
+            ready = (~unsettled(lower, values) & (values > ZERO)).cumprod(dim=1).sum(dim=1)
+            taken = torch.minimum(ready, torch.tensor(sizes, device=ready.device))
             self._expand(step, rows, ids, [lower], taken)
         self.values.clear()
 
@@ -345,7 +321,7 @@ class BestFirst(Scores):
 
     def _bodies(self, step: Condition, rows: Tensor, ids: Tensor) -> Tensor:
         """What a cycle's body is worth at best with each of some candidates: exactly, or between bounds."""
-        bounded = not _settled(step.body)
+        bounded = not settled(step.body)
         outer, within = (self.beam, torch.cat([rows, rows + self.size])) if bounded else (self.plain, rows)
         queries = Scores(
             self.atoms, self.logic, self.entities[within], self.relations[within], self.k, self.memory,
@@ -362,17 +338,17 @@ class BestFirst(Scores):
         """Follow all that a beam keeps, from the inside out, for every query."""
         self.whole(root)
         rows = torch.arange(self.size, device=self.atoms.device)
-        for step in _from_inside(root):
+        for step in from_inside(root):
             if step not in self.hops:
                 continue
-            hop, source = self.hops[step], _source(step)
+            hop, source = self.hops[step], source_of(step)
             lower, upper = self.whole(source).chunk(2)
             plain = self.followed().whole(source)
             values, ids = best(plain, self._kept(step))
             useful = (values > ZERO) | (isinstance(step, Condition) and not step.bounded)
             fresh = useful & ~hop.followed.gather(1, ids)
             ids = ids.gather(1, (~fresh).long().argsort(dim=1, stable=True))
-            tables = [plain] if _settled(source) else [plain, upper] if hop.at_once else [plain, lower, upper]
+            tables = [plain] if settled(source) else [plain, upper] if hop.at_once else [plain, lower, upper]
             self._expand(step, rows, ids, [table.gather(1, ids) for table in tables], fresh.sum(dim=1))
             self.values.clear()
 
@@ -386,7 +362,7 @@ class BestFirst(Scores):
             self.atoms, self.logic, self.entities[both], self.relations[both], self.k, self.memory,
             bounds=True, budget=self.budget, hops={step: hop.only(rows, both) for step, hop in self.hops.items()},
         )  # fmt: skip
-        part.plain.values = {step: value[rows] for step, value in self.plain.values.items() if _settled(step)}
+        part.plain.values = {step: value[rows] for step, value in self.plain.values.items() if settled(step)}
         part.beam.values = {step: value[both] for step, value in self.beam.values.items()}
         part.alone.values = {step: value[rows] for step, value in self.alone.values.items()}
         part.exact = {step: value[both] for step, value in self.exact.items()}
@@ -403,39 +379,3 @@ class BestFirst(Scores):
 
 
 _COPIES = {1: (0, 0, 0), 2: (0, 0, 1), 3: (0, 1, 2)}  # of what was reached: for the beam, lower and upper bounds
-
-
-def _beamed(step: Step) -> bool:
-    """Whether a step is left to a beam: an edge with hops inside, or a cycle that denies such."""
-    if isinstance(step, Project):
-        return not _settled(step.edge)
-    return isinstance(step, Condition) and negates_hops(step.body)
-
-
-def _source(step: Search) -> Node:
-    """Where the candidates of a step come from."""
-    return step.source if isinstance(step, Project) else step.candidates
-
-
-@lru_cache(maxsize=65536)
-def _settled(step: Step) -> bool:
-    """Whether no hop and no cycle is part of a step, so that its value is exact."""
-    return not any(isinstance(part, Project | Condition) for part in walk(step))
-
-
-@lru_cache(maxsize=65536)
-def negates_hops(step: Step) -> bool:
-    """Whether something is negated that a beam may have missed a part of."""
-    negated = (part for part in walk(step) if isinstance(part, Complement))
-    return any(isinstance(inner, Project | Condition | Best) for part in negated for inner in walk(part))
-
-
-def _loose(lower: float, upper: float) -> bool:
-    return bool(unsettled(torch.tensor(lower), torch.tensor(upper)))
-
-
-def _from_inside(step: Step) -> Iterator[Step]:
-    """All steps inside a step and then itself."""
-    for inner in children(step):
-        yield from _from_inside(inner)
-    yield step

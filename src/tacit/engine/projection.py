@@ -91,7 +91,10 @@ class Hop:
         return same and bool((source == source[:1]).all())
 
     def from_some(self, values: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> None:
-        """Raise `out[B, N]` by candidates `[B, K]`, queries side by side: the distinct `(candidate, relation)` rows of a few queries are scored once."""
+        """Raise `out[B, N]` by candidates `[B, K]`, queries side by side.
+
+        The distinct `(candidate, relation)` rows of a few queries are scored once.
+        """
         n, k = self.atoms.num_entities, values.shape[1]
         rows, _ = self.sizes()
         for queries, some in chunks(len(values), k, rows):

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
-from tacit.engine.best_first import BestFirst, negates_hops
+from tacit.engine.best_first import BestFirst
 from tacit.engine.found import Found, Wanted
+from tacit.engine.frontier import negates_hops
 from tacit.engine.logic import Logic
 from tacit.engine.reasons import Proof, Reasons
 from tacit.engine.scores import Scores, checked
@@ -124,7 +125,10 @@ class MessageReasoner(Reasoner):
         return max(1, self.memory // (2 * live * 4 * self.atoms.widest))
 
     def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """A lower and an upper bound of every exact score, `[B, N]` each."""
+        """A lower and an upper bound of every exact score, `[B, N]` each; what has no hops is exact."""
+        if self.k is None or not plan.has(*HOPS):
+            scores = self.scores(plan, entities, relations)
+            return scores, scores
         lower, upper = self._bounded(entities, relations).whole(plan.root).chunk(2)
         return lower, upper
 
@@ -172,7 +176,7 @@ class CertifiedReasoner(MessageReasoner):
         if not plan.has(*HOPS):
             return [replace(found, certified=True, rows=0) for found in super().top(plan, entities, relations, wanted)]
         found: dict[int, Found] = {}
-        for places, search in self._search(entities, relations).settled(plan.root, wanted):
+        for places, search in self._search(entities, relations).results(plan.root, wanted):
             found |= zip(places, search.listed(plan.root, [wanted[place] for place in places]), strict=True)
         return [found[place] for place in range(len(wanted))]
 
@@ -180,7 +184,7 @@ class CertifiedReasoner(MessageReasoner):
         """The best answers to one query, and their proofs by the candidates that were followed."""
         if not plan.has(*HOPS):
             return super().explain(plan, entities, relations, wanted)
-        ((_, search),) = self._search(entities, relations).settled(plan.root, [wanted])
+        ((_, search),) = self._search(entities, relations).results(plan.root, [wanted])
         for answer in search.listed(plan.root, [wanted])[0].ids:
             search.reach(plan.root, answer)
         return explained(search.listed(plan.root, [wanted])[0], search.followed(), plan)
