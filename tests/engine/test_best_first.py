@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -311,6 +312,9 @@ def test_the_default_is_certified_and_says_what_it_came_to() -> None:
     assert (engine.settings.search, engine.about["search"]) == ("auto", "certified")
     assert engine.ask("?x : exists ?y . r(e1, ?y) & q(?y, ?x)").certified is True
     assert engine.using(search="beam").ask("?x : exists ?y . r(e1, ?y) & q(?y, ?x)").certified is None
+    shared = random_engine(3)
+    vars(shared)["atoms"] = SimpleNamespace(shards=SimpleNamespace(world=2))
+    assert shared.about["search"] == "beam"  # which processes that share the entities out follow together
 
 
 def test_rows_are_counted_and_bounded() -> None:

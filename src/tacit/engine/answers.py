@@ -320,8 +320,7 @@ class Answers(Sequence[Answer]):
             for number, witness in enumerate(answer.witnesses):
                 lines += [f"      or {witness.score:.3f}, because"] if number else []
                 lines += [f"        {text}" for text, _ in witness.lines()]
-        unproven = self.certified is False and self.settings.get("search") == "certified"
-        return "\n".join([*lines, *self.notes, *([self.verdict] if unproven else [])])
+        return "\n".join([*lines, *self.notes, *([self.verdict] if self.certified is False else [])])
 
     @property
     def instead(self) -> str:

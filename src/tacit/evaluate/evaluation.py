@@ -25,14 +25,8 @@ from tacit.query.shapes import parse_shapes
 
 Progress = Callable[[str, int, int], None]  # name of the query set, queries done, queries in all
 RELIABILITY_QUERIES = 500
-# Settings that change no answer, and those that only one search reads.
-_ASIDE = (
-    "memory",
-    "candidates",
-    "nprobe",
-    "cached",
-    "budget",
-)  # ranks are among all entities, whatever finds candidates
+# Settings that change no answer (ranks are among all entities, whatever finds candidates), and those of one search.
+_ASIDE = ("memory", "candidates", "nprobe", "cached", "budget")
 _BEAM, _CONTINUOUS, _SYMBOLIC = ("k",), ("steps", "step_size", "vector_reg"), ("search", "observed", "new")
 
 
