@@ -21,7 +21,17 @@ from torch import Tensor
 from tacit.distributed.ties import best
 from tacit.engine.atoms import Atoms
 from tacit.engine.found import Found, Wanted, unsettled
-from tacit.engine.frontier import Frontier, Search, beamed, from_inside, loose, negates_hops, settled, source_of
+from tacit.engine.frontier import (
+    Frontier,
+    Search,
+    beamed,
+    from_inside,
+    hardly_proven,
+    loose,
+    negates_hops,
+    settled,
+    source_of,
+)
 from tacit.engine.logic import Logic
 from tacit.engine.projection import ZERO, Hop
 from tacit.engine.scores import Scores, checked
@@ -95,6 +105,10 @@ class BestFirst(Scores):
         The places of queries that are done, and the search of these alone, as soon as there are some.
         """
         search, places = self, list(range(self.size))
+        if self.budget is None and self.atoms.calibration.pointwise and hardly_proven(root):
+            self._complete(root)
+            yield places, self
+            return
         while places:
             asked = [wanted[place] for place in places]
             wishes = search._wishes(root, asked)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tacit.engine.found import unsettled
-from tacit.query.plan import Best, Complement, Condition, Node, Project, Step, children, walk
+from tacit.query.plan import Best, Complement, Condition, Intersect, Node, Project, Step, children, walk
 
 Search = Project | Condition  # the steps that look for the value of a variable
 
@@ -60,6 +60,14 @@ def negates_hops(step: Step) -> bool:
     """Whether something is negated that a beam may have missed a part of."""
     negated = (part for part in walk(step) if isinstance(part, Complement))
     return any(isinstance(inner, Project | Condition | Best) for part in negated for inner in walk(part))
+
+
+def hardly_proven(root: Node) -> bool:
+    """Whether answers are a hop and a negation together: few are ruled out by the best candidates where predictions
+    come close to what is known, and all that a beam keeps are followed at once.
+    """
+    parts = root.parts if isinstance(root, Intersect) else (root,)
+    return not settled(root) and any(isinstance(part, Complement) for part in parts)
 
 
 def loose(lower: float, upper: float) -> bool:
