@@ -155,7 +155,9 @@ def test_what_the_index_does_by_itself_depends_on_size(folder: RunFolder, monkey
     run.index()
     assert run.engine.candidates == "rows"
     monkeypatch.setattr("tacit.engine.engine.WORTH", N - 1)
-    assert opened(folder).engine.candidates == "index"
+    large = opened(folder).engine
+    assert (large.candidates, large.about["search"]) == ("index", "beam")
+    assert "the index may have missed better answers" in str(large.ask(QUESTIONS["2p"]))
     for settings in ({"search": "exact"}, {"search": "certified"}, {"calibration": "minmax"}, {"typed": True}):
         assert opened(folder, **settings).engine.candidates == "rows"
     pickled = pickle.loads(pickle.dumps(opened(folder).engine))

@@ -212,6 +212,7 @@ def test_a_beam_that_may_have_missed_something_offers_exact_search(visit: Visit)
     page = visit.page
     page.fill("#question", QUERY)
     visit.options()
+    page.select_option("[name=search]", "beam")
     page.fill("[name=k]", "1")
     page.keyboard.press("Enter")
     visit.answers()

@@ -331,7 +331,7 @@ class Answers(Sequence[Answer]):
             for number, witness in enumerate(answer.witnesses):
                 lines += [f"      or {witness.score:.3f}, because"] if number else []
                 lines += [f"        {text}" for text, _ in witness.lines()]
-        return "\n".join([*lines, *self.notes, *([self.verdict] if self.settings.get("search") == "certified" else [])])
+        return "\n".join([*lines, *self.notes, *([self.verdict] if self.certified is False else [])])
 
     @property
     def instead(self) -> str:
@@ -386,5 +386,5 @@ NO_REASONS = "This search has no reasons to show; beam and exact search have."
 INDEXED = "not certified: the index may have missed better answers"
 PROVEN = {
     True: "certified: exact search finds these answers, with these scores",
-    False: "not certified: candidates beyond the best k of a variable may lead to better answers",
+    False: "not certified: these are the beam's answers; candidates beyond the best k of a variable may lead to better",
 }

@@ -3,18 +3,35 @@
 A hop is `out[t] = max_s source[s] ⊤ edge(s, t)`, and no edge is worth more than a supremum. Followed from the best
 candidates alone, it gives lower bounds; the best candidate that is left, ⊤ the supremum, bounds all that they miss. So
 the best answers are often proven after a handful of candidates. What is proven has the scores of exact search.
+
+Candidates are followed in the order in which a beam keeps them, and only where their values are exact: those that were
+followed are the first ones of the beam. A search that proves nothing in time follows the rest of them, and has found
+what the beam finds, for the price of the beam.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.ties import best
 from tacit.engine.atoms import Atoms
 from tacit.engine.found import Found, Wanted, unsettled
+from tacit.engine.frontier import (
+    Frontier,
+    Search,
+    beamed,
+    from_inside,
+    hardly_proven,
+    loose,
+    negates_hops,
+    settled,
+    source_of,
+)
 from tacit.engine.logic import Logic
 from tacit.engine.projection import ZERO, Hop
 from tacit.engine.scores import Scores, checked
@@ -35,154 +52,335 @@ from tacit.query.plan import (
     Target,
     Union,
     anchored,
-    walk,
 )
 
-_FIRST = 4  # candidates followed at first; each time twice as many
-
-
-@dataclass(eq=False)
-class Frontier:
-    """How far a hop was followed: what was reached, from which candidates."""
-
-    reached: Tensor  # [2, N]: from lower and from upper bounds of the candidates
-    followed: Tensor  # [N]: whether an entity was
-    count: int = 0
-    step: int = _FIRST
+_FIRST = 8  # candidates followed at first: a table that is read for one row costs hardly more for eight
+_FAR = 2  # where even so many times the candidates that may be followed would not do, none is followed to prove it
+_PACES = (3, 12)  # how many times as many are followed next as were, if these promise to be enough
 
 
 @dataclass(eq=False)
 class BestFirst(Scores):
-    """Bounds on the values of the steps of one query's plan: row 0 holds the lower ones, row 1 the upper ones.
+    """Bounds on the values of the steps of a plan for B queries: first the lower ones of all, then the upper ones.
 
-    At most `k` candidates are followed in a hop. Cycles, and edges with hops inside, are valued by a beam, with its
-    bounds.
+    In a hop at most `k` candidates are followed; with a `budget` as many in all hops together, and no fewer than a beam
+    keeps. Edges with hops inside, and cycles that deny such, are valued by a beam, with its bounds.
     """
 
-    hops: dict[Project, Frontier] = field(default_factory=dict)
+    budget: int | None = None
+    hops: dict[Search, Frontier] = field(default_factory=dict)
 
     @classmethod
-    def of_query(
-        cls, atoms: Atoms, logic: Logic, entities: Tensor, relations: Tensor, k: int | None, memory: int
+    def of_queries(
+        cls,
+        atoms: Atoms,
+        logic: Logic,
+        entities: Tensor,
+        relations: Tensor,
+        k: int | None,
+        memory: int,
+        budget: int | None = None,
     ) -> BestFirst:
-        """The search for the answers of a query, `[1, E]` and `[1, R]`, before its first step."""
-        return cls(atoms, logic, entities.repeat(2, 1), relations.repeat(2, 1), k, memory, bounds=True)
+        """The search for the answers of queries, `[B, E]` and `[B, R]`, before its first step."""
+        twice = entities.repeat(2, 1), relations.repeat(2, 1)
+        return cls(atoms, logic, *twice, k, memory, bounds=True, budget=budget)
 
     def __post_init__(self) -> None:
-        given = self.atoms, self.logic, self.entities[:1], self.relations[:1], self.k, self.memory
-        self.plain = Scores(*given)  # the query as the beam values it
+        size = self.size
+        given = self.atoms, self.logic, self.entities[:size], self.relations[:size], self.k, self.memory
+        self.plain = Scores(*given, keep=True)  # the queries as a beam values them
         self.beam = Scores(*given[:2], self.entities, self.relations, *given[4:], bounds=True)
-
-    def settle(self, root: Node, wanted: Wanted) -> None:
-        """Follow candidates until the answers wanted are proven, or as many of them were followed as may be."""
-        while True:
-            lower, upper = map(wanted.lifted, self.whole(root))
-            entity = wanted.in_the_way(lower, upper, wanted.order(lower))
-            if entity is None or not (self.tighten(root, entity) or any(self._follow(hop) for hop in self.hops)):
-                return
-
-    def reach(self, root: Node, answer: int) -> None:
-        """Follow candidates until they lead to an answer that may be known without them, as far as may be."""
-        while bool(unsettled(*self.whole(root)[:, answer])) and self.tighten(root, answer):
-            pass
-
-    def found(self, root: Node, wanted: Wanted) -> Found:
-        """The best answers as far as they are settled."""
-        lower, upper = checked(self.whole(root), self.atoms.shards)
-        listed = wanted.found(self.followed().whole(root)[0], bounds=(lower, upper))
-        return Found(listed.ids, listed.scores, listed.certified, self.rows)
-
-    def followed(self) -> Scores:
-        """The query as a beam values it that kept the candidates which were followed."""
-        self.plain.keep = True
-        for step in [step for step in self.plain.values if not _settled(step)]:
-            del self.plain.values[step]
-        self.plain.values |= {step: hop.reached[:1] for step, hop in self.hops.items()}
-        return self.plain
+        self.alone = Scores(*given)
+        self.passed: tuple[int, int] | None = None  # candidates thought away: times those followed, times those left
+        self.exact: dict[Step, Tensor] = {}  # values of steps without hops, as lower and as upper bounds
 
     @property
-    def rows(self) -> int:
-        """How many rows of edges were scored, all hops together."""
-        return sum(hop.count for hop in self.hops.values())
+    def size(self) -> int:
+        """How many queries there are, B."""
+        return self.batch // 2
+
+    def results(self, root: Node, wanted: Sequence[Wanted]) -> Iterator[tuple[list[int], BestFirst]]:
+        """Follow candidates until the answers wanted of each query are proven, or as many were followed as may be.
+
+        The places of queries that are done, and the search of these alone, as soon as there are some.
+        """
+        search, places = self, list(range(self.size))
+        if self.budget is None and self.atoms.calibration.pointwise and hardly_proven(root):
+            self._complete(root)
+            yield places, self
+            return
+        while places:
+            asked = [wanted[place] for place in places]
+            wishes = search._wishes(root, asked)
+            paces = search._paces(root, asked, [q for q, hops in wishes.items() if hops])
+            proven = [q for q, hops in wishes.items() if hops is None]
+            stuck = [q for q, hops in wishes.items() if hops is not None and not paces.get(q)]
+            for group in filter(None, (proven, stuck)):
+                part = search._only(group)
+                if group is stuck:
+                    part._complete(root)
+                yield [places[q] for q in group], part
+            going = [q for q in paces if paces[q]]
+            search, places = search._only(going), [places[q] for q in going]
+            search._follow_all([wishes[q] or set() for q in going], [paces[q] for q in going])
+
+    def reach(self, root: Node, answer: int) -> None:
+        """Follow candidates until they lead to an answer that may be known without them, for a single query."""
+        while bool(unsettled(*self.whole(root)[:, answer])) and (hops := self._tightening(root, 0, answer)):
+            self._follow_all([hops], [_PACES[0]])
+
+    def listed(self, root: Node, wanted: Sequence[Wanted]) -> list[Found]:
+        """The best answers to each query, certified where they are settled."""
+        lower, upper = checked(self.whole(root), self.atoms.shards).cpu().chunk(2)
+        rows = [sum(hop.counts[q] for hop in self.hops.values()) for q in range(self.size)]
+        given = zip(wanted, self.followed().whole(root).cpu(), lower, upper, strict=True)
+        found = [each.found(scores, bounds=bounds) for each, scores, *bounds in given]  # type: ignore[arg-type]
+        return [Found(each.ids, each.scores, each.certified, count) for each, count in zip(found, rows, strict=True)]
+
+    def followed(self) -> Scores:
+        """The queries as a beam values them that kept the candidates which were followed."""
+        for step in [step for step in self.plain.values if not settled(step)]:
+            del self.plain.values[step]
+        self.plain.values |= {step: hop.beam for step, hop in self.hops.items()}
+        for step in (step for step in self.values if beamed(step)):
+            whole = self.alone.remembered(step) if negates_hops(step) else self.beam.remembered(step)[: self.size]
+            self.plain.values[step] = whole
+        return self.plain
 
     def of(self, step: Step, place: Place[Tensor] = EVERYWHERE) -> Tensor:
         """The bounds of a step; what no hop is part of is valued once."""
         if place.source is not None or place.target is not None:
             return super().of(step, place)
+        if settled(step):
+            if step not in self.exact:
+                self.exact[step] = self.plain.remembered(step).repeat(2, 1)
+            return self.exact[step]
         if step not in self.values:
-            self.values[step] = self.plain.remembered(step).expand(2, -1) if _settled(step) else super().of(step, place)
+            self.values[step] = super().of(step, place)
         return self.values[step]
 
     def project(self, step: Project, place: Place[Tensor]) -> Tensor:
-        if not _settled(step.edge):
+        if beamed(step):
             return self.beam.remembered(step)
-        if step not in self.hops:
-            everyone = torch.zeros(self.atoms.num_entities, dtype=torch.bool, device=self.atoms.device)
-            self.hops[step] = Frontier(self._zeros(), everyone)
-        hop = self.hops[step]
-        left = self.whole(step.source)[1].masked_fill(hop.followed, ZERO).amax()
-        bound = self.logic.conjunction(left, self._supremum(step.edge))
-        return torch.stack([hop.reached[0], torch.maximum(hop.reached[1], bound)])
+        return self._reached(step, lambda left: self.logic.conjunction(left, self._supremum(step.edge)))
 
     def condition(self, step: Condition, place: Place[Tensor]) -> Tensor:
-        return self.beam.remembered(step)
+        if beamed(step):
+            return self.beam.remembered(step)
+        return self._reached(step, lambda left: left if step.bounded else torch.zeros_like(left))
 
-    def tighten(self, step: Step, entity: int, source: int = -1) -> bool:
-        """Bring the bounds of a step closer together at an entity; False where that cannot be done."""
-        match step:
-            case Project() if step in self.hops:
-                return bool(unsettled(*self.whole(step)[:, entity])) and self._follow(step)
-            case Intersect(parts) | Union(parts):
-                return sum(self.tighten(part, entity, source) for part in parts) > 0  # all of them
-            case Complement(part) | Target(part):
-                return self.tighten(part, entity, source)
-            case Source(part):
-                return self.tighten(part, source)
-            case Row(slot, edge):
-                return self.tighten(edge, entity, int(self.entities[0, slot]))
-            case At(part, slot):
-                return self.tighten(part, int(self.entities[0, slot]))
-            case Best(_, part):
-                return self.tighten(part, int(self.whole(part)[1].argmax()))
-        return False
-
-    def _follow(self, step: Project) -> bool:
-        """Follow the next candidates of a hop, those whose values are settled; settle the best one where it is not."""
-        hop, (lower, upper) = self.hops[step], self.whole(step.source)
-        values, ids = (x[0] for x in best(upper.masked_fill(hop.followed, ZERO)[None], hop.step))
-        loose = unsettled(lower[ids], values)
-        if float(values[0]) == ZERO or (bool(loose[0]) and self.tighten(step.source, int(ids[0]))):
-            return float(values[0]) > ZERO
-        most = self.k if self.k is not None and anchored(step.source) else len(lower)
-        ready = len(ids) if bool(loose[0]) else int((~loose).cumprod(0).sum())
-        ids = ids[values > ZERO][: min(ready, most - hop.count)]
-        if not len(ids):
-            return False
-        self._reach(step.edge, ids, self.whole(step.source), hop.reached)
-        hop.followed[ids] = True
-        hop.count, hop.step = hop.count + len(ids), max(hop.step, 2 * len(ids))
-        self.values.clear()
-        return True
-
-    def _reach(self, edge: Edge, ids: Tensor, source: Tensor, reached: Tensor) -> None:
-        """Raise what was reached by what an edge leads to from some candidates more."""
-        if bool((source[0, ids] == source[1, ids]).all()):  # one way for both bounds
-            once = self._zeros()[:1]
-            self._follow_edge(edge, ids, source[:1], once)
-            torch.maximum(reached, once, out=reached)
+    def _reached(self, step: Search, bound: Callable[[Tensor], Tensor]) -> Tensor:
+        """The bounds of a step by how far it was followed."""
+        if step not in self.hops:
+            nobody = torch.zeros(self.size, self.atoms.num_entities, dtype=torch.bool, device=self.atoms.device)
+            reached = self._zeros()
+            beam = reached.clone()[: self.size] if negates_hops(source_of(step)) else reached[: self.size]
+            self.hops[step] = Frontier(reached, beam, nobody, [0] * self.size)
+        hop = self.hops[step]
+        upper = self.whole(source_of(step))[self.size :].masked_fill(hop.followed, ZERO)
+        if self.passed is None:
+            left, ids = best(upper, 1)  # [B, 1]
+            hop.ahead = list(zip(left[:, 0].tolist(), ids[:, 0].tolist(), strict=True))
         else:
-            self._follow_edge(edge, ids, source, reached)
+            pace, times = self.passed
+            passed = [min(times * self._leave(step, q), pace * count) for q, count in enumerate(hop.counts)]
+            most = min(max(passed), upper.shape[1])
+            upper = upper if most < upper.shape[1] else F.pad(upper, (0, 1), value=ZERO)
+            places = torch.tensor(passed, device=upper.device).clamp(max=most)
+            left = upper.topk(most + 1).values.gather(1, places[:, None])
+        bounds = bound(left)
+        if isinstance(step, Condition) and not step.bounded:
+            everyone = torch.tensor(hop.counts, device=left.device)[:, None] == self.atoms.num_entities
+            bounds = bounds.masked_fill(everyone, ZERO)
+        lower, upper = hop.reached.chunk(2)
+        return torch.cat([lower, torch.maximum(upper, bounds)])
 
-    def _follow_edge(self, edge: Edge, ids: Tensor, source: Tensor, out: Tensor) -> None:
-        if isinstance(edge, Relation):
-            relation = int(self.relations[0, edge.slot]) ^ int(edge.flip)
-            Hop(self.atoms, self.logic, None, self.memory).along(ids, relation, source, out)
+    def _wishes(self, root: Node, wanted: Sequence[Wanted]) -> dict[int, set[Search] | None]:
+        """What to follow for each query: None where its answers are proven, nothing where that cannot be done."""
+        wishes: dict[int, set[Search] | None] = {}
+        for q, entity in enumerate(self._in_the_way(root, wanted)):
+            anywhere = (hops for step in self.hops if (hops := self._next(step, q)))
+            wishes[q] = None if entity is None else self._tightening(root, q, entity) or next(anywhere, set())
+        return wishes
+
+    def _paces(self, root: Node, wanted: Sequence[Wanted], queries: list[int]) -> dict[int, int]:
+        """How many times as many candidates to follow next as were, for some queries; 0 where all would hardly do.
+
+        What is to come is foreseen as if nothing better would be reached by it.
+        """
+        paces, everyone = dict.fromkeys(queries, _PACES[0]), self.atoms.num_entities
+        tried = [q for q in queries if all(hop.counts[q] for hop in self.hops.values())]
+        for pace, times, otherwise in ((everyone, _FAR, 0), (everyone, 1, _PACES[0]), (_PACES[1], 1, everyone)):
+            sure = self._foreseen(root, wanted, tried, pace, times) if tried else []
+            paces |= dict.fromkeys(tried, otherwise) | dict.fromkeys(sure, pace)
+            tried = sure
+        sure = self._foreseen(root, wanted, tried, _PACES[0], 1) if tried else []
+        return paces | dict.fromkeys(sure, _PACES[0])
+
+    def _foreseen(self, root: Node, wanted: Sequence[Wanted], queries: list[int], pace: int, times: int) -> list[int]:
+        """The queries whose answers would be proven if so many more candidates led to nothing better."""
+        part = self._only(queries)
+        kept, part.values, part.passed = part.values, {}, (pace, times)
+        entities = part._in_the_way(root, [wanted[q] for q in queries])
+        part.values, part.passed = kept, None
+        return [query for query, entity in zip(queries, entities, strict=True) if entity is None]
+
+    def _in_the_way(self, root: Node, wanted: Sequence[Wanted]) -> list[int | None]:
+        """For each query the entity that must be known better before its answers are proven."""
+        entities = []
+        for each, lower, upper in zip(wanted, *self.whole(root).chunk(2), strict=True):
+            lower, upper = each.lifted(lower), each.lifted(upper)
+            entities.append(each.in_the_way(lower, upper, each.order(lower)))
+        return entities
+
+    def _tightening(self, step: Step, q: int, entity: int, source: int = -1) -> set[Search]:
+        """What to follow to bring the bounds of a step closer together at an entity; nothing where it cannot be."""
+        match step:
+            case Project() | Condition() if step in self.hops:
+                lower, upper = self.whole(step)[[q, self.size + q], entity].tolist()
+                return self._next(step, q) if loose(lower, upper) else set()
+            case Intersect(parts) | Union(parts):
+                return set[Search]().union(*(self._tightening(part, q, entity, source) for part in parts))
+            case Complement(part) | Target(part):
+                return self._tightening(part, q, entity, source)
+            case Source(part):
+                return self._tightening(part, q, source)
+            case Row(slot, edge):
+                return self._tightening(edge, q, entity, int(self.entities[q, slot]))
+            case At(part, slot):
+                return self._tightening(part, q, int(self.entities[q, slot]))
+            case Best(_, part):
+                return self._tightening(part, q, int(self.whole(part)[self.size + q].argmax()))
+        return set()
+
+    def _next(self, step: Search, q: int) -> set[Search]:
+        """The step, where its best candidate that is left can be followed; what to follow before, where that helps."""
+        value, candidate = self.hops[step].ahead[q]
+        if value == ZERO or not self._leave(step, q):
+            return set()
+        lower = float(self.whole(source_of(step))[q, candidate])
+        return self._tightening(source_of(step), q, candidate) if loose(lower, value) else {step}
+
+    def _kept(self, step: Search) -> int:
+        """How many candidates a beam keeps in a step."""
+        return self.k if self.k is not None and anchored(source_of(step)) else self.atoms.num_entities
+
+    def _leave(self, step: Search, q: int) -> int:
+        """How many candidates more may be followed in a step."""
+        kept, count = self._kept(step), self.hops[step].counts[q]
+        if self.budget is None:
+            return kept - count
+        spent = sum(hop.counts[q] for hop in self.hops.values())
+        return max(0, min(self.budget - spent, max(kept, self.budget) - count))
+
+    def _follow_all(self, wishes: Sequence[set[Search]], paces: Sequence[int]) -> None:
+        """Follow the next candidates of what is wished for each query, those whose values are settled."""
+        for step, hop in self.hops.items():
+            queries = [q for q, wished in enumerate(wishes) if step in wished]
+            if not queries:
+                continue
+            rows = torch.tensor(queries, device=self.atoms.device)
+            sizes = [min(max(_FIRST, paces[q] * hop.counts[q]), self._leave(step, q)) for q in queries]
+            source = self.whole(source_of(step))
+            upper = source[self.size + rows].masked_fill_(hop.followed[rows], ZERO)
+            values, ids = best(upper, max(sizes))
+            lower = source[rows[:, None], ids]
+            ready = (~unsettled(lower, values) & (values > ZERO)).cumprod(dim=1).sum(dim=1)
+            taken = torch.minimum(ready, torch.tensor(sizes, device=ready.device))
+            self._expand(step, rows, ids, [lower], taken)
+        self.values.clear()
+
+    def _expand(self, step: Search, rows: Tensor, ids: Tensor, values: Sequence[Tensor], taken: Tensor) -> None:
+        """Follow the first so many of some candidates for some queries, from values for the beam and both bounds.
+
+        One table of values goes for all three, of two the second is for upper bounds.
+        """
+        most = int(taken.max()) if len(taken) else 0
+        if not most:
             return
-        for few in ids.split(self._at_once(edge)):
-            rows = self.plain.repeated(len(few)).of(edge, Place(few))  # [P, N]
-            for query, values in enumerate(source):
-                reach = self.logic.conjunction(values[few, None], rows).amax(dim=0)
-                out[query] = torch.maximum(out[query], reach)
+        hop, copies, places = self.hops[step], len(values), torch.arange(most, device=ids.device)
+        again = torch.where(places < taken[:, None], places, 0)  # what is not to be followed gives way to the first
+        ids = ids.gather(1, again)
+        reached = torch.full((copies * len(rows), self.atoms.width), ZERO, device=ids.device)
+        weights = torch.cat([table.gather(1, again) for table in values])
+        if isinstance(step, Condition):
+            reached = self._bodies(step, rows, ids)
+        elif isinstance(step.edge, Relation):
+            relations = (self.relations[rows, step.edge.slot] ^ int(step.edge.flip)).repeat(copies)
+            Hop(self.atoms, self.logic, None, self.memory).from_some(weights, ids.repeat(copies, 1), relations, reached)
+        else:
+            self._along(step.edge, rows, ids, weights, reached)
+        copied = reached.view(-1, len(rows), self.atoms.width)
+        beam, lower, upper = (copied[i] for i in _COPIES[len(copied)])
+        outs = [(hop.reached, rows, lower), (hop.reached, rows + self.size, upper)]
+        for out, at, new in outs if hop.at_once else [*outs, (hop.beam, rows, beam)]:
+            out[at] = torch.maximum(out[at], new)
+        hop.followed[rows[:, None], ids] = True
+        for q, count in zip(rows.tolist(), taken.tolist(), strict=True):
+            hop.counts[q] += count
+
+    def _along(self, edge: Edge, rows: Tensor, ids: Tensor, weights: Tensor, reached: Tensor) -> None:
+        """Raise what was reached by a compound edge from candidates `[Q, P]`, for each copy of the queries."""
+        queries = Scores(
+            self.atoms, self.logic, self.entities[rows], self.relations[rows], self.k, self.memory,
+            outer=self.plain, outer_rows=rows,
+        )  # fmt: skip
+        for few in torch.arange(ids.shape[1], device=ids.device).split(queries._at_once(edge)):
+            edges = queries.repeated(len(few)).of(edge, Place(ids[:, few].t().reshape(-1)))  # [P · Q, N]
+            edges = edges.view(len(few), len(rows), -1)
+            for copy in range(len(reached) // len(rows)):
+                part = slice(copy * len(rows), (copy + 1) * len(rows))
+                through = self.logic.conjunction(weights[part][:, few].t()[:, :, None], edges).amax(dim=0)
+                reached[part] = torch.maximum(reached[part], through)
+
+    def _bodies(self, step: Condition, rows: Tensor, ids: Tensor) -> Tensor:
+        """What a cycle's body is worth at best with each of some candidates: exactly, or between bounds."""
+        bounded = not settled(step.body)
+        outer, within = (self.beam, torch.cat([rows, rows + self.size])) if bounded else (self.plain, rows)
+        queries = Scores(
+            self.atoms, self.logic, self.entities[within], self.relations[within], self.k, self.memory,
+            bounded, outer=outer, outer_rows=within,
+        )  # fmt: skip
+        ids = ids.repeat(2, 1) if bounded else ids
+        out = queries._zeros()
+        for few in ids.split(queries._at_once(step.body), dim=1):
+            inner = queries.repeated(few.shape[1], step.slot, few.t().reshape(-1))
+            out = torch.maximum(out, inner.whole(step.body).view(few.shape[1], len(within), -1).amax(dim=0))
+        return out
+
+    def _complete(self, root: Node) -> None:
+        """Follow all that a beam keeps, from the inside out, for every query."""
+        self.whole(root)
+        rows = torch.arange(self.size, device=self.atoms.device)
+        for step in from_inside(root):
+            if step not in self.hops:
+                continue
+            hop, source = self.hops[step], source_of(step)
+            lower, upper = self.whole(source).chunk(2)
+            plain = self.followed().whole(source)
+            values, ids = best(plain, self._kept(step))
+            useful = (values > ZERO) | (isinstance(step, Condition) and not step.bounded)
+            fresh = useful & ~hop.followed.gather(1, ids)
+            ids = ids.gather(1, (~fresh).long().argsort(dim=1, stable=True))
+            tables = [plain] if settled(source) else [plain, upper] if hop.at_once else [plain, lower, upper]
+            self._expand(step, rows, ids, [table.gather(1, ids) for table in tables], fresh.sum(dim=1))
+            self.values.clear()
+
+    def _only(self, queries: list[int]) -> BestFirst:
+        """The search of some of the queries, as far as it has come."""
+        if len(queries) == self.size:
+            return self
+        rows = torch.tensor(queries, dtype=torch.long, device=self.atoms.device)
+        both = torch.cat([rows, rows + self.size])
+        part = BestFirst(
+            self.atoms, self.logic, self.entities[both], self.relations[both], self.k, self.memory,
+            bounds=True, budget=self.budget, hops={step: hop.only(rows, both) for step, hop in self.hops.items()},
+        )  # fmt: skip
+        part.plain.values = {step: value[rows] for step, value in self.plain.values.items() if settled(step)}
+        part.beam.values = {step: value[both] for step, value in self.beam.values.items()}
+        part.alone.values = {step: value[rows] for step, value in self.alone.values.items()}
+        part.exact = {step: value[both] for step, value in self.exact.items()}
+        return part
 
     def _supremum(self, edge: Edge) -> Tensor:
         """What an edge is worth at most."""
@@ -194,6 +392,4 @@ class BestFirst(Scores):
         return torch.tensor(0.0, device=self.atoms.device)
 
 
-def _settled(step: Step) -> bool:
-    """Whether no hop and no cycle is part of a step, so that its value is exact."""
-    return not any(isinstance(part, Project | Condition) for part in walk(step))
+_COPIES = {1: (0, 0, 0), 2: (0, 0, 1), 3: (0, 1, 2)}  # of what was reached: for the beam, lower and upper bounds

@@ -122,7 +122,7 @@ class Engine:
             scored = {"adapted": False, "calibration": "none"}
         if self.encoder is not None:
             scored = self.encoder.about
-        return self.settings.to_dict() | scored | {"candidates": self.candidates}
+        return self.settings.to_dict() | scored | {"candidates": self.candidates, "search": self.way}
 
     @property
     def encoder(self) -> EncoderSearch | None:
@@ -176,25 +176,38 @@ class Engine:
             return ContinuousReasoner(
                 self.atoms, self.logic, steps=settings.steps, step_size=settings.step_size, reg=settings.vector_reg
             )
-        if settings.search == "certified" and self.atoms.shards.world > 1:
+        if self.way == "certified" and self.atoms.shards.world > 1:
             raise SettingsError(
                 "search is 'certified', which processes that share the entities out do not follow together; "
                 "use search beam or exact, whose explained answers say whether they are certified",
                 "search",
             )
-        kind = CertifiedReasoner if settings.search == "certified" else MessageReasoner
-        rows = kind(self.atoms, self.logic, None if settings.search == "exact" else settings.k, settings.memory)
+        given = self.atoms, self.logic, None if self.way == "exact" else settings.k, settings.memory
+        rows = CertifiedReasoner(*given, settings.budget) if self.way == "certified" else MessageReasoner(*given)
         return rows if self.candidates == "rows" else ListReasoner(rows, self._finder(self.candidates))
 
     @cached_property
+    def way(self) -> str:
+        """How answers are looked for: by default certified, or by a beam where that is not to be had.
+
+        Processes that share the entities out do not follow candidates together, and what an index finds is not proven.
+        """
+        if self.settings.search != "auto":
+            return self.settings.search
+        alone = self._given is None and self.atoms.shards.world == 1
+        return "certified" if alone and self.candidates != "index" else "beam"
+
+    @cached_property
     def candidates(self) -> str:
-        """What finds candidates: `rows`, `scan` or `index`; by itself a beam takes the index of a large graph."""
+        """What finds candidates: `rows`, `scan` or `index`; a large graph is asked through its index unless a proof is
+        asked for.
+        """
         given, graph = self.settings.candidates, self.graph
         if self.encoder is not None:
             return "rows"
         if given == "auto":
             large = self._finders is not None and graph.num_entities > WORTH and self._finders.indexed
-            return "index" if large and self.settings.search == "beam" and listed_by(self.atoms) else "rows"
+            return "index" if large and self.settings.search in ("auto", "beam") and listed_by(self.atoms) else "rows"
         if given != "rows" and not listed_by(self.atoms):
             raise SettingsError(
                 f"candidates is '{given}', and lists cannot serve what the engine asks for: they take a model that "
@@ -280,7 +293,7 @@ class Engine:
         if self.encoder is not None:
             self.encoder.check(prepared.plan)
             return describe(prepared, None)
-        k = self.graph.num_entities if self.settings.search == "exact" else self.settings.k
+        k = self.graph.num_entities if self.way == "exact" else self.settings.k
         return describe(prepared, k, self.graph.num_entities)
 
     def prepare(self, query: Question, /, **parameters: str) -> Asked:
@@ -375,4 +388,4 @@ class Engine:
         return Answer(entities[i], i, math.exp(score), score, known, witnesses, name, *given)
 
     def __repr__(self) -> str:
-        return f"Engine({self.graph!r}, {self.settings.search}, k={self.settings.k}, {self.settings.logic})"
+        return f"Engine({self.graph!r}, {self.way}, k={self.settings.k}, {self.settings.logic})"

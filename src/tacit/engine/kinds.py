@@ -66,7 +66,7 @@ class _Question:
     @property
     def proving(self) -> bool:
         """Whether someone wants to know if the search provably missed nothing."""
-        return bool(self.paths) or self.engine.settings.search == "certified"
+        return bool(self.paths) or self.engine.way == "certified"
 
     def holds(self, entities: Tensor, relations: Tensor) -> Tensor:
         """Whether the known facts imply the formula of a question without answer variable, `[B]`."""

@@ -58,15 +58,33 @@ class Hop:
             return self._differentiable(source, relations)
         if self._alike(source, relations):
             return replace(self, raised=None).over(source[:1], relations[:1]).expand_as(source).contiguous()
+        if (twins := self._twins(source)) is not None:  # bounds that are one as yet are followed once
+            lower, upper = twins
+            values, ids, dropped = self.candidates(source[lower])
+            reached = torch.empty_like(source, memory_format=torch.contiguous_format)
+            reached[lower] = self._followed(values, ids, relations[lower])
+            reached[upper] = reached[lower] if dropped is None else torch.maximum(reached[lower], dropped[:, None])
+            return reached
         values, ids, dropped = self.candidates(source)
+        return self.raise_bounds(self._followed(values, ids, relations), dropped)
+
+    def _followed(self, values: Tensor, ids: Tensor, relations: Tensor) -> Tensor:
+        """What candidates `[B, K]` lead to, `[B, N]`."""
         order = relations.argsort(stable=True)  # neighbours share relations, and so rows
-        out = torch.full_like(source, ZERO, memory_format=torch.contiguous_format)
+        out = torch.full((len(values), self.atoms.width), ZERO, device=values.device)
         if values.shape[1] == self.atoms.num_entities:
             self._from_all(values[order], relations[order], out)
         else:
-            self._from_some(values[order], ids[order], relations[order], out)
+            self.from_some(values[order], ids[order], relations[order], out)
         back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-        return self.raise_bounds(out[back], dropped)
+        return out[back]
+
+    def _twins(self, source: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The rows of lower and of upper bounds, where each of one is the same in the other; None where not."""
+        if self.raised is None or self.atoms.shards.world > 1:
+            return None
+        lower, upper = (~self.raised).nonzero()[:, 0], self.raised.nonzero()[:, 0]
+        return (lower, upper) if torch.equal(source[lower], source[upper]) else None
 
     def _alike(self, source: Tensor, relations: Tensor) -> bool:
         """Whether all rows are one, as where queries that differ elsewhere share a part: it is followed once."""
@@ -75,10 +93,13 @@ class Hop:
         same = torch.equal(source[0], source[-1]) and bool((relations == relations[0]).all())
         return same and bool((source == source[:1]).all())
 
-    def _from_some(self, values: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> None:
-        """Queries side by side: the distinct `(candidate, relation)` rows of a few queries are scored once."""
+    def from_some(self, values: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> None:
+        """Raise `out[B, N]` by candidates `[B, K]`, queries side by side.
+
+        The distinct `(candidate, relation)` rows of a few queries are scored once.
+        """
         n, k = self.atoms.num_entities, values.shape[1]
-        rows, width = self.sizes()
+        rows, _ = self.sizes()
         if self._all_at_once(relations[:, None] * n + ids, rows):
             rows = ids.numel()
         for queries, some in chunks(len(values), k, rows):
@@ -89,7 +110,7 @@ class Hop:
             wanted = distinct if shared else keys
             rows_of = inverse if shared else torch.arange(len(keys), device=keys.device)
             weights = values[queries, some]  # [G, K]
-            heads, along = wanted % n, wanted // n
+            heads, along, width = wanted % n, wanted // n, self._width(len(wanted))
             if self._by_odds and self._from_odds(heads, along, rows_of if shared else None, weights, out[queries]):
                 continue
             if self._raw:
@@ -125,7 +146,7 @@ class Hop:
         top = weights.amax(dim=1, keepdim=True)  # [G, 1]
         down = top - weights  # with the best candidate at W = 1 odds stay as small as they can
         against, finite = torch.expm1(down)[:, :, None], True
-        for block in self.atoms.logit_blocks(heads, relations, self.sizes()[1]):
+        for block in self.atoms.logit_blocks(heads, relations, self._width(len(heads))):
             logits = block.scores if rows is None else block.scores.index_select(0, rows)
             odds = logits.view(*weights.shape, -1)
             odds = torch.sub(down[:, :, None], odds, out=odds).exp_().add_(against).amin(dim=1)
@@ -184,14 +205,12 @@ class Hop:
 
     def along(self, heads: Tensor, relation: int, source: Tensor, out: Tensor) -> None:
         """Raise `out[Q, N]` by what a relation leads to from some candidates `[P]` of sets `[Q, N]`."""
-        rows, width = self.sizes()
+        rows, width = self.sizes()[0], self._width(len(heads))
         if self._raw:
             for some in heads.split(rows):
                 places = torch.arange(len(some), device=some.device).expand(len(source), -1)
                 self._from_raw(some, torch.full_like(some, relation), places, source[:, some], out)
             return
-        if len(heads) < rows and self.atoms.device.type == "cpu":  # of few rows, more columns stay in cache
-            width = max(width, min(self.atoms.num_entities, _CPU_BYTES // (4 * max(1, len(heads)))))
         for start in range(0, len(heads), rows):
             choose_again()
             some = heads[start : start + rows]
@@ -217,6 +236,13 @@ class Hop:
         if self.logic.norm == "godel":
             return torch.minimum(scores, weights, out=scores)
         return self.logic.conjunction(scores, weights)
+
+    def _width(self, heads: int) -> int:
+        """How many columns of so many rows to score at a time: of few rows, more columns stay in cache."""
+        rows, width = self.sizes()
+        if heads >= rows or self.atoms.device.type != "cpu":
+            return width
+        return max(width, min(self.atoms.num_entities, _CPU_BYTES // (4 * max(1, heads))))
 
     def sizes(self) -> tuple[int, int]:
         """How many rows to score at once, and how many columns at a time."""

@@ -14,12 +14,13 @@ from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
 from tacit.engine.best_first import BestFirst
 from tacit.engine.found import Found, Wanted
+from tacit.engine.frontier import negates_hops
 from tacit.engine.logic import Logic
 from tacit.engine.reasons import Proof, Reasons
 from tacit.engine.scores import Scores, checked
 from tacit.engine.sharded import best_answers
 from tacit.graph.index import Index
-from tacit.query.plan import Best, Complement, Condition, Plan, Project, Row, walk
+from tacit.query.plan import Condition, Plan, Project, Row
 from tacit.query.symbolic import answers as symbolic_sets
 
 CPU_MEMORY, CUDA_MEMORY = 2.0, 8.0  # GB, where nothing else is asked for
@@ -124,14 +125,17 @@ class MessageReasoner(Reasoner):
         return max(1, self.memory // (2 * live * 4 * self.atoms.widest))
 
     def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """A lower and an upper bound of every exact score, `[B, N]` each."""
+        """A lower and an upper bound of every exact score, `[B, N]` each; what has no hops is exact."""
+        if self.k is None or not plan.has(*HOPS):
+            scores = self.scores(plan, entities, relations)
+            return scores, scores
         lower, upper = self._bounded(entities, relations).whole(plan.root).chunk(2)
         return lower, upper
 
     def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation:
         """One evaluation that remembers every set; another for the bounds where a negation swaps them."""
         bounded = None if self.k is None or not plan.has(*HOPS) else self._bounded(entities, relations)
-        plain = bounded if bounded is not None and not _negates_hops(plan) else self.evaluation(entities, relations)
+        plain = bounded if bounded is not None and not negates_hops(plan.root) else self.evaluation(entities, relations)
         plain.keep = True
         scores = checked(plain.whole(plan.root), self.shards)[0]
         lower, upper = (scores, scores) if bounded is None else bounded.whole(plan.root)
@@ -151,35 +155,45 @@ class MessageReasoner(Reasoner):
 
 
 class CertifiedReasoner(MessageReasoner):
-    """Best-first search for the answers of exact search, which it proves, with at most `k` candidates a variable.
+    """Best-first search for the answers of exact search, which it proves; what it cannot prove is the beam's answer.
 
-    What is more than a list of answers, as the scores of all entities that an evaluation ranks, is the beam's.
+    It follows the `k` candidates a variable that a beam keeps at most, or as many in all as the `budget` says. What is
+    more than a list of answers, as the scores of all entities that an evaluation ranks, is the beam's.
     """
+
+    def __init__(
+        self, atoms: Atoms, logic: Logic, k: int | None = None, memory: float | None = None, budget: int | None = None
+    ) -> None:
+        super().__init__(atoms, logic, k, memory)
+        self.budget = budget
+
+    def batch(self, plan: Plan) -> int:
+        """How many queries of a plan fit in memory at once, with two bounds each, and how far hops were followed."""
+        return max(1, super().batch(plan) // 3)
 
     def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
         """The best answers to each query, certified where they are proven; what has no hops is exact as it is."""
         if not plan.has(*HOPS):
             return [replace(found, certified=True, rows=0) for found in super().top(plan, entities, relations, wanted)]
-        found = []
-        for i, each in enumerate(wanted):
-            search = self._search(entities[i : i + 1], relations[i : i + 1])
-            search.settle(plan.root, each)
-            found.append(search.found(plan.root, each))
-        return found
+        found: dict[int, Found] = {}
+        for places, search in self._search(entities, relations).results(plan.root, wanted):
+            found |= zip(places, search.listed(plan.root, [wanted[place] for place in places]), strict=True)
+        return [found[place] for place in range(len(wanted))]
 
     def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation:
         """The best answers to one query, and their proofs by the candidates that were followed."""
         if not plan.has(*HOPS):
             return super().explain(plan, entities, relations, wanted)
-        search = self._search(entities, relations)
-        search.settle(plan.root, wanted)
-        for answer in search.found(plan.root, wanted).ids:
+        ((_, search),) = self._search(entities, relations).results(plan.root, [wanted])
+        for answer in search.listed(plan.root, [wanted])[0].ids:
             search.reach(plan.root, answer)
-        return explained(search.found(plan.root, wanted), search.followed(), plan)
+        return explained(search.listed(plan.root, [wanted])[0], search.followed(), plan)
 
     def _search(self, entities: Tensor, relations: Tensor) -> BestFirst:
         entities, relations = entities.to(self.device).long(), relations.to(self.device).long()
-        return BestFirst.of_query(self.atoms, self.logic, entities, relations, self.k, self.memory // 2)
+        return BestFirst.of_queries(
+            self.atoms, self.logic, entities, relations, self.k, self.memory // 2, budget=self.budget
+        )
 
 
 class SymbolicReasoner(Reasoner):
@@ -208,9 +222,3 @@ def explained(found: Found, scores: Scores, plan: Plan) -> Explanation:
     """Answers with proofs from the scores of one query that remembers every set."""
     reasons = Reasons(scores)
     return Explanation(found, lambda answer, count: reasons.proofs(plan.root, answer, count))
-
-
-def _negates_hops(plan: Plan) -> bool:
-    """Whether something is negated that a beam may have missed a part of."""
-    negated = (step for step in walk(plan.root) if isinstance(step, Complement))
-    return any(isinstance(inner, Project | Condition | Best) for step in negated for inner in walk(step))

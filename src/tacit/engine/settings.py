@@ -10,14 +10,14 @@ from tacit.engine.presets import PRESETS
 from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
 
-SEARCHES = ("beam", "exact", "certified", "continuous", "symbolic", "encoder")
+SEARCHES = ("auto", "beam", "exact", "certified", "continuous", "symbolic", "encoder")
 LOGICS = ("product", "godel", "lukasiewicz")
 NEGATIONS = ("standard", "cosine")
 CANDIDATES = ("auto", "rows", "scan", "index")
 CALIBRATIONS = ("sigmoid", "minmax", "softmax-count", "softmax-observed")
 # The settings that mean nothing to an encoder, by a search that has them.
 ELSEWHERE = {
-    "beam": ("preset", "k", "candidates", "nprobe", "cached", "logic", "negation", "strength", "calibration", "ceiling",
+    "beam": ("preset", "k", "budget", "candidates", "nprobe", "cached", "logic", "negation", "strength", "calibration", "ceiling",
              "loops", "typed", "precision"),
     "continuous": ("steps", "step_size", "vector_reg"),
 }  # fmt: skip
@@ -65,8 +65,13 @@ class EngineSettings(Settings):
     preset: str | None = setting(
         None, "A published system, whose settings hold where no others are given.", choices=tuple(PRESETS)
     )
-    search: str = setting("beam", "How answers are looked for.", choices=SEARCHES)
+    search: str = setting(
+        "auto", "How answers are looked for; auto is certified, and beam over an index or shards.", choices=SEARCHES
+    )
     k: int = setting(256, "Candidates a beam keeps, or certified search tries, for every variable.", least=1)
+    budget: int | None = setting(
+        None, "Rows that certified search scores to prove an answer; as many as a beam where none is given.", least=1
+    )
     candidates: str = setting(
         "auto", "What finds candidates: whole rows, a scan or the index of a run, kept in lists.", choices=CANDIDATES
     )
@@ -126,7 +131,7 @@ class EngineSettings(Settings):
             )
         if self.new and not self.observed:
             raise SettingsError("new leaves out what is known, and observed is none; observe some facts", "new")
-        if self.candidates in ("scan", "index") and self.search not in ("beam", "certified"):
+        if self.candidates in ("scan", "index") and self.search not in ("auto", "beam", "certified"):
             raise SettingsError(
                 f"candidates is '{self.candidates}', which serves beam and certified search; search is '{self.search}'",
                 "candidates",

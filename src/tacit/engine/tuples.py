@@ -14,12 +14,14 @@ import torch
 from torch import Tensor
 
 from tacit.engine.found import ZERO, unsettled
+from tacit.engine.frontier import negates_hops
 from tacit.engine.reasoner import Reasoner, SymbolicReasoner
 from tacit.engine.sharded import whole
 from tacit.graph.index import Index
 from tacit.query.plan import Everything, Held, Node, Plan
 from tacit.query.symbolic import answers as symbolic_sets
 
+_FIRST = 16  # values of the held variables that are tried at first
 _ROUNDING = 1.0 + 1e-6  # log-scores that differ by less than this factor may be one
 
 
@@ -92,12 +94,13 @@ class TupleSearch:
         bound, known = torch.zeros(1), torch.ones(1, dtype=torch.bool)
         for held in self.plan.held:
             entities, bound, known = self._held(held, entities)
-        step = max(1, self.reasoner.batch(self.plan) // 4)
-        for start in range(0, len(entities), step):
-            part = slice(start, start + step)
+        most, start, step = max(1, self.reasoner.batch(self.plan) // 4), 0, _FIRST
+        while start < len(entities):  # few at first: what they are worth rules others out
+            part = slice(start, start + min(step, most))
             tried = self._promising(bound[part], known[part])
             if bool(tried.any()):
                 self._keep(entities[part][tried])
+            start, step = part.stop, 2 * step
         self.certified = self._proven() if self.prove else None
         return self
 
@@ -164,9 +167,11 @@ class TupleSearch:
         if self.index is not None:
             implied = symbolic_sets(symbolic, entities.numpy(), relations.numpy(), self.index, known.shape[1])
             known[torch.from_numpy(implied.rows).long(), torch.from_numpy(implied.ids).long()] = True
-        scores = self._whole(self.reasoner.scores(plan, entities, relations))
         bounds = self._bounds(plan, entities, relations) if self.prove else None
+        if bounds is None or negates_hops(plan.root):  # otherwise what a search finds is the lower bound
+            scores = self._whole(self.reasoner.scores(plan, entities, relations))
         lower, upper = (scores, scores) if bounds is None else map(self._whole, bounds)
+        scores = scores if bounds is None or negates_hops(plan.root) else lower
         tables = scores, lower, upper
         if step is self.plan.root and self.new:
             scores, lower, upper = (table.masked_fill(known, ZERO) for table in tables)

@@ -25,8 +25,8 @@ from tacit.query.shapes import parse_shapes
 
 Progress = Callable[[str, int, int], None]  # name of the query set, queries done, queries in all
 RELIABILITY_QUERIES = 500
-# Settings that change no answer, and those that only one search reads.
-_ASIDE = ("memory", "candidates", "nprobe", "cached")  # ranks are among all entities, whatever finds candidates
+# Settings that change no answer (ranks are among all entities, whatever finds candidates), and those of one search.
+_ASIDE = ("memory", "candidates", "nprobe", "cached", "budget")
 _BEAM, _CONTINUOUS = ("k",), ("steps", "step_size", "vector_reg")
 _UNSCORED = {"symbolic": ("search", "observed", "new"), "encoder": ("search", "observed", "new", "encoder", "encoding")}
 
@@ -139,6 +139,8 @@ def relevant(engine: Engine) -> dict[str, Any]:
     {'search': 'symbolic', 'observed': 'train+valid+test'}
     """
     settings = engine.about
+    if settings["search"] == "certified":  # which proves lists; all entities are ranked by its beam
+        settings["search"] = "beam"
     for name in ("new", "preset", "ceiling"):  # without them is usual; where one is asked for, results are named by it
         if not settings[name]:
             del settings[name]

@@ -32,10 +32,13 @@ class PlanRequest(BaseModel):
     )
     search: str | None = Field(
         None,
-        description="How to search; continuous search reads scores through a sigmoid, encoder asks a run's encoder.",
+        description="How to search: auto proves its lists where it can; continuous reads scores through a sigmoid, encoder "
+        "asks a run's encoder.",
         json_schema_extra={"enum": [*SEARCHES, None]},
     )
-    k: int | None = Field(None, ge=1, description="Candidates kept for each variable by beam search.")
+    k: int | None = Field(
+        None, ge=1, description="Candidates that a beam keeps, or certified search tries, for each variable."
+    )
     logic: str | None = Field(None, description="How scores are combined.", json_schema_extra={"enum": [*LOGICS, None]})
     observed: str | None = Field(
         None,
@@ -165,7 +168,7 @@ class AnswersReply(BaseModel):
     )
     uncalibrated: str | None = Field(None, description="What to say of scores that are no probabilities.")
     threshold: float = Field(LIKELY, description="The score below which an answer is more likely wrong than right.")
-    certified: bool | None = Field(description="Whether the search provably missed nothing; null where nobody asked.")
+    certified: bool | None = Field(description="Whether the search provably missed nothing; null where none can tell.")
     explained: bool | None = Field(None, description="Whether the search gives reasons; null where nobody asked.")
     left_out: int | None = Field(None, description="Known answers not listed; only where new ones were asked for.")
     estimated: bool = Field(False, description="Whether scores are estimates, as an index of a large graph gives.")

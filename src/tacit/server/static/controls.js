@@ -46,7 +46,7 @@ export class Controls {
   }
 
   fit() {
-    this.fields.k.disabled = this.fields.search.value !== "beam";
+    this.fields.k.disabled = !["beam", "certified"].includes(this.fields.search.value);
     this.fields.logic.disabled = (MEANINGLESS[this.fields.search.value] ?? []).includes("logic");
     this.fields.new.disabled = this.fields.observed.value === "none"; // where nothing is known, everything is new
     if (this.fields.new.disabled) this.fields.new.checked = false;
