@@ -41,7 +41,7 @@ _SETS = {"loss": "sets", "adversarial": 5.0, "dropout": 0.25, "negatives": 1, "p
 _PUBLISHED = _SETS | {"decay": "none", "through": False}
 _LEAN = _SETS | {"steps": 10_000, "through": True, "joined": False}
 _FEW: dict[str, Any] = {
-    "width": 16, "layers": 3, "hidden": 32, "batch": 32, "steps": 400, "negatives": 1,
+    "width": 16, "layers": 3, "hidden": 32, "batch": 16, "steps": 600, "negatives": 1,
     "validate_every": 0.25, "validate_queries": 20,  # a hop takes its time
 }  # fmt: skip
 # What it decides for a model. Small: lean, on a graph of few entities.
