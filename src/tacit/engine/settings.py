@@ -17,8 +17,8 @@ CANDIDATES = ("auto", "rows", "scan", "index")
 CALIBRATIONS = ("sigmoid", "minmax", "softmax-count", "softmax-observed")
 # The settings that mean nothing to an encoder, by a search that has them.
 ELSEWHERE = {
-    "beam": ("preset", "k", "budget", "candidates", "nprobe", "cached", "logic", "negation", "strength", "calibration", "ceiling",
-             "loops", "typed", "precision"),
+    "beam": ("preset", "k", "budget", "candidates", "nprobe", "cached", "logic", "negation", "strength", "calibration",
+             "ceiling", "loops", "typed", "precision"),
     "continuous": ("steps", "step_size", "vector_reg"),
 }  # fmt: skip
 

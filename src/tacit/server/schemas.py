@@ -32,8 +32,8 @@ class PlanRequest(BaseModel):
     )
     search: str | None = Field(
         None,
-        description="How to search: auto proves its lists where it can; continuous reads scores through a sigmoid, encoder "
-        "asks a run's encoder.",
+        description="How to search: auto proves its lists where it can; continuous reads scores through a sigmoid; "
+        "encoder asks a run's encoder.",
         json_schema_extra={"enum": [*SEARCHES, None]},
     )
     k: int | None = Field(
