@@ -49,12 +49,12 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     "gqe": {
         "paper": {"width": 800},
         "lean": {"width": 800, "loss": "softmax"},
-        "small": {"width": 64, "margin": 9.0, "steps": 1500},
+        "small": {"width": 64, "margin": 9.0, "steps": 1500, "weight_decay": 1.0},
     },
     "q2b": {
         "paper": {"width": 400},
         "lean": {"width": 400, "loss": "softmax"},
-        "small": {"width": 64, "margin": 9.0, "steps": 1500},
+        "small": {"width": 64, "margin": 9.0, "steps": 1500, "weight_decay": 1.0},
     },
     "betae": {
         "paper": {"width": 400, "margin": 60.0},
