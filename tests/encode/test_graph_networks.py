@@ -189,7 +189,7 @@ def trained(thirty: Graph) -> GNNQE:
     assert isinstance(encoder, GNNQE)
     torch.manual_seed(0)
     encoder.reset(torch.Generator().manual_seed(0))
-    batches = draws(wanted.shapes, {}, thirty.index("train"), thirty.num_entities, wanted.batch, torch.device("cpu"))
+    batches = draws(wanted.shapes, {}, thirty.index("train"), thirty.num_entities, wanted.batch, 1, torch.device("cpu"))
     adam = torch.optim.Adam(encoder.parameters(), lr=0.01)
     for _ in range(40):
         loss = encoder.loss([draw() for draw in batches], torch.zeros(1, dtype=torch.long))
@@ -202,7 +202,7 @@ def trained(thirty: Graph) -> GNNQE:
 @pytest.mark.parametrize("name", ["1p", "2p", "2i", "2in"])
 def test_a_small_graph_is_learnt_by_heart(name: str, thirty: Graph, trained: GNNQE) -> None:
     torch.manual_seed(1)
-    drawn = draws((name,), {}, thirty.index("train"), thirty.num_entities, 50, torch.device("cpu"))[0]()
+    drawn = draws((name,), {}, thirty.index("train"), thirty.num_entities, 50, 1, torch.device("cpu"))[0]()
     scores = trained.logits(drawn.plan, drawn.entities, drawn.relations)
     right = answers(
         drawn.plan, drawn.entities.numpy(), drawn.relations.numpy(), thirty.index("train"), thirty.num_entities

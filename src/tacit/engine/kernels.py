@@ -99,7 +99,8 @@ def best_of(
         shifts = by_row.shift
         scales = torch.ones_like(shifts) if by_row.scale is None else by_row.scale
     compiled = _kernels()
-    assert compiled is not None
+    if compiled is None:
+        raise TypeError("there is no Triton to compile the kernel")
     compiled[0][grid](
         scores, scores.stride(0), rows.contiguous(), weights.contiguous(), shifts, scales, out, n, k, cap, ceiling,
         norm == "godel", kind, _COLUMNS,

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol
 
@@ -22,12 +21,12 @@ from tacit.distributed.threads import choose_again
 from tacit.errors import RunError, TrainingError
 from tacit.fitting.checkpoint import Checkpoint, Position, Weights, optimizer_tensors, restore_optimizer
 from tacit.fitting.interruption import Stopped, stop_on_signals
+from tacit.fitting.pace import Pace
 from tacit.fitting.parts import Parts
 from tacit.fitting.progress import Event, Progress, duration
 from tacit.folder import BEST, RunFolder, versions
 
 LONG = 60.0  # seconds of training worth a warning
-_GLIMPSE = 3.0  # seconds of steps to judge the rest by
 _TICK = 0.1  # seconds between two steps that are told
 
 
@@ -360,43 +359,3 @@ class Fitting:
     def _trace(self, event: dict[str, Any]) -> None:
         if self.run is not None and self.shards.leads:
             self.run.trace({**event, "seconds": round(self.seconds, 3)})
-
-
-class Pace:
-    """How fast steps go. The first of them, which warms up, does not count."""
-
-    def __init__(self) -> None:
-        self.steps = self.examples = 0
-        self.began: float | None = None
-        self.estimated = False
-
-    def count(self, examples: int) -> None:
-        """Count a step."""
-        if self.began is None:
-            self.began = time.monotonic()
-        else:
-            self.steps, self.examples = self.steps + 1, self.examples + examples
-
-    @property
-    def rate(self) -> float | None:
-        """Examples a second."""
-        return None if self.began is None or not self.steps else self.examples / self._elapsed
-
-    def estimate(self, steps: int) -> float:
-        """The seconds that so many more steps will take, told once, as soon as it can be known; otherwise 0."""
-        if self.estimated or not self.steps or self._elapsed < _GLIMPSE:
-            return 0.0
-        self.estimated = True
-        return self._elapsed / self.steps * steps
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Leave out what is no step."""
-        before = time.monotonic()
-        yield
-        if self.began is not None:
-            self.began += time.monotonic() - before
-
-    @property
-    def _elapsed(self) -> float:
-        return max(1e-9, time.monotonic() - (self.began or 0.0))
