@@ -39,7 +39,9 @@ def test_files_that_the_page_names_are_there() -> None:
     assert [name for name in named if not any((base / name).exists() for base in (ROOT, SRC / "tacit"))] == []
 
 
-@pytest.mark.parametrize("name", ["_NORMS", "LOGICS", "CALIBRATIONS", "MODELS", "MODEL_NAMES", "FORMATS"])
+@pytest.mark.parametrize(
+    "name", ["_NORMS", "LOGICS", "CALIBRATIONS", "MODELS", "MODEL_NAMES", "FORMATS", "ENCODERS", "BY_MODEL", "PRESETS"]
+)
 def test_names_of_recipes_are_where_the_page_says(name: str) -> None:
     (row,) = [line for line in section("Common additions").splitlines() if line.startswith("|") and f"`{name}`" in line]
     files = re.findall(r"`(\w+/\w+\.py)`", row)

@@ -31,10 +31,18 @@ SMALL = {
     "adapt": "--steps 4 --count 60 --validate-every 2 --batch 32",
     "sample": "--count 20",
     "eval": "--limit 20",
+    "encode": "--steps 3 --width 8 --hidden 8 --layers 1 --batch 8 --negatives 8 --validate-queries 1",
+    "compare": "--limit 5",
 }
 # The same for Python, in place of what a page says.
+SMALL_ENCODER: dict[str, object] = {
+    "steps": 3, "width": 8, "hidden": 8, "layers": 1, "batch": 8, "negatives": 8, "validate_queries": 1,
+}  # fmt: skip
 SMALL_CALLS: dict[str, dict[str, object]] = {
-    "tacit.run.train": {"epochs": 2, "rank": 16, "progress": False},
+    "tacit.training.train": {"epochs": 2, "rank": 16, "progress": False},
+    "tacit.training.train_encoder": {**SMALL_ENCODER, "progress": False},
+    "tacit.run.Run.encode": SMALL_ENCODER,
+    "tacit.comparing.compare": {"limit": 5},
     "tacit.run.Run.adapt": {"steps": 4, "count": 60, "validate_every": 2, "batch": 32},
     "tacit.run.Run.evaluate": {"limit": 20},
 }

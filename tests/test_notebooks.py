@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 from pathlib import Path
@@ -49,6 +50,19 @@ def test_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = next(output["text/html"] for output in shown if "<th>avg_n</th>" in output.get("text/html", ""))
     assert all(f"<th>{shape}</th>" in table for shape in ("1p", "3in", "pni"))
     assert shown[-1]["image/svg+xml"].startswith("<svg")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
+def test_compare_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = executed("compare-systems.ipynb", tmp_path, monkeypatch)
+    text = "".join(output["text/plain"] for output in shown)
+    assert "Scores of GNN-QE order the answers; they are no probabilities." in text
+    assert "Query2Box has no complement (Complement)" in text
+    rows = {row["model"]: row for row in json.loads((tmp_path / "comparison.json").read_text())["rows"]}
+    assert list(rows) == ["ComplEx", "Query2Box", "GNN-QE"]
+    assert "pni" not in rows["Query2Box"]["mrr"]
+    table = next(output["text/html"] for output in shown if "<th>avg_n</th>" in output.get("text/html", ""))
+    assert f"<td>{100 * rows['GNN-QE']['mrr']['pni']:.1f}</td>" in table
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
