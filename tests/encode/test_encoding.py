@@ -65,11 +65,11 @@ def same(left: EncodeResult, right: EncodeResult) -> bool:
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-@pytest.mark.parametrize("step", [6, 11])
+@pytest.mark.parametrize(("model", "step"), [("cone", 1), ("q2b", 6), ("q2b", 11)])
 def test_a_stopped_training_goes_on_to_the_very_same_weights(
-    step: int, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: str, step: int, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = EncodeSettings("q2b", **QUICK)
+    settings = EncodeSettings(model, **QUICK | {"batch": 64})
     whole = encode(graph, settings)
     run = RunFolder.create(tmp_path / "run", graph, {})
 
@@ -97,7 +97,7 @@ def test_a_stopped_training_goes_on_to_the_very_same_weights(
     loaded, kept = load_encoder(run, graph)
     assert kept == again.settings
     assert all(torch.equal(tensor, again.encoder.state_dict()[name]) for name, tensor in loaded.state_dict().items())
-    assert run.settings["encode"]["model"] == "q2b"
+    assert run.settings["encode"]["model"] == model
     assert run.results()["encode"]["steps"] == 12
 
 
