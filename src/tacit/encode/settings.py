@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
 
 ENCODERS = ("gqe", "q2b", "betae", "cone", "fuzzqe", "gnnqe", "ultra", "lmpnn")
@@ -157,6 +158,8 @@ class EncodeSettings(Settings):
             chosen |= RECIPE[recipe] | BY_MODEL.get(self.model, {}).get(recipe, {})
         if self.minutes is not None:
             chosen["steps"] = ENDLESS
+        if self.loss == "sets" and chosen["loss"] != "sets":
+            raise SettingsError(f"loss is 'sets', by which gnnqe and ultra alone learn, not {self.model}", "loss")
         return self.changed(**{name: value for name, value in chosen.items() if getattr(self, name) is None})
 
     def to_dict(self) -> dict[str, Any]:
