@@ -17,7 +17,7 @@ from family_runs import families
 from tacit.comparing import compare
 from tacit.encode.settings import BY_MODEL
 from tacit.encoding import encode_folder
-from tacit.errors import PlanError, RunError, SettingsError
+from tacit.errors import DataError, PlanError, RunError, SettingsError
 from tacit.evaluate.protocol import one_hop_queries
 from tacit.fitting.progress import Event
 from tacit.folder import ENCODER, ENCODING, MODEL, RunFolder
@@ -207,6 +207,21 @@ def test_folders_are_made_replaced_and_finished(gqe: Path) -> None:
         tacit.open(gqe)
     replaced = encode_folder(GRAPH, gqe, force=True, progress=False, **TINY | {"width": 4, "steps": 1})
     assert replaced.settings["encode"]["width"] == 4
+
+
+def test_an_encoder_stays_until_another_is_trained(gqe: Path, tmp_path: Path) -> None:
+    before = tacit.open(gqe, device="cpu").ask(KNOWN, new=True).to_dict()
+    with pytest.raises(DataError, match=r"weights\.pth"):
+        encode_folder(gqe, model="ultra", checkpoint=tmp_path / "weights.pth", force=True)
+    with pytest.raises(SettingsError, match="works on a link predictor"):
+        encode_folder(gqe, force=True, progress=False, **TINY | {"model": "lmpnn"})
+    with pytest.raises(PlanError, match="Query2Box has no complement"):
+        encode_folder(gqe, force=True, progress=False, **TINY | {"model": "q2b", "shapes": "2in"})
+    assert tacit.open(gqe, device="cpu").ask(KNOWN, new=True).to_dict() == before
+    with pytest.raises(SettingsError, match="steps is given beside a checkpoint"):
+        encode_folder(gqe, model="ultra", checkpoint=tmp_path / "weights.pth", force=True, steps=9)
+    with pytest.raises(RunError, match=f"has no {ENCODING} to go on from; train anew, or for 40 steps"):
+        encode_folder(gqe, resume=True, progress=False, minutes=5.0)
 
 
 def test_queries_of_a_folder_and_those_it_lacks(tmp_path: Path) -> None:

@@ -45,6 +45,8 @@ def encode_folder(
     given = EncodeSettings.of(settings)
     device = str(pick_device(given.device))  # before anything is written
     if checkpoint is not None:
+        for name in sorted({*settings, *(["resume"] if resume else [])} - {"model", "device"}):
+            raise SettingsError(f"{name} is given beside a checkpoint, whose weights are trained already", name)
         return _imported(source, out, given, Path(checkpoint), force)
     if out is None:
         folder = _within(source, resume, force)
@@ -56,8 +58,6 @@ def encode_folder(
     chosen = _chosen(folder, given, settings, device, resume)
     if resume and folder.has(ENCODER) and not folder.has(ENCODING):  # it is complete
         return folder
-    if "train" not in folder.settings:  # by these a training that is killed goes on
-        folder.write_settings("encode", chosen.to_dict())
     scorer = load_model(folder, device) if folder.has(MODEL) else None
     if scorer is None and chosen.model in ON_PREDICTOR:
         raise SettingsError(f"model is '{chosen.model}', which works on a link predictor; give a run with one", "model")
@@ -73,15 +73,11 @@ def encode_folder(
 
 
 def _within(source: Any, resume: bool, force: bool) -> RunFolder:
-    """The run that gets an encoder; one that it has is replaced by force alone."""
-    from tacit.links.loading import drop_encoder
-
+    """The run that gets an encoder; one that it has is replaced by force alone, and not before there is another."""
     if not isinstance(source, str | Path):
         raise SettingsError("out is not given, and a graph has no folder to keep an encoder in", "out")
     folder = find_run(source)
-    if force:
-        drop_encoder(folder)
-    elif folder.has(ENCODER) and not resume:
+    if folder.has(ENCODER) and not (resume or force):
         there = folder.settings.get("encode", {}).get("model")
         raise RunError(
             f"run '{folder.path}' has an encoder, {there}; replace it with force, or give another run as out"
@@ -118,8 +114,10 @@ def _chosen(
     before = EncodeSettings.of(kept)
     chosen = before.changed(**settings)
     chosen.check_continues(before)
-    if folder.has(ENCODER) and not folder.has(ENCODING) and chosen.steps > before.steps:
-        raise RunError(f"run '{folder.path}' has no {ENCODING} to go on from; train anew, or for {before.steps} steps")
+    longer = chosen.steps > before.steps or (chosen.minutes or 0) > (before.minutes or 0)
+    if folder.has(ENCODER) and not folder.has(ENCODING) and longer:
+        trained = f"{before.steps} steps" if before.minutes is None else f"{before.minutes:g} minutes"
+        raise RunError(f"run '{folder.path}' has no {ENCODING} to go on from; train anew, or for {trained}")
     return chosen
 
 
@@ -129,17 +127,16 @@ def _imported(source: Any, out: Source | None, given: EncodeSettings, checkpoint
         raise SettingsError(
             f"checkpoint is given, and the model is '{given.model}'; ultra alone is imported from one", "checkpoint"
         )
-    try:
-        from tacit.encode.ultra import import_checkpoint  # type: ignore[import-not-found,unused-ignore]
-    except ModuleNotFoundError:
-        raise SettingsError("checkpoint is given, and this version of Tacit imports none", "checkpoint") from None
     from tacit.encode.loading import save_encoder
+    from tacit.encode.ultra import import_checkpoint
+    from tacit.links.loading import drop_encoder
 
     folder = _within(source, False, force) if out is None else None
     graph = folder.graph() if folder is not None else source if isinstance(source, Graph) else load(source)
     encoder, settings = import_checkpoint(checkpoint, graph)  # before anything is written
     if folder is None:
         folder = RunFolder.create(out or "", graph, settings.to_dict(), force, table="encode")
+    drop_encoder(folder)
     save_encoder(folder, encoder, settings)
     folder.write_settings("encode", settings.to_dict())
     parameters = sum(parameter.numel() for parameter in encoder.parameters())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +17,7 @@ from tacit.encode.loading import load_encoder
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import EncodeSettings
 from tacit.engine.engine import Engine
-from tacit.errors import PlanError, RunError, TrainingError
+from tacit.errors import LimitError, PlanError, RunError, SettingsError, TrainingError
 from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.graph import Graph
 from tacit.query.queries import QuerySet
@@ -99,30 +97,6 @@ def test_a_stopped_training_goes_on_to_the_very_same_weights(
     assert all(torch.equal(tensor, again.encoder.state_dict()[name]) for name, tensor in loaded.state_dict().items())
     assert run.settings["encode"]["model"] == model
     assert run.results()["encode"]["steps"] == 12
-
-
-def test_a_killed_training_goes_on_to_the_very_same_weights(graph: Graph, tmp_path: Path) -> None:
-    run = RunFolder.create(tmp_path / "run", graph, {})
-    settings = EncodeSettings("gqe", **QUICK, checkpoint_seconds=0.0)
-    script = f"""
-import os, signal
-from tacit.encode.encoder_training import EncoderTraining
-from tacit.encode.encoding import encode
-from tacit.encode.settings import EncodeSettings
-from tacit.folder import RunFolder
-run = RunFolder.open({str(run.path)!r})
-step = EncoderTraining.step
-def killed(training, number):
-    if number == 7:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return step(training, number)
-EncoderTraining.step = killed
-encode(run.graph(), EncodeSettings.of({settings.to_dict()!r}), run=run)
-"""
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    assert run.has(ENCODING)
-    assert same(encode(graph, settings), encode(graph, settings, run=run, resume=True))
 
 
 def test_time_instead_of_steps(graph: Graph) -> None:
@@ -207,6 +181,20 @@ def test_intersections_by_hand(model: str, graph: Graph) -> None:
             inner = sum((w["inner.weight"] @ o + w["inner.bias"]).clamp(min=0) for o in row[:, 3:]) / 3
             shrink = 1 / (1 + torch.exp(-(w["outer.weight"] @ inner + w["outer.bias"])))
             assert torch.allclose(found[3:], row[:, 3:].min(0).values * shrink, atol=1e-6)
+
+
+def test_what_does_not_fit_in_memory_says_what_to_lower(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(EncoderTraining, "step", exhausted)
+    with pytest.raises(LimitError, match="out of memory at model gqe and batch 16; lower batch, negatives, width"):
+        encode(graph, EncodeSettings("gqe", **QUICK), valid={})
+
+
+def test_a_loss_over_sets_is_one_of_graph_networks_alone(graph: Graph) -> None:
+    with pytest.raises(SettingsError, match="loss is 'sets', by which gnnqe and ultra alone learn, not gqe"):
+        encode(graph, EncodeSettings("gqe", loss="sets", **QUICK))
 
 
 def test_files_that_do_not_fit_are_refused(graph: Graph, tmp_path: Path) -> None:
