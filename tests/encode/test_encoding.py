@@ -206,3 +206,6 @@ def test_files_that_do_not_fit_are_refused(graph: Graph, tmp_path: Path) -> None
     run.write_tensors(ENCODER, {name: tensor[:1] for name, tensor in tensors.items()}, about)
     with pytest.raises(RunError, match="does not fit the run"):
         load_encoder(run, graph)
+    run.write_tensors(ENCODER, {name: tensor / 0 for name, tensor in tensors.items()}, about)
+    with pytest.raises(RunError, match="weights that are not finite numbers"):
+        load_encoder(run, graph)

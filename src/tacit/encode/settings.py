@@ -117,7 +117,7 @@ class EncodeSettings(Settings):
     steps: int = setting(None, f"Steps, at most; {_BY_MODEL}.", least=1, resumes=True)
     width: int = setting(None, f"Numbers per entity and part of a state; {_BY_MODEL}.", least=1)
     hidden: int = setting(None, f"Width of layers between; {_BY_MODEL}.", least=1)
-    layers: int = setting(None, f"Layers of a network; {_BY_MODEL}.", least=1)
+    layers: int = setting(None, f"Layers of a network; {_BY_MODEL}.", least=1, most=100)
     bases: int = setting(None, f"Matrices that relations mix, for fuzzqe; {_BY_MODEL}.", least=1)
     margin: float = setting(None, f"The logit of a distance of 0; {_BY_MODEL}.", above=0)
     temperature: float = setting(None, f"What cosines are divided by; {_BY_MODEL}.", above=0)
