@@ -238,6 +238,17 @@ def test_queries_of_a_folder_and_those_it_lacks(tmp_path: Path) -> None:
     assert set(run.results["encode"]["mrr"]) == {"1p", "2i"}
 
 
+def test_what_could_not_be_trained_leaves_no_folder(tmp_path: Path) -> None:
+    for wrong, error in (({"shapes": "2in"}, PlanError), ({"queries": tmp_path}, DataError)):
+        with pytest.raises(error):
+            encode_folder(GRAPH, tmp_path / "run", progress=False, **TINY | wrong)
+        assert not (tmp_path / "run").exists()
+    (tmp_path / "own").mkdir()
+    with pytest.raises(PlanError):
+        encode_folder(GRAPH, tmp_path / "own", progress=False, **TINY | {"shapes": "2in"})
+    assert (tmp_path / "own").exists()  # it was there before
+
+
 def test_checkpoints_are_of_ultra_alone(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="the model is 'q2b'; ultra alone is imported"):
         tacit.train_encoder(GRAPH, tmp_path / "run", checkpoint=tmp_path / "weights.pth", device="cpu")

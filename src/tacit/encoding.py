@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit.disk import exists
 from tacit.encode.settings import EncodeSettings
-from tacit.errors import RunError, SettingsError
+from tacit.errors import RunError, SettingsError, TacitError
 from tacit.folder import ENCODER, ENCODING, MODEL, RunFolder
 from tacit.graph.graph import Graph
 from tacit.sources import Source, find_run, is_run, load
@@ -36,9 +38,7 @@ def encode_folder(
 
     The arguments are those of `tacit.train_encoder`.
     """
-    from tacit.encode.encoding import encode
-    from tacit.encode.given_queries import given_queries
-    from tacit.links.loading import load_model, pick_device
+    from tacit.links.loading import pick_device
 
     if resume and force:
         raise SettingsError("resume and force contradict each other; give one of them")
@@ -48,6 +48,7 @@ def encode_folder(
         for name in sorted({*settings, *(["resume"] if resume else [])} - {"model", "device"}):
             raise SettingsError(f"{name} is given beside a checkpoint, whose weights are trained already", name)
         return _imported(source, out, given, Path(checkpoint), force)
+    fresh = out is not None and not exists(out)
     if out is None:
         folder = _within(source, resume, force)
     elif resume and is_run(out):
@@ -58,6 +59,24 @@ def encode_folder(
     chosen = _chosen(folder, given, settings, device, resume)
     if resume and folder.has(ENCODER) and not folder.has(ENCODING):  # it is complete
         return folder
+    try:
+        _trained(folder, chosen, queries, device, progress, resume)
+    except TacitError:
+        if fresh and not (folder.has(ENCODING) or folder.has(ENCODER)):  # so that the folder can be given again
+            shutil.rmtree(folder.path)
+        raise
+    return folder
+
+
+def _trained(
+    folder: RunFolder, chosen: EncodeSettings, queries: Source | Mapping[str, QuerySet] | None, device: str,
+    progress: Callable[[Event], None] | bool, resume: bool,
+) -> None:  # fmt: skip
+    """Train the encoder of a run folder by settings that were chosen."""
+    from tacit.encode.encoding import encode
+    from tacit.encode.given_queries import given_queries
+    from tacit.links.loading import load_model
+
     scorer = load_model(folder, device) if folder.has(MODEL) else None
     if scorer is None and chosen.model in ON_PREDICTOR:
         raise SettingsError(f"model is '{chosen.model}', which works on a link predictor; give a run with one", "model")
@@ -69,7 +88,6 @@ def encode_folder(
     encode(
         graph, chosen, queries=learned, valid=valid or None, scorer=scorer, run=folder, progress=progress, resume=resume
     )
-    return folder
 
 
 def _within(source: Any, resume: bool, force: bool) -> RunFolder:
