@@ -95,6 +95,10 @@ def _within(source: Any, resume: bool, force: bool) -> RunFolder:
     if not isinstance(source, str | Path):
         raise SettingsError("out is not given, and a graph has no folder to keep an encoder in", "out")
     folder = find_run(source)
+    if folder.has(ENCODING) and not (resume or force):
+        raise RunError(
+            f"run '{folder.path}' has an encoder whose training was stopped; go on with resume, or start with force"
+        )
     if folder.has(ENCODER) and not (resume or force):
         there = folder.settings.get("encode", {}).get("model")
         raise RunError(
