@@ -17,7 +17,7 @@ from family_runs import families
 from tacit.comparing import compare
 from tacit.encode.settings import BY_MODEL
 from tacit.encoding import encode_folder
-from tacit.errors import PlanError, RunError, SettingsError
+from tacit.errors import DataError, PlanError, RunError, SettingsError
 from tacit.evaluate.protocol import one_hop_queries
 from tacit.fitting.progress import Event
 from tacit.folder import ENCODER, ENCODING, MODEL, RunFolder
@@ -209,6 +209,21 @@ def test_folders_are_made_replaced_and_finished(gqe: Path) -> None:
     assert replaced.settings["encode"]["width"] == 4
 
 
+def test_an_encoder_stays_until_another_is_trained(gqe: Path, tmp_path: Path) -> None:
+    before = tacit.open(gqe, device="cpu").ask(KNOWN, new=True).to_dict()
+    with pytest.raises(DataError, match=r"weights\.pth"):
+        encode_folder(gqe, model="ultra", checkpoint=tmp_path / "weights.pth", force=True)
+    with pytest.raises(SettingsError, match="works on a link predictor"):
+        encode_folder(gqe, force=True, progress=False, **TINY | {"model": "lmpnn"})
+    with pytest.raises(PlanError, match="Query2Box has no complement"):
+        encode_folder(gqe, force=True, progress=False, **TINY | {"model": "q2b", "shapes": "2in"})
+    assert tacit.open(gqe, device="cpu").ask(KNOWN, new=True).to_dict() == before
+    with pytest.raises(SettingsError, match="steps is given beside a checkpoint"):
+        encode_folder(gqe, model="ultra", checkpoint=tmp_path / "weights.pth", force=True, steps=9)
+    with pytest.raises(RunError, match=f"has no {ENCODING} to go on from; train anew, or for 40 steps"):
+        encode_folder(gqe, resume=True, progress=False, minutes=5.0)
+
+
 def test_queries_of_a_folder_and_those_it_lacks(tmp_path: Path) -> None:
     for split in ("train", "valid"):
         tacit.sample(GRAPH, tmp_path / "queries", shapes="1p,2i", split=split, count=8)
@@ -221,6 +236,17 @@ def test_queries_of_a_folder_and_those_it_lacks(tmp_path: Path) -> None:
     )
     assert run.results["encode"]["learned_from"] == {"1p": "given", "2i": "given", "2p": "drawn"}
     assert set(run.results["encode"]["mrr"]) == {"1p", "2i"}
+
+
+def test_what_could_not_be_trained_leaves_no_folder(tmp_path: Path) -> None:
+    for wrong, error in (({"shapes": "2in"}, PlanError), ({"queries": tmp_path}, DataError)):
+        with pytest.raises(error):
+            encode_folder(GRAPH, tmp_path / "run", progress=False, **TINY | wrong)
+        assert not (tmp_path / "run").exists()
+    (tmp_path / "own").mkdir()
+    with pytest.raises(PlanError):
+        encode_folder(GRAPH, tmp_path / "own", progress=False, **TINY | {"shapes": "2in"})
+    assert (tmp_path / "own").exists()  # it was there before
 
 
 def test_checkpoints_are_of_ultra_alone(tmp_path: Path) -> None:
@@ -273,6 +299,8 @@ def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(run: RunFolder
         assert RunFolder.open(folder).has(ENCODING)
         if out is None:
             assert tacit.open(folder, device="cpu").ask(KNOWN)[0].entity == "t0"  # by the link predictor meanwhile
+            with pytest.raises(RunError, match="training was stopped; go on with resume"):
+                encode_folder(source, progress=False, **settings)
         else:
             with pytest.raises(RunError, match="its training has not finished; go on with resume"):
                 tacit.open(folder, device="cpu")

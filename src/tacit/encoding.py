@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit.disk import exists
 from tacit.encode.settings import EncodeSettings
-from tacit.errors import RunError, SettingsError
+from tacit.errors import RunError, SettingsError, TacitError
 from tacit.folder import ENCODER, ENCODING, MODEL, RunFolder
 from tacit.graph.graph import Graph
 from tacit.sources import Source, find_run, is_run, load
@@ -36,16 +38,17 @@ def encode_folder(
 
     The arguments are those of `tacit.train_encoder`.
     """
-    from tacit.encode.encoding import encode
-    from tacit.encode.given_queries import given_queries
-    from tacit.links.loading import load_model, pick_device
+    from tacit.links.loading import pick_device
 
     if resume and force:
         raise SettingsError("resume and force contradict each other; give one of them")
     given = EncodeSettings.of(settings)
     device = str(pick_device(given.device))  # before anything is written
     if checkpoint is not None:
+        for name in sorted({*settings, *(["resume"] if resume else [])} - {"model", "device"}):
+            raise SettingsError(f"{name} is given beside a checkpoint, whose weights are trained already", name)
         return _imported(source, out, given, Path(checkpoint), force)
+    fresh = out is not None and not exists(out)
     if out is None:
         folder = _within(source, resume, force)
     elif resume and is_run(out):
@@ -56,8 +59,24 @@ def encode_folder(
     chosen = _chosen(folder, given, settings, device, resume)
     if resume and folder.has(ENCODER) and not folder.has(ENCODING):  # it is complete
         return folder
-    if "train" not in folder.settings:  # by these a training that is killed goes on
-        folder.write_settings("encode", chosen.to_dict())
+    try:
+        _trained(folder, chosen, queries, device, progress, resume)
+    except TacitError:
+        if fresh and not (folder.has(ENCODING) or folder.has(ENCODER)):  # so that the folder can be given again
+            shutil.rmtree(folder.path)
+        raise
+    return folder
+
+
+def _trained(
+    folder: RunFolder, chosen: EncodeSettings, queries: Source | Mapping[str, QuerySet] | None, device: str,
+    progress: Callable[[Event], None] | bool, resume: bool,
+) -> None:  # fmt: skip
+    """Train the encoder of a run folder by settings that were chosen."""
+    from tacit.encode.encoding import encode
+    from tacit.encode.given_queries import given_queries
+    from tacit.links.loading import load_model
+
     scorer = load_model(folder, device) if folder.has(MODEL) else None
     if scorer is None and chosen.model in ON_PREDICTOR:
         raise SettingsError(f"model is '{chosen.model}', which works on a link predictor; give a run with one", "model")
@@ -69,19 +88,18 @@ def encode_folder(
     encode(
         graph, chosen, queries=learned, valid=valid or None, scorer=scorer, run=folder, progress=progress, resume=resume
     )
-    return folder
 
 
 def _within(source: Any, resume: bool, force: bool) -> RunFolder:
-    """The run that gets an encoder; one that it has is replaced by force alone."""
-    from tacit.links.loading import drop_encoder
-
+    """The run that gets an encoder; one that it has is replaced by force alone, and not before there is another."""
     if not isinstance(source, str | Path):
         raise SettingsError("out is not given, and a graph has no folder to keep an encoder in", "out")
     folder = find_run(source)
-    if force:
-        drop_encoder(folder)
-    elif folder.has(ENCODER) and not resume:
+    if folder.has(ENCODING) and not (resume or force):
+        raise RunError(
+            f"run '{folder.path}' has an encoder whose training was stopped; go on with resume, or start with force"
+        )
+    if folder.has(ENCODER) and not (resume or force):
         there = folder.settings.get("encode", {}).get("model")
         raise RunError(
             f"run '{folder.path}' has an encoder, {there}; replace it with force, or give another run as out"
@@ -118,8 +136,10 @@ def _chosen(
     before = EncodeSettings.of(kept)
     chosen = before.changed(**settings)
     chosen.check_continues(before)
-    if folder.has(ENCODER) and not folder.has(ENCODING) and chosen.steps > before.steps:
-        raise RunError(f"run '{folder.path}' has no {ENCODING} to go on from; train anew, or for {before.steps} steps")
+    longer = chosen.steps > before.steps or (chosen.minutes or 0) > (before.minutes or 0)
+    if folder.has(ENCODER) and not folder.has(ENCODING) and longer:
+        trained = f"{before.steps} steps" if before.minutes is None else f"{before.minutes:g} minutes"
+        raise RunError(f"run '{folder.path}' has no {ENCODING} to go on from; train anew, or for {trained}")
     return chosen
 
 
@@ -129,17 +149,16 @@ def _imported(source: Any, out: Source | None, given: EncodeSettings, checkpoint
         raise SettingsError(
             f"checkpoint is given, and the model is '{given.model}'; ultra alone is imported from one", "checkpoint"
         )
-    try:
-        from tacit.encode.ultra import import_checkpoint  # type: ignore[import-not-found,unused-ignore]
-    except ModuleNotFoundError:
-        raise SettingsError("checkpoint is given, and this version of Tacit imports none", "checkpoint") from None
     from tacit.encode.loading import save_encoder
+    from tacit.encode.ultra import import_checkpoint
+    from tacit.links.loading import drop_encoder
 
     folder = _within(source, False, force) if out is None else None
     graph = folder.graph() if folder is not None else source if isinstance(source, Graph) else load(source)
     encoder, settings = import_checkpoint(checkpoint, graph)  # before anything is written
     if folder is None:
         folder = RunFolder.create(out or "", graph, settings.to_dict(), force, table="encode")
+    drop_encoder(folder)
     save_encoder(folder, encoder, settings)
     folder.write_settings("encode", settings.to_dict())
     parameters = sum(parameter.numel() for parameter in encoder.parameters())

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from set_space import RELATIONS, SIZE, random_facts
 from tacit.encode import aggregation
+from tacit.encode import aggregation_kernels as kernels
 from tacit.encode.aggregation import SortedFacts, described, summed
 from tacit.encode.graph_network import DescribedLayer, SummedLayer
 from tacit.encode.segments import PIECE, Segments
+from tacit.errors import SettingsError
 
 TRIPLES = np.array([[0, 0, 1], [2, 0, 1], [3, 2, 1], [0, 2, 3], [1, 0, 1]])
 FIVE = np.concatenate([TRIPLES, np.stack([TRIPLES[:, 2], TRIPLES[:, 1] ^ 1, TRIPLES[:, 0]], 1)])
@@ -121,3 +123,11 @@ def test_kernels_agree_with_the_cpu(masked: bool) -> None:
             found.append([tensor.cpu() for tensor in (out, *grads)])
         for one, other in zip(*found, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_without_triton_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "has_triton", lambda: False)
+    states, weights = (torch.ones(size, 1, 2, device="cuda") for size in (SIZE, RELATIONS))
+    with pytest.raises(SettingsError, match="device is cuda, where graph networks need Triton"):
+        summed(states, weights, states, SortedFacts(random_facts(5), SIZE, RELATIONS).to("cuda"))

@@ -35,6 +35,16 @@ def test_losses_by_hand(name: str, adversarial: float) -> None:
 
 
 @pytest.mark.parametrize("name", list(LOSSES))
+def test_a_query_whose_wrong_answers_all_are_its_right_one_counts_by_that_alone(name: str) -> None:
+    right, wrong = RIGHT[:1].clone().requires_grad_(), torch.full((1, 2), -torch.inf)
+    loss = LOSSES[name](right, wrong, 0.5)
+    assert loss.tolist() == pytest.approx([-0.5 * log_sigmoid(0.3) if name == "margin" else 0.0])
+    loss.sum().backward()
+    assert right.grad is not None
+    assert torch.isfinite(right.grad).all()
+
+
+@pytest.mark.parametrize("name", list(LOSSES))
 def test_weights_take_no_part_in_the_gradient(name: str) -> None:
     wrong = WRONG.clone().requires_grad_()
     LOSSES[name](RIGHT, wrong, 0.7).sum().backward()

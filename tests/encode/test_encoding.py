@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +17,7 @@ from tacit.encode.loading import load_encoder
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import EncodeSettings
 from tacit.engine.engine import Engine
-from tacit.errors import PlanError, RunError, TrainingError
+from tacit.errors import LimitError, PlanError, RunError, SettingsError, TrainingError
 from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.graph import Graph
 from tacit.query.queries import QuerySet
@@ -65,11 +63,11 @@ def same(left: EncodeResult, right: EncodeResult) -> bool:
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-@pytest.mark.parametrize("step", [6, 11])
+@pytest.mark.parametrize(("model", "step"), [("cone", 1), ("q2b", 6), ("q2b", 11)])
 def test_a_stopped_training_goes_on_to_the_very_same_weights(
-    step: int, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: str, step: int, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = EncodeSettings("q2b", **QUICK)
+    settings = EncodeSettings(model, **QUICK | {"batch": 64})
     whole = encode(graph, settings)
     run = RunFolder.create(tmp_path / "run", graph, {})
 
@@ -97,32 +95,8 @@ def test_a_stopped_training_goes_on_to_the_very_same_weights(
     loaded, kept = load_encoder(run, graph)
     assert kept == again.settings
     assert all(torch.equal(tensor, again.encoder.state_dict()[name]) for name, tensor in loaded.state_dict().items())
-    assert run.settings["encode"]["model"] == "q2b"
+    assert run.settings["encode"]["model"] == model
     assert run.results()["encode"]["steps"] == 12
-
-
-def test_a_killed_training_goes_on_to_the_very_same_weights(graph: Graph, tmp_path: Path) -> None:
-    run = RunFolder.create(tmp_path / "run", graph, {})
-    settings = EncodeSettings("gqe", **QUICK, checkpoint_seconds=0.0)
-    script = f"""
-import os, signal
-from tacit.encode.encoder_training import EncoderTraining
-from tacit.encode.encoding import encode
-from tacit.encode.settings import EncodeSettings
-from tacit.folder import RunFolder
-run = RunFolder.open({str(run.path)!r})
-step = EncoderTraining.step
-def killed(training, number):
-    if number == 7:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return step(training, number)
-EncoderTraining.step = killed
-encode(run.graph(), EncodeSettings.of({settings.to_dict()!r}), run=run)
-"""
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    assert run.has(ENCODING)
-    assert same(encode(graph, settings), encode(graph, settings, run=run, resume=True))
 
 
 def test_time_instead_of_steps(graph: Graph) -> None:
@@ -209,6 +183,20 @@ def test_intersections_by_hand(model: str, graph: Graph) -> None:
             assert torch.allclose(found[3:], row[:, 3:].min(0).values * shrink, atol=1e-6)
 
 
+def test_what_does_not_fit_in_memory_says_what_to_lower(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(EncoderTraining, "step", exhausted)
+    with pytest.raises(LimitError, match="out of memory at model gqe and batch 16; lower batch, negatives, width"):
+        encode(graph, EncodeSettings("gqe", **QUICK), valid={})
+
+
+def test_a_loss_over_sets_is_one_of_graph_networks_alone(graph: Graph) -> None:
+    with pytest.raises(SettingsError, match="loss is 'sets', by which gnnqe and ultra alone learn, not gqe"):
+        encode(graph, EncodeSettings("gqe", loss="sets", **QUICK))
+
+
 def test_files_that_do_not_fit_are_refused(graph: Graph, tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", graph, {})
     with pytest.raises(RunError, match="encode it first"):
@@ -217,4 +205,7 @@ def test_files_that_do_not_fit_are_refused(graph: Graph, tmp_path: Path) -> None
     tensors, about = run.tensors(ENCODER), run.metadata(ENCODER)
     run.write_tensors(ENCODER, {name: tensor[:1] for name, tensor in tensors.items()}, about)
     with pytest.raises(RunError, match="does not fit the run"):
+        load_encoder(run, graph)
+    run.write_tensors(ENCODER, {name: tensor / 0 for name, tensor in tensors.items()}, about)
+    with pytest.raises(RunError, match="weights that are not finite numbers"):
         load_encoder(run, graph)

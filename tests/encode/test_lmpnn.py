@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -22,6 +23,7 @@ from tacit.links.loading import make_model
 from tacit.query.compile import compile_query
 from tacit.query.elimination import conjuncts
 from tacit.query.formula import Atom, Entity, Exists, Not, Query, atoms
+from tacit.query.plan import Complement
 from tacit.query.shapes import SHAPES
 from tacit.query.text import parse
 from writings import rewritten
@@ -120,6 +122,10 @@ def test_a_negated_path_is_a_question_of_its_own() -> None:
     said = [("e0", "r", "v", 1), ("v", "q", "w", 1), ("w", None, "t", -1), ("e1", "p", "t", 1)]
     found = state(made, parse("?t : p(e1, ?t) & !(exists ?v . r(e0, ?v) & q(?v, ?t))"))
     torch.testing.assert_close(found, by_hand(made, said, 3)[None])
+    path = SHAPES["2p"].plan
+    denied = replace(path, root=Complement(path.root))  # where nothing else is said, either
+    ((alone,),) = made.states([(denied, torch.tensor([[0]]), torch.tensor([[0, 2]]))])
+    torch.testing.assert_close(alone, by_hand(made, said[:3], 3)[None])
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from formulas import queries
 from set_space import RELATIONS, SIZE, SetSpace, random_facts
 from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.reasoner import EncoderReasoner
-from tacit.encode.schedule import schedule_of
+from tacit.encode.schedule import few, schedule_of
 from tacit.engine.reasoner import SymbolicReasoner
 from tacit.errors import PlanError
 from tacit.graph.index import Index
@@ -171,9 +171,15 @@ def test_sixteen_branches_and_no_more() -> None:
         return Plan(p.Intersect(tuple(unions)), 2 * count, 1, 1)
 
     assert len(schedule_of((intersected(4),), False).outputs[0]) == 16
-    with pytest.raises(PlanError, match="32 branches"):
+    with pytest.raises(PlanError, match="more than 16 branches"):
         schedule_of((intersected(5),), False)
     assert len(schedule_of((intersected(5),), True).outputs[0]) == 1
+    choices = iter(range(2**30))  # of thirty unions
+    with pytest.raises(PlanError, match="more than 16 branches"):
+        few(choices)
+    assert next(choices) == 17  # none of the others was made
+    with pytest.raises(PlanError, match="more than 16 branches"):
+        schedule_of((intersected(30),), False)
 
 
 @pytest.mark.parametrize("private", [False, True])

@@ -72,6 +72,51 @@ def test_cosines_and_mixed_maps() -> None:
     torch.testing.assert_close(space.match_of(states, torch.arange(6)), wanted[:, :6].diagonal())
 
 
+def through(space: Space, name: str, x: Tensor, last: int) -> Tensor:
+    """The linear maps of a network one by one, with relu between them."""
+    w = space.state_dict()
+    for i in range(0, last + 2, 2):
+        x = (x if i == 0 else x.clamp(min=0)) @ w[f"{name}.{i}.weight"].T + w[f"{name}.{i}.bias"]
+    return x
+
+
+def weighed(raw: Tensor) -> Tensor:
+    return raw.exp() / raw.exp().sum(0)
+
+
+def test_the_published_operators_of_beta_distributions_by_hand() -> None:
+    space, relations = made("betae", recipe="paper", layers=2), torch.tensor([3, 0, 2])
+    w, states = space.state_dict(), states_of(space, 3) * 2
+    for row, relation, found in zip(states, relations, space.project(states, relations), strict=True):
+        raw = through(space, "hop", torch.cat((row, w["relations"][relation])), 4)
+        torch.testing.assert_close(found, (1 + raw).clamp(0.05, 1e9))
+    inner = (states @ w["attention.inner.weight"].T + w["attention.inner.bias"]).clamp(min=0)
+    shares = weighed(inner @ w["attention.outer.weight"].T + w["attention.outer.bias"])  # [3, d]: one for α and β
+    alpha, beta = states.chunk(2, 1)
+    wanted = torch.cat(((shares * alpha).sum(0), (shares * beta).sum(0)))
+    torch.testing.assert_close(space.intersect(states[None])[0], wanted)
+
+
+def test_the_published_operators_of_cones_by_hand() -> None:
+    space, relations = made("cone", recipe="paper", layers=2), torch.tensor([3, 0, 2])
+    w, states = space.state_dict(), states_of(space, 3)
+    for row, relation, found in zip(states, relations, space.project(states, relations), strict=True):
+        raw = through(space, "hop", row + math.pi * torch.tanh(w["relations"][relation] / space.reach), 4)
+        axes, apertures = raw[:5], raw[5:]
+        wanted = torch.cat((math.pi * axes.tanh(), math.pi / 2 * (2 * apertures).tanh() + math.pi / 2))
+        torch.testing.assert_close(found, wanted)
+    axes, apertures = states.chunk(2, 1)
+    edges = torch.cat((axes - apertures, axes + apertures), 1)
+    shares = weighed(through(space, "weigh", edges, 2))
+    x, y = (shares * axes.cos()).sum(0), (shares * axes.sin()).sum(0)
+    inner = (edges @ w["inner.weight"].T + w["inner.bias"]).clamp(min=0).mean(0)
+    shrink = 1 / (1 + torch.exp(-(w["outer.weight"] @ inner + w["outer.bias"])))
+    wanted = torch.cat((torch.atan(y / x) + (x < 0) * math.pi * y.sign(), apertures.min(0).values * shrink))
+    torch.testing.assert_close(space.intersect(states[None])[0], wanted)
+    turned = torch.cat((axes - math.pi * torch.where(axes >= 0, 1, -1), math.pi - apertures), 1)
+    torch.testing.assert_close(space.complement(states), turned)
+
+
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("recipe", ["lean", "paper"])
 def test_an_intersection_does_not_depend_on_the_order(model: str, recipe: str) -> None:

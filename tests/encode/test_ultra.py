@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from set_space import RELATIONS, SIZE, random_facts
+from tacit.encode import ultra
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.ultra import Ultra, import_checkpoint, relation_graph
@@ -147,7 +148,7 @@ def test_what_is_no_checkpoint_of_it_is_refused(tmp_path: Path, graph: Graph, pu
             import_checkpoint(saved(path, weights), graph)
 
 
-def test_vectors_are_kept_until_the_weights_change(graph: Graph) -> None:
+def test_vectors_are_kept_until_the_weights_change(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     settled = EncodeSettings("ultra", width=4, layers=1, hidden=8).settled(SIZE)
     encoder = make_encoder(settled, graph)
     assert isinstance(encoder, Ultra)
@@ -155,5 +156,10 @@ def test_vectors_are_kept_until_the_weights_change(graph: Graph) -> None:
     heads, relations = torch.tensor([0, 1]), torch.tensor([1, 0])
     first = encoder.scorer().logits(heads, relations)
     torch.testing.assert_close(encoder.network(encoder.singletons(heads), relations).detach(), first)
+    assert len(encoder._kept) == 2
+    monkeypatch.setattr(ultra, "_KEPT", 2 * encoder.num_relations * 4)  # room for two
+    encoder.scorer().logits(heads, torch.tensor([2, 2]))
+    assert len(encoder._kept) == 1
+    torch.testing.assert_close(encoder.scorer().logits(heads, relations), first)
     encoder.reset(torch.Generator().manual_seed(1))
     assert not torch.allclose(encoder.scorer().logits(heads, relations), first)

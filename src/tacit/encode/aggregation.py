@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from tacit.encode import aggregation_kernels as kernels
 from tacit.encode.segments import Segments
+from tacit.errors import SettingsError
 
 PARTS = 4  # mean, largest, smallest and standard deviation, as principal neighbourhood aggregation has them
 LEAST_VARIANCE = 1e-6
@@ -89,6 +90,8 @@ class _Aggregated(torch.autograd.Function):
         ctx.facts = facts
         if kernels.available(states):
             out, ties = kernels.gathered(states, weights, boundary, facts, keep, pna, LEAST_VARIANCE)
+        elif states.is_cuda:
+            raise SettingsError("device is cuda, where graph networks need Triton; install it, or give cpu", "device")
         else:
             out, ties = _gathered(states, weights, boundary, facts, keep, pna), None
         ctx.save_for_backward(states, weights, boundary, keep, out if pna else None, ties)

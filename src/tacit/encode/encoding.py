@@ -19,7 +19,8 @@ from tacit.fitting.loop import Fitting
 from tacit.fitting.progress import Progress, shown
 from tacit.folder import ENCODING, RunFolder, fingerprint
 from tacit.graph.graph import Graph
-from tacit.links.loading import pick_device
+from tacit.links.loading import drop_encoder, pick_device
+from tacit.links.memory import clear_memory_errors
 from tacit.links.precision import float32_products
 from tacit.links.scorer import Scorer
 from tacit.query.queries import QuerySet
@@ -50,15 +51,17 @@ def encode(
 
     It learns from `queries` by shape; shapes that are asked for and not among them are drawn over the train facts, and
     so are all where none are given. With a `run`, validations are traced, checkpoints are written, from which `resume`
-    goes on, and the encoder is saved there in the end. Ctrl-C raises `KeyboardInterrupt` between two steps, after
-    saving a checkpoint. LMPNN works on a `scorer`, which stays as it is.
+    goes on, and the encoder is saved there in the end; one that is there goes when the first step is taken. Ctrl-C
+    raises `KeyboardInterrupt` between two steps, after saving a checkpoint. LMPNN works on a `scorer`, which stays as
+    it is.
     """
     settings = settings or EncodeSettings()
     settings = settings.settled(graph.num_entities, settings.device)
     if run is not None:
         run.check(graph)
         run.tidy()
-    with shown(progress) as tell, _apart(pick_device(settings.device)):
+    size, advice = f"model {settings.model} and batch {settings.batch}", "lower batch, negatives, width or hidden"
+    with clear_memory_errors(size, advice), shown(progress) as tell, _apart(pick_device(settings.device)):
         training = EncoderTraining(graph, settings, queries, valid, scorer)
         stamp = {
             "settings": json.dumps(settings.lasting(), sort_keys=True),
@@ -68,6 +71,10 @@ def encode(
         fitting = Fitting(training, training.schedule(), tell, run, ENCODING, stamp)
         if resume:
             fitting.resume()
+        elif run is not None:
+            drop_encoder(run)
+        if run is not None and "train" not in run.settings:  # by these a training that is killed goes on
+            run.write_settings("encode", settings.to_dict())
         training.clock = lambda: fitting.share
         with float32_products(training.precision), threads_for(training.flops):
             fitting.go()

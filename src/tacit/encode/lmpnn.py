@@ -13,7 +13,7 @@ that code negates the last atom inside the quantifier.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -125,8 +125,10 @@ class LMPNN(Matching):
                 if relation is not None:
                     senders.append(vectors[number, sender])
                     ids.append(relations[:, relation.slot] ^ int(relation.flip))
-        said = self.compose(torch.cat(senders), self.relations[torch.cat(ids)])
-        messages = iter(said.split([len(part) for part in ids]))
+        messages: Iterator[Tensor] = iter(())  # where all that is heard are denials
+        if ids:
+            said = self.compose(torch.cat(senders), self.relations[torch.cat(ids)])
+            messages = iter(said.split([len(part) for part in ids]))
         heard = []
         for number, term in hearing:
             total = OWN * vectors[number, term]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 from tacit.disk import from_json
 from tacit.encode.encoder import Encoder
@@ -32,6 +33,8 @@ def load_encoder(
         settings = EncodeSettings.of(from_json(run.metadata(ENCODER)["settings"]))
         encoder = make_encoder(settings, graph, scorer)
         encoder.load_state_dict(run.tensors(ENCODER))
+        if not all(math.isfinite(float(weight.detach().sum())) for weight in encoder.parameters()):
+            raise ValueError("it has weights that are not finite numbers")
     except (KeyError, ValueError, TypeError, OverflowError, RuntimeError, SettingsError) as error:
         reason = " ".join(str(error).split())
         raise RunError(f"{run.path / ENCODER} does not fit the run ({reason}); encode the run again") from None

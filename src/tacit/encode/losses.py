@@ -31,7 +31,7 @@ def _shares(wrong: Tensor, adversarial: float) -> Tensor:
     """How much each wrong answer counts, `[n, K]`."""
     if not adversarial:
         return torch.full_like(wrong, 1 / wrong.shape[1])
-    return torch.softmax(adversarial * wrong.detach(), 1)
+    return torch.softmax(adversarial * wrong.detach(), 1).nan_to_num(0.0)  # where none is wrong
 
 
 LOSSES = {"margin": margin, "ranking": ranking, "softmax": softmax}

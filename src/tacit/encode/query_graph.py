@@ -14,13 +14,12 @@ from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, NoReturn
 
-from tacit.encode.schedule import MOST_BRANCHES
+from tacit.encode.schedule import few
 from tacit.errors import PlanError
 from tacit.query.fold import Fold, Place
 from tacit.query.plan import Best, Complement, Condition, Plan, Project, Relation
 
 FREE = 0  # the variable asked for; others are numbered from 1 on, the entity of slot `s` is `-1 - s`
-_TOO_MANY = f"the unions of a question make more than {MOST_BRANCHES} branches; ask with fewer, or another search"
 
 
 @dataclass(frozen=True)
@@ -135,11 +134,11 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
 
     def all(self, parts: Sequence[tuple[Links, ...]], place: Place[int]) -> tuple[Links, ...]:
         """The links of all parts together, for each choice of branches."""
-        return _few([tuple(dict.fromkeys(sum(choice, ()))) for choice in product(*parts)])
+        return few(tuple(dict.fromkeys(sum(choice, ()))) for choice in product(*parts))
 
     def any(self, parts: Sequence[tuple[Links, ...]], place: Place[int]) -> tuple[Links, ...]:
         """All branches."""
-        return _few([branch for part in parts for branch in part])
+        return few(branch for part in parts for branch in part)
 
     def complement(self, step: Complement[Any], place: Place[int]) -> tuple[Links, ...]:
         """What denies every branch."""
@@ -176,13 +175,6 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
         self.count += 1
         self.scope.append(self.count)
         return self.count
-
-
-def _few(branches: Sequence[Links]) -> tuple[Links, ...]:
-    distinct = tuple(dict.fromkeys(branches))
-    if len(distinct) > MOST_BRANCHES:
-        raise PlanError(_TOO_MANY)
-    return distinct
 
 
 def _refuse(step: str) -> NoReturn:

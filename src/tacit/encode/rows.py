@@ -11,8 +11,9 @@ from torch import Tensor
 def rows(table: Tensor, ids: Tensor) -> Tensor:
     """The rows of some ids, `[N, D] x [n] -> [n, D]`.
 
-    A step takes rows of a large table several times. Where the table has a `.grad` already, the gradients of rows are
-    added to it there; otherwise each time would make another one of the size of the table.
+    A step takes rows of a large table several times. The gradients of rows are added to the `.grad` of the table, which
+    is made where there is none; otherwise each time would make another one of the size of the table, and the sums of
+    the first step of a process would be rounded otherwise than those of all others.
     """
     found: Tensor = _Rows.apply(table, ids)  # type: ignore[no-untyped-call]
     return found
@@ -28,6 +29,6 @@ class _Rows(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
         if ctx.table.grad is None:
-            return torch.zeros_like(ctx.table).index_add_(0, ctx.ids, gradient), None
+            ctx.table.grad = torch.zeros_like(ctx.table)
         ctx.table.grad.index_add_(0, ctx.ids, gradient)
         return None, None

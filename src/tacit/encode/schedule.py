@@ -11,11 +11,11 @@ intersections are distributed over them, and a complement is the intersection of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from tacit.errors import PlanError
 from tacit.query.fold import EVERYWHERE, Fold, Place
@@ -24,6 +24,7 @@ from tacit.query.plan import At, Best, Condition, Loop, Plan, Project, Relation,
 MOST_BRANCHES = 16
 KINDS = ("anchor", "everything", "complement", "union", "intersect", "project")  # what runs first, where both can
 Branches = tuple[int, ...]  # operations, by number
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,13 @@ class _Operations(Fold[int, Branches]):
 
     def all(self, parts: Sequence[Branches], place: Place[int]) -> Branches:
         """An intersection for each choice of branches."""
-        choices = list(dict.fromkeys(product(*parts)))
-        return self._few([self._number("intersect", choice) if len(choice) > 1 else choice[0] for choice in choices])
+        choices = product(*parts)
+        return few(self._number("intersect", choice) if len(choice) > 1 else choice[0] for choice in choices)
 
     def any(self, parts: Sequence[Branches], place: Place[int]) -> Branches:
         """A union, or all branches."""
         branches = tuple(branch for part in parts for branch in part)
-        return (self._number("union", branches),) if self.unions else self._few(branches)
+        return (self._number("union", branches),) if self.unions else few(branches)
 
     def negation(self, part: Branches, place: Place[int]) -> Branches:
         """The complement; that of branches is what all their complements have in common."""
@@ -145,14 +146,18 @@ class _Operations(Fold[int, Branches]):
         operation = Operation(kind, self.plan, inputs, slot, flip)
         return self.operations.setdefault(operation, len(self.operations))
 
-    def _few(self, branches: Sequence[int]) -> Branches:
-        distinct = tuple(dict.fromkeys(branches))
+
+def few(branches: Iterable[_T]) -> tuple[_T, ...]:
+    """Distinct branches, as long as they are few: no more of them are looked at, since intersections multiply them."""
+    distinct: dict[_T, None] = {}
+    for branch in branches:
+        distinct[branch] = None
         if len(distinct) > MOST_BRANCHES:
             raise PlanError(
-                f"the unions of a question make {len(distinct)} branches, and an encoder without a union of its own "
-                f"keeps at most {MOST_BRANCHES}; ask with fewer unions, or another search"
+                f"the unions of a question make more than {MOST_BRANCHES} branches, which are all that an encoder "
+                "without a union of its own keeps; ask with fewer unions, or another search"
             )
-        return distinct
+    return tuple(distinct)
 
 
 def _refuse(step: str) -> NoReturn:

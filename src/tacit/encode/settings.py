@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
 
 ENCODERS = ("gqe", "q2b", "betae", "cone", "fuzzqe", "gnnqe", "ultra", "lmpnn")
@@ -116,7 +117,7 @@ class EncodeSettings(Settings):
     steps: int = setting(None, f"Steps, at most; {_BY_MODEL}.", least=1, resumes=True)
     width: int = setting(None, f"Numbers per entity and part of a state; {_BY_MODEL}.", least=1)
     hidden: int = setting(None, f"Width of layers between; {_BY_MODEL}.", least=1)
-    layers: int = setting(None, f"Layers of a network; {_BY_MODEL}.", least=1)
+    layers: int = setting(None, f"Layers of a network; {_BY_MODEL}.", least=1, most=100)
     bases: int = setting(None, f"Matrices that relations mix, for fuzzqe; {_BY_MODEL}.", least=1)
     margin: float = setting(None, f"The logit of a distance of 0; {_BY_MODEL}.", above=0)
     temperature: float = setting(None, f"What cosines are divided by; {_BY_MODEL}.", above=0)
@@ -157,6 +158,8 @@ class EncodeSettings(Settings):
             chosen |= RECIPE[recipe] | BY_MODEL.get(self.model, {}).get(recipe, {})
         if self.minutes is not None:
             chosen["steps"] = ENDLESS
+        if self.loss == "sets" and chosen["loss"] != "sets":
+            raise SettingsError(f"loss is 'sets', by which gnnqe and ultra alone learn, not {self.model}", "loss")
         return self.changed(**{name: value for name, value in chosen.items() if getattr(self, name) is None})
 
     def to_dict(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from tacit.errors import DataError
 from tacit.graph.graph import Graph
 from tacit.links.imports import load_tensors
 
+_KEPT = 1 << 28  # numbers of vectors of relations that are kept
 JOINTS = 4  # ways to share an entity: head and head, tail and tail, head and tail, tail and head
 _OURS = re.compile(r"(?:model\.)*((?:relation|entity)_model\..+)")
 _LAYER = re.compile(r"entity_model\.layers\.(\d+)\.linear\.weight")
@@ -112,13 +113,16 @@ class Ultra(SetProjector):
         return vectors
 
     def _kept_vectors(self, relations: Tensor) -> Tensor:
-        """The same, worked out once for each relation."""
-        asked = relations.tolist()
-        missing = sorted(set(asked) - self._kept.keys())
+        """The same, worked out once for each relation, as long as there is room."""
+        asked, kept = relations.tolist(), self._kept
+        if len(kept.keys() | set(asked)) * self.num_relations * self.settings.width > _KEPT:
+            kept = {}
+        missing = sorted(set(asked) - kept.keys())
         if missing:
             found = self._vectors(torch.tensor(missing, device=relations.device))
-            self._kept |= dict(zip(missing, found.unbind(1), strict=True))
-        return torch.stack([self._kept[relation] for relation in asked], 1)
+            # Others may ask at the same time: what they look at stays as it is.
+            kept = self._kept = kept | dict(zip(missing, found.unbind(1), strict=True))
+        return torch.stack([kept[relation] for relation in asked], 1)
 
     def renew(self) -> None:
         """Forget what was worked out with other weights."""

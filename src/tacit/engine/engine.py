@@ -366,6 +366,8 @@ class Engine:
         """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""
         if plan.has(Complement):  # what is not known to be true may yet be
             return None
+        if self.encoder is not None:  # whose scores come as near to 1 as they like, and order the answers
+            return 0.0
         fact = torch.tensor(math.log(self.settings.observed_score))
         return float(self.logic.all([fact] * max(1, plan.num_relations)))
 

@@ -52,13 +52,13 @@ def free_bytes(device: torch.device) -> float:
 
 
 @contextmanager
-def clear_memory_errors(settings: TrainSettings) -> Iterator[None]:
+def clear_memory_errors(size: str, advice: str = ADVICE) -> Iterator[None]:
     """Turn an allocation that failed into a `LimitError` with advice."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
-            raise LimitError(f"out of memory at rank {settings.rank} and batch {settings.batch}; {ADVICE}") from None
+            raise LimitError(f"out of memory at {size}; {advice}") from None
         raise
 
 

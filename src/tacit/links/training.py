@@ -62,7 +62,8 @@ def train(
             if resume:
                 run.write_settings("train", settings.to_dict())
         shards.wait()
-    with clear_memory_errors(settings), shown(progress if shards.leads else False) as tell:
+    size = f"rank {settings.rank} and batch {settings.batch}"
+    with clear_memory_errors(size), shown(progress if shards.leads else False) as tell:
         training = Training(graph, settings, validate, shards=shards, holds_best=run is None)
         stamp = {"settings": json.dumps(settings.lasting(), sort_keys=True), "facts": fingerprint(graph).facts}
         fitting = Fitting(training, training.schedule(), tell, run, CHECKPOINT, stamp, shards)
