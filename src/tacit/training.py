@@ -50,8 +50,8 @@ def train_encoder(
 ) -> Run:
     """Train an encoder on a graph, or on that of a run, keep it in the folder `out`, and open it.
 
-    It learns from `queries`, a query folder or query sets by shape; shapes that those lack, by default all, are drawn
-    from the train facts. `checkpoint` is a file of UltraQuery's weights to import in place of training. `resume` goes
+    It learns from `queries`, a query folder or query sets by shape; what `shapes` names and those lack is drawn from
+    the train facts, and without `queries` all is. `checkpoint` is a file of UltraQuery's weights to import in place of training. `resume` goes
     on with what was stopped, `force` replaces the run in the folder, `progress` hears of every `Event`, or True shows
     them. Settings are those of `EncodeSettings`: model, recipe, minutes, steps, width, device, seed and so on.
     """

@@ -28,7 +28,9 @@ def encode(
     out: Annotated[Path | None, typer.Option("--out", help="The run folder to make.")] = None,
     queries: Annotated[
         Path | None,
-        typer.Option("--queries", help="A BetaE folder to learn from; what it lacks is drawn from the graph."),
+        typer.Option(
+            "--queries", help="A BetaE folder to learn from; shapes that are asked for and it lacks are drawn."
+        ),
     ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option("--checkpoint", help="A file of UltraQuery's weights, for --model ultra.")
