@@ -85,7 +85,7 @@ class _EntityNetwork(nn.Module):
 class Ultra(SetProjector):
     """Both networks; the graph of relations is that of all train facts, also where training takes some away."""
 
-    name = "ULTRA"
+    name = "UltraQuery"
 
     def __init__(
         self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: NDArray[np.integer]
