@@ -65,13 +65,14 @@ class Growth:
     def faster(self) -> list[str]:
         """The columns that grow faster than they may, by more than their errors and the tolerance.
 
-        The last sizes are looked at by themselves, too: there, what is fixed no longer hides what grows.
+        The last sizes are looked at by themselves, too: there, what is fixed no longer hides what grows. So few of them
+        are allowed twice the tolerance.
         """
         said = []
         for column in self.columns:
-            for last in (0, LAST):
+            for last, tolerance in ((0, TOLERANCE), (LAST, 2 * TOLERANCE)):
                 found, may = self.fit(column, last), self.allowed(column, last)
-                if found.exponent - found.error > may.exponent + may.error + TOLERANCE:
+                if found.exponent - found.error > may.exponent + may.error + tolerance:
                     said.append(
                         f"{self.part}, {self.name}: {column} grow as {self.size}^{found.exponent:.2f} from "
                         f"{found.least:,} on, where {may.exponent:.2f} is allowed"

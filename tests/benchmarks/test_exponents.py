@@ -41,9 +41,11 @@ def test_what_grows_faster_than_its_rows_is_said() -> None:
 
 
 def test_what_is_fixed_does_not_hide_what_grows_in_the_end() -> None:
-    hidden = [2000 + (n / 10) ** 2 for n in SIZES]
-    assert fit(SIZES, hidden).exponent < 0.25
-    assert "from 40 on" in growth(ms=hidden, rows=[1.0] * 4).faster()[0]
+    sizes = [10 * 4**i for i in range(8)]
+    points = {n: {"ms": 5e7 + (n / 10) ** 2, "rows": 1.0} for n in sizes}
+    hidden = Growth("entities", "2p", "entities", points)
+    assert hidden.fit("ms").exponent < 0.15
+    assert "from 10,240 on" in hidden.faster()[0]
 
 
 def test_a_panel_shows_every_line() -> None:

@@ -24,7 +24,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "engine": (),
     "engine --throughput": ("--throughput",),  # what a GPU runs
     "fuzz": ("--only", "tsv,arrays,id maps"),
-    "growth": (),
+    "growth": ("--parts", "k,atoms,training,service,laptop"),
     "hardness": ("--shapes", "2i,2in", "--ways", "cap 0.5,odds x 4"),
     "million": (),
     "negation": (),
