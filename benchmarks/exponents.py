@@ -108,18 +108,23 @@ def fit(sizes: Sequence[float], values: Sequence[float]) -> Fit:
 def draw(measured: Sequence[Growth]) -> Figure:
     """A panel for every part, both axes logarithmic, exponents in the legends."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
     parts = list(dict.fromkeys(each.part for each in measured))
-    high = -(-len(parts) // WIDTH)
-    figure = Figure(figsize=(3.4 * min(WIDTH, len(parts)), 3.2 * high), layout="constrained")
-    panels = figure.subplots(high, min(WIDTH, len(parts)), squeeze=False).flat
+    deep = -(-len(parts) // WIDTH)
+    figure = Figure(figsize=(3.4 * min(WIDTH, len(parts)), 3.2 * deep), layout="constrained")
+    panels = figure.subplots(deep, min(WIDTH, len(parts)), squeeze=False).flat
     for part, axes in zip(parts, panels, strict=False):
         lines = [each for each in measured if each.part == part]
         for each, colour in zip(lines, colours(len(lines)), strict=True):
             values = [point[each.shown] for point in each.points.values()]
             label = f"{each.name}: {each.fit(each.shown).exponent:.2f}"
             axes.loglog(list(each.points), values, color=colour, marker="o", markersize=3, label=label)
-        finish(axes, lines[0].size, lines[0].shown, part, min(6, len(lines)))
+        low, high = axes.get_ylim()
+        axes.set_ylim(10.0 ** np.floor(np.log10(low)), 10.0 ** np.ceil(np.log10(high)))  # what is flat looks flat
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_minor_formatter(NullFormatter())
+        finish(axes, lines[0].size, lines[0].shown, part if part != lines[0].size else "", min(6, len(lines)))
     for axes in list(panels):
         axes.set_axis_off()
     return figure
