@@ -25,6 +25,7 @@ from scaffold import Benchmark, Measured
 from tacit.engine.engine import Engine
 from tacit.folder import CODES, INDEX, LOG_SUMS, MODEL, RunFolder
 from tacit.graph.graph import Graph, directed
+from tacit.graph.index import distinct
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.finders import Finders
 from tacit.links.loading import load_model, save_model
@@ -34,6 +35,7 @@ from tacit.query.formula import Query
 from tacit.query.reading import read
 
 TOP, NEAR = 10, 0.02
+AMONG = 4096  # random entities whose best are the tails of facts, where there is no run to grow from
 FEW = 3  # known answers, where there are more to be predicted
 FASTER, PASSES, WARM, SHARE, WALL = 20, 1.2, 20, 0.95, 100.0  # what is aimed at
 Triples = NDArray[np.int64]
@@ -51,15 +53,26 @@ def base(given: argparse.Namespace) -> tuple[Tensor, Tensor, Triples]:
     centres = torch.randn(max(2, size // 64), 2 * given.rank, generator=draw) * 0.35
     model.entities.weight.mul_(0.5).add_(centres[torch.randint(len(centres), (size,), generator=draw)])
     heads, along = (torch.randint(n, (4 * size,), generator=draw) for n in (size, given.relations))
-    tails = torch.cat(
-        [model.logits(h, 2 * r).topk(8).indices for h, r in zip(heads.split(64), along.split(64), strict=True)]
-    )
+    found = []
+    for h, r in zip(heads.split(64), along.split(64), strict=True):
+        among = torch.randperm(size, generator=draw)[:AMONG]
+        best = (model.queries(h, 2 * r) @ model.entities.weight[among].T).topk(8).indices
+        found.append(among[best])
+    tails = torch.cat(found)
     chosen = tails[torch.arange(len(tails)), torch.randint(8, (len(tails),), generator=draw)]
     return model.entities.weight, model.relations.weight, torch.stack([heads, 2 * along, chosen], 1).numpy()
 
 
 def grow(given: argparse.Namespace, folder: Path) -> RunFolder:
-    """A run whose vectors and facts are grown from those of a smaller one."""
+    """A run of what is grown."""
+    model, graph = grown(given)
+    run = RunFolder.create(folder, graph, TrainSettings(rank=model.rank, device="cpu").to_dict())
+    save_model(run, model)
+    return run
+
+
+def grown(given: argparse.Namespace) -> tuple[ComplEx, Graph]:
+    """A model and a graph whose vectors and facts are grown from those of a smaller one."""
     vectors, relations, facts = base(given)
     draw, random = torch.Generator().manual_seed(given.seed), np.random.default_rng(given.seed)
     size, count = len(vectors), given.entities
@@ -84,10 +97,9 @@ def grow(given: argparse.Namespace, folder: Path) -> RunFolder:
         drawn[:, column] += size * (random.random(len(drawn)) * copies).astype(np.int64)
     labels = Vocabulary(f"e{i}" for i in range(count))
     kinds = directed(f"r{i}" for i in range(len(relations) // 2))
-    graph = Graph(labels, kinds, np.unique(drawn, axis=0).astype(np.int32), name="grown")
-    run = RunFolder.create(folder, graph, TrainSettings(rank=model.rank, device="cpu").to_dict())
-    save_model(run, model)
-    return run
+    pairs, tails = np.divmod(distinct((drawn[:, 0] * len(relations) + drawn[:, 1]) * count + drawn[:, 2]), count)
+    distinct_facts = np.stack([*np.divmod(pairs, len(relations)), tails], axis=1).astype(np.int32)
+    return model, Graph(labels, kinds, distinct_facts, name="grown")
 
 
 def questions(graph: Graph, count: int, seed: int) -> dict[str, list[Query]]:

@@ -54,7 +54,7 @@ class Benchmark(argparse.ArgumentParser):
         add("--seed", type=int, default=0)
         add("--out", type=Path, default=RESULTS, help="the folder for the results")
 
-    def size(self, flag: str, default: float, tiny: float, help: str | None = None) -> None:
+    def size(self, flag: str, default: float | str, tiny: float | str, help: str | None = None) -> None:
         """Add an argument that says how much to do, and how much of that is tiny."""
         self.add_argument(flag, type=type(default), default=default, help=help)
         self.tiny[flag.removeprefix("--").replace("-", "_")] = tiny

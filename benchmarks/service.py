@@ -103,6 +103,7 @@ def service(run: str, *flags: str, sources: Path = SOURCES):  # type: ignore[no-
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(30)
+        process.stdout.close()  # type: ignore[union-attr]
 
 
 def megabytes(process: psutil.Process) -> float:

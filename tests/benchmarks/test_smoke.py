@@ -24,6 +24,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "engine": (),
     "engine --throughput": ("--throughput",),  # what a GPU runs
     "fuzz": ("--only", "tsv,arrays,id maps"),
+    "growth": ("--parts", "k,atoms,training,service,laptop"),
     "hardness": ("--shapes", "2i,2in", "--ways", "cap 0.5,odds x 4"),
     "million": (),
     "negation": (),
@@ -46,7 +47,18 @@ RUNS: dict[str, tuple[str, ...]] = {
     "world": (),
     "world_systems": ("--rows", "complex,complex-adapted,gqe"),
 }
-TOOLS = {"comparison", "encoder_costs", "encoder_rows", "figures", "published", "scaffold", "tiny", "written_tables"}
+TOOLS = {
+    "comparison",
+    "encoder_costs",
+    "encoder_rows",
+    "exponents",
+    "figures",
+    "published",
+    "scaffold",
+    "tiny",
+    "walks",
+    "written_tables",
+}
 OTHERS = {"load", "service"}  # take no --tiny
 
 

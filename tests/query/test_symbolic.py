@@ -21,6 +21,7 @@ from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sets import Sets
 from tacit.query.shapes import SHAPES, Shape
 from tacit.query.symbolic import answers, easy_and_hard, symbolic_answers, with_answers
+from tacit.query.text import parse
 from tacit.query.tuples import DE_MORGAN
 
 Fact = tuple[int, str, int]
@@ -266,3 +267,38 @@ def test_finite_and_cofinite_sets(rows: list[tuple[bool, frozenset[int]]], data:
     owners = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows))))
     unions = [frozenset[int]().union(*(x for x, o in zip(a, owners, strict=True) if o == owner)) for owner in range(3)]
     assert listed(one.union_by(owners, 3)) == unions
+
+
+class Watched(np.ndarray):
+    """An array that may be looked up in, but not gone through."""
+
+    def __array_function__(self, function, types, args, kwargs):  # type: ignore[no-untyped-def]
+        if function is np.searchsorted:
+            return function(*(np.asarray(given) for given in args), **kwargs)
+        raise AssertionError(f"{function.__name__} goes through all {len(self)}")
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):  # type: ignore[no-untyped-def]
+        raise AssertionError(f"{ufunc.__name__} goes through all {len(self)}")
+
+    def __getitem__(self, place):  # type: ignore[no-untyped-def]
+        return np.asarray(self)[place]
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "exists ?y . r(e1, ?y) & q(?y, ?x)",
+        "r(?x, ?x) & q(?x, e5)",
+        "exists ?y . !r(e1, ?y) & q(?y, ?x)",
+    ],
+)
+def test_only_the_first_question_goes_through_all_facts(formula: str) -> None:
+    facts = [(i, "r", i if i % 5 == 0 else i + 1) for i in range(20)] + [(i, "q", i // 2) for i in range(20)]
+    graph = Graph.of([(f"e{h}", relation, f"e{t}") for h, relation, t in facts])
+    query, index = parse(f"?x : {formula}"), graph.index()
+    expected = brute_force(query, set(facts), graph.num_entities)
+    assert symbolic_answers(query, graph).tolist() == expected
+    assert expected
+    for name in ("keys", "offsets", "all_tails"):
+        setattr(index, name, getattr(index, name).view(Watched))
+    assert symbolic_answers(query, graph).tolist() == expected

@@ -17,6 +17,9 @@ def best(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """
     n = values.shape[1]
     k = min(k, n)
+    if k == 1:  # `max` takes the first of equal ones, without a look at all that tie
+        top, ids = values.max(dim=1, keepdim=True)
+        return top, ids
     top, ids = values.topk(min(k + 1, n), dim=1)
     same = top[:, 1:] == top[:, :-1]
     if not bool(same.any()):

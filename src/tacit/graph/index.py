@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -105,6 +107,26 @@ class Index:
     def relations(self) -> Ints:
         """The relation of each distinct key."""
         return self.keys % self.num_relations
+
+    @cached_property
+    def most_tails(self) -> int:
+        """The largest number of tails of a (head, relation)."""
+        return int(np.diff(self.offsets).max(initial=0))
+
+    @cached_property
+    def loops(self) -> Index:
+        """`(relation, 0) -> entities` with an edge to themselves."""
+        keys = np.repeat(self.keys, np.diff(self.offsets))
+        return self._by_relation(keys[keys // self.num_relations == self.all_tails])
+
+    @cached_property
+    def sources(self) -> Index:
+        """`(relation, 0) -> entities` the relation leads from."""
+        return self._by_relation(self.keys)
+
+    def _by_relation(self, keys: Ints) -> Index:
+        heads, relations = np.divmod(keys, self.num_relations)
+        return Index(np.stack([relations, np.zeros_like(heads), heads], axis=1), num_relations=1)
 
     def tails(self, head: int, relation: int) -> NDArray[np.int32]:
         """The sorted tails of one (head, relation)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import pairwise
 from typing import cast
 
@@ -90,32 +90,12 @@ def count_tuples(plan: Plan, entities: Ids, relations: Ids, index: Index, num_en
     return len(entities)
 
 
+@dataclass(frozen=True, eq=False)
 class Facts:
-    """The index, and two smaller ones made of it when a plan asks for them."""
+    """The index of the facts, and how many entities there are."""
 
-    def __init__(self, index: Index, num_entities: int) -> None:
-        self.index, self.num_entities = index, num_entities
-
-    @cached_property
-    def most_tails(self) -> int:
-        """The largest number of tails of a (head, relation)."""
-        return int(np.diff(self.index.offsets).max(initial=0))
-
-    @cached_property
-    def loops(self) -> Index:
-        """`(relation, 0) -> entities` with an edge to themselves."""
-        heads = np.repeat(self.index.keys, np.diff(self.index.offsets))
-        at = np.flatnonzero(heads // self.index.num_relations == self.index.all_tails)
-        return self._by_relation(heads[at])
-
-    @cached_property
-    def sources(self) -> Index:
-        """`(relation, 0) -> entities` the relation leads from."""
-        return self._by_relation(self.index.keys)
-
-    def _by_relation(self, keys: Ints) -> Index:
-        heads, relations = np.divmod(keys, self.index.num_relations)
-        return Index(np.stack([relations, np.zeros_like(heads), heads], axis=1), num_relations=1)
+    index: Index
+    num_entities: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +161,7 @@ class SetFold(Fold[Ends, Sets]):
 
     def loop(self, step: Loop, place: Place[Ends]) -> Sets:
         """The entities that a relation leads back to themselves."""
-        at, loops = self.facts.loops.neighbours(self.relations[:, step.relation], np.zeros_like(self._every))
+        at, loops = self.facts.index.loops.neighbours(self.relations[:, step.relation], np.zeros_like(self._every))
         return self._finite(self._every[at], loops)
 
     def best(self, step: Best, place: Place[Ends]) -> Sets:
@@ -239,7 +219,7 @@ class SetFold(Fold[Ends, Sets]):
     def _portions(self, heads: Ints, relations: NDArray[np.integer]) -> Iterator[slice]:
         """Slices of pairs with about as many tails as are good to have in memory at once."""
         index = self.facts.index
-        if len(heads) * self.facts.most_tails <= _FACTS:
+        if len(heads) * self.facts.index.most_tails <= _FACTS:
             yield slice(None)
             return
         ends = np.cumsum(index.counts(heads, relations))
@@ -254,7 +234,7 @@ class SetFold(Fold[Ends, Sets]):
             return source
         rows = np.flatnonzero(source.cofinite)
         ids = self._directed(relation, rows)
-        at, heads = self.facts.sources.neighbours(ids, np.zeros_like(rows))
+        at, heads = self.facts.index.sources.neighbours(ids, np.zeros_like(rows))
         bound = replace(self._finite(rows[at], heads), cofinite=~source.cofinite)
         return source & bound
 

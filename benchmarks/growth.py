@@ -1,0 +1,386 @@
+"""How time and memory grow: of a question with entities, rank, k, atoms and known facts, of training, of the service.
+
+    python benchmarks/growth.py [--parts entities,rank,k,atoms,facts,training,service,laptop] [--runs RUNS]
+    python benchmarks/growth.py --figure docs/images/growth.svg
+
+Times are processor times of one thread, means over a few questions; memory is what a question takes at most beside what
+lay there before. Exponents are fitted to each, and to the work of the same run: rows scored, times entities, times
+numbers of an entity. What grows faster than its work is a goal missed. Graphs are grown from random clusters; `laptop`
+asks trained weights where the folder RUNS holds the runs `fb` and `nell` (benchmarks/certified.py trains them), and a
+million entities grown from the latter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+import tacit
+from exponents import Growth, draw
+from million import grow, grown, timed
+from scaffold import Benchmark, Measured
+from scale import generated
+from tacit.engine.asked import Asked
+from tacit.engine.engine import Engine
+from tacit.engine.projection import Hop
+from tacit.evaluate.figures import svg
+from tacit.folder import MODEL
+from tacit.graph.graph import Graph
+from tacit.links.factors import BilinearModel
+from tacit.links.settings import TrainSettings
+from tacit.links.training import Training
+from walks import SHAPES, Walks
+
+TOP = 10
+ROUNDS, LONG = 9, 0.3  # times that a question is asked, unless that takes longer, in seconds
+LAPTOP = {15_000: "fb", 60_000: "nell", 1_000_000: "nell"}  # entities, and the run they are, or are grown from
+# What may grow as the size does, though no more rows are scored: sets of entities and the numbers of a row are gone
+# through, each atom is read and followed, and the first question goes through all facts once.
+LINEAR = {
+    "entities": ("ms", "first ms", "MB"),
+    "rank": ("ms", "first ms"),
+    "atoms": ("ms", "first ms", "read ms", "known ms", "MB"),
+    "facts": ("first ms",),
+}
+Point = dict[str, float]
+
+
+class Rows:
+    """How many rows were scored, and how many candidates were followed by one; rows may be shared."""
+
+    def __init__(self) -> None:
+        self.scored = self.followed = 0
+
+    @property
+    def most(self) -> int:
+        """The larger of both."""
+        return max(self.scored, self.followed)
+
+
+@contextmanager
+def counted() -> Iterator[Rows]:
+    """Count rows where they are scored, and candidates where they are followed, whatever the search."""
+    rows, queries, followed = Rows(), BilinearModel.queries, Hop.from_some
+
+    def count_scored(model: BilinearModel, heads: Tensor, relations: Tensor) -> Tensor:
+        rows.scored += len(heads)
+        return queries(model, heads, relations)
+
+    def count_followed(hop: Hop, values: Tensor, *given: Tensor) -> None:
+        rows.followed += values.numel()
+        followed(hop, values, *given)
+
+    with patch.object(BilinearModel, "queries", count_scored), patch.object(Hop, "from_some", count_followed):
+        yield rows
+
+
+def extra_mb(work: Callable[[], object]) -> float:
+    """The most memory that a call takes beside what was there before it; what is free goes back to the system first."""
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak begins anew
+    before = _status("VmRSS")
+    work()
+    return (_status("VmHWM") - before) / 1e6
+
+
+def _status(field: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+
+def in_rounds(work: Callable[[], object]) -> list[float]:
+    """The processor times of a few calls in milliseconds, of fewer where they take long."""
+    times: list[float] = []
+    while len(times) < ROUNDS and sum(times) < 1e3 * LONG:
+        times.append(timed(work)[1])
+    return times
+
+
+def least_ms(work: Callable[[], object]) -> float:
+    """The least processor time of a few calls."""
+    return min(in_rounds(work))
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean."""
+    return sum(values) / len(values)
+
+
+def asked(engine: Engine, texts: Sequence[str]) -> Point:
+    """What questions cost: the first one of an engine, then their steps, each again and again."""
+    again = partial(engine.using, k=engine.settings.k)  # the same, with nothing made yet
+    first = timed(partial(again().ask, texts[0], TOP))[1]
+    engine = again()
+    questions = [engine.prepare(text) for text in texts]
+    _ = engine.atoms, engine.reasoner  # made once for all questions
+    memory = extra_mb(partial(engine.ask, questions[0], TOP))
+    taken, scored = [], 0.0
+    for question in questions:
+        with counted() as rows:
+            times = in_rounds(partial(engine.ask, question, TOP))
+        taken.append(min(times))
+        scored += rows.most / len(times) / len(texts)
+    return {
+        "ms": mean(taken),
+        "first ms": first,
+        "read ms": mean([least_ms(partial(engine.prepare, text)) for text in texts]),
+        "known ms": mean([least_ms(partial(_known, engine, question)) for question in questions]),
+        "MB": max(memory, 0.1),
+        "rows": scored,
+        "work": scored * engine.graph.num_entities * _width(engine),
+    }
+
+
+def _width(engine: Engine) -> int:
+    """How many numbers make an entity."""
+    assert isinstance(engine.scorer, BilinearModel)
+    return engine.scorer.keys().shape[1]
+
+
+def _known(engine: Engine, question: Asked) -> object:
+    slots = (torch.tensor([ids], dtype=torch.long) for ids in (question.entities, question.relations))
+    return engine.known(question.prepared.plan, *slots)
+
+
+def made(given: argparse.Namespace, **sizes: int) -> Engine:
+    """An engine over a graph that is grown to some sizes."""
+    wanted = {"entities": given.fixed, "rank": given.rank, "relations": given.relations, "runs": None, **sizes}
+    wanted.setdefault("facts", 5 * wanted["entities"])
+    model, graph = grown(argparse.Namespace(seed=given.seed, **wanted))
+    graph.index()  # a run has it
+    return Engine(graph, model, search="auto")
+
+
+def numbers(given: str) -> list[int]:
+    """Numbers that are joined by commas."""
+    return [int(number) for number in given.split(",")]
+
+
+def over(given: argparse.Namespace, part: str, size: str, engines: Mapping[int, Callable[[], Engine]]) -> list[Growth]:
+    """Questions of some shapes, asked of one engine after the other, each made when it is its turn."""
+    points: dict[str, dict[int, Point]] = {}
+    for x, make in engines.items():
+        engine = make()
+        walks = Walks(engine, given.seed)
+        for shape in SHAPES:
+            texts = walks.questions(shape, given.questions)
+            points.setdefault(shape, {})[x] = asked(engine, texts)
+            if shape == "2p":
+                points.setdefault("2p, beam", {})[x] = asked(engine.using(search="beam"), texts)
+        print(f"{part}: {x:,}", file=sys.stderr)
+    linear = LINEAR.get(part, ())
+    return [Growth(part, name, size, each, counted="work", linear=linear) for name, each in points.items()]
+
+
+def entities(given: argparse.Namespace) -> list[Growth]:
+    """Questions over more and more entities, with five facts each."""
+    return over(given, "entities", "entities", {n: partial(made, given, entities=n) for n in numbers(given.entities)})
+
+
+def rank(given: argparse.Namespace) -> list[Growth]:
+    """Questions to larger and larger models."""
+    return over(given, "rank", "rank", {d: partial(made, given, rank=d) for d in numbers(given.ranks)})
+
+
+def facts(given: argparse.Namespace) -> list[Growth]:
+    """Questions over as many entities with more and more facts."""
+    return over(given, "facts", "facts", {m: partial(made, given, facts=m) for m in numbers(given.facts)})
+
+
+def k(given: argparse.Namespace) -> list[Growth]:
+    """Questions that follow more and more candidates."""
+    engine = made(given)
+    return over(given, "k", "k", {size: partial(engine.using, k=size) for size in numbers(given.ks)})
+
+
+def atoms(given: argparse.Namespace) -> list[Growth]:
+    """Chains, stars and cycles of more and more atoms; cycles over fewer entities, following fewer candidates."""
+    points: dict[str, dict[int, Point]] = {}
+    engine, small = made(given), made(given, entities=given.cycled).using(k=given.cycle_k)
+    beam = engine.using(search="beam")
+    for name, each in (("chain", engine), ("chain, beam", beam), ("star", engine), ("cycle", small)):
+        walks, form = Walks(each, given.seed), name.split(",")[0]
+        for size in numbers(given.atoms):
+            if form != "cycle" or size > 2:
+                texts = walks.questions(form, given.questions, size)
+                points.setdefault(name, {})[size] = asked(each, texts)
+        print(f"atoms: {name}", file=sys.stderr)
+    return [
+        Growth("atoms", name, "atoms", each, counted="work", linear=LINEAR["atoms"]) for name, each in points.items()
+    ]
+
+
+def training(given: argparse.Namespace) -> list[Growth]:
+    """Training on more and more facts: what is made before, the order of an epoch, a step, and an epoch by these."""
+    points: dict[int, Point] = {}
+    settings = TrainSettings(rank=given.rank, batch=given.batch, negatives=given.negatives, device="cpu")
+    Training(generated(given.fixed, given.batch, given.relations, given.seed), settings).step(0)  # loads what it needs
+    for count in numbers(given.facts):
+        graph = generated(given.fixed, count, given.relations, given.seed)
+        trained = Training(graph, settings)
+        begun = min(timed(partial(trained.step, epoch * trained.steps))[1] for epoch in range(given.steps))
+        steps = range(1, 1 + min(given.steps, trained.steps - 1))
+        last = (given.steps - 1) * trained.steps  # the first step of the last epoch that has begun
+        step = min(timed(partial(trained.step, last + number))[1] for number in steps)
+        points[count] = {
+            "making ms": least_ms(partial(Training, graph, settings)),
+            "step ms": step,
+            "first step ms": begun,
+            "epoch s": (begun + (trained.steps - 1) * step) / 1e3,
+            "MB": extra_mb(partial(_begun, graph, settings)),
+        }
+    linear = ("making ms", "first step ms", "epoch s", "MB")  # the first step of an epoch puts its facts in order
+    return [Growth("training", "an epoch", "facts", points, "epoch s", None, linear)]
+
+
+def _begun(graph: Graph, settings: TrainSettings) -> object:
+    return Training(graph, settings).step(0)
+
+
+def service(given: argparse.Namespace) -> list[Growth]:
+    """The service with more and more clients, and with more workers: processor time and waiting of a question."""
+    from service import service as served
+
+    path = given.scratch / "served"
+    grow(argparse.Namespace(entities=given.fixed, facts=5 * given.fixed, relations=given.relations, rank=given.rank,
+                            runs=None, seed=given.seed), path)  # fmt: skip
+    walks = Walks(tacit.open(path, device="cpu").engine, given.seed)
+    texts = [text for shape in ("1p", "2i", "2p") for text in walks.questions(shape, given.asked)]
+    bodies = [json.dumps({"query": text}).encode() for text in texts]
+    found: dict[int, dict[int, Point]] = {}
+    for workers in numbers(given.workers):
+        with served(str(path), "--workers", str(workers)) as (process, port):
+            load = partial(_loaded, process, port, bodies)
+            asyncio.run(load(numbers(given.clients)[-1], 0.5))  # every worker answers once
+            found[workers] = {clients: asyncio.run(load(clients, given.seconds)) for clients in numbers(given.clients)}
+    most = numbers(given.clients)[-1]
+    by_workers: dict[int, Point] = {workers: points[most] for workers, points in found.items()}
+    growths = [
+        Growth("service", f"{workers} workers", "clients", points, "processor ms", None, ("wait ms",))
+        for workers, points in found.items()
+    ]
+    if len(found) > 1:
+        growths.append(Growth("workers", f"{most} clients", "workers", by_workers, "MB", None, ("MB", "wait ms")))
+    return growths
+
+
+async def _loaded(process: Any, port: int, bodies: list[bytes], clients: int, seconds: float) -> Point:
+    """What clients see who ask one question after the other for some seconds."""
+    from service import Tally, client, megabytes, processor_seconds
+
+    tally, used, until = Tally(), processor_seconds(process), time.monotonic() + seconds
+    step = max(1, len(bodies) // clients)
+    await asyncio.gather(*(client(port, bodies, i * step, until, tally) for i in range(clients)))
+    used = processor_seconds(process) - used
+    if tally.errors:
+        raise SystemExit(f"the service answers with an error: {tally.errors[0]}")
+    return {
+        "processor ms": 1e3 * used / len(tally.seconds),
+        "wait ms": tally.percentile(0.5),
+        "MB": megabytes(process),
+        "questions": float(len(tally.seconds)),
+    }
+
+
+def laptop(given: argparse.Namespace) -> dict[str, Point]:
+    """What to expect: a run is opened, asked a question for the first time, and again."""
+    rows: dict[str, Point] = {}
+    for size, name in zip(numbers(given.laptop), LAPTOP.values(), strict=True):
+        folder = given.runs / name if given.runs is not None else given.scratch / f"laptop-{size}"
+        if given.runs is None or size == max(LAPTOP):
+            folder = given.scratch / f"laptop-{size}"
+            grow(argparse.Namespace(entities=size, facts=5 * size, relations=given.relations, rank=given.rank,
+                                    runs=given.runs, seed=given.seed), folder)  # fmt: skip
+        walks = Walks(tacit.open(folder, device="cpu").engine, given.seed)
+        for shape in SHAPES:
+            texts = walks.questions(shape, given.questions)
+            engine = tacit.open(folder, device="cpu").engine
+            first = timed(partial(engine.ask, texts[0], TOP))[1]
+            memory = extra_mb(partial(tacit.open(folder, device="cpu").engine.ask, texts[0], TOP))
+            done = [timed(partial(engine.ask, text, TOP)) for text in texts]
+            rows[f"laptop, {size:,} entities, {shape}"] = {
+                "first ms": first,
+                "ms": mean([ms for _, ms, _ in done]),
+                "certified": mean([float(bool(each.certified)) for each, *_ in done]),
+                "rows": mean([float(each.rows or 0) for each, *_ in done]),
+                "MB": memory,
+                "model MB": (folder / MODEL).stat().st_size / 1e6,
+            }
+    return rows
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], list[Growth]]] = {
+    "entities": entities, "rank": rank, "k": k, "atoms": atoms, "facts": facts, "training": training,
+    "service": service,
+}  # fmt: skip
+
+
+def measure(given: argparse.Namespace) -> Measured:
+    """The parts that were asked for, their exponents, and what grows too fast."""
+    wanted = given.parts.split(",")
+    if unknown := set(wanted) - {*PARTS, "laptop"}:
+        raise SystemExit(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)} and laptop")
+    figures: dict[str, dict[str, Any]] = {}
+    seconds: dict[str, float] = {}
+    growths: list[Growth] = []
+    for part in wanted:
+        begun = time.perf_counter()
+        if part == "laptop":
+            figures |= laptop(given)
+        else:
+            growths += PARTS[part](given)
+        seconds[part] = time.perf_counter() - begun
+    for each in growths:
+        figures |= each.figures()
+    figures |= {f"{part}, the whole part": {"seconds": taken} for part, taken in seconds.items()}
+    if given.figure is not None and growths:
+        given.figure.parent.mkdir(parents=True, exist_ok=True)
+        given.figure.write_text(svg(draw(growths)), encoding="utf-8")
+    weights = "random clusters" if given.runs is None else "trained"
+    return Measured(figures, {"laptop, weights": weights}, [said for each in growths for said in each.faster()])
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table, write it as JSON, draw it where asked to, and fail where something grows too fast."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.set_defaults(threads=1)
+    benchmark.add_argument("--parts", default=",".join([*PARTS, "laptop"]), help="some, joined by commas")
+    benchmark.add_argument("--runs", type=Path, help="a folder with the runs fb and nell, for laptop")
+    benchmark.add_argument("--figure", type=Path, help="an SVG file to draw")
+    benchmark.size("--entities", "10000,30000,100000,300000,1000000", tiny="60,120,240")
+    benchmark.size("--ranks", "25,50,100,200,400", tiny="2,4")
+    benchmark.size("--ks", "16,64,256,1024", tiny="2,8")
+    benchmark.size("--atoms", "1,2,3,4,6,8,12", tiny="1,2,3,4")
+    benchmark.size("--facts", "25000,100000,400000,1600000", tiny="200,400", help="of questions and of training")
+    benchmark.size("--workers", "1,2,4", tiny="1")
+    benchmark.size("--clients", "1,4,16,32", tiny="1,2")
+    benchmark.size("--laptop", ",".join(map(str, LAPTOP)), tiny="60,80,100", help="entities")
+    benchmark.size("--fixed", 20_000, tiny=60, help="entities, where something else grows")
+    benchmark.size("--cycled", 1000, tiny=40, help="entities of the graph whose cycles are asked for")
+    benchmark.size("--cycle-k", 32, tiny=4)
+    benchmark.size("--relations", 100, tiny=3)
+    benchmark.size("--rank", 100, tiny=4)
+    benchmark.size("--questions", 3, tiny=1, help="of each shape and size")
+    benchmark.size("--asked", 60, tiny=4, help="questions of each shape that clients ask")
+    benchmark.size("--batch", 1000, tiny=8)
+    benchmark.size("--negatives", 1000, tiny=4)
+    benchmark.size("--steps", 10, tiny=2)
+    benchmark.size("--seconds", 1.5, tiny=0.1, help="of every load of the service")
+    benchmark.run(measure, argv)
+
+
+if __name__ == "__main__":
+    main()
