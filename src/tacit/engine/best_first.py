@@ -291,9 +291,8 @@ class BestFirst(Scores):
         self.values.clear()
 
     def _expand(self, step: Search, rows: Tensor, ids: Tensor, values: Sequence[Tensor], taken: Tensor) -> None:
-        """Follow the first so many of some candidates for some queries, from values for the beam and both bounds.
-
-        One table of values goes for all three, of two the second is for upper bounds.
+        """Follow the first so many of some candidates for some queries, from values for the beam and both bounds,
+        or from one table for all three.
         """
         most = int(taken.max()) if len(taken) else 0
         if not most:
@@ -349,7 +348,11 @@ class BestFirst(Scores):
         return out
 
     def _complete(self, root: Node) -> None:
-        """Follow all that a beam keeps, from the inside out, for every query."""
+        """Follow all that a beam keeps, from the inside out, for every query.
+
+        Candidates that are not exact are followed by the beam's values alone: to follow their bounds, too, takes half
+        as long again and proves hardly more. What they may be worth beyond these counts as left.
+        """
         self.whole(root)
         rows = torch.arange(self.size, device=self.atoms.device)
         for step in from_inside(root):
@@ -362,8 +365,10 @@ class BestFirst(Scores):
             useful = (values > ZERO) | (isinstance(step, Condition) and not step.bounded)
             fresh = useful & ~hop.followed.gather(1, ids)
             ids = ids.gather(1, (~fresh).long().argsort(dim=1, stable=True))
-            tables = [plain] if settled(source) else [plain, upper] if hop.at_once else [plain, lower, upper]
+            tables = [plain] if hop.at_once or settled(source) else [plain, lower, upper]
             self._expand(step, rows, ids, [table.gather(1, ids) for table in tables], fresh.sum(dim=1))
+            if hop.at_once and isinstance(step, Project):
+                hop.followed &= ~unsettled(plain, upper)
             self.values.clear()
 
     def _only(self, queries: list[int]) -> BestFirst:
