@@ -22,6 +22,7 @@ from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.engine.answers import Answers
 from tacit.engine.asked import Asked
+from tacit.engine.best_first import BestFirst
 from tacit.engine.calibration import CALIBRATIONS, calibration
 from tacit.engine.engine import Engine
 from tacit.engine.found import Found, Wanted
@@ -307,6 +308,20 @@ def test_questions_asked_together_have_the_answers_of_each_alone_and_share_rows(
     for one, other in zip(together, alone, strict=True):
         same(one, other)
         assert (one.certified, one.rows) == (other.certified, other.rows)
+
+
+def test_a_query_that_may_follow_no_more_follows_nothing_while_others_in_its_batch_do() -> None:
+    engine = random_engine(3, calibration="sigmoid", observed="none", k=2, budget=5)
+    asked = engine.prepare("?x : (exists ?y . r(e1, ?y) & q(?y, ?x)) & (exists ?z . p(e2, ?z) & r(?z, ?x))")
+    slots = torch.tensor([asked.entities] * 2), torch.tensor([asked.relations] * 2)
+    search = BestFirst.of_queries(engine.atoms, engine.logic, *slots, k=2, memory=10**9, budget=5)
+    search.whole(asked.prepared.plan.root)
+    first, second = search.hops
+    search._follow_all([{first, second}, {second}], [3, 3])
+    assert [search.hops[step].counts for step in (first, second)] == [[5, 0], [0, 5]]
+    for hop in search.hops.values():
+        assert hop.followed.sum(dim=1).tolist() == hop.counts
+        assert (hop.reached > -math.inf).any(dim=1).tolist() == [count > 0 for count in hop.counts] * 2
 
 
 def test_a_search_without_hope_follows_as_much_as_the_beam(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -291,13 +291,12 @@ class BestFirst(Scores):
         self.values.clear()
 
     def _expand(self, step: Search, rows: Tensor, ids: Tensor, values: Sequence[Tensor], taken: Tensor) -> None:
-        """Follow the first so many of some candidates for some queries, from values for the beam and both bounds,
-        or from one table for all three.
-        """
-        most = int(taken.max()) if len(taken) else 0
-        if not most:
+        """Follow the first so many candidates of some queries, by values for the beam and both bounds, or by one."""
+        some = taken.nonzero()[:, 0]
+        if not len(some):
             return
-        hop, copies, places = self.hops[step], len(values), torch.arange(most, device=ids.device)
+        rows, ids, taken, values = rows[some], ids[some], taken[some], [table[some] for table in values]
+        hop, copies, places = self.hops[step], len(values), torch.arange(int(taken.max()), device=ids.device)
         again = torch.where(places < taken[:, None], places, 0)  # what is not to be followed gives way to the first
         ids = ids.gather(1, again)
         reached = torch.full((copies * len(rows), self.atoms.width), ZERO, device=ids.device)
