@@ -56,6 +56,12 @@ def test_the_tightest_control_group_counts(tmp_path: Path) -> None:
     groups.write_text("0::/elsewhere/outside\n", encoding="utf-8")  # as a container names what it cannot see
     write(mounted, cpu_max="200000 100000\n")
     assert quota(groups, mounted) == 2.0
+    for odd in ("", "\n", "nothing of the kind\n", "0:\n", "0::/../..\n"):
+        groups.write_text(odd, encoding="utf-8")
+        assert quota(groups, mounted) in (2.0, math.inf)
+    for odd in ("max\n", "\n", "0 100000\n", "-1 100000\n", "100000 0\n", "1 2 3\n"):
+        write(mounted, cpu_max=odd)
+        assert quota(groups, mounted) == math.inf
     assert quota(tmp_path / "nothing", mounted) == math.inf
 
 
@@ -82,6 +88,7 @@ def test_busy_time_is_that_of_the_cores_allowed() -> None:
     assert busy(STAT, {0}) == (134.0, 4)
     assert busy(STAT, {0, 1}) == (134.0 + 234.0, 4)
     assert busy("", {0, 1}) == (0.0, 0)
+    assert busy("\ncpu0 7 0 1\ncpu1\nprocs_running\ncpufreq x\n", {0, 1}) == (8.0, 0)  # as a sandbox may write it
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="without affinity")

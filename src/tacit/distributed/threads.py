@@ -55,7 +55,7 @@ def quota(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/f
     """How many cores' time the control groups of this process leave it: the least of its own and those around it."""
     found = [math.inf]
     for line in _text(groups).splitlines():
-        _, controllers, place = line.split(":", 2)
+        controllers, _, place = line.partition(":")[2].partition(":")  # nothing, where a line is no such line
         if controllers and "cpu" not in controllers.split(","):
             continue
         names = (controllers, "cpu") if controllers else ("",)
@@ -84,12 +84,12 @@ def busy(stat: str, cpus: Collection[int]) -> tuple[float, int]:
     """
     ticks, running = 0.0, 0
     for line in stat.splitlines():
-        name, *values = line.split()
+        name, _, values = line.partition(" ")
+        numbers = [int(value) for value in values.split() if value.isdigit()]
         if name == "procs_running":
-            running = int(values[0])
+            running = sum(numbers[:1])
         elif name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus:
-            user, nice, system, _, _, *rest = map(int, values)
-            ticks += user + nice + system + sum(rest[:3])  # interrupts, soft ones, and stolen time
+            ticks += sum(numbers[:3]) + sum(numbers[5:8])  # of user, nice, system; of interrupts, soft ones, and a host
     return ticks, running
 
 
