@@ -275,6 +275,23 @@ def test_what_is_not_certified_is_the_answer_of_the_beam(norm: str) -> None:
     assert any("not certified" in str(found) for found in ways[0])
 
 
+def test_known_answers_that_the_beam_has_dropped_come_in_its_order() -> None:
+    """All are worth what their facts are, some by paths that were not followed."""
+    random, size = np.random.default_rng(1), 30
+    facts = [("e0", "r", f"e{i}") for i in range(1, 6)]
+    facts += [(f"e{random.integers(1, 6)}", "q", f"e{i}") for i in range(6, size)]
+    graph = Graph.of(facts)
+    scorer = FactorScorer(list(random.uniform(0.3, 0.7, (2, size, size))))
+    engine = Engine(graph, scorer, calibration="sigmoid", k=2)
+    question = "?x : exists ?y . r(e0, ?y) & q(?y, ?x)"
+    auto, beam, exact = (engine.using(search=search).ask(question, 28) for search in ("auto", "beam", "exact"))
+    assert not auto.certified
+    same(auto, beam)
+    known = [answer.id for answer in auto if answer.known]
+    assert sorted(known) == [answer.id for answer in exact if answer.known]  # by id, since all are worth the same
+    assert sorted(known) != known
+
+
 @pytest.mark.parametrize("budget", [1, 9, 40])
 def test_a_budget_bounds_what_is_scored_for_a_proof_and_the_beam_is_its_floor(budget: int) -> None:
     k, engine = 6, random_engine(4, calibration="sigmoid", observed="none", k=6)

@@ -134,7 +134,7 @@ class BestFirst(Scores):
         lower, upper = checked(self.whole(root), self.atoms.shards).cpu().chunk(2)
         rows = [sum(hop.counts[q] for hop in self.hops.values()) for q in range(self.size)]
         given = zip(wanted, self.followed().whole(root).cpu(), lower, upper, strict=True)
-        found = [each.found(scores, bounds=bounds) for each, scores, *bounds in given]  # type: ignore[arg-type]
+        found = [each.proven_or_beam(*values) for each, *values in given]
         return [Found(each.ids, each.scores, each.certified, count) for each, count in zip(found, rows, strict=True)]
 
     def followed(self) -> Scores:
