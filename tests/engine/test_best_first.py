@@ -362,6 +362,19 @@ def test_a_search_without_hope_follows_as_much_as_the_beam(monkeypatch: pytest.M
         assert by_search == sum(pairs) == 2 * 6
 
 
+def test_what_a_beam_found_of_a_candidate_is_no_bound_of_it() -> None:
+    """The beam leaves `s` for `a` alone; by `b`, which it drops, `m` and so the answer are worth more."""
+    r, q = np.full((6, 6), 0.001), np.full((6, 6), 0.001)
+    r[0, 1], r[0, 2], r[1, 3], r[2, 3], r[3, 4], q[5, 3] = 0.9, 0.8, 0.3, 0.9, 0.9, 0.9
+    graph = Graph(Vocabulary(["s", "a", "b", "m", "t", "z"]), directed(["r", "q"]), no_triples())
+    engine = Engine(graph, FactorScorer([r, q]), calibration="sigmoid", observed="none", k=1)
+    question = "?t : exists ?x, ?y . r(s, ?x) & r(?x, ?y) & q(z, ?y) & r(?y, ?t)"
+    found, exact = (engine.using(search=search).ask(question, top=1) for search in ("auto", "exact"))
+    assert found[0].score == pytest.approx(0.9 * 0.3 * 0.9 * 0.9, abs=1e-5)
+    assert exact[0].score == pytest.approx(0.8 * 0.9 * 0.9 * 0.9, abs=1e-5)
+    assert not found.certified
+
+
 def test_the_default_is_certified_and_says_what_it_came_to() -> None:
     engine = random_engine(3, k=20)
     assert (engine.settings.search, engine.about["search"]) == ("auto", "certified")
