@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import torch
@@ -55,6 +56,12 @@ def test_the_tightest_control_group_counts(tmp_path: Path) -> None:
     groups.write_text("0::/elsewhere/outside\n", encoding="utf-8")  # as a container names what it cannot see
     write(mounted, cpu_max="200000 100000\n")
     assert quota(groups, mounted) == 2.0
+    for odd in ("", "\n", "nothing of the kind\n", "0:\n", "0::/../..\n"):
+        groups.write_text(odd, encoding="utf-8")
+        assert quota(groups, mounted) in (2.0, math.inf)
+    for odd in ("max\n", "\n", "0 100000\n", "-1 100000\n", "100000 0\n", "1 2 3\n"):
+        write(mounted, cpu_max=odd)
+        assert quota(groups, mounted) == math.inf
     assert quota(tmp_path / "nothing", mounted) == math.inf
 
 
@@ -81,6 +88,7 @@ def test_busy_time_is_that_of_the_cores_allowed() -> None:
     assert busy(STAT, {0}) == (134.0, 4)
     assert busy(STAT, {0, 1}) == (134.0 + 234.0, 4)
     assert busy("", {0, 1}) == (0.0, 0)
+    assert busy("\ncpu0 7 0 1\ncpu1\nprocs_running\ncpufreq x\n", {0, 1}) == (8.0, 0)  # as a sandbox may write it
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="without affinity")
@@ -129,6 +137,55 @@ def test_a_section_follows_the_cores_and_puts_threads_back(monkeypatch: pytest.M
             assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
+
+
+def test_threads_of_python_share_the_cores_and_each_gets_back_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To torch, a thread that is new has as many threads as some other one has chosen for the moment."""
+    monkeypatch.setattr(chosen, "_WATCH", type("", (), {"look": lambda self: Cores(4)})())
+    before, seen = torch.get_num_threads(), dict[str, int]()
+    torch.set_num_threads(4)
+
+    def ask() -> None:
+        with threads_for(1e12):
+            seen["beside"] = torch.get_num_threads()
+        seen["after"] = torch.get_num_threads()
+
+    try:
+        for work, beside in ((1.0, 2), (1e12, 2)):
+            with threads_for(work):
+                other = Thread(target=ask)
+                other.start()
+                other.join()
+                assert seen == {"beside": beside, "after": 4}
+        with threads_for(1e12):
+            assert torch.get_num_threads() == 4  # nobody else is at work
+        with pytest.raises(ValueError, match="wrong"), threads_for(1.0), threads_for(1e12):
+            raise ValueError("wrong")
+        assert torch.get_num_threads() == 4
+        assert not chosen._AT_WORK
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="without forks")
+def test_a_forked_process_stays_on_its_one_thread() -> None:
+    """Whatever its parent's other threads are at: they are gone, and the team of OpenMP with them."""
+    script = (
+        "import os, threading, torch; from tacit.engine.forks import survive_forks;"
+        "from tacit.distributed import threads; from tacit.distributed.threads import Cores, threads_for\n"
+        "threads._WATCH = type('', (), {'look': lambda self: Cores(4)})(); torch.set_num_threads(4); survive_forks()\n"
+        "inside, done = threading.Event(), threading.Event()\n"
+        "def ask():\n"
+        "    with threads_for(1e12): inside.set(); done.wait()\n"
+        "other = threading.Thread(target=ask); other.start(); inside.wait(); child = os.fork()\n"
+        "if not child:\n"
+        "    with threads_for(1e12): os._exit(torch.get_num_threads())\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])); done.set(); other.join()"
+    )
+    environment = os.environ | {"PYTHONPATH": str(SRC)}
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "1"
 
 
 def test_waiting_is_left_to_who_has_said_how() -> None:

@@ -22,11 +22,13 @@ from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.engine.answers import Answers
 from tacit.engine.asked import Asked
+from tacit.engine.best_first import BestFirst
 from tacit.engine.calibration import CALIBRATIONS, calibration
 from tacit.engine.engine import Engine
 from tacit.engine.found import Found, Wanted
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import NEGATIONS, NORMS
+from tacit.engine.projection import Hop
 from tacit.errors import RunError, TacitError
 from tacit.graph.graph import Graph, directed, no_triples
 from tacit.graph.vocabulary import Vocabulary
@@ -273,6 +275,23 @@ def test_what_is_not_certified_is_the_answer_of_the_beam(norm: str) -> None:
     assert any("not certified" in str(found) for found in ways[0])
 
 
+def test_known_answers_that_the_beam_has_dropped_come_in_its_order() -> None:
+    """All are worth what their facts are, some by paths that were not followed."""
+    random, size = np.random.default_rng(1), 30
+    facts = [("e0", "r", f"e{i}") for i in range(1, 6)]
+    facts += [(f"e{random.integers(1, 6)}", "q", f"e{i}") for i in range(6, size)]
+    graph = Graph.of(facts)
+    scorer = FactorScorer(list(random.uniform(0.3, 0.7, (2, size, size))))
+    engine = Engine(graph, scorer, calibration="sigmoid", k=2)
+    question = "?x : exists ?y . r(e0, ?y) & q(?y, ?x)"
+    auto, beam, exact = (engine.using(search=search).ask(question, 28) for search in ("auto", "beam", "exact"))
+    assert not auto.certified
+    same(auto, beam)
+    known = [answer.id for answer in auto if answer.known]
+    assert sorted(known) == [answer.id for answer in exact if answer.known]  # by id, since all are worth the same
+    assert sorted(known) != known
+
+
 @pytest.mark.parametrize("budget", [1, 9, 40])
 def test_a_budget_bounds_what_is_scored_for_a_proof_and_the_beam_is_its_floor(budget: int) -> None:
     k, engine = 6, random_engine(4, calibration="sigmoid", observed="none", k=6)
@@ -306,6 +325,54 @@ def test_questions_asked_together_have_the_answers_of_each_alone_and_share_rows(
     for one, other in zip(together, alone, strict=True):
         same(one, other)
         assert (one.certified, one.rows) == (other.certified, other.rows)
+
+
+def test_a_query_that_may_follow_no_more_follows_nothing_while_others_in_its_batch_do() -> None:
+    engine = random_engine(3, calibration="sigmoid", observed="none", k=2, budget=5)
+    asked = engine.prepare("?x : (exists ?y . r(e1, ?y) & q(?y, ?x)) & (exists ?z . p(e2, ?z) & r(?z, ?x))")
+    slots = torch.tensor([asked.entities] * 2), torch.tensor([asked.relations] * 2)
+    search = BestFirst.of_queries(engine.atoms, engine.logic, *slots, k=2, memory=10**9, budget=5)
+    search.whole(asked.prepared.plan.root)
+    first, second = search.hops
+    search._follow_all([{first, second}, {second}], [3, 3])
+    assert [search.hops[step].counts for step in (first, second)] == [[5, 0], [0, 5]]
+    for hop in search.hops.values():
+        assert hop.followed.sum(dim=1).tolist() == hop.counts
+        assert (hop.reached > -math.inf).any(dim=1).tolist() == [count > 0 for count in hop.counts] * 2
+
+
+def test_a_search_without_hope_follows_as_much_as_the_beam(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds of candidates that are not exact are not followed beside their values: that would take twice the time."""
+    pairs: list[int] = []
+    followed = Hop.from_some
+    monkeypatch.setattr(Hop, "from_some", lambda hop, *given: (pairs.append(given[0].numel()), followed(hop, *given)))
+    monkeypatch.setattr("tacit.engine.best_first._FIRST", 2)
+    engine = random_engine(3, calibration="sigmoid", observed="none", k=6)
+    alike = np.random.default_rng(9).uniform(0.4, 0.6, (3, engine.graph.num_entities, engine.graph.num_entities))
+    engine = Engine(engine.graph, FactorScorer(list(alike)), engine.settings)
+    prepared = compile_template(SHAPES["3p"].query)
+    for anchor in range(4):
+        asked = Asked(SHAPES["3p"].query, prepared, [anchor], [0, 2, 4])
+        pairs.clear()
+        found = engine.ask_many([asked], 5)[0]
+        by_search = sum(pairs)
+        pairs.clear()
+        same(found, engine.using(search="beam").ask_many([asked], 5)[0])
+        assert not found.certified
+        assert by_search == sum(pairs) == 2 * 6
+
+
+def test_what_a_beam_found_of_a_candidate_is_no_bound_of_it() -> None:
+    """The beam leaves `s` for `a` alone; by `b`, which it drops, `m` and so the answer are worth more."""
+    r, q = np.full((6, 6), 0.001), np.full((6, 6), 0.001)
+    r[0, 1], r[0, 2], r[1, 3], r[2, 3], r[3, 4], q[5, 3] = 0.9, 0.8, 0.3, 0.9, 0.9, 0.9
+    graph = Graph(Vocabulary(["s", "a", "b", "m", "t", "z"]), directed(["r", "q"]), no_triples())
+    engine = Engine(graph, FactorScorer([r, q]), calibration="sigmoid", observed="none", k=1)
+    question = "?t : exists ?x, ?y . r(s, ?x) & r(?x, ?y) & q(z, ?y) & r(?y, ?t)"
+    found, exact = (engine.using(search=search).ask(question, top=1) for search in ("auto", "exact"))
+    assert found[0].score == pytest.approx(0.9 * 0.3 * 0.9 * 0.9, abs=1e-5)
+    assert exact[0].score == pytest.approx(0.8 * 0.9 * 0.9 * 0.9, abs=1e-5)
+    assert not found.certified
 
 
 def test_the_default_is_certified_and_says_what_it_came_to() -> None:

@@ -55,7 +55,7 @@ def quota(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/f
     """How many cores' time the control groups of this process leave it: the least of its own and those around it."""
     found = [math.inf]
     for line in _text(groups).splitlines():
-        _, controllers, place = line.split(":", 2)
+        controllers, _, place = line.partition(":")[2].partition(":")  # nothing, where a line is no such line
         if controllers and "cpu" not in controllers.split(","):
             continue
         names = (controllers, "cpu") if controllers else ("",)
@@ -84,12 +84,12 @@ def busy(stat: str, cpus: Collection[int]) -> tuple[float, int]:
     """
     ticks, running = 0.0, 0
     for line in stat.splitlines():
-        name, *values = line.split()
+        name, _, values = line.partition(" ")
+        numbers = [int(value) for value in values.split() if value.isdigit()]
         if name == "procs_running":
-            running = int(values[0])
+            running = sum(numbers[:1])
         elif name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus:
-            user, nice, system, _, _, *rest = map(int, values)
-            ticks += user + nice + system + sum(rest[:3])  # interrupts, soft ones, and stolen time
+            ticks += sum(numbers[:3]) + sum(numbers[5:8])  # of user, nice, system; of interrupts, soft ones, and a host
     return ticks, running
 
 
@@ -99,14 +99,21 @@ class Watch:
     def __init__(self) -> None:
         self._looked, self._ticks, self._own = -math.inf, 0.0, 0.0
         self._quota: float | None = None
+        self._looking = threading.Lock()
         self.cores = Cores(os.cpu_count() or 1)
 
     def look(self) -> Cores:
         """The cores as they are, or as they were a moment ago."""
+        if time.monotonic() - self._looked >= LOOK and self._looking.acquire(blocking=False):
+            try:  # one thread at a time: of two, the second would find that nobody did anything since the first
+                self._look()
+            finally:
+                self._looking.release()
+        return self.cores
+
+    def _look(self) -> None:
         now = time.monotonic()
         passed = now - self._looked
-        if passed < LOOK:
-            return self.cores
         if self._quota is None:
             self._quota = quota()
         every, cpus = os.cpu_count() or 1, _cpus()
@@ -117,7 +124,6 @@ class Watch:
             others = running - 1 - (every - len(cpus))
         self._looked, self._ticks, self._own = now, ticks, own
         self.cores = Cores(len(cpus), self._quota, min(max(0.0, others), len(cpus)))
-        return self.cores
 
 
 def allowed_cores() -> float:
@@ -133,6 +139,7 @@ def _cpus() -> set[int]:
 
 _WATCH = Watch()
 _SECTIONS = threading.local()  # of each thread: the work it is at, and its threads before
+_AT_WORK: dict[int, int] = {}  # the threads of Python that are at work, and how many each may compute on
 
 
 @contextmanager
@@ -140,19 +147,27 @@ def threads_for(work: float, least: float = SMALL_STEP) -> Iterator[None]:
     """Compute on as many threads as some work is worth and cores are free, and never more than there were before."""
     import torch
 
-    around, most = getattr(_SECTIONS, "now", None), torch.get_num_threads()
+    around, me, most = getattr(_SECTIONS, "now", None), threading.get_ident(), torch.get_num_threads()
+    if not hasattr(_SECTIONS, "now"):  # to torch, a new thread has as many as another one has chosen for its work
+        most = max(most, *_AT_WORK.values(), 1)
     _SECTIONS.now = work, least, most
+    _AT_WORK.setdefault(me, most)
     choose_again()
     try:
         yield
     finally:
         _SECTIONS.now = around
+        if around is None:
+            _AT_WORK.pop(me, None)
         if torch.get_num_threads() != most:
             torch.set_num_threads(most)
 
 
 def choose_again() -> None:
-    """In the midst of long work: look whether the cores are still as free as they were."""
+    """In the midst of long work: look whether the cores are still as free as they were.
+
+    Those that are free are shared by all threads of Python that are at work.
+    """
     section = getattr(_SECTIONS, "now", None)
     if section is None:
         return
@@ -160,8 +175,14 @@ def choose_again() -> None:
 
     work, least, most = section
     chosen = threads(work, least, most, _WATCH.look()) if work >= least and most > 1 else 1
+    chosen = max(1, chosen // max(1, len(_AT_WORK)))
     if chosen != torch.get_num_threads():
         torch.set_num_threads(chosen)
+
+
+def nobody_at_work() -> None:
+    """Forget the other threads of Python: in a process that was forked off they are gone."""
+    _AT_WORK.clear()
 
 
 def wait_asleep(environment: MutableMapping[str, str]) -> None:

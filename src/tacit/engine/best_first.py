@@ -134,7 +134,7 @@ class BestFirst(Scores):
         lower, upper = checked(self.whole(root), self.atoms.shards).cpu().chunk(2)
         rows = [sum(hop.counts[q] for hop in self.hops.values()) for q in range(self.size)]
         given = zip(wanted, self.followed().whole(root).cpu(), lower, upper, strict=True)
-        found = [each.found(scores, bounds=bounds) for each, scores, *bounds in given]  # type: ignore[arg-type]
+        found = [each.proven_or_beam(*values) for each, *values in given]
         return [Found(each.ids, each.scores, each.certified, count) for each, count in zip(found, rows, strict=True)]
 
     def followed(self) -> Scores:
@@ -291,14 +291,12 @@ class BestFirst(Scores):
         self.values.clear()
 
     def _expand(self, step: Search, rows: Tensor, ids: Tensor, values: Sequence[Tensor], taken: Tensor) -> None:
-        """Follow the first so many of some candidates for some queries, from values for the beam and both bounds.
-
-        One table of values goes for all three, of two the second is for upper bounds.
-        """
-        most = int(taken.max()) if len(taken) else 0
-        if not most:
+        """Follow the first so many candidates of some queries, by values for the beam and both bounds, or by one."""
+        some = taken.nonzero()[:, 0]
+        if not len(some):
             return
-        hop, copies, places = self.hops[step], len(values), torch.arange(most, device=ids.device)
+        rows, ids, taken, values = rows[some], ids[some], taken[some], [table[some] for table in values]
+        hop, copies, places = self.hops[step], len(values), torch.arange(int(taken.max()), device=ids.device)
         again = torch.where(places < taken[:, None], places, 0)  # what is not to be followed gives way to the first
         ids = ids.gather(1, again)
         reached = torch.full((copies * len(rows), self.atoms.width), ZERO, device=ids.device)
@@ -349,7 +347,11 @@ class BestFirst(Scores):
         return out
 
     def _complete(self, root: Node) -> None:
-        """Follow all that a beam keeps, from the inside out, for every query."""
+        """Follow all that a beam keeps, from the inside out, for every query.
+
+        Candidates that are not exact are followed by the beam's values alone: to follow their bounds, too, takes half
+        as long again and proves hardly more. What they may be worth beyond these counts as left.
+        """
         self.whole(root)
         rows = torch.arange(self.size, device=self.atoms.device)
         for step in from_inside(root):
@@ -362,8 +364,10 @@ class BestFirst(Scores):
             useful = (values > ZERO) | (isinstance(step, Condition) and not step.bounded)
             fresh = useful & ~hop.followed.gather(1, ids)
             ids = ids.gather(1, (~fresh).long().argsort(dim=1, stable=True))
-            tables = [plain] if settled(source) else [plain, upper] if hop.at_once else [plain, lower, upper]
+            tables = [plain] if hop.at_once or settled(source) else [plain, lower, upper]
             self._expand(step, rows, ids, [table.gather(1, ids) for table in tables], fresh.sum(dim=1))
+            if hop.at_once and isinstance(step, Project):
+                hop.followed &= ~unsettled(plain, upper)
             self.values.clear()
 
     def _only(self, queries: list[int]) -> BestFirst:

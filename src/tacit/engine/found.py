@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -49,6 +49,13 @@ class Wanted:
         lower, upper = map(self.lifted, bounds)
         certified = self.in_the_way(lower, upper, ids) is None
         return Found(ids, scores[ids].tolist(), certified)
+
+    def proven_or_beam(self, scores: Tensor, lower: Tensor, upper: Tensor) -> Found:
+        """The answers that bounds prove; else those of a beam with these scores, whose own order is that of known
+        answers which it has dropped: they tie at what they are worth at least.
+        """
+        found = self.found(scores, bounds=(lower, upper))
+        return found if found.certified else replace(self.found(scores, scores), certified=False)
 
     def lifted(self, scores: Tensor) -> Tensor:
         """Scores with those that go first at what they are worth at least, whatever a beam has dropped.
