@@ -6,14 +6,16 @@ import csv
 import json
 import os
 import re
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import nbclient
 import nbformat
 import pytest
 import rdflib
+from jupyter_client.manager import start_new_kernel
 
 import tacit
 from source_tree import ROOT
@@ -22,20 +24,53 @@ NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 SMALL = {"TACIT_EPOCHS": "3", "TACIT_COUNT": "10", "TACIT_STEPS": "10", "OMP_NUM_THREADS": "1"}
 
 
-def executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the code cells of a notebook show, as data by kind."""
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Any]:
+    """A kernel for all notebooks of this file: to start one costs more than most of them."""
     paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    for key, value in {**SMALL, "PYTHONPATH": paths}.items():
-        monkeypatch.setenv(key, value)
+    with warnings.catch_warnings(action="ignore"):
+        manager, client = start_new_kernel(env=os.environ | SMALL | {"PYTHONPATH": paths})
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def executed(name: str, folder: Path, kernel: Any) -> list[dict[str, Any]]:
+    """What the code cells of a notebook show, as data by kind; names of notebooks before it are forgotten."""
+    shown: list[dict[str, Any]] = []
+
+    def hear(message: dict[str, Any]) -> None:
+        content = message["content"]
+        if message["msg_type"] == "error":
+            pytest.fail("\n".join(content["traceback"]))
+        if message["msg_type"] in ("display_data", "execute_result"):
+            shown.append(dict(content["data"]))
+        if message["msg_type"] == "stream":
+            shown.append({"text/plain": content["text"], "stream": content["name"]})
+
     notebook = nbformat.read(ROOT / "examples" / name, as_version=4)
-    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
-    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    return [dict(output.get("data", {"text/plain": output.get("text", "")})) for output in outputs]
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    for source in (f"%reset -f\n%cd -q {folder}", *code):
+        start, known = len(shown), kernel.execute_interactive(source, timeout=120, output_hook=hear)
+        assert known["content"]["status"] == "ok"
+        shown[start:] = _joined(shown[start:])
+    return shown
+
+
+def _joined(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The outputs of a cell, with what it printed in pieces in one, as a notebook keeps it."""
+    whole: list[dict[str, Any]] = []
+    for output in outputs:
+        if "stream" in output and whole and whole[-1].get("stream") == output["stream"]:
+            whole[-1]["text/plain"] += output["text/plain"]
+        else:
+            whole.append(output)
+    return whole
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
-def test_own_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = executed("own-graph.ipynb", tmp_path, monkeypatch)
+def test_own_graph(tmp_path: Path, kernel: Any) -> None:
+    shown = executed("own-graph.ipynb", tmp_path, kernel)
     html = [output["text/html"] for output in shown if "text/html" in output]
     assert "2,310 entities" in html[0]
     assert html[1].count("<meter") == 6
@@ -45,16 +80,16 @@ def test_own_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
-def test_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = executed("one-row.ipynb", tmp_path, monkeypatch)
+def test_one_row(tmp_path: Path, kernel: Any) -> None:
+    shown = executed("one-row.ipynb", tmp_path, kernel)
     table = next(output["text/html"] for output in shown if "<th>avg_n</th>" in output.get("text/html", ""))
     assert all(f"<th>{shape}</th>" in table for shape in ("1p", "3in", "pni"))
     assert shown[-1]["image/svg+xml"].startswith("<svg")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
-def test_compare_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = executed("compare-systems.ipynb", tmp_path, monkeypatch)
+def test_compare_systems(tmp_path: Path, kernel: Any) -> None:
+    shown = executed("compare-systems.ipynb", tmp_path, kernel)
     text = "".join(output["text/plain"] for output in shown)
     assert "Scores of GNN-QE order the answers; they are no probabilities." in text
     assert "Query2Box has no complement (Complement)" in text
@@ -66,8 +101,8 @@ def test_compare_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
-def test_csv_to_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = executed("csv-to-graph.ipynb", tmp_path, monkeypatch)
+def test_csv_to_graph(tmp_path: Path, kernel: Any) -> None:
+    shown = executed("csv-to-graph.ipynb", tmp_path, kernel)
     assert "if it is a header, give columns 'who,what,value'" in shown[0]["text/plain"]
     assert f"8 relations, {200 + 6 + 23} train facts" in shown[1]["text/html"]  # people, places, companies
     assert all(f"<td>{cell}</td>" in shown[2]["text/html"] for cell in ("joined", "dates", "founded", "numbers"))
@@ -92,8 +127,8 @@ def test_csv_to_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
-def test_turtle_to_sparql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = executed("turtle-to-sparql.ipynb", tmp_path, monkeypatch)
+def test_turtle_to_sparql(tmp_path: Path, kernel: Any) -> None:
+    shown = executed("turtle-to-sparql.ipynb", tmp_path, kernel)
     facts = rdflib.Graph().parse(tmp_path / "kitchen.ttl")
     food, dish = (rdflib.Namespace(f"https://kitchen.example/{name}") for name in ("food#", "dish/"))
     several = next(output["text/plain"] for output in shown if "yes or no" in output["text/plain"])
@@ -118,8 +153,8 @@ def test_turtle_to_sparql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
-def test_todays_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = executed("todays-facts.ipynb", tmp_path, monkeypatch)
+def test_todays_facts(tmp_path: Path, kernel: Any) -> None:
+    shown = executed("todays-facts.ipynb", tmp_path, kernel)
     text = "".join(output["text/plain"] for output in shown)
     assert "unknown entity 'Arrival 0'\n24 facts added; vectors for 6 entities and 1 relation\n" in text
     assert "same vectors: True" in text
