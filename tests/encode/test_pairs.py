@@ -92,7 +92,7 @@ def test_kernels_agree_with_plain_operations(kind: str, sizes: tuple[int, int, i
     given = inputs(kind, *sizes)
     results = []
     for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
-        parts = [tensor.to(device, dtype).requires_grad_() for tensor in given]
+        parts = [tensor.to(device, dtype, copy=True).requires_grad_() for tensor in given]
         found = distances(kind)(*parts)
         found.backward(torch.linspace(-1, 1, found.numel(), device=device, dtype=dtype).view_as(found))
         results.append([found.detach(), *(part.grad for part in parts if part.grad is not None)])
