@@ -19,19 +19,12 @@ def compare(
     queries: Annotated[
         Path | None, typer.Option("--queries", help="A BetaE folder of queries; else they are drawn from the split.")
     ] = None,
-    split: Annotated[str, typer.Option("--split", help="train, valid or test.")] = "test",
-    shapes: Annotated[
-        str | None,
-        typer.Option(
-            "--shapes",
-            autocompletion=shell_completion.shapes,
-            help="Shapes such as 1p,2i,3in, or positive, negative, all.",
-        ),
-    ] = None,
+    split: options.Split = "test",
+    shapes: options.Shapes = None,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="At most so many queries of each shape; 100 are drawn.")
     ] = None,
-    ties: Annotated[str, typer.Option("--ties", help="realistic, optimistic or pessimistic.")] = "realistic",
+    ties: options.Ties = "realistic",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the queries that are drawn.")] = 0,
     device: options.Device = "auto",
     out: Annotated[Path | None, typer.Option("--out", help="Write the comparison to this file, as JSON.")] = None,
