@@ -35,7 +35,7 @@ class Visit:
         self.size = SIZES[size]
         self.context = browser.new_context(**{"viewport": self.size, **options})
         self.page = self.context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(30_000)
         self.faults: list[str] = []
         self.hosts: set[str] = set()
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
@@ -64,6 +64,7 @@ class Visit:
         with self.page.expect_response("**/ask*"):
             self.page.keyboard.press("Enter")
         self.page.wait_for_selector("#results[aria-busy=false]")
+        self.page.wait_for_selector("#sentence[aria-busy=false]")  # the builder above the answers moves them
         return self.answers()
 
     def answers(self) -> list[str]:

@@ -23,6 +23,7 @@ let state = { query: "", settings: {}, top: 10, open: null };
 let running = null;
 let starts = 0;
 let reading = null;
+let unread = null; // the timer of a text that is not read yet
 let results = null; // loaded with the first question, since the first sight of the page needs no answers
 const limits = { top: 1000, paths: 1 };
 
@@ -51,22 +52,15 @@ function understand(draw, pause = PAUSE) {
   reading = new AbortController();
   const { signal } = reading;
   const text = editor.text.trim();
-  setTimeout(async () => {
+  byId("sentence").setAttribute("aria-busy", "true");
+  clearTimeout(unread);
+  unread = setTimeout(async () => {
+    unread = null;
+    const { outline, undrawable, sentence = null, failed } = text ? await service.read(text, signal).catch(() => ({ failed: true })) : {};
     if (signal.aborted) return;
-    if (!text) {
-      say(null);
-      if (draw) builder.show(null);
-      return;
-    }
-    try {
-      const { outline, undrawable, sentence } = await service.read(text, signal);
-      if (signal.aborted || editor.text.trim() !== text) return;
-      say(sentence);
-      if (draw) builder.show(outline, undrawable);
-      if (state.query === text && sentence) before.add(text, sentence);
-    } catch {
-      if (!signal.aborted) say(null); // what is being typed is seldom whole
-    }
+    say(sentence); // what is being typed is seldom whole
+    if (draw && !failed) builder.show(outline ?? null, undrawable);
+    if (state.query === text && sentence) before.add(text, sentence);
   }, pause);
 }
 
@@ -74,11 +68,13 @@ function understand(draw, pause = PAUSE) {
 function say(sentence) {
   byId("sentence").textContent = sentence ?? "What are you looking for?";
   byId("sentence").classList.toggle("none", sentence === null);
+  byId("sentence").setAttribute("aria-busy", "false");
 }
 
 function submit(change = {}) {
   const query = editor.text.trim();
   if (!query) return editor.area.focus();
+  if (unread) understand(true, 0); // the builder grows before the answers below it are there
   state = { query, settings: { ...controls.get(), ...(state.settings.run ? { run: state.settings.run } : {}) }, top: 10, open: null, ...change };
   address.write(state);
   return run();
