@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from tacit.distributed.ties import best
+from tacit.engine.bounds import Bounds, BoundsFold
 from tacit.engine.logic import Logic
 from tacit.engine.row_lists import RowLists
-from tacit.query.fold import EVERYWHERE, Fold, Place
+from tacit.query.fold import EVERYWHERE, Place
 from tacit.query.plan import (
     Best,
     Complement,
@@ -35,14 +36,6 @@ _FIRST = 4  # candidates that are expanded at first; then twice as many each tim
 _CANDIDATES = 64  # of a variable that are asked for at first; then four times as many each time
 _EQUALS = 1024  # that are kept beyond what is asked for
 _MOST = 2048  # of a variable that are asked for at all
-
-
-@dataclass(frozen=True, eq=False)
-class Bounds:
-    """Between which log-scores the exact values of some entities lie, `[n]` each."""
-
-    low: Tensor
-    high: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +96,7 @@ def _plain(step: Step) -> bool:
 
 
 @dataclass(eq=False)
-class Lists(Fold[Tensor, Bounds]):
+class Lists(BoundsFold[Tensor]):
     """Values the steps of a plan for one query: at some entities by the fold, and its best entities by `top`.
 
     A hop takes candidates by falling value, a few at a time, and stops when those that are left cannot reach what is
@@ -204,27 +197,9 @@ class Lists(Fold[Tensor, Bounds]):
         scores = self.rows.scores(place.source, self._relation(step), place.target)[0]
         return Bounds(scores, scores)
 
-    def all(self, parts: Sequence[Bounds], place: Place[Tensor]) -> Bounds:
-        return Bounds(self.logic.all([part.low for part in parts]), self.logic.all([part.high for part in parts]))
-
-    def any(self, parts: Sequence[Bounds], place: Place[Tensor]) -> Bounds:
-        return Bounds(self.logic.any([part.low for part in parts]), self.logic.any([part.high for part in parts]))
-
-    def complement(self, step: Complement[Any], place: Place[Tensor]) -> Bounds:
+    def strength(self, step: Complement[Any]) -> Tensor | None:
         strength = self.rows.atoms.strength(step, torch.tensor([self.relations]))
-        return self.negation(self.of(step.part, place), place, None if strength is None else strength[0])
-
-    def negation(self, part: Bounds, place: Place[Tensor], strength: Tensor | None = None) -> Bounds:
-        return Bounds(self.logic.negation(part.high, strength), self.logic.negation(part.low, strength))
-
-    def best(self, step: Best, place: Place[Tensor]) -> Bounds:
-        raise TypeError("the largest value of a set has no list")
-
-    def condition(self, step: Condition, place: Place[Tensor]) -> Bounds:
-        raise TypeError("a cycle has no list")
-
-    def everything(self, place: Place[Tensor]) -> Bounds:
-        raise TypeError("the set of all entities has no list")
+        return None if strength is None else strength[0]
 
     def _relation(self, edge: Relation) -> int:
         return self.relations[edge.slot] ^ int(edge.flip)

@@ -1,0 +1,63 @@
+"""The algebra of plans over bounds: between which log-scores the exact value of a step lies."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from tacit.engine.logic import Logic
+from tacit.query.fold import End, Fold, Place
+from tacit.query.plan import Best, Complement, Condition, Project
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Between which log-scores the exact values of some entities lie; they are exact where both are the same tensor."""
+
+    low: Tensor
+    high: Tensor
+
+
+class BoundsFold(Fold[End, Bounds]):
+    """What sets, their complements and what they are joined to are worth, from bounds of atoms."""
+
+    logic: Logic
+
+    @abstractmethod
+    def strength(self, step: Complement[Any]) -> Tensor | None:
+        """The log of how many times more strongly a negation excludes than the logic says, if it does."""
+
+    def all(self, parts: Sequence[Bounds], place: Place[End]) -> Bounds:
+        low = self.logic.all([part.low for part in parts])
+        return Bounds(low, low if _exact(parts) else self.logic.all([part.high for part in parts]))
+
+    def any(self, parts: Sequence[Bounds], place: Place[End]) -> Bounds:
+        low = self.logic.any([part.low for part in parts])
+        return Bounds(low, low if _exact(parts) else self.logic.any([part.high for part in parts]))
+
+    def complement(self, step: Complement[Any], place: Place[End]) -> Bounds:
+        return self.negation(self.of(step.part, place), place, self.strength(step))
+
+    def negation(self, part: Bounds, place: Place[End], strength: Tensor | None = None) -> Bounds:
+        low = self.logic.negation(part.high, strength)
+        return Bounds(low, low if _exact([part]) else self.logic.negation(part.low, strength))
+
+    def project(self, step: Project, place: Place[End]) -> Bounds:
+        raise TypeError("a hop is not valued here")
+
+    def best(self, step: Best, place: Place[End]) -> Bounds:
+        raise TypeError("the largest value of a set is not valued here")
+
+    def condition(self, step: Condition, place: Place[End]) -> Bounds:
+        raise TypeError("a cycle is not valued here")
+
+    def everything(self, place: Place[End]) -> Bounds:
+        raise TypeError("the set of all entities is not valued here")
+
+
+def _exact(parts: Sequence[Bounds]) -> bool:
+    return all(part.low is part.high for part in parts)
