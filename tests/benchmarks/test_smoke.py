@@ -17,6 +17,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "ask": (),
     "busy": (),
     "certified": (),
+    "codes": (),
     "choose": ("nell995",),
     "completion": ("NELL995",),
     "defaults": (),

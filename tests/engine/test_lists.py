@@ -16,8 +16,9 @@ from tacit.engine.lists import Listing, Lists, listable
 from tacit.engine.row_lists import RowLists
 from tacit.graph.graph import Graph, directed
 from tacit.graph.vocabulary import Vocabulary
+from tacit.links.codes import Codes
 from tacit.links.models import ComplEx
-from tacit.links.scan import CodedTop, Codes, LooplessScan
+from tacit.links.scan import CodedTop, LooplessScan
 from tacit.links.top import Top, TopScorer
 from tacit.query.shapes import SHAPES, Shape
 

@@ -28,7 +28,7 @@ def run_of(path: Path, name: str, size: int, rank: int) -> RunFolder:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_mapped_model_scores_as_the_one_that_was_saved(tmp_path: Path, name: str) -> None:
     run = run_of(tmp_path, name, 11, 4)
-    saved = make_model(name, 11, 2, 4)
+    saved = make_model(name, 11, 2, 4).requires_grad_(False)
     saved.load_state_dict(run.tensors(MODEL))
     loaded = load_model(run)
     assert not any(parameter.requires_grad for parameter in loaded.parameters())

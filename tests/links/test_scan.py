@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tacit.links.codes import FEW, Codes, shared_codes
 from tacit.links.models import DistMult
-from tacit.links.scan import CodedTop, Codes, LooplessScan
+from tacit.links.precision import steady_product
+from tacit.links.scan import CodedTop, LooplessScan
 
 R = 4
 LOOPLESS = torch.tensor([True, False, True, False])
@@ -55,6 +57,51 @@ def oracle(model: DistMult, heads: Tensor, relations: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", hard_keys())
+@pytest.mark.parametrize("batch", [1, FEW, FEW + 1])
+def test_products_with_codes_are_within_their_bounds(name: str, batch: int) -> None:
+    keys = hard_keys()[name]
+    queries = torch.randn(batch, keys.shape[1], generator=draw(4)) * torch.logspace(-3, 3, batch)[:, None]
+    exact = queries.double() @ keys.double().T
+    for columns in (slice(None), slice(101, 507)):
+        rough, slack = Codes.of(keys).products(queries, columns)
+        assert bool(((rough.double() - exact[:, columns]).abs() <= slack).all())
+        size = queries.norm(dim=1, keepdim=True) * keys[columns].norm(dim=1)
+        if name in ("plain", "norms"):  # they are of use
+            assert float((slack / size).max()) < 0.02
+
+
+def test_a_kernel_that_breaks_its_promise_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = hard_keys()["plain"]
+    queries = torch.randn(2, 8, generator=draw(4))
+    monkeypatch.setattr(torch, "_weight_int8pack_mm", lambda a, b, scales: torch.zeros(len(a), len(b)).bfloat16())
+    rough, slack = Codes.of(keys).products(queries)
+    assert bool(((rough - queries @ keys.T).abs() <= slack).all())
+
+
+def test_codes_are_made_once_and_anew_when_keys_were_written_to() -> None:
+    model = model_of(hard_keys()["plain"])
+    assert shared_codes(model, made=False) is None
+    codes = shared_codes(model)
+    assert shared_codes(model, made=False) is codes
+    model.entities.weight[3] *= 2.0
+    assert shared_codes(model, made=False) is None
+    changed = shared_codes(model)
+    assert changed is not None
+    assert float(changed.norms[3]) > 1.5 * float(codes.norms[3])  # type: ignore[union-attr]
+
+
+def test_steady_products_do_not_depend_on_what_is_beside_them() -> None:
+    for width in (6, 200):
+        left, right = torch.randn(40, width, generator=draw(5)), torch.randn(2111, width, generator=draw(6))
+        whole = steady_product(left, right)
+        torch.testing.assert_close(whole, left @ right.T, rtol=1e-5, atol=1e-5)
+        ids = torch.randperm(2111, generator=draw(7))
+        for rows, columns in ((1, 1), (1, 17), (3, 64), (7, 65), (40, 300)):
+            few = steady_product(left[:rows], right[ids[:columns]])
+            assert torch.equal(few, whole[:rows, ids[:columns]])
+
+
+@pytest.mark.parametrize("name", hard_keys())
 @pytest.mark.parametrize("m", [1, 10, 700])
 def test_a_scan_of_codes_is_exact(name: str, m: int) -> None:
     keys = hard_keys()[name]
@@ -92,7 +139,7 @@ def test_ties_go_by_id_as_in_a_scan_of_keys() -> None:
 def test_codes_say_how_far_they_are_off() -> None:
     keys = hard_keys()["spikes"]
     codes = Codes.of(keys)
-    off = (keys.double() - codes.numbers.double() * codes.scales.double()[:, None]).norm(dim=1)
+    off = (keys.double() - codes.numbers[:, : keys.shape[1]].double() * codes.scales.double()[:, None]).norm(dim=1)
     assert bool((off <= codes.errors.double()).all())
     assert float(off.max()) > 0.1  # a slack that was forgotten would be seen
 

@@ -58,7 +58,7 @@ class Adapted(Calibration):
         if not self.on_odds:
             scores: Tensor = self.calibration(self.moved(logits, heads, relations, tails), heads, relations, tails)
             return scores
-        return self._on_odds(self.calibration(logits, heads, relations, tails), heads, relations, tails)
+        return self.summed(logits, heads, relations, tails, self.log_sums(logits))
 
     def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
         """That of the calibration where negation alone is learned, or sigmoids of rows that are scaled and shifted."""
@@ -72,12 +72,16 @@ class Adapted(Calibration):
         """Whether the calibration needs `log Z`."""
         return self.calibration.by_sum
 
-    def single(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tensor, log_sums: Tensor) -> Tensor:
-        """The adapted log-scores of single atoms, `[P]`."""
+    def log_sums(self, logits: Tensor) -> Tensor:
+        """Those of the calibration."""
+        return self.calibration.log_sums(logits)
+
+    def summed(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails, log_sums: Tensor) -> Tensor:
+        """The adapted log-scores of parts of rows, `[B, n]`."""
         if not self.on_odds:
-            return super().single(logits, heads, relations, tails, log_sums)
-        before = self.calibration.single(logits, heads, relations, tails, log_sums)
-        return self._on_odds(before[:, None], heads, relations, tails)[:, 0]
+            return super().summed(logits, heads, relations, tails, log_sums)
+        before = self.calibration.summed(logits, heads, relations, tails, log_sums)
+        return before if self.adapter.learns == "negation" else self._on_odds(before, heads, relations, tails)
 
     def _on_odds(self, before: Tensor, heads: Tensor, relations: Tensor, tails: Tails) -> Tensor:
         scale, shift = self.adapter(heads, relations, tails)

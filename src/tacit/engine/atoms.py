@@ -6,7 +6,8 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,7 @@ from tacit.engine.known_facts import KnownFacts
 from tacit.engine.possible import IMPOSSIBLE, Possible
 from tacit.engine.sharded import at, widest_share
 from tacit.errors import RunError, SettingsError
+from tacit.links.codes import Codes, shared_codes
 from tacit.links.precision import product
 from tacit.links.scorer import BilinearScorer, Scorer, shards_of
 from tacit.query.plan import Complement, Plan, Relation, Row, negated_relation
@@ -24,6 +26,9 @@ from tacit.query.plan import Complement, Plan, Relation, Row, negated_relation
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
 _PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
 _HELD = 2**24  # floats of whole rows held for the sake of single atoms
+_LARGE = 2**20  # numbers of a table of keys whose codes are worth their making
+_ASKED = 32  # questions after which they are made, which takes as long
+_SUMS = 2**18  # sums of rows that are kept
 _TF32 = threading.Lock()  # the switch for TF32 is one for the whole process
 OBSERVED = 1.0 - 2.0**-10  # a known fact is nearly certain: its negation stays comparable to others
 
@@ -83,6 +88,8 @@ class Atoms:
             raise RunError("the link predictor has weights that are not finite numbers; train it again")
         self._keys = self._product_table() if isinstance(scorer, BilinearScorer) else None
         self._buffers = threading.local()
+        self._sums: dict[int, float] = {}  # log Z by row, of those that were scored
+        self._asked = 0  # questions that codes could serve
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_buffers"}
@@ -123,7 +130,7 @@ class Atoms:
             case Row(slot, Relation(relation, flip)) if self.calibration.monotone:
                 heads = entities[:, slot].to(self.device).long()
                 ids = relations[:, relation].to(self.device).long() ^ int(flip)
-                logits = self._logits(heads, ids)
+                logits = self.logits(heads, ids)
                 scores = self._lifted(self._calibrated(logits.clone(), heads, ids), heads, ids) if scored else None
                 known = self.known(heads, ids)
                 if known is not None:
@@ -143,9 +150,9 @@ class Atoms:
 
     def rows(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every tail, `[B, N]`, in memory of their own; gradients reach the calibration."""
-        return self._lifted(self._calibrated(self._logits(heads, relations), heads, relations), heads, relations)
+        return self._lifted(self._calibrated(self.logits(heads, relations), heads, relations), heads, relations)
 
-    def _logits(self, heads: Tensor, relations: Tensor) -> Tensor:
+    def logits(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Raw scores of every tail, `[B, N]`; what is impossible is minus infinity."""
         with torch.no_grad():
             logits = self._finite(self.scorer.logits(heads, relations))
@@ -162,14 +169,18 @@ class Atoms:
         possible = self.possible
         if possible is None:
             return lambda logits, columns: logits
-        rows = possible.loopless(heads, relations)
-        loops = KnownTails(*self._own(rows, heads[rows]))  # sorted once for all blocks
+        loops = self.loops(heads, relations)  # sorted once for all blocks
 
         def rule_out(logits: Tensor, columns: slice) -> Tensor:
             loops.lift(logits, columns, IMPOSSIBLE)
             return possible.rule_out(logits, heads, relations, self._entities(columns))
 
         return rule_out
+
+    def loops(self, heads: Tensor, relations: Tensor) -> KnownTails:
+        """The places of some rows where they would come back to their head, and cannot."""
+        rows = heads[:0] if self.possible is None else self.possible.loopless(heads, relations)
+        return KnownTails(*self._own(rows, heads[rows]))
 
     def of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Log-scores of single atoms, `[B]`."""
@@ -179,7 +190,7 @@ class Atoms:
             parts = zip(heads.split(_PAIRS), relations.split(_PAIRS), tails.split(_PAIRS), strict=True)
             return torch.cat([self.of(*part) for part in parts])
         logits = self._finite(self.scorer.logits_of(heads, relations, tails))
-        scores = self._capped(self.calibration(logits[:, None], heads, relations, tails)[:, 0])
+        scores = self.capped(self.calibration(logits[:, None], heads, relations, tails)[:, 0])
         if self.possible is not None:
             scores = scores.masked_fill(self.possible.excluded(heads, relations, tails), -torch.inf)
         if self.facts is not None:
@@ -225,7 +236,7 @@ class Atoms:
         for block in self.products(heads, relations, width if self.blockwise else self.widest):
             logits = rule_out(block.scores, block.columns)
             if self.blockwise:
-                scores = self._capped(self.calibration(logits, heads, relations, self._entities(block.columns)))
+                scores = self.capped(self.calibration(logits, heads, relations, self._entities(block.columns)))
             else:
                 scores = self._calibrated(logits, heads, relations)
             if known is not None:
@@ -279,13 +290,65 @@ class Atoms:
         step = max(1, _CACHED // self.num_entities)
         together = self.device.type != "cpu" or self.shards.world > 1
         if together or self.differentiable or not logits.is_contiguous():
-            return self._capped(self.calibration(logits, heads, relations))
+            return self.capped(self.calibration(logits, heads, relations))
         for start in range(0, len(logits), step):
             rows = slice(start, start + step)
-            logits[rows] = self._capped(self.calibration(logits[rows], heads[rows], relations[rows]))
+            logits[rows] = self.capped(self._summed(logits[rows], heads[rows], relations[rows]))
         return logits
 
-    def _capped(self, scores: Tensor) -> Tensor:
+    def _summed(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
+        """Calibrated rows, whose sums are kept where they may serve again."""
+        calibration = self.calibration
+        if not (self.codable and calibration.by_sum):
+            scores: Tensor = calibration(logits, heads, relations)
+            return scores
+        return calibration.summed(logits, heads, relations, slice(None), self.keep_sums(logits, heads, relations))
+
+    def keep_sums(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
+        """`log Z` of whole rows of raw scores, `[B]`; the first that was found is kept for the next time."""
+        sums = self.calibration.log_sums(logits)
+        if len(self._sums) > _SUMS:
+            self._sums.clear()
+        for key, value in zip(self._row_keys(heads, relations), sums.tolist(), strict=True):
+            self._sums.setdefault(key, value)
+        return sums
+
+    def kept_sums(self, heads: Tensor, relations: Tensor) -> Tensor | None:
+        """`log Z` of rows that were scored before, `[B]`; None where one was not, zeros where nobody needs them."""
+        if not self.calibration.by_sum:
+            return torch.zeros(len(heads))
+        sums = [self._sums.get(key) for key in self._row_keys(heads, relations)]
+        return None if None in sums else torch.tensor(sums)
+
+    def _row_keys(self, heads: Tensor, relations: Tensor) -> list[int]:
+        keys: list[int] = (heads * self.scorer.num_relations + relations).tolist()
+        return keys
+
+    @property
+    def listable(self) -> bool:
+        """Whether lists of tails can take the place of rows: found by products on a CPU, in the order of logits, and
+        calibrated by these and the sum of a row.
+        """
+        calibrated = self.calibration.monotone and (self.calibration.pointwise or self.calibration.by_sum)
+        plain = self.shards.world == 1 and (self.possible is None or not self.possible.typed)
+        return calibrated and plain and isinstance(self.scorer, BilinearScorer) and self.device.type == "cpu"
+
+    @cached_property
+    def codable(self) -> bool:
+        """Whether codes of the keys are worth a look before the keys, whose table is too large to stay in cache."""
+        return self.listable and self._whole and self._keys is not None and self._keys.numel() >= _LARGE
+
+    @cached_property
+    def longest(self) -> float:
+        """The length of the longest key."""
+        return float(torch.linalg.vector_norm(cast(Tensor, self._keys), dim=1).max())
+
+    def codes(self, questions: int) -> Codes | None:
+        """Codes of the keys for some questions; None where there are none: they are made once many were asked."""
+        self._asked += questions
+        return shared_codes(cast(BilinearScorer, self.scorer), made=self._asked > _ASKED)
+
+    def capped(self, scores: Tensor) -> Tensor:
         """Scores of predictions, less than those of known facts."""
         if not self.ceiling:
             return scores
@@ -337,10 +400,15 @@ class KnownTails:
         self.tails, order = tails.sort()
         self.rows = rows[order]
 
-    def lift(self, scores: Tensor, columns: slice, value: float) -> None:
-        """Overwrite the scores of the facts whose tail is in some columns."""
-        rows, tails = self.within(columns)
-        scores[rows, tails - columns.start] = value
+    def lift(self, scores: Tensor, columns: slice | Tensor, value: float) -> None:
+        """Overwrite the scores of the facts whose tail is in some columns: a slice, or single ones by rising id."""
+        if isinstance(columns, slice):
+            rows, tails = self.within(columns)
+            scores[rows, tails - columns.start] = value
+            return
+        places = torch.searchsorted(columns, self.tails).clamp(max=len(columns) - 1)
+        there = columns[places] == self.tails if len(columns) else torch.zeros_like(self.tails, dtype=torch.bool)
+        scores[self.rows[there], places[there]] = value
 
     def within(self, columns: slice) -> tuple[Tensor, Tensor]:
         """The rows and tails of the facts whose tail is in some columns."""

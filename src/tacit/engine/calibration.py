@@ -21,6 +21,7 @@ EVERY = slice(None)
 Tails = slice | Tensor
 _NEARLY_ONE = math.log1p(-(2.0**-10))
 _CACHED = 2**18  # floats that stay in cache
+_PART = 2048  # of a row that is summed by itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,11 +87,15 @@ class Calibration(nn.Module):
         """Whether all that it needs of a row beside single logits is `log Z`, the log of the sum of their `e^x`."""
         return False
 
-    def single(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tensor, log_sums: Tensor) -> Tensor:
-        """The log-scores of single atoms, `[P]`, whose rows have the given `log Z`, where it needs it."""
+    def log_sums(self, logits: Tensor) -> Tensor:
+        """`log Z` of whole rows, `[B, n] -> [B]`."""
+        return self.shards.log_total(_log_sums(logits))
+
+    def summed(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails, log_sums: Tensor) -> Tensor:
+        """The log-scores of parts of rows, `[B, n]`, which have the given `log Z`, `[B]`, where it needs it."""
         if not self.pointwise:
             raise TypeError(f"{type(self).__name__} needs whole rows")
-        scores: Tensor = self(logits[:, None], heads, relations, tails)[:, 0]
+        scores: Tensor = self(logits, heads, relations, tails)
         return scores
 
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Calibration:
@@ -166,23 +171,19 @@ class SoftmaxCount(Calibration):
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The log-softmax of each row, plus the log of its count, clipped below 0."""
-        return self._shared_out(logits, heads, relations, self.shards.log_total(_log_sums(logits)))
+        return self.summed(logits, heads, relations, tails, self.log_sums(logits))
 
-    def single(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tensor, log_sums: Tensor) -> Tensor:
-        """The log-scores of single atoms, `[P]`, whose rows have the given `log Z`."""
-        return self._shared_out(logits[:, None], heads, relations, log_sums)[:, 0]
+    def summed(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails, log_sums: Tensor) -> Tensor:
+        """The logits less `log Z`, plus the log of the count of their row, clipped below 0."""
+        return _shifted(logits, self._shift(heads, relations, log_sums), self.supremum)
 
     def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
         """The shift of each row."""
-        total = self.shards.log_total(_log_sums(logits))
-        return ByRow(self._shift(heads, relations, total), cap=self.supremum)
+        return ByRow(self._shift(heads, relations, self.log_sums(logits)), cap=self.supremum)
 
     def _shift(self, heads: Tensor, relations: Tensor, total: Tensor) -> Tensor:
         counts = self.facts.counts(heads, relations).clamp(min=1).to(total.dtype)
         return counts.log() - total.masked_fill(torch.isneginf(total), 0.0)  # where nothing is possible
-
-    def _shared_out(self, logits: Tensor, heads: Tensor, relations: Tensor, total: Tensor) -> Tensor:
-        return _shifted(logits, self._shift(heads, relations, total), self.supremum)
 
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> SoftmaxCount:
         """The same with other facts to count, of rows that are shared out so."""
@@ -215,7 +216,7 @@ class SoftmaxObserved(Calibration):
     def _shift(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
         counts = self.facts.counts(heads, relations)
         known = self.shards.log_total(self._log_known(logits, heads, relations, counts))
-        total = self.shards.log_total(_log_sums(logits))
+        total = self.log_sums(logits)
         total = total.masked_fill(torch.isneginf(total), 0.0)  # where nothing is possible
         unknown = torch.isneginf(known)  # the sums cancel: only a row without known tails needs its own
         return torch.where(unknown, -total, counts.clamp(min=1).log() - known.masked_fill(unknown, 0.0))
@@ -248,9 +249,16 @@ def _log_sums(logits: Tensor) -> Tensor:
     step = max(1, _CACHED // max(1, logits.shape[1]))
     if logits.is_cuda and not logits.requires_grad:
         return log_sums(logits)
-    if logits.requires_grad or step >= len(logits):
+    if logits.requires_grad:
         return torch.logsumexp(logits, dim=1)
-    return torch.cat([torch.logsumexp(rows, dim=1) for rows in logits.split(step)])
+    return torch.cat([_steady(rows) for rows in logits.split(step)])
+
+
+def _steady(logits: Tensor) -> Tensor:
+    """`log Σ e^x` of each row by parts that no threads share, so that it does not change with their number."""
+    whole = logits.shape[1] - logits.shape[1] % _PART
+    parts = logits[:, :whole].unflatten(1, (-1, _PART)).logsumexp(dim=2)
+    return torch.cat([parts, logits[:, whole:].logsumexp(dim=1, keepdim=True)], dim=1).logsumexp(dim=1)
 
 
 CALIBRATIONS: dict[str, Callable[[KnownFacts], Calibration]] = {

@@ -21,7 +21,7 @@ from tacit.engine.forks import survive_forks
 from tacit.engine.found import Wanted
 from tacit.engine.kinds import answered
 from tacit.engine.known_facts import KnownFacts
-from tacit.engine.list_reasoner import ListReasoner, listed_by
+from tacit.engine.list_reasoner import ListReasoner
 from tacit.engine.logic import Logic
 from tacit.engine.new_answers import NewAnswers
 from tacit.engine.paging import Page, Span, check_number
@@ -207,8 +207,8 @@ class Engine:
             return "rows"
         if given == "auto":
             large = self._finders is not None and graph.num_entities > WORTH and self._finders.indexed
-            return "index" if large and self.settings.search in ("auto", "beam") and listed_by(self.atoms) else "rows"
-        if given != "rows" and not listed_by(self.atoms):
+            return "index" if large and self.settings.search in ("auto", "beam") and self.atoms.listable else "rows"
+        if given != "rows" and not self.atoms.listable:
             raise SettingsError(
                 f"candidates is '{given}', and lists cannot serve what the engine asks for: they take a model that "
                 "scores by products, on the CPU, sigmoid or softmax-count, nothing typed, no adapter by tail; use auto",

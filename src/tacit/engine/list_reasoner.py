@@ -7,12 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tacit.engine.atoms import Atoms
 from tacit.engine.found import Found, Wanted
 from tacit.engine.lists import ZERO, Listing, Lists, listable
 from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner
 from tacit.engine.row_lists import RowLists
-from tacit.links.scorer import BilinearScorer
 from tacit.links.top import TopScorer
 from tacit.query.plan import Plan, Row
 
@@ -76,13 +74,3 @@ class ListReasoner(Reasoner):
         certified = bool(found.certified) and settled and rows.sure and not rows.estimated
         answers = [int(ids[place]) for place in found.ids]
         return Found(answers, found.scores, certified, len(lists.followed), rows.estimated)
-
-
-def listed_by(atoms: Atoms) -> bool:
-    """Whether lists can take the place of the rows of atoms: found by products on a CPU, in the order of logits, and
-    calibrated by these and the sum of a row.
-    """
-    calibration, possible = atoms.calibration, atoms.possible
-    calibrated = calibration.monotone and (calibration.pointwise or calibration.by_sum)
-    plain = atoms.shards.world == 1 and (possible is None or not possible.typed)
-    return calibrated and plain and isinstance(atoms.scorer, BilinearScorer) and atoms.device.type == "cpu"

@@ -13,6 +13,7 @@ from torch import Tensor
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
 from tacit.engine.best_first import BestFirst
+from tacit.engine.coarse import CoarseSearch, without_hops
 from tacit.engine.found import Found, Wanted
 from tacit.engine.frontier import negates_hops
 from tacit.engine.logic import Logic
@@ -20,6 +21,7 @@ from tacit.engine.reasons import Proof, Reasons
 from tacit.engine.scores import Scores, checked
 from tacit.engine.sharded import best_answers
 from tacit.graph.index import Index
+from tacit.links.codes import FEW
 from tacit.query.plan import Condition, Plan, Project, Row
 from tacit.query.symbolic import answers as symbolic_sets
 
@@ -119,6 +121,18 @@ class MessageReasoner(Reasoner):
         scores = self.scores(plan, entities, relations)
         return scores, scores
 
+    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
+        """The best answers to each query; of what has no hops, those that bounds leave open are scored exactly."""
+        if not self._coarse(plan) or len(wanted) > FEW:  # many rows are scored as fast as codes are read
+            return super().top(plan, entities, relations, wanted)
+        codes = self.atoms.codes(len(wanted))
+        search = CoarseSearch(self.atoms, self.logic, codes, entities.long(), relations.long())
+        found = search.top(plan.root, wanted)
+        return [replace(each, certified=True) for each in found] if self.exact else found
+
+    def _coarse(self, plan: Plan) -> bool:
+        return self.atoms.codable and without_hops(plan)
+
     def batch(self, plan: Plan) -> int:
         """How many queries of a plan fit in memory at once: each live set is a row of N floats."""
         live = 4 + plan.num_relations
@@ -139,6 +153,9 @@ class MessageReasoner(Reasoner):
         plain.keep = True
         scores = checked(plain.whole(plan.root), self.shards)[0]
         lower, upper = (scores, scores) if bounded is None else bounded.whole(plan.root)
+        if self._coarse(plan):
+            listed = self.top(plan, entities, relations, [wanted])[0]
+            return explained(replace(listed, certified=True), plain.first(), plan)
         finer = self.ranking(plan, entities, relations)[0].cpu() if isinstance(plan.root, Row) else None
         found = best_answers(self.shards, wanted, scores.cpu(), finer, (lower.cpu(), upper.cpu()))
         return explained(found, plain.first(), plan)

@@ -102,4 +102,5 @@ class RowLists:
         return torch.tensor([self._sums[key] for key in keys])
 
     def _calibrated(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tensor, sums: Tensor) -> Tensor:
-        return self.atoms.calibration.single(logits, heads, relations, tails, sums) + self.atoms.ceiling
+        scores = self.atoms.calibration.summed(logits[:, None], heads, relations, tails, sums)
+        return scores[:, 0] + self.atoms.ceiling

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -11,8 +12,9 @@ from torch import Tensor
 from tacit.errors import RunError, SettingsError
 from tacit.folder import CODES, INDEX, LOG_SUMS, ROWS, RunFolder
 from tacit.links.cached_top import CachedTop
+from tacit.links.codes import Codes
 from tacit.links.index_top import IndexTop, build_index
-from tacit.links.scan import CodedTop, Codes, LooplessScan
+from tacit.links.scan import CodedTop, LooplessScan
 from tacit.links.scorer import BilinearScorer, Scorer
 from tacit.links.top import TopScorer
 from tacit.links.weights import weights_fingerprint, weights_state
@@ -70,10 +72,11 @@ class Finders:
         return {"entities": stamp.entities, "nlist": stamp.nlist, "bytes": written, "seconds": seconds}
 
     def _codes(self, weights: str) -> Codes:
-        if self.run.metadata(CODES).get("weights") != weights:
+        parts, named = self.run.tensors(CODES), {field.name for field in fields(Codes)}
+        if self.run.metadata(CODES).get("weights") != weights or parts.keys() != named:
             path = self.run.path / CODES
             raise RunError(f"{path} was built for other weights than the run has; build it again with tacit index")
-        return Codes(**self.run.tensors(CODES))
+        return Codes(**parts)
 
 
 def checked(scorer: Scorer) -> BilinearScorer:

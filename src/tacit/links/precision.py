@@ -12,6 +12,7 @@ from torch import Tensor
 PRECISIONS = ("auto", "float32", "tf32", "bf16")
 # With so few rows MKL sums up otherwise on one thread than on two; with more, or fewer, scores are the same to the bit.
 _UNSTEADY = range(5, 12)
+TILE = 64  # columns that it sums up alike, wherever they stand; those that are left beside them it does not
 # From this version on a product of bfloat16 matrices can leave the accelerator in float32.
 _WIDE_RESULTS = torch.__version__ >= "2.8"
 
@@ -28,6 +29,13 @@ def product(left: Tensor, right: Tensor, precision: str = "float32", out: Tensor
         return torch.mm(left, right, out_dtype=torch.float32, out=out)
     narrow = torch.mm(left, right)
     return narrow.float() if out is None else out.copy_(narrow)
+
+
+def steady_product(left: Tensor, right: Tensor) -> Tensor:
+    """`left @ right.T` on a CPU, each number the same to the bit whatever it is computed together with."""
+    rows = F.pad(left, (0, 0, 0, max(0, _UNSTEADY.stop - len(left))))
+    columns = F.pad(right, (0, 0, 0, -len(right) % TILE))
+    return torch.mm(rows, columns.t())[: len(left), : len(right)]
 
 
 @contextmanager

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from tacit.distributed.ties import best
+from tacit.links.codes import Codes
 from tacit.links.scorer import BilinearScorer
 from tacit.links.top import ScanTop, Top
 
-_BLOCK = 2048  # keys whose floats stay in cache
 _HELD = 2**23  # rough scores held at a time
 _PAIRS = 2**22  # floats of keys gathered at a time to score pairs
-_ROUNDING = 2.0**-22  # of a product of two floats and a share of their sum
 
 
 class LooplessScan(ScanTop):
@@ -39,34 +37,6 @@ class LooplessScan(ScanTop):
             yield start, logits
 
 
-@dataclass(frozen=True, eq=False)
-class Codes:
-    """Keys in a byte a number: `e ≈ scales · numbers`, and how far each is from its key at most."""
-
-    numbers: Tensor  # [N, D], int8
-    scales: Tensor  # [N]
-    errors: Tensor  # [N], at least |e - e'|, rounding of a product with a unit vector included
-
-    @classmethod
-    @torch.no_grad()
-    def of(cls, keys: Tensor) -> Codes:
-        """The codes of keys, a scale for each."""
-        numbers = torch.empty(keys.shape, dtype=torch.int8)
-        scales, errors = torch.empty(len(keys)), torch.empty(len(keys))
-        for start in range(0, len(keys), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            block = keys[part].double()
-            # The scale is rounded to a float before it is used, so that the error counts the rounding too.
-            scale = (block.abs().amax(dim=1) / 127).clamp(min=torch.finfo(torch.float32).tiny).float()
-            code = (block / scale.double()[:, None]).round().clamp(-127, 127)
-            numbers[part], scales[part] = code.to(torch.int8), scale
-            near = code * scale.double()[:, None]
-            lost = torch.linalg.vector_norm(block - near, dim=1)
-            rounded = _ROUNDING * keys.shape[1] * torch.linalg.vector_norm(near, dim=1)
-            errors[part] = ((lost + rounded) * (1 + 2.0**-20)).float()
-        return cls(numbers, scales, errors)
-
-
 class CodedTop:
     """The best tails by a scan of codes: whatever could be among them is scored again from its key, so they are exact.
 
@@ -86,10 +56,9 @@ class CodedTop:
         for first in range(0, len(heads), step):
             part = slice(first, first + step)
             queries = self.scorer.queries(heads[part], relations[part])
-            rough = self._rough(queries)
+            rough, slack = self.codes.products(queries)
             loops = self.loopless[relations[part]].nonzero()[:, 0]
             rough[loops, heads[part][loops]] = -torch.inf
-            slack = torch.outer(torch.linalg.vector_norm(queries, dim=1), self.codes.errors)
             lowest = (rough - slack).topk(min(m + 1, n), dim=1).values[:, -1]
             rows, ids = (rough + slack >= lowest[:, None]).nonzero(as_tuple=True)
             logits = pair_logits(queries, self.scorer.keys(), rows, ids)
@@ -100,16 +69,6 @@ class CodedTop:
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """`log Z` of each row, from the keys: a sum over codes would not be exact."""
         return self.scan.log_sums(heads, relations)
-
-    def _rough(self, queries: Tensor) -> Tensor:
-        """Products of queries with all coded keys, `[B, N]`."""
-        codes, out = self.codes, queries.new_empty(len(queries), len(self.codes.numbers))
-        floats = queries.new_empty(_BLOCK, queries.shape[1])
-        for start in range(0, len(codes.numbers), _BLOCK):
-            numbers = codes.numbers[start : start + _BLOCK]
-            block = floats[: len(numbers)].copy_(numbers)
-            torch.mm(queries, block.t(), out=out[:, start : start + _BLOCK])
-        return out.mul_(codes.scales)
 
 
 def pair_logits(queries: Tensor, keys: Tensor, rows: Tensor, ids: Tensor) -> Tensor:
