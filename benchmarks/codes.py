@@ -1,0 +1,93 @@
+"""Questions without hops asked alone: by rows of floats, and by codes of the keys first, in turns.
+
+    python benchmarks/codes.py [NELL995|FB15k-237] --threads 2 --runs .bench/runs
+
+Weights and questions are those of certified.py. A softmax needs the sum of a row: `first` is a question whose sums
+nobody has asked for yet, which reads the floats once; `again` is the same question later. `product` is the time of its
+bare products with the keys. Every answer is compared: entities, order, and scores to the bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import torch
+
+import tacit
+from certified import CALIBRATIONS, FOLDERS, questions, trained
+from scaffold import Benchmark, Measured
+from tacit.engine.answers import Answers
+from tacit.engine.asked import Asked
+from tacit.engine.coarse import without_hops
+from tacit.engine.engine import Engine
+
+HALF = {"1p": 0.5, "2i": 0.5, "2in": 0.5}  # of the time by rows
+
+
+def timed(engine: Engine, question: Asked) -> tuple[Answers, float]:
+    """The answers, and the milliseconds that they took."""
+    start = time.perf_counter()
+    answers = engine.ask(question)
+    return answers, 1e3 * (time.perf_counter() - start)
+
+
+def bare(engine: Engine, question: Asked) -> float:
+    """The milliseconds that the products of a question's atoms take."""
+    start = time.perf_counter()
+    for relation in question.relations:
+        engine.scorer.logits(torch.tensor(question.entities[:1]), torch.tensor([relation]))
+    return 1e3 * (time.perf_counter() - start)
+
+
+def measure(given: argparse.Namespace) -> Measured:
+    """Medians over the questions of a shape, for each calibration."""
+    run, figures, missed = trained(given), {}, []
+    asked = {name: some for name, some in questions(given, run).items() if without_hops(some[0].prepared.plan)}
+    for calibration in CALIBRATIONS:
+        for name, some in asked.items():
+            row = compared(run, calibration, some)
+            figures[f"{name} {calibration}"] = row
+            if row["again_of_rows"] > HALF.get(name, 1.0) or row["unlike"]:
+                missed.append(f"{name} {calibration}: {row['again_of_rows']:.2f} of rows, {row['unlike']} unlike")
+    return Measured(figures, missed=missed, kind=given.graph)
+
+
+def compared(run: tacit.Run, calibration: str, some: Sequence[Asked]) -> dict[str, float]:
+    """Both ways in turns, after codes were made; what differs in any bit is counted."""
+    engines = {name: run.engine.using(calibration=calibration) for name in ("rows", "float", "coded")}
+    vars(engines["rows"].atoms)["codable"] = False
+    times: dict[str, list[float]] = {name: [] for name in ("product", "rows", "first", "again")}
+    for engine in engines.values():  # memory and codes
+        for question in list(some[:1]) * 40:
+            engine.ask(question)
+    unlike = 0
+    for question in some:
+        times["product"].append(bare(engines["rows"], question))
+        times["rows"].append(timed(engines["rows"], question)[1])
+        _, first = timed(engines["coded"], question)
+        times["first"].append(first)
+        answers, again = timed(engines["coded"], question)
+        times["again"].append(again)
+        vars(engines["float"].atoms)["codes"] = lambda questions: None
+        floats, _ = timed(engines["float"], question)
+        unlike += [(a.id, a.log_score) for a in answers] != [(a.id, a.log_score) for a in floats]
+    row = {f"{name}_ms": median(taken) for name, taken in times.items()}
+    return row | {"again_of_rows": row["again_ms"] / row["rows_ms"], "unlike": unlike}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table, write it as JSON, and fail where a goal is missed."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.add_argument("graph", nargs="?", default="NELL995", choices=list(FOLDERS)[1:], help="of --data")
+    benchmark.add_argument("--runs", type=Path, default=Path(".bench/runs"), help="where runs are kept")
+    benchmark.add_argument("--shapes", default="1p,2i,3i,2in,3in,2u", help="some without hops, joined by commas")
+    benchmark.size("--count", 60, tiny=2, help="questions of each shape")
+    benchmark.run(measure, argv)
+
+
+if __name__ == "__main__":
+    main()
