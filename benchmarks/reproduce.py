@@ -34,6 +34,7 @@ from tacit.adapt.adaptation import adapt
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.encode.encoder import Encoder
+from tacit.encode.encoder_training import sampled
 from tacit.encode.encoding import encode
 from tacit.encode.settings import SMALL, EncodeSettings
 from tacit.engine.engine import Engine
@@ -56,7 +57,7 @@ SIGMOID = {"calibration": "sigmoid", "observed": "none", "held_out": False, "los
 ROWS = Path(__file__).with_name("rows")
 # What makes a row one to try the pipeline with, whatever its own settings.
 SHRUNK: dict[str, dict[str, Any]] = {
-    "train": {"epochs": 1, "rank": 4, "batch": 16},
+    "train": {"epochs": 1, "rank": 4, "batch": 1000},
     "adapt": {"steps": 2, "batch": 4, "validate_every": 1, "validate_queries": 2},
     "engine": {"k": 2, "steps": 2},
     "encode": {
@@ -145,8 +146,10 @@ class Table:
         # Published sizes, whatever the graph's: what is lean on a small one is for a CPU.
         chosen = EncodeSettings.of(values).settled(max(self.graph.num_entities, SMALL), self.given.device)
         given = self._given(chosen) if row.get("learn_from") == "given" else None
+        wanted = SHAPES, chosen.validate_queries, chosen.seed
+        valid = self._once(("valid", *wanted[1:]), lambda: sampled(self.graph, *wanted))
         result, seconds = self._timed(
-            "encode", lambda: encode(self.graph, chosen.changed(share=1.0), queries=given, scorer=model)
+            "encode", lambda: encode(self.graph, chosen.changed(share=1.0), queries=given, valid=valid, scorer=model)
         )
         return result.encoder, told(result, row["encode"], given), seconds
 

@@ -160,7 +160,7 @@ ids = torch.arange(4).view(2, 2)
 one, other = (
     tacit.open(path, device="cpu").engine.search.ranking(SHAPES["2i"].plan, ids, ids) for path in (folder, whole)
 )
-assert torch.equal(one, other) and one.std() > 1e-2, "other weights"
+assert torch.equal(one, other) and one[one.isfinite()].std() > 1e-2, "other weights"
 """
 
 

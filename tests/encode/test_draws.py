@@ -67,6 +67,25 @@ def test_negation_takes_something_away(name: str, graph: Graph, facts: Facts) ->
     assert fewer[(drawn.weights > 0).numpy()].all()
 
 
+@pytest.mark.parametrize("name", ["2i", "3p", "pni", "inp"])
+def test_ids_may_be_as_large_as_32_bits_allow(name: str, graph: Graph) -> None:
+    """The same facts, spread over 2³¹ entities and 2¹² relations, give the same queries, spread alike."""
+    facts, few = graph.triples("train").astype(np.int64), graph.num_relations
+    (apart, many), (between, wide) = (2**31 // graph.num_entities, 2**31), (2**11 // (few // 2), 2**12)
+    spread = np.stack([facts[:, 0] * apart, facts[:, 1] // 2 * 2 * between + facts[:, 1] % 2, facts[:, 2] * apart], 1)
+    found = []
+    for triples, entities, relations in ((facts, graph.num_entities, few), (spread, many, wide)):
+        torch.manual_seed(4)
+        found.append(Online(SHAPES[name].plan, 100, Facts(Index(triples, relations), entities, CPU))())
+    narrow, far = found
+    assert spread.max() > 2**30
+    assert (narrow.weights > 0).any()
+    assert torch.equal(narrow.weights, far.weights)
+    assert torch.equal(narrow.entities * apart, far.entities)
+    assert torch.equal(narrow.relations // 2 * 2 * between + narrow.relations % 2, far.relations)
+    assert torch.equal(narrow.answers * apart, far.answers)
+
+
 def test_chains_do_not_turn_back(facts: Facts) -> None:
     torch.manual_seed(0)
     relations = Online(SHAPES["2p"].plan, 500, facts)().relations

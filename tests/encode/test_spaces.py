@@ -48,12 +48,35 @@ def test_cone_distances_are_those_of_raw_sines() -> None:
     space = made("cone")
     states = states_of(space, 6)
     axes, apertures = states[:, None].chunk(2, 2)
-    gap = math.pi * torch.tanh(space.entities / space.reach) - axes
+    gap = math.pi * torch.tanh(space.entities / 0.2) - axes
     centre, bound = (gap / 2).sin().abs(), (apertures / 2).sin().abs()
     edge = torch.minimum(((gap + apertures) / 2).sin().abs(), ((gap - apertures) / 2).sin().abs())
     wanted = (edge * (centre >= bound) + 0.02 * torch.minimum(centre, bound)).sum(-1) * space.scale
     torch.testing.assert_close(space.settings.margin - space.match(states), wanted)
     torch.testing.assert_close(space.match_of(states, torch.arange(6)), space.match(states)[:, :6].diagonal())
+
+
+@pytest.mark.parametrize(("recipe", "apart"), [("lean", 1.0), ("paper", 8.0)])
+def test_how_far_a_step_turns_depends_on_the_width_as_published_alone(recipe: str, apart: float) -> None:
+    turned = []
+    for width in (5, 40):
+        space = made("cone", recipe=recipe, width=width, margin=12.0)
+        with torch.no_grad():
+            space.entities.zero_().add_(1e-4)
+        turned.append(float(space.anchor(torch.arange(1)).detach()[0, 0]))
+    assert turned[1] / turned[0] == pytest.approx(apart, rel=1e-5)
+
+
+@pytest.mark.parametrize("recipe", ["lean", "paper"])
+def test_where_tables_start(recipe: str) -> None:
+    """As published, by margin and width; lean, near each other, where the shape of a cone alone may be any."""
+    wide, narrow = (made("betae", recipe=recipe, width=width, margin=8.0) for width in (50, 10))
+    cone = made("cone", recipe=recipe, width=50, margin=8.0)
+    turns, apertures = cone.relations.chunk(2, 1)
+    ranges = {"lean": (0.2, 0.4, 0.4, 0.02, 0.02, 0.2), "paper": (0.2, 1.0, 1.0, 0.2, 0.2, 0.2)}[recipe]
+    tables = wide.entities, narrow.entities, narrow.relations, cone.entities, turns, apertures
+    for table, most in zip(tables, ranges, strict=True):
+        assert 0.9 * most < float(table.detach().abs().max()) <= most * (1 + 1e-6)
 
 
 def test_cosines_and_mixed_maps() -> None:
@@ -101,7 +124,7 @@ def test_the_published_operators_of_cones_by_hand() -> None:
     space, relations = made("cone", recipe="paper", layers=2), torch.tensor([3, 0, 2])
     w, states = space.state_dict(), states_of(space, 3)
     for row, relation, found in zip(states, relations, space.project(states, relations), strict=True):
-        raw = through(space, "hop", row + math.pi * torch.tanh(w["relations"][relation] / space.reach), 4)
+        raw = through(space, "hop", row + math.pi * torch.tanh(w["relations"][relation] / (22 / 5)), 4)
         axes, apertures = raw[:5], raw[5:]
         wanted = torch.cat((math.pi * axes.tanh(), math.pi / 2 * (2 * apertures).tanh() + math.pi / 2))
         torch.testing.assert_close(found, wanted)
@@ -154,7 +177,7 @@ def test_a_union_of_many_follows_product_logic() -> None:
 def test_everything_is_near_to_all() -> None:
     beta, cone, fuzzy = (made(model) for model in MODELS)
     assert torch.equal(beta.complement(beta.everything()), beta.everything())
-    centre = (math.pi * torch.tanh(cone.entities / cone.reach) / 2).sin().abs()  # all that is left is inside
+    centre = (math.pi * torch.tanh(cone.entities / 0.2) / 2).sin().abs()  # all that is left is inside
     torch.testing.assert_close(
         cone.match(cone.everything()[None].double())[0], cone.settings.margin - cone.scale * 0.02 * centre.sum(1)
     )

@@ -86,7 +86,7 @@ def test_the_score_of_a_fact_and_a_count_are_refused(engine: Engine) -> None:
 
 GIVEN: Mapping[str, Any] = {
     "k": 8, "budget": 9, "candidates": "rows", "nprobe": 4, "cached": False, "logic": "godel", "negation": "cosine",
-    "strength": 2.0, "calibration": "sigmoid", "ceiling": 0.5, "loops": True, "typed": True, "precision": "tf32",
+    "strength": 2.0, "calibration": "sigmoid", "ceiling": 0.5, "typed": True, "precision": "tf32",
     "steps": 5, "step_size": 0.5, "vector_reg": 0.1,
 }  # fmt: skip
 
@@ -100,7 +100,7 @@ def test_settings_that_mean_nothing_to_it_are_refused(engine: Engine, name: str)
 
 def test_every_setting_is_either_its_own_or_another_search_s() -> None:
     """A setting that is added must be put on one side."""
-    own = {"search", "observed", "observed_score", "new", "memory"}
+    own = {"search", "observed", "observed_score", "new", "loops", "memory"}
     assert set(EngineSettings().to_dict()) == own.union(*ELSEWHERE.values()) == own | {"preset"} | set(GIVEN)
 
 

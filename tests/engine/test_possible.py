@@ -8,10 +8,13 @@ import torch
 
 from tables import FactorScorer, TableScorer
 from tacit.engine.calibration import CALIBRATIONS
+from tacit.engine.encoder_search import EncoderSearch
 from tacit.engine.engine import Engine
+from tacit.engine.reasoner import Reasoner
 from tacit.errors import RunError, TacitError
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
+from tacit.query.plan import Plan
 
 # likes loops once; borders never does. Only b and c are ever bordered, only a and b border.
 GRAPH = Graph.of(
@@ -40,6 +43,44 @@ def test_a_relation_that_never_loops_predicts_no_loop(kind: type[TableScorer], h
     assert asked.using(loops=True).ask("?x : borders(a, ?x)").entities[0] == "a"
     through = asked.explain("?x : borders(a, ?y) & borders(?y, ?x)", top=4)
     assert all(w.variables["y"] not in ("a", answer.entity) for answer in through for w in answer.witnesses)
+
+
+class Indifferent(Reasoner):
+    """A stand-in for an encoder that finds every entity as good as any other, whatever is asked."""
+
+    num_entities = 4
+
+    def scores(self, plan: Plan, entities: torch.Tensor, relations: torch.Tensor) -> torch.Tensor:
+        """Log-scores of one half."""
+        return torch.full((len(relations), self.num_entities), 0.5).log()
+
+
+BETWEEN = ["borders(a, ?y) & borders(?y, ?x)", "borders(a, ?y) & likes(?y, ?x) & borders(b, ?x)"]
+ATOMS = [
+    "borders(a, ?x)", "borders(?x, a)", "likes(a, ?x)", "borders(a, ?x) & borders(?x, b)", "borders(d, ?x)",
+    "borders(a, ?x) | likes(a, ?x)", "borders(a, ?x) | borders(?x, a)", "likes(b, ?x) & !borders(a, ?x)",
+    "borders(a, ?x) & likes(a, ?x)", "borders(?x, ?x)", "likes(?x, ?x)",
+    "(borders(a, ?x) | borders(b, ?x)) & likes(c, ?x)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("observed", ["none", "all"])  # of all, d borders itself
+@pytest.mark.parametrize("question", [*ATOMS, *BETWEEN])
+def test_encoders_answer_no_loop_either(question: str, observed: str) -> None:
+    """What is left is what exact search gives any score; through a variable between, at least that."""
+    exact = engine(search="exact", observed=observed)
+    asked = Engine(
+        GRAPH, exact.scorer, search="encoder", observed=observed,
+        encoder=EncoderSearch("Indifferent", "not at all", lambda memory: Indifferent(), lambda plan: None),
+    )  # fmt: skip
+    found = set(asked.ask(f"?x : {question}", top=None).entities)
+    left = set(exact.ask(f"?x : {question}", top=None).entities)
+    assert found >= left if question in BETWEEN else found == left
+    assert set(asked.using(loops=True).ask(f"?x : {question}", top=None).entities) == set("abcd")
+    plan = asked.prepare(f"?x : {question}")
+    slots = (torch.tensor([ids]) for ids in (plan.entities, plan.relations))
+    ranking = asked.reasoner.ranking(plan.prepared.plan, *slots)[0]  # by which it is evaluated
+    assert {GRAPH.entities[int(i)] for i in ranking.isfinite().nonzero()} <= found
 
 
 def test_softmax_shares_out_what_a_loop_would_have_taken() -> None:

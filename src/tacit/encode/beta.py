@@ -12,6 +12,7 @@ from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
 
 LEAST, MOST = 0.05, 1e9  # of a parameter of a distribution
+START = 0.4  # how far from 1 parameters start at most, where projections are residual
 
 
 class BetaE(Space):
@@ -22,7 +23,7 @@ class BetaE(Space):
     Large numbers cancel in it: it is never rounded to TF32.
 
     Where projections are `residual`, which the published ones are not, a relation moves the parameters of a state, and
-    the network, which starts at 0, corrects where to.
+    the network, which starts at 0, corrects where to; in narrow models parameters start nearer to 1.
     """
 
     name = "BetaE"
@@ -42,8 +43,9 @@ class BetaE(Space):
         self.register_buffer("offsets", None, persistent=False)
 
     def reset(self, generator: torch.Generator) -> None:
-        """Tables are uniform in a range by margin and width."""
+        """Tables are uniform in a range by margin and width, which narrow models would make wide."""
         reach = 2 * (self.margin + 2) / self.width
+        reach = min(START, reach) if self.residual else reach
         for table in (self.entities, self.relations):
             nn.init.uniform_(table, -reach, reach, generator=generator)
         reset_layers(self, generator)

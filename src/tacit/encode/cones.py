@@ -17,6 +17,8 @@ from tacit.encode.space import Space
 
 INSIDE = 0.02  # what distance inside a cone counts
 NEAR = 1e-3  # to the origin: a mean of directions that has none
+UNIT = 0.2  # what stands for one turn in a table where projections are residual, and
+START = 0.1  # the share of it over which angles start
 
 
 class ConE(Space):
@@ -25,6 +27,8 @@ class ConE(Space):
     Apertures are dropped before their minimum is taken, in training alone, as published: one dropped part closes a
     cone. Directions are added up by `atan2`. Where projections are `residual`, which the published ones are not, a
     relation turns the axes, and the network, which starts at 0, corrects how far; distances start three times as large.
+    A number of a table then stands for the same angle whatever the width; by margin and width, as published, a step of
+    Adam would turn a wide model several times as far as a narrow one. Angles start near each other.
     """
 
     name = "ConE"
@@ -35,6 +39,7 @@ class ConE(Space):
             settings.width, settings.margin, settings.residual, settings.dropout,
         )  # fmt: skip
         self.width, self.reach = 2 * width, (self.margin + 2) / width
+        self.unit = UNIT if self.residual else self.reach
         self.entities = nn.Parameter(torch.empty(num_entities, width))
         self.relations = nn.Parameter(torch.empty(num_relations, 2 * width))
         self.hop = network(2 * width, settings.hidden, settings.layers, 2 * width)
@@ -43,22 +48,25 @@ class ConE(Space):
         self.scale = nn.Parameter(torch.empty(()))
 
     def reset(self, generator: torch.Generator) -> None:
-        """Tables are uniform in a range by margin and width, which stands for one turn."""
+        """Tables are uniform over what stands for one turn; where projections are residual, angles over a tenth."""
         for table in (self.entities, self.relations):
-            nn.init.uniform_(table, -self.reach, self.reach, generator=generator)
+            nn.init.uniform_(table, -self.unit, self.unit, generator=generator)
         reset_layers(self, generator)
         nn.init.constant_(self.scale, self.reach * (1.5 if self.residual else 0.5))
         if self.residual:
             quiet(self.hop)
+            with torch.no_grad():
+                self.entities.mul_(START)
+                self.relations.chunk(2, 1)[0].mul_(START)
 
     def anchor(self, entities: Tensor) -> Tensor:
         """Cones of no aperture at the angles of entities."""
-        angles = axis(rows(self.entities, entities) / self.reach)
+        angles = axis(rows(self.entities, entities) / self.unit)
         return torch.cat((angles, torch.zeros_like(angles)), 1)
 
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
         """Where a network leads, from the state turned and widened by the relation."""
-        moves = rows(self.relations, relations) / self.reach
+        moves = rows(self.relations, relations) / self.unit
         turned = states + axis(moves)
         axes, apertures = self.hop(turned).chunk(2, 1)
         if self.residual:
@@ -88,7 +96,7 @@ class ConE(Space):
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """The margin minus the distance."""
-        angles = axis((self.entities if entities is None else rows(self.entities, entities)) / self.reach)
+        angles = axis((self.entities if entities is None else rows(self.entities, entities)) / self.unit)
         axes, apertures = states.chunk(2, 1)
         return self.margin - self.scale * cone(axes, apertures, angles, INSIDE)
 
@@ -96,7 +104,7 @@ class ConE(Space):
         """The margin minus the distance of single entities."""
         axes, apertures = states.chunk(2, 1)
         return self.margin - self.scale * cone_of(
-            axes, apertures, axis(rows(self.entities, entities) / self.reach), INSIDE
+            axes, apertures, axis(rows(self.entities, entities) / self.unit), INSIDE
         )
 
 

@@ -72,17 +72,20 @@ class Given:
 
 
 class Facts:
-    """The facts of an index on a device, sorted: the keys (entity, relation) of each entity, the tails of each key."""
+    """The facts of an index on a device, sorted: the keys (entity, relation) of each entity, the tails of each key.
+
+    A fact is one number, by the place of its key and its tail: by the key itself it would not fit into 64 bits where
+    many entities meet many relations. Nothing here is of the size of all entities.
+    """
 
     def __init__(self, index: Index, num_entities: int, device: torch.device) -> None:
         if not len(index):
             raise TrainingError("there are no train facts to draw queries from")
         self.num_entities, self.num_relations, self.device = num_entities, index.num_relations, device
-        starts = np.searchsorted(index.keys, np.arange(num_entities + 1) * index.num_relations)
-        keys, tails = np.repeat(index.keys, np.diff(index.offsets)), index.all_tails.astype(np.int64)
-        facts, relations = keys * num_entities + tails, keys % index.num_relations
-        arrays = (starts, index.keys, index.offsets, tails, relations, facts)
-        self.starts, self.keys, self.offsets, self.tails, self.relations, self.facts = (
+        tails, sizes = index.all_tails.astype(np.int64), np.diff(index.offsets)
+        facts = np.repeat(np.arange(len(index.keys)), sizes) * num_entities + tails
+        arrays = (index.keys, index.offsets, tails, np.repeat(index.relations, sizes), facts)
+        self.keys, self.offsets, self.tails, self.relations, self.facts = (
             torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays
         )
 
@@ -99,7 +102,9 @@ class Facts:
 
         A walk does not go back by the relation it came by.
         """
-        first, last = self.offsets[self.starts[targets]], self.offsets[self.starts[targets + 1]]
+        first, last = (
+            self.offsets[torch.searchsorted(self.keys, ends * self.num_relations)] for ends in (targets, targets + 1)
+        )
         number = last - first
         if came_by is None:
             at = _among(first, number)
@@ -118,15 +123,21 @@ class Facts:
 
     def span(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """Where the tails of each key begin, and how many there are."""
-        wanted = heads * self.num_relations + relations
-        at = torch.searchsorted(self.keys, wanted).clamp(max=len(self.keys) - 1)
+        at, there = self._key(heads, relations)
         first = self.offsets[at]
-        return first, torch.where(self.keys[at] == wanted, self.offsets[at + 1] - first, 0)
+        return first, torch.where(there, self.offsets[at + 1] - first, 0)
 
     def holds(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Whether each is a fact."""
-        wanted = (heads * self.num_relations + relations) * self.num_entities + tails
-        return self.facts[torch.searchsorted(self.facts, wanted).clamp(max=len(self.facts) - 1)] == wanted
+        at, there = self._key(heads, relations)
+        wanted = at * self.num_entities + tails
+        return there & (self.facts[torch.searchsorted(self.facts, wanted).clamp(max=len(self.facts) - 1)] == wanted)
+
+    def _key(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """The place of each key among all, and whether it is there."""
+        wanted = heads * self.num_relations + relations
+        at = torch.searchsorted(self.keys, wanted).clamp(max=len(self.keys) - 1)
+        return at, self.keys[at] == wanted
 
 
 class Online:

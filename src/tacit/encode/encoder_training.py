@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import torch
@@ -232,13 +232,8 @@ class EncoderTraining:
         """The queries to validate with, of shapes that the encoder can express."""
         most, seed = self.settings.validate_queries, self.settings.seed
         if valid is None:
-            shapes = {name: shape for name, shape in SHAPES.items() if self._expresses(shape.plan)}
-            there = len(graph.valid) > 0
-            return {
-                name: drawn
-                for name, shape in shapes.items()
-                if there and len(drawn := sample(graph, shape, "valid", most, seed=seed, waste=WASTE).queries)
-            }
+            shapes = [name for name, shape in SHAPES.items() if self._expresses(shape.plan)]
+            return sampled(graph, shapes, most, seed)
         kept = {name: one for name, one in valid.items() if self._expresses(one.shape.plan)}
         return with_hard_answers(kept, most, np.random.default_rng(seed))
 
@@ -248,6 +243,16 @@ class EncoderTraining:
         except PlanError:
             return False
         return True
+
+
+def sampled(graph: Graph, shapes: Iterable[str], most: int, seed: int) -> dict[str, QuerySet]:
+    """Queries to validate with, from the valid facts; none where there are no such facts."""
+    there = len(graph.valid) > 0
+    return {
+        name: drawn
+        for name in shapes
+        if there and len(drawn := sample(graph, SHAPES[name], "valid", most, seed=seed, waste=WASTE).queries)
+    }
 
 
 def falling(decay: str, share: float) -> float:

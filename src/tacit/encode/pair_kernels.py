@@ -130,19 +130,9 @@ def distances(kind: str, inside: float, states: tuple[Tensor, ...], places: tupl
     v = _packed([part.T for part in places], parts * chunk, _COLUMNS)
     out = x.new_zeros(parts, tall * rows, wide * _COLUMNS)
     kernels()[0][(wide, tall, parts)](
-        x,
-        v,
-        out,
-        parts * chunk,
-        chunk,
-        inside,
-        KINDS.index(kind),
-        len(states),
-        len(places),
-        rows,
-        _COLUMNS,
+        x, v, out, parts * chunk, chunk, inside, KINDS.index(kind), len(states), len(places), rows, _COLUMNS,
         num_warps=8,
-    )
+    )  # fmt: skip
     return _sum(out)[:n, :m].contiguous()
 
 
@@ -168,20 +158,9 @@ def _gradients(
     up = _packed([upstream], parts * chunk, rows)
     out = mine.new_empty(parts, 2 if of_states and kind != "l1" else 1, tall * rows, wide * _COLUMNS)
     kernels()[1][(wide, tall, parts)](
-        mine,
-        theirs,
-        up,
-        out,
-        parts * chunk,
-        chunk,
-        inside,
-        KINDS.index(kind),
-        of_states,
-        len(other),
-        rows,
-        _COLUMNS,
+        mine, theirs, up, out, parts * chunk, chunk, inside, KINDS.index(kind), of_states, len(other), rows, _COLUMNS,
         num_warps=8,
-    )
+    )  # fmt: skip
     return _sum(out)[:, :a, :d].contiguous()
 
 

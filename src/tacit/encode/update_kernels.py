@@ -19,45 +19,15 @@ _NUMBERS = 2048  # of a program
 
 
 @cache
-def _forward() -> Any:
-    """The kernel of the update."""
+def _kernels() -> Any:
+    """The kernels of the update and of its gradients, which begin alike."""
     import triton
     import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-    def forward(  # type: ignore[no-untyped-def]
-        states, own, parts, scale, gain, bias, out, rows, batch, d, epsilon, block: tl.constexpr, wide: tl.constexpr
+    def normal(  # type: ignore[no-untyped-def]
+        own, parts, scale, gain, bias, rows, batch, d, epsilon, block: tl.constexpr, wide: tl.constexpr
     ):
-        row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-        column = tl.arange(0, wide)
-        there = (row < rows)[:, None] & (column < d)[None, :]
-        s = tl.load(scale + row // batch, mask=row < rows, other=1.0)[:, None]
-        at = row[:, None] * d + column[None, :]
-        part = row[:, None] * 3 * d + column[None, :]
-        x = tl.load(own + at, mask=there, other=0.0) + tl.load(parts + part, mask=there, other=0.0)
-        x += tl.load(parts + part + d, mask=there, other=0.0) * s
-        x += tl.load(parts + part + 2 * d, mask=there, other=0.0) / tl.maximum(s, 0.01)
-        x = tl.where(there, x, 0.0)
-        x = tl.where(there, x - (tl.sum(x, 1) / d)[:, None], 0.0)
-        x = x / tl.sqrt(tl.sum(x * x, 1) / d + epsilon)[:, None]
-        g = tl.load(gain + column, mask=column < d, other=0.0)[None, :]
-        y = x * g + tl.load(bias + column, mask=column < d, other=0.0)[None, :]
-        tl.store(out + at, tl.load(states + at, mask=there, other=0.0) + tl.maximum(y, 0.0), mask=there)
-
-    return forward
-
-
-@cache
-def _backward() -> Any:
-    """The kernel of its gradients."""
-    import triton
-    import triton.language as tl
-
-    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-    def backward(  # type: ignore[no-untyped-def]
-        grad, own, parts, scale, gain, bias, to_own, to_parts, to_gain, to_bias, rows, batch, d, epsilon,
-        block: tl.constexpr, wide: tl.constexpr,
-    ):  # fmt: skip
         row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
         column = tl.arange(0, wide)
         there = (row < rows)[:, None] & (column < d)[None, :]
@@ -73,6 +43,25 @@ def _backward() -> Any:
         x = x / size
         g = tl.load(gain + column, mask=column < d, other=0.0)[None, :]
         y = x * g + tl.load(bias + column, mask=column < d, other=0.0)[None, :]
+        return at, part, column, there, s, size, x, g, y
+
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def forward(  # type: ignore[no-untyped-def]
+        states, own, parts, scale, gain, bias, out, rows, batch, d, epsilon, block: tl.constexpr, wide: tl.constexpr
+    ):
+        at, _part, _column, there, _s, _size, _x, _g, y = normal(
+            own, parts, scale, gain, bias, rows, batch, d, epsilon, block, wide
+        )
+        tl.store(out + at, tl.load(states + at, mask=there, other=0.0) + tl.maximum(y, 0.0), mask=there)
+
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def backward(  # type: ignore[no-untyped-def]
+        grad, own, parts, scale, gain, bias, to_own, to_parts, to_gain, to_bias, rows, batch, d, epsilon,
+        block: tl.constexpr, wide: tl.constexpr,
+    ):  # fmt: skip
+        at, part, column, there, s, size, x, g, y = normal(
+            own, parts, scale, gain, bias, rows, batch, d, epsilon, block, wide
+        )
         dy = tl.where((y > 0.0) & there, tl.load(grad + at, mask=there, other=0.0), 0.0)
         number = tl.program_id(0) * d + column
         tl.store(to_gain + number, tl.sum(dy * x, 0), mask=column < d)
@@ -85,7 +74,7 @@ def _backward() -> Any:
         tl.store(to_parts + part + d, dx * s, mask=there)
         tl.store(to_parts + part + 2 * d, dx / tl.maximum(s, 0.01), mask=there)
 
-    return backward
+    return forward, backward
 
 
 def available(states: Tensor) -> bool:
@@ -109,7 +98,7 @@ class _Updated(torch.autograd.Function):
         states, own, parts, scale = states.contiguous(), own.contiguous(), parts.contiguous(), scale.contiguous()
         n, b, d = states.shape
         out, (block, wide) = torch.empty_like(states), _sizes(d)
-        _forward()[(-(-n * b // block),)](
+        _kernels()[0][(-(-n * b // block),)](
             states, own, parts, scale, gain, bias, out, n * b, b, d, EPSILON, block, wide, num_warps=4
         )
         ctx.save_for_backward(own, parts, scale, gain, bias)
@@ -123,7 +112,7 @@ class _Updated(torch.autograd.Function):
         programs = -(-n * b // block)
         to_own, to_parts = torch.empty_like(own), torch.empty_like(parts)
         to_gain, to_bias = own.new_empty(programs, d), own.new_empty(programs, d)
-        _backward()[(programs,)](
+        _kernels()[1][(programs,)](
             grad, own, parts, scale, gain, bias, to_own, to_parts, to_gain, to_bias, n * b, b, d, EPSILON,
             block, wide, num_warps=4,
         )  # fmt: skip

@@ -23,6 +23,7 @@ from tacit.engine.kinds import answered
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.list_reasoner import ListReasoner
 from tacit.engine.logic import Logic
+from tacit.engine.loopless import Loopless
 from tacit.engine.new_answers import NewAnswers
 from tacit.engine.paging import Page, Span, check_number
 from tacit.engine.possible import Possible
@@ -167,7 +168,8 @@ class Engine:
         if self._given is not None:
             return self._given
         if self.encoder is not None:
-            return self.encoder.reasoner(settings.memory)
+            asked = self.encoder.reasoner(settings.memory)
+            return asked if settings.loops else Loopless(asked, Possible(self.graph, self.scorer.device), self.facts)
         if settings.search == "symbolic":
             nothing = Index(no_triples(), self.graph.num_relations)
             observed = self.graph.index(*settings.observed) if settings.observed else nothing

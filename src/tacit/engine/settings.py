@@ -18,7 +18,7 @@ CALIBRATIONS = ("sigmoid", "minmax", "softmax-count", "softmax-observed")
 # The settings that mean nothing to an encoder, by a search that has them.
 ELSEWHERE = {
     "beam": ("preset", "k", "budget", "candidates", "nprobe", "cached", "logic", "negation", "strength", "calibration",
-             "ceiling", "observed_score", "loops", "typed", "precision"),
+             "ceiling", "observed_score", "typed", "precision"),
     "continuous": ("steps", "step_size", "vector_reg"),
 }  # fmt: skip
 

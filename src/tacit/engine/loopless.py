@@ -1,0 +1,105 @@
+"""Answers of an encoder without what cannot be: loops of relations that never loop in the training facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from tacit.engine.known_facts import KnownFacts
+from tacit.engine.possible import IMPOSSIBLE, Possible
+from tacit.engine.reasoner import Reasoner
+from tacit.query.fold import Fold, Place
+from tacit.query.plan import Best, Condition, Plan, Project, Relation
+
+
+class Loopless(Reasoner):
+    """The scores of a reasoner that values questions whole, with minus infinity for answers that only a loop allows.
+
+    An atom between an answer and an entity of the question is ruled out as a search over atoms rules it out. Values
+    of the variables between them are nobody's to see here: through them nothing is ruled out.
+    """
+
+    def __init__(self, reasoner: Reasoner, possible: Possible, facts: KnownFacts | None) -> None:
+        self.reasoner, self.possible, self.facts = reasoner, possible, facts
+        self.num_entities = reasoner.num_entities
+
+    def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        """Log-scores `[B, N]`; what is ruled out has none."""
+        return self._left(plan, entities, relations, self.reasoner.scores(plan, entities, relations))[0]
+
+    def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        """What ranks the entities, those ruled out last."""
+        return self._left(plan, entities, relations, self.reasoner.ranking(plan, entities, relations))[0]
+
+    def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """The scores, and the values that order them."""
+        scores, finer = self._left(plan, entities, relations, *self.reasoner.ranked(plan, entities, relations))
+        return scores, finer
+
+    def batch(self, plan: Plan) -> int:
+        """As many queries at once as the reasoner takes."""
+        return self.reasoner.batch(plan)
+
+    def _left(self, plan: Plan, entities: Tensor, relations: Tensor, *tables: Tensor) -> list[Tensor]:
+        """Tables `[B, N]` without what is ruled out."""
+        device = self.possible.without_loops.device
+        slots = entities.to(device).long(), relations.to(device).long()
+        out = _RuledOut(self.possible, self.facts, self.num_entities, *slots).of(plan.root)
+        return [table.masked_fill(out.to(table.device), IMPOSSIBLE) for table in tables]
+
+
+class _RuledOut(Fold[Tensor, Tensor]):
+    """Whether steps surely do not hold, for each query and entity, `[B, N]` or `[B, 1]`; ends are ids `[B or 1, n]`."""
+
+    def __init__(
+        self, possible: Possible, facts: KnownFacts | None, num_entities: int, entities: Tensor, relations: Tensor
+    ) -> None:
+        self.possible, self.facts, self.entities, self.relations = possible, facts, entities, relations
+        self.everyone = torch.arange(num_entities, device=entities.device)[None]
+        self.nothing = torch.zeros(len(relations), 1, dtype=torch.bool, device=entities.device)
+
+    def entity(self, slot: int) -> Tensor:
+        """The entities of a slot."""
+        return self.entities[:, slot, None]
+
+    def relation(self, step: Relation, place: Place[Tensor]) -> Tensor:
+        """Loops of relations that have none, unless one is known."""
+        heads, tails = (self.everyone if end is None else end for end in (place.source, place.target))
+        relations = self.relations[:, step.slot, None] ^ int(step.flip)
+        loops = (heads == tails) & self.possible.without_loops[relations]
+        if self.facts is not None:
+            at = loops.nonzero(as_tuple=True)
+            looping = tails.expand_as(loops)[at]
+            loops[at] = ~self.facts.contains(looping, relations.expand_as(loops)[at], looping)
+        return loops
+
+    def all(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
+        """What any part rules out."""
+        return reduce(torch.logical_or, parts)
+
+    def any(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
+        """What every part rules out."""
+        return reduce(torch.logical_and, parts)
+
+    def negation(self, part: Tensor, place: Place[Tensor]) -> Tensor:
+        """Nothing: no atom is sure."""
+        return self.nothing
+
+    def project(self, step: Project, place: Place[Tensor]) -> Tensor:
+        """Nothing: a hop comes from any entity."""
+        return self.nothing
+
+    def best(self, step: Best, place: Place[Tensor]) -> Tensor:
+        """Nothing, for the same reason."""
+        return self.nothing
+
+    def condition(self, step: Condition, place: Place[Tensor]) -> Tensor:
+        """Nothing, for the same reason."""
+        return self.nothing
+
+    def everything(self, place: Place[Tensor]) -> Tensor:
+        """Nothing."""
+        return self.nothing
