@@ -21,6 +21,7 @@ from tacit.query.plan import (
     Best,
     Complement,
     Condition,
+    Edge,
     Everything,
     Loop,
     Node,
@@ -56,6 +57,7 @@ class Scores(Fold[Tensor, Tensor]):
     outer_rows: Tensor | None = None  # [B]: the row of `outer` that each row belongs to
     values: dict[Step, Tensor] = field(default_factory=dict)
     keep: bool = False  # remember the value of every set, as explanations need
+    floor: Tensor | None = None  # [B]: values of hops and cycles that are lower may be less than they are
 
     @property
     def batch(self) -> int:
@@ -111,8 +113,17 @@ class Scores(Fold[Tensor, Tensor]):
         if place.source is None:
             raise TypeError("a relation is followed from somewhere")
         if place.target is None:
-            return self.atoms.rows(place.source, relations)
+            return self._rows(place.source, relations)
         return self.atoms.of(place.source, relations, place.target)[:, None]
+
+    def _rows(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Rows of atoms; of bounds from the same entities, once for both."""
+        if self.bounds:
+            (lower, upper), along = heads.view(self.copies, 2, -1).unbind(1), relations.view(self.copies, 2, -1)[:, 0]
+            if torch.equal(lower, upper):
+                rows = self.atoms.rows(lower.reshape(-1), along.reshape(-1)).view(self.copies, 1, lower.shape[1], -1)
+                return rows.expand(-1, 2, -1, -1).reshape(len(heads), -1)
+        return self.atoms.rows(heads, relations)
 
     def loop(self, step: Loop, place: Place[Tensor]) -> Tensor:
         if place.target is not None:
@@ -123,33 +134,44 @@ class Scores(Fold[Tensor, Tensor]):
         return own(self.atoms.shards, torch.stack(rows)[inverse])
 
     def project(self, step: Project, place: Place[Tensor]) -> Tensor:
-        source, hop, edge = self.whole(step.source), self.hop(step.source), step.edge
+        source, hop, edge = self._floored(self.whole(step.source)), self.hop(step.source), step.edge
         if isinstance(edge, Relation):
             return hop.over(source, self.relations[:, edge.slot] ^ int(edge.flip))
         values, candidates, dropped = hop.candidates(source)
         out = self._zeros()
-        times = self._at_once(edge)
-        for start in range(0, candidates.shape[1], times):
-            few = candidates[:, start : start + times]  # [B, P]
-            rows = self.repeated(few.shape[1]).of(edge, Place(few.t().reshape(-1)))  # [P · B, N]
-            reached = self.logic.conjunction(values[:, start : start + times].t().reshape(-1, 1), rows)
-            out = torch.maximum(out, reached.view(few.shape[1], self.batch, -1).amax(dim=0))
+        self.along(edge, candidates, values, out)
         return hop.raise_bounds(out, dropped)
+
+    def along(self, edge: Edge, candidates: Tensor, weights: Tensor, out: Tensor) -> None:
+        """Raise `out[C · B, N]` by a compound edge from candidates `[B, P]`, for copies with weights `[C · B, P]`."""
+        for few in torch.arange(candidates.shape[1], device=out.device).split(self._at_once(edge)):
+            edges = self.repeated(len(few)).of(edge, Place(candidates[:, few].t().reshape(-1)))  # [P · B, N]
+            edges = edges.view(len(few), self.batch, -1)
+            for part in torch.arange(len(out), device=out.device).split(self.batch):
+                through = self.logic.conjunction(weights[part][:, few].t()[:, :, None], edges).amax(dim=0)
+                out[part] = torch.maximum(out[part], through)
 
     def condition(self, step: Condition, place: Place[Tensor]) -> Tensor:
         hop = self.hop(step.candidates)
         self.remembered(step.candidates)
         _, candidates, dropped = hop.candidates(self.whole(step.candidates))
-        out = self._zeros()
-        times = self._at_once(step.body)
-        for start in range(0, candidates.shape[1], times):
-            few = candidates[:, start : start + times]
-            inner = self.repeated(few.shape[1], step.slot, few.t().reshape(-1))
-            best = inner.whole(step.body).view(few.shape[1], self.batch, -1).amax(dim=0)
-            out = torch.maximum(out, best)
+        out = self.bodies(step, candidates)
         if dropped is not None and not step.bounded:
             dropped = torch.zeros_like(dropped)  # it may be worth anything
         return hop.raise_bounds(out, dropped)
+
+    def bodies(self, step: Condition, candidates: Tensor) -> Tensor:
+        """What a cycle's body is worth at best with one of some candidates `[B, P]` in its slot, `[B, N]`."""
+        out = self._zeros()
+        for few in candidates.split(self._at_once(step.body), dim=1):
+            inner = self.repeated(few.shape[1], step.slot, few.t().reshape(-1))
+            best = inner.whole(step.body).view(few.shape[1], self.batch, -1).amax(dim=0)
+            out = torch.maximum(out, best)
+        return out
+
+    def _floored(self, values: Tensor) -> Tensor:
+        """A set without what is below the floor."""
+        return values if self.floor is None else values.masked_fill(values < self.floor[:, None], ZERO)
 
     def best(self, step: Best, place: Place[Tensor]) -> Tensor:
         return largest(self.atoms.shards, self.whole(step.part).amax(dim=1, keepdim=True))
@@ -191,6 +213,7 @@ class Scores(Fold[Tensor, Tensor]):
         return Scores(
             self.atoms, self.logic, entities, self.relations[rows], self.k, self.memory // 2,
             self.bounds, self.copies * times, outer=self, outer_rows=rows,
+            floor=None if self.floor is None else self.floor[rows],
         )  # fmt: skip
 
     def first(self) -> Scores:
