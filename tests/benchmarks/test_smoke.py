@@ -16,6 +16,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "add": ("NELL995",),
     "ask": (),
     "busy": (),
+    "busy --cycles": ("--cycles",),
     "certified": (),
     "choose": ("nell995",),
     "completion": ("NELL995",),

@@ -57,7 +57,7 @@ from tacit.query.plan import (
 
 _FIRST = 8  # candidates followed at first: a table that is read for one row costs hardly more for eight
 _FAR = 2  # where even so many times the candidates that may be followed would not do, none is followed to prove it
-_STAGE = 32  # candidates of a cycle that a search without hope follows at first, before its floor rises
+_STAGE = 32  # of all entities, as many are tried in a cycle at first, and more when its floor has risen
 _PACES = (3, 12)  # how many times as many are followed next as were, if these promise to be enough
 
 
@@ -366,7 +366,7 @@ class BestFirst(Scores):
             fresh = useful & ~hop.followed.gather(1, ids)
             ids = ids.gather(1, (~fresh).long().argsort(dim=1, stable=True))
             tables = [plain] if hop.at_once or settled(source) else [plain, lower, upper]
-            left, size = fresh.sum(dim=1), _STAGE if step in self.floors else ids.shape[1]
+            left, size = fresh.sum(dim=1), ids.shape[1] if step not in self.floors or anchored(source) else _STAGE
             while bool((left > 0).any()):
                 few, ids = ids.tensor_split([size], dim=1)
                 self._expand(step, rows, few, [table.gather(1, few) for table in tables], left.clamp(0, size))
