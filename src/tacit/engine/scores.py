@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,21 +12,25 @@ from torch import Tensor
 
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
+from tacit.engine.frontier import settled
 from tacit.engine.logic import Logic
 from tacit.engine.projection import ZERO, Hop
 from tacit.engine.sharded import at, largest, own
 from tacit.errors import RunError
 from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.plan import (
+    At,
     Best,
     Complement,
     Condition,
     Edge,
     Everything,
+    Intersect,
     Loop,
     Node,
     Project,
     Relation,
+    Row,
     Step,
     anchored,
     children,
@@ -162,12 +166,23 @@ class Scores(Fold[Tensor, Tensor]):
 
     def bodies(self, step: Condition, candidates: Tensor) -> Tensor:
         """What a cycle's body is worth at best with one of some candidates `[B, P]` in its slot, `[B, N]`."""
-        out = self._zeros()
-        for few in candidates.split(self._at_once(step.body), dim=1):
+        out, times = self._zeros(), self._at_once(step.body)
+        if self.floor is not None:
+            candidates = torch.cat([self._promising(step, few) for few in candidates.split(times, dim=1)], dim=1)
+        for few in candidates.split(times, dim=1) if candidates.numel() else ():
             inner = self.repeated(few.shape[1], step.slot, few.t().reshape(-1))
             best = inner.whole(step.body).view(few.shape[1], self.batch, -1).amax(dim=0)
             out = torch.maximum(out, best)
         return out
+
+    def _promising(self, step: Condition, candidates: Tensor) -> Tensor:
+        """Those of some candidates `[B, P]` with which a query may reach its floor, by the body's first rows."""
+        for part in _beginnings(step.body):
+            inner = self.repeated(candidates.shape[1], step.slot, candidates.t().reshape(-1))
+            if inner.batch and inner.floor is not None:
+                useful = ~(inner.of(part).amax(dim=1) < inner.floor)  # what is no number must not get lost
+                candidates = candidates[:, useful.view(-1, self.batch).any(dim=1)]
+        return candidates
 
     def _floored(self, values: Tensor) -> Tensor:
         """A set without what is below the floor."""
@@ -249,6 +264,15 @@ def by_rows(combine: Callable[[Sequence[Tensor]], Tensor], parts: Sequence[Tenso
     for start in range(0, batch, rows):
         out[start : start + rows] = combine([part[start : start + rows] for part in parts])
     return out
+
+
+def _beginnings(body: Node) -> Iterator[Node]:
+    """The rows and single values that a conjunction, and the hops in it, are worth no more than."""
+    for part in body.parts if isinstance(body, Intersect) else (body,):
+        while isinstance(part, Project):
+            part = part.source
+        if isinstance(part, Row | At) and settled(part):
+            yield part
 
 
 def _leaves(step: Step) -> int:
