@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -105,6 +106,7 @@ def measure(given: argparse.Namespace) -> Measured:
 
         source = str(write_run(given.scratch / "run"))
     run = tacit.open(source)
+    given.run = Path(given.run).name  # the results name the run, not where it lies
     return measure_cycles(run, given.rounds) if given.cycles else measure_busy(run, given)
 
 
