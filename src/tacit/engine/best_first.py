@@ -334,7 +334,7 @@ class BestFirst(Scores):
         """What a cycle's body is worth at best with each of some candidates: exactly, or between bounds."""
         hop, least, copies = self.hops[step], self.floors.get(step), 1 if settled(step.body) else 2
         queries = self._queries(rows, copies > 1)
-        if least is not None:
+        if least is not None and bool((least[rows] > ZERO).any()):
             hop.floor[rows] = torch.maximum(hop.floor[rows], least[rows])
             queries.floor = least[rows].repeat(copies)
         return queries.bodies(step, ids.repeat(copies, 1))
