@@ -1,13 +1,16 @@
 """Questions, and a short training, on idle cores and beside processes that keep every core busy.
 
     python benchmarks/busy.py [--run RUN] [--against CHECKOUT]
+    python benchmarks/busy.py --cycles [--run RUN]
 
 Each question is asked several times on idle cores, then as often beside as many processes as there are cores, which do
 nothing but run. By the clock medians count, since a process takes turns with others; of processor time, that of all
 threads together, the least. The ratio is what being busy costs: beside as many processes as cores, one thread gets two
 thirds of a core at best. `rows` are those that the plan names, at the k of the engine, before any is shared.
 
-Cycles hang on an entity, but for the open triangle, whose variables nothing narrows.
+Cycles hang on an entity, but for the open triangle, whose variables nothing narrows. With `--cycles` they alone are
+measured, on one thread and idle cores, for all answers and for those that the facts do not imply: beside the rows that
+the plan names stand those that were scored, and how many values of cut variables were tried.
 """
 
 from __future__ import annotations
@@ -19,15 +22,18 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 import tacit
 from scaffold import Benchmark, Measured
+from tacit.engine.atoms import Atoms
 from tacit.graph.graph import Graph
 
 QUESTIONS = {
@@ -79,9 +85,10 @@ def busy_cores(count: int) -> Iterator[None]:
             process.wait()
 
 
-def timed(work: Callable[[], object], rounds: int) -> tuple[float, float]:
+def timed(work: Callable[[], object], rounds: int, warm: bool = False) -> tuple[float, float]:
     """The median by the clock and the least processor time, in milliseconds; what takes long is done fewer times."""
-    work()
+    if not warm:
+        work()
     taken: list[tuple[float, float]] = []
     while len(taken) < rounds and (len(taken) < 2 or sum(wall for wall, _ in taken) < rounds * LONG):
         start, processor = time.perf_counter(), time.process_time()
@@ -92,13 +99,65 @@ def timed(work: Callable[[], object], rounds: int) -> tuple[float, float]:
 
 
 def measure(given: argparse.Namespace) -> Measured:
-    """Times of everything on idle cores and on busy ones."""
+    """Times of everything on idle cores and on busy ones, or of cycles alone."""
     source = given.run
     if given.tiny:
         from tiny import write_run
 
         source = str(write_run(given.scratch / "run"))
     run = tacit.open(source)
+    given.run = Path(given.run).name  # the results name the run, not where it lies
+    return measure_cycles(run, given.rounds) if given.cycles else measure_busy(run, given)
+
+
+def measure_cycles(run: tacit.Run, rounds: int) -> Measured:
+    """Times of the cycles on one thread, and the rows that they take."""
+    import torch
+
+    torch.set_num_threads(1)
+    figures: dict[str, dict[str, Any]] = {}
+    for name, text in _cycles(texts(run.graph)).items():
+        for new in (False, True):
+            asked = partial(run.ask, text, new=new)
+            with scored_rows() as scored:
+                answers = asked()
+            wall, processor = timed(asked, rounds, warm=True)
+            figures[f"{name}, new answers" if new else name] = {
+                "rows": _rows(run.engine.describe(text)),
+                "scored": sum(scored),
+                "tried": answers.rows,
+                "certified": answers.certified,
+                "ms": wall,
+                "processor_ms": processor,
+            }
+    missed = [f"{name} over {CYCLE:.0f} ms" for name in _cycles(figures) if figures[name]["processor_ms"] > CYCLE]
+    known = [goal for goal in missed if run.graph.name == "world" and "new" not in goal]
+    return Measured(figures, {"graph": run.graph.name}, known, kind=f"cycles-{run.graph.name.lower()}")
+
+
+@contextmanager
+def scored_rows() -> Iterator[list[int]]:
+    """The sizes of the batches of rows that are scored meanwhile."""
+    sizes, products, rows = list[int](), Atoms.products, Atoms.rows
+
+    def counted_products(atoms: Atoms, heads: Any, *rest: Any) -> Any:
+        sizes.append(len(heads))
+        return products(atoms, heads, *rest)
+
+    def counted_rows(atoms: Atoms, heads: Any, *rest: Any) -> Any:
+        sizes.append(len(heads))
+        return rows(atoms, heads, *rest)
+
+    with patch.object(Atoms, "products", counted_products), patch.object(Atoms, "rows", counted_rows):
+        yield sizes
+
+
+def _cycles(named: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in named.items() if "cycle" in name or "triangle" in name}
+
+
+def measure_busy(run: tacit.Run, given: argparse.Namespace) -> Measured:
+    """Times of everything on idle cores and on busy ones."""
     questions = texts(run.graph)
     options: dict[str, Any] = {"epochs": 1 if given.tiny else 3, "progress": False, "device": "cpu", "force": True}
     works: dict[str, Callable[[], object]] = {name: partial(run.ask, text) for name, text in questions.items()}
@@ -118,8 +177,7 @@ def measure(given: argparse.Namespace) -> Measured:
         for name in works
     }
     missed = [f"{name} takes {row['times']:.1f} times as long" for name, row in figures.items() if row["times"] > TIMES]
-    cycles = [name for name in figures if "cycle" in name or "triangle" in name]
-    missed += [f"{name} over {CYCLE:.0f} ms" for name in cycles if figures[name]["idle_ms"] > CYCLE]
+    missed += [f"{name} over {CYCLE:.0f} ms" for name in _cycles(figures) if figures[name]["idle_ms"] > CYCLE]
     return Measured(figures, {"graph": run.graph.name}, missed, kind=run.graph.name.lower())
 
 
@@ -133,6 +191,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print a table and write the figures as JSON."""
     benchmark = Benchmark(__file__, __doc__)
     benchmark.add_argument("--run", default="world", help="a run, or world")
+    benchmark.add_argument("--cycles", action="store_true", help="cycles alone, with the rows that they take")
     benchmark.size("--busy", 0, tiny=1, help="processes that keep cores busy; as many as cores")
     benchmark.size("--rounds", 9, tiny=1)
     benchmark.run(measure, argv)

@@ -16,6 +16,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "add": ("NELL995",),
     "ask": (),
     "busy": (),
+    "busy --cycles": ("--cycles",),
     "certified": (),
     "codes": (),
     "choose": ("nell995",),

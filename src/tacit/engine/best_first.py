@@ -20,6 +20,7 @@ from torch import Tensor
 
 from tacit.distributed.ties import best
 from tacit.engine.atoms import Atoms
+from tacit.engine.floors import ceilings, floors, supremum
 from tacit.engine.found import Found, Wanted, unsettled
 from tacit.engine.frontier import (
     Frontier,
@@ -41,7 +42,7 @@ from tacit.query.plan import (
     Best,
     Complement,
     Condition,
-    Edge,
+    Everything,
     Intersect,
     Node,
     Project,
@@ -56,6 +57,7 @@ from tacit.query.plan import (
 
 _FIRST = 8  # candidates followed at first: a table that is read for one row costs hardly more for eight
 _FAR = 2  # where even so many times the candidates that may be followed would not do, none is followed to prove it
+_STAGE = 32  # of all entities, as many are tried in a cycle at first, and more when its floor has risen
 _PACES = (3, 12)  # how many times as many are followed next as were, if these promise to be enough
 
 
@@ -69,6 +71,7 @@ class BestFirst(Scores):
 
     budget: int | None = None
     hops: dict[Search, Frontier] = field(default_factory=dict)
+    floors: dict[Step, Tensor] = field(default_factory=dict)  # [B] of cycles: what is worth less matters to no list
 
     @classmethod
     def of_queries(
@@ -106,7 +109,7 @@ class BestFirst(Scores):
         """
         search, places = self, list(range(self.size))
         if self.budget is None and self.atoms.calibration.pointwise and hardly_proven(root):
-            self._complete(root)
+            self._complete(root, wanted)
             yield places, self
             return
         while places:
@@ -118,7 +121,7 @@ class BestFirst(Scores):
             for group in filter(None, (proven, stuck)):
                 part = search._only(group)
                 if group is stuck:
-                    part._complete(root)
+                    part._complete(root, [asked[q] for q in group])
                 yield [places[q] for q in group], part
             going = [q for q in paces if paces[q]]
             search, places = search._only(going), [places[q] for q in going]
@@ -162,7 +165,7 @@ class BestFirst(Scores):
     def project(self, step: Project, place: Place[Tensor]) -> Tensor:
         if beamed(step):
             return self.beam.remembered(step)
-        return self._reached(step, lambda left: self.logic.conjunction(left, self._supremum(step.edge)))
+        return self._reached(step, lambda left: self.logic.conjunction(left, supremum(self, step.edge)))
 
     def condition(self, step: Condition, place: Place[Tensor]) -> Tensor:
         if beamed(step):
@@ -175,9 +178,9 @@ class BestFirst(Scores):
             nobody = torch.zeros(self.size, self.atoms.num_entities, dtype=torch.bool, device=self.atoms.device)
             reached = self._zeros()
             beam = reached.clone()[: self.size] if negates_hops(source_of(step)) else reached[: self.size]
-            self.hops[step] = Frontier(reached, beam, nobody, [0] * self.size)
+            self.hops[step] = Frontier(reached, beam, nobody, [0] * self.size, reached.new_full((self.size,), ZERO))
         hop = self.hops[step]
-        upper = self.whole(source_of(step))[self.size :].masked_fill(hop.followed, ZERO)
+        upper = self._sources(step)[self.size :].masked_fill(hop.followed, ZERO)
         if self.passed is None:
             left, ids = best(upper, 1)  # [B, 1]
             hop.ahead = list(zip(left[:, 0].tolist(), ids[:, 0].tolist(), strict=True))
@@ -193,11 +196,20 @@ class BestFirst(Scores):
             everyone = torch.tensor(hop.counts, device=left.device)[:, None] == self.atoms.num_entities
             bounds = bounds.masked_fill(everyone, ZERO)
         lower, upper = hop.reached.chunk(2)
-        return torch.cat([lower, torch.maximum(upper, bounds)])
+        return torch.cat([lower, torch.maximum(upper, torch.maximum(bounds, hop.floor[:, None]))])
+
+    def _sources(self, step: Search) -> Tensor:
+        """What each candidate of a step is worth, and so the step with it at most, `[2B, N]`."""
+        if not isinstance(step, Condition) or not isinstance(step.candidates, Everything):
+            return self.whole(source_of(step))
+        if step not in self.exact:
+            self.exact[step] = ceilings(self.plain, step).repeat(2, 1)
+        return self.exact[step]
 
     def _wishes(self, root: Node, wanted: Sequence[Wanted]) -> dict[int, set[Search] | None]:
         """What to follow for each query: None where its answers are proven, nothing where that cannot be done."""
         wishes: dict[int, set[Search] | None] = {}
+        self.floors = floors(root, wanted, self.whole(root)[: self.size])
         for q, entity in enumerate(self._in_the_way(root, wanted)):
             anywhere = (hops for step in self.hops if (hops := self._next(step, q)))
             wishes[q] = None if entity is None else self._tightening(root, q, entity) or next(anywhere, set())
@@ -258,7 +270,7 @@ class BestFirst(Scores):
         value, candidate = self.hops[step].ahead[q]
         if value == ZERO or not self._leave(step, q):
             return set()
-        lower = float(self.whole(source_of(step))[q, candidate])
+        lower = float(self._sources(step)[q, candidate])
         return self._tightening(source_of(step), q, candidate) if loose(lower, value) else {step}
 
     def _kept(self, step: Search) -> int:
@@ -280,8 +292,9 @@ class BestFirst(Scores):
             if not queries:
                 continue
             rows = torch.tensor(queries, device=self.atoms.device)
-            sizes = [min(max(_FIRST, paces[q] * hop.counts[q]), self._leave(step, q)) for q in queries]
-            source = self.whole(source_of(step))
+            most = _PACES[0] if step in self.floors else self.atoms.num_entities  # each time floors rise
+            sizes = [min(max(_FIRST, min(paces[q], most) * hop.counts[q]), self._leave(step, q)) for q in queries]
+            source = self._sources(step)
             upper = source[self.size + rows].masked_fill_(hop.followed[rows], ZERO)
             values, ids = best(upper, max(sizes))
             lower = source[rows[:, None], ids]
@@ -307,7 +320,7 @@ class BestFirst(Scores):
             relations = (self.relations[rows, step.edge.slot] ^ int(step.edge.flip)).repeat(copies)
             Hop(self.atoms, self.logic, None, self.memory).from_some(weights, ids.repeat(copies, 1), relations, reached)
         else:
-            self._along(step.edge, rows, ids, weights, reached)
+            self._queries(rows).along(step.edge, ids, weights, reached)
         copied = reached.view(-1, len(rows), self.atoms.width)
         beam, lower, upper = (copied[i] for i in _COPIES[len(copied)])
         outs = [(hop.reached, rows, lower), (hop.reached, rows + self.size, upper)]
@@ -317,36 +330,24 @@ class BestFirst(Scores):
         for q, count in zip(rows.tolist(), taken.tolist(), strict=True):
             hop.counts[q] += count
 
-    def _along(self, edge: Edge, rows: Tensor, ids: Tensor, weights: Tensor, reached: Tensor) -> None:
-        """Raise what was reached by a compound edge from candidates `[Q, P]`, for each copy of the queries."""
-        queries = Scores(
-            self.atoms, self.logic, self.entities[rows], self.relations[rows], self.k, self.memory,
-            outer=self.plain, outer_rows=rows,
-        )  # fmt: skip
-        for few in torch.arange(ids.shape[1], device=ids.device).split(queries._at_once(edge)):
-            edges = queries.repeated(len(few)).of(edge, Place(ids[:, few].t().reshape(-1)))  # [P · Q, N]
-            edges = edges.view(len(few), len(rows), -1)
-            for copy in range(len(reached) // len(rows)):
-                part = slice(copy * len(rows), (copy + 1) * len(rows))
-                through = self.logic.conjunction(weights[part][:, few].t()[:, :, None], edges).amax(dim=0)
-                reached[part] = torch.maximum(reached[part], through)
-
     def _bodies(self, step: Condition, rows: Tensor, ids: Tensor) -> Tensor:
         """What a cycle's body is worth at best with each of some candidates: exactly, or between bounds."""
-        bounded = not settled(step.body)
+        hop, least, copies = self.hops[step], self.floors.get(step), 1 if settled(step.body) else 2
+        queries = self._queries(rows, copies > 1)
+        if least is not None and bool((least[rows] > ZERO).any()):
+            hop.floor[rows] = torch.maximum(hop.floor[rows], least[rows])
+            queries.floor = least[rows].repeat(copies)
+        return queries.bodies(step, ids.repeat(copies, 1))
+
+    def _queries(self, rows: Tensor, bounded: bool = False) -> Scores:
+        """Some of the queries as a beam values them, or twice for its bounds."""
         outer, within = (self.beam, torch.cat([rows, rows + self.size])) if bounded else (self.plain, rows)
-        queries = Scores(
+        return Scores(
             self.atoms, self.logic, self.entities[within], self.relations[within], self.k, self.memory,
             bounded, outer=outer, outer_rows=within,
         )  # fmt: skip
-        ids = ids.repeat(2, 1) if bounded else ids
-        out = queries._zeros()
-        for few in ids.split(queries._at_once(step.body), dim=1):
-            inner = queries.repeated(few.shape[1], step.slot, few.t().reshape(-1))
-            out = torch.maximum(out, inner.whole(step.body).view(few.shape[1], len(within), -1).amax(dim=0))
-        return out
 
-    def _complete(self, root: Node) -> None:
+    def _complete(self, root: Node, wanted: Sequence[Wanted]) -> None:
         """Follow all that a beam keeps, from the inside out, for every query.
 
         Candidates that are not exact are followed by the beam's values alone: to follow their bounds, too, takes half
@@ -365,7 +366,14 @@ class BestFirst(Scores):
             fresh = useful & ~hop.followed.gather(1, ids)
             ids = ids.gather(1, (~fresh).long().argsort(dim=1, stable=True))
             tables = [plain] if hop.at_once or settled(source) else [plain, lower, upper]
-            self._expand(step, rows, ids, [table.gather(1, ids) for table in tables], fresh.sum(dim=1))
+            left, size = fresh.sum(dim=1), ids.shape[1] if step not in self.floors or anchored(source) else _STAGE
+            while bool((left > 0).any()):
+                few, ids = ids.tensor_split([size], dim=1)
+                self._expand(step, rows, few, [table.gather(1, few) for table in tables], left.clamp(0, size))
+                left, size = left - size, _PACES[0] * size
+                self.values.clear()
+                if self.floors:
+                    self.floors = floors(root, wanted, self.whole(root)[: self.size])
             if hop.at_once and isinstance(step, Project):
                 hop.followed &= ~unsettled(plain, upper)
             self.values.clear()
@@ -384,16 +392,8 @@ class BestFirst(Scores):
         part.beam.values = {step: value[both] for step, value in self.beam.values.items()}
         part.alone.values = {step: value[rows] for step, value in self.alone.values.items()}
         part.exact = {step: value[both] for step, value in self.exact.items()}
+        part.floors = {step: value[rows] for step, value in self.floors.items()}
         return part
-
-    def _supremum(self, edge: Edge) -> Tensor:
-        """What an edge is worth at most."""
-        match edge:
-            case Relation():
-                return torch.tensor(self.atoms.supremum, device=self.atoms.device)
-            case Intersect(parts):
-                return self.logic.all([self._supremum(part) for part in parts])
-        return torch.tensor(0.0, device=self.atoms.device)
 
 
 _COPIES = {1: (0, 0, 0), 2: (0, 0, 1), 3: (0, 1, 2)}  # of what was reached: for the beam, lower and upper bounds

@@ -19,7 +19,7 @@ ZERO = float("-inf")
 _CPU_ROWS = 512  # rows a product is computed for at a time: enough for full speed, few enough to stay in cache
 _CPU_PAIRS = 16384  # the same where rows come whole: the more queries go together, the more rows they share,
 _CPU_SCORES = 2**24  # as long as their scores are not too many
-_CPU_SHARED = 2**28  # bytes of whole rows that are kept for all queries that share them
+_CPU_PIECE = 2**17  # scores of one query that are combined at a time
 _CPU_BYTES = 2**21  # size of a block of scores that stays in cache
 
 
@@ -75,7 +75,8 @@ class Hop:
         if values.shape[1] == self.atoms.num_entities:
             self._from_all(values[order], relations[order], out)
         else:
-            self.from_some(values[order], ids[order], relations[order], out)
+            some = max(1, int((values != ZERO).any(dim=0).sum()))  # the best come first
+            self.from_some(values[order, :some], ids[order, :some], relations[order], out)
         back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
         return out[back]
 
@@ -98,10 +99,10 @@ class Hop:
 
         The distinct `(candidate, relation)` rows of a few queries are scored once.
         """
+        if self._from_shared(values, ids, relations, out):
+            return
         n, k = self.atoms.num_entities, values.shape[1]
         rows, _ = self.sizes()
-        if self._all_at_once(relations[:, None] * n + ids, rows):
-            rows = ids.numel()
         for queries, some in chunks(len(values), k, rows):
             choose_again()
             keys = (relations[queries, None] * n + ids[queries, some]).reshape(-1)  # [G · K]
@@ -121,13 +122,40 @@ class Hop:
                 here = out[queries, block.columns]
                 torch.maximum(here, reached, out=here)
 
-    def _all_at_once(self, keys: Tensor, rows: int) -> bool:
-        """Whether all pairs share so few rows that these are scored once, as those of a cycle's candidates do."""
-        atoms, pairs = self.atoms, keys.numel()
-        if atoms.device.type != "cpu" or atoms.blockwise or pairs <= rows:
+    def _from_shared(self, values: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> bool:
+        """The same where queries share most of their rows, as those of a cycle's candidates do; False where not.
+
+        Every row is scored once, in blocks that all queries with a candidate among them then look at.
+        """
+        atoms, n, rows = self.atoms, self.atoms.num_entities, self.sizes()[0]
+        if atoms.device.type != "cpu" or atoms.blockwise or values.numel() <= rows:
             return False
-        room = min(_CPU_SHARED, self.memory // 8) // (4 * atoms.widest)  # rows
-        return bool(len(torch.unique(keys)) <= min(room, pairs // 2))
+        query, place = (values != ZERO).nonzero(as_tuple=True)  # [P] pairs; what is no number must not get lost
+        distinct, row = torch.unique(relations[query] * n + ids[query, place], return_inverse=True)
+        if len(distinct) > len(query) // 2:
+            return False
+        blocks = -(-len(distinct) // rows)
+        order = (row // rows).argsort(stable=True)  # by block, then by query
+        sizes = torch.bincount(row // rows * len(values) + query, minlength=blocks * len(values)).tolist()
+        parts = zip(row[order].split(sizes), values[query, place][order].split(sizes), strict=True)
+        room = values.new_empty(max(max(sizes), _CPU_PIECE))
+        for block in range(blocks):
+            choose_again()
+            wanted = distinct[block * rows : (block + 1) * rows]
+            (scored,) = atoms.blocks(wanted % n, wanted // n, atoms.width)
+            for reached, (some, weights) in zip(out, parts, strict=False):
+                if len(some):
+                    self._raise(reached, scored.scores, some - block * rows, weights[:, None], room)
+        return True
+
+    def _raise(self, out: Tensor, scores: Tensor, rows: Tensor, weights: Tensor, room: Tensor) -> None:
+        """Raise `out[N]` by `max_j weights[j] ⊤ scores[rows[j], t]`, in pieces that stay in cache."""
+        width = max(1, len(room) // len(rows))
+        for start in range(0, len(out), width):
+            piece, here = scores[:, start : start + width], out[start : start + width]
+            buffer = room[: len(rows) * len(here)].view(len(rows), len(here))
+            torch.index_select(piece, 0, rows, out=buffer)
+            torch.maximum(here, self._conjunction_(buffer, weights).amax(dim=0), out=here)
 
     @property
     def _by_odds(self) -> bool:

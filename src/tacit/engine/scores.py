@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,20 +12,25 @@ from torch import Tensor
 
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
+from tacit.engine.frontier import settled
 from tacit.engine.logic import Logic
 from tacit.engine.projection import ZERO, Hop
 from tacit.engine.sharded import at, largest, own
 from tacit.errors import RunError
 from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.plan import (
+    At,
     Best,
     Complement,
     Condition,
+    Edge,
     Everything,
+    Intersect,
     Loop,
     Node,
     Project,
     Relation,
+    Row,
     Step,
     anchored,
     children,
@@ -56,6 +61,7 @@ class Scores(Fold[Tensor, Tensor]):
     outer_rows: Tensor | None = None  # [B]: the row of `outer` that each row belongs to
     values: dict[Step, Tensor] = field(default_factory=dict)
     keep: bool = False  # remember the value of every set, as explanations need
+    floor: Tensor | None = None  # [B]: values of hops and cycles that are lower may be less than they are
 
     @property
     def batch(self) -> int:
@@ -111,8 +117,17 @@ class Scores(Fold[Tensor, Tensor]):
         if place.source is None:
             raise TypeError("a relation is followed from somewhere")
         if place.target is None:
-            return self.atoms.rows(place.source, relations)
+            return self._rows(place.source, relations)
         return self.atoms.of(place.source, relations, place.target)[:, None]
+
+    def _rows(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Rows of atoms; of bounds from the same entities, once for both."""
+        if self.bounds:
+            (lower, upper), along = heads.view(self.copies, 2, -1).unbind(1), relations.view(self.copies, 2, -1)[:, 0]
+            if torch.equal(lower, upper):
+                rows = self.atoms.rows(lower.reshape(-1), along.reshape(-1)).view(self.copies, 1, lower.shape[1], -1)
+                return rows.expand(-1, 2, -1, -1).reshape(len(heads), -1)
+        return self.atoms.rows(heads, relations)
 
     def loop(self, step: Loop, place: Place[Tensor]) -> Tensor:
         if place.target is not None:
@@ -123,33 +138,55 @@ class Scores(Fold[Tensor, Tensor]):
         return own(self.atoms.shards, torch.stack(rows)[inverse])
 
     def project(self, step: Project, place: Place[Tensor]) -> Tensor:
-        source, hop, edge = self.whole(step.source), self.hop(step.source), step.edge
+        source, hop, edge = self._floored(self.whole(step.source)), self.hop(step.source), step.edge
         if isinstance(edge, Relation):
             return hop.over(source, self.relations[:, edge.slot] ^ int(edge.flip))
         values, candidates, dropped = hop.candidates(source)
         out = self._zeros()
-        times = self._at_once(edge)
-        for start in range(0, candidates.shape[1], times):
-            few = candidates[:, start : start + times]  # [B, P]
-            rows = self.repeated(few.shape[1]).of(edge, Place(few.t().reshape(-1)))  # [P · B, N]
-            reached = self.logic.conjunction(values[:, start : start + times].t().reshape(-1, 1), rows)
-            out = torch.maximum(out, reached.view(few.shape[1], self.batch, -1).amax(dim=0))
+        self.along(edge, candidates, values, out)
         return hop.raise_bounds(out, dropped)
+
+    def along(self, edge: Edge, candidates: Tensor, weights: Tensor, out: Tensor) -> None:
+        """Raise `out[C · B, N]` by a compound edge from candidates `[B, P]`, for copies with weights `[C · B, P]`."""
+        for few in torch.arange(candidates.shape[1], device=out.device).split(self._at_once(edge)):
+            edges = self.repeated(len(few)).of(edge, Place(candidates[:, few].t().reshape(-1)))  # [P · B, N]
+            edges = edges.view(len(few), self.batch, -1)
+            for part in torch.arange(len(out), device=out.device).split(self.batch):
+                through = self.logic.conjunction(weights[part][:, few].t()[:, :, None], edges).amax(dim=0)
+                out[part] = torch.maximum(out[part], through)
 
     def condition(self, step: Condition, place: Place[Tensor]) -> Tensor:
         hop = self.hop(step.candidates)
         self.remembered(step.candidates)
         _, candidates, dropped = hop.candidates(self.whole(step.candidates))
-        out = self._zeros()
-        times = self._at_once(step.body)
-        for start in range(0, candidates.shape[1], times):
-            few = candidates[:, start : start + times]
-            inner = self.repeated(few.shape[1], step.slot, few.t().reshape(-1))
-            best = inner.whole(step.body).view(few.shape[1], self.batch, -1).amax(dim=0)
-            out = torch.maximum(out, best)
+        out = self.bodies(step, candidates)
         if dropped is not None and not step.bounded:
             dropped = torch.zeros_like(dropped)  # it may be worth anything
         return hop.raise_bounds(out, dropped)
+
+    def bodies(self, step: Condition, candidates: Tensor) -> Tensor:
+        """What a cycle's body is worth at best with one of some candidates `[B, P]` in its slot, `[B, N]`."""
+        out, times = self._zeros(), self._at_once(step.body)
+        if self.floor is not None:
+            candidates = torch.cat([self._promising(step, few) for few in candidates.split(times, dim=1)], dim=1)
+        for few in candidates.split(times, dim=1) if candidates.numel() else ():
+            inner = self.repeated(few.shape[1], step.slot, few.t().reshape(-1))
+            best = inner.whole(step.body).view(few.shape[1], self.batch, -1).amax(dim=0)
+            out = torch.maximum(out, best)
+        return out
+
+    def _promising(self, step: Condition, candidates: Tensor) -> Tensor:
+        """Those of some candidates `[B, P]` with which a query may reach its floor, by the body's first rows."""
+        for part in _beginnings(step.body):
+            inner = self.repeated(candidates.shape[1], step.slot, candidates.t().reshape(-1))
+            if inner.batch and inner.floor is not None:
+                useful = ~(inner.of(part).amax(dim=1) < inner.floor)  # what is no number must not get lost
+                candidates = candidates[:, useful.view(-1, self.batch).any(dim=1)]
+        return candidates
+
+    def _floored(self, values: Tensor) -> Tensor:
+        """A set without what is below the floor."""
+        return values if self.floor is None else values.masked_fill(values < self.floor[:, None], ZERO)
 
     def best(self, step: Best, place: Place[Tensor]) -> Tensor:
         return largest(self.atoms.shards, self.whole(step.part).amax(dim=1, keepdim=True))
@@ -191,6 +228,7 @@ class Scores(Fold[Tensor, Tensor]):
         return Scores(
             self.atoms, self.logic, entities, self.relations[rows], self.k, self.memory // 2,
             self.bounds, self.copies * times, outer=self, outer_rows=rows,
+            floor=None if self.floor is None else self.floor[rows],
         )  # fmt: skip
 
     def first(self) -> Scores:
@@ -226,6 +264,15 @@ def by_rows(combine: Callable[[Sequence[Tensor]], Tensor], parts: Sequence[Tenso
     for start in range(0, batch, rows):
         out[start : start + rows] = combine([part[start : start + rows] for part in parts])
     return out
+
+
+def _beginnings(body: Node) -> Iterator[Node]:
+    """The rows and single values that a conjunction, and the hops in it, are worth no more than."""
+    for part in body.parts if isinstance(body, Intersect) else (body,):
+        while isinstance(part, Project):
+            part = part.source
+        if isinstance(part, Row | At) and settled(part):
+            yield part
 
 
 def _leaves(step: Step) -> int:
