@@ -178,6 +178,8 @@ def show_on(console: Console, answers: Answers) -> None:
     if answers.certified is not None:
         missed = answers.indexed and not answers.certified
         console.print(MAY_MISS if missed else VERDICTS[answers.certified], style="dim")
+        if answers.proven_first:
+            console.print(f"{answers.proven_first.capitalize()}.", style="dim")
     for note in answers.notes:
         console.print(note, style="dim")
 
