@@ -17,6 +17,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "ask": (),
     "busy": (),
     "certified": (),
+    "certified --relations": ("--relations", "2"),
     "choose": ("nell995",),
     "completion": ("NELL995",),
     "defaults": (),
@@ -48,6 +49,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "world_systems": ("--rows", "complex,complex-adapted,gqe"),
 }
 TOOLS = {
+    "brute_force",
     "comparison",
     "encoder_costs",
     "encoder_rows",
