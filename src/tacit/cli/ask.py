@@ -155,7 +155,7 @@ def show_on(console: Console, answers: Answers) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from tacit.engine.answers import in_columns
+    from tacit.engine.columns import in_columns
 
     console.print(Text(answers.query, style="bold"))
     if not answers:

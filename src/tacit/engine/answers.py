@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from tacit.engine import answer_files, answers_html
+from tacit.engine.columns import in_columns
 from tacit.errors import QueryError
 from tacit.graph.prefixes import Prefixes
 
@@ -256,9 +257,7 @@ class Answers(Sequence[Answer]):
 
     @property
     def proven(self) -> int | None:
-        """How many of the first of these answers are provably those of exact search, in order and with their scores;
-        None where nobody asked.
-        """
+        """How many of the first of these are provably those of exact search, scores included; None as above."""
         return None if self.certified is None else len(self.answers) if self.certified else self.leading
 
     @property
@@ -388,16 +387,6 @@ class Answers(Sequence[Answer]):
 
     def _repr_html_(self) -> str:
         return answers_html.table(self)
-
-
-def in_columns(rows: Sequence[Sequence[str]], length: Callable[[str], int] = len) -> list[str]:
-    """Rows of cells as lines, each column as wide as its widest cell.
-
-    >>> in_columns([["Oslo", "Norway"], ["Bern", "CH"]])
-    ['Oslo  Norway', 'Bern  CH    ']
-    """
-    widths = [max(map(length, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell + " " * (w - length(cell)) for cell, w in zip(row, widths, strict=True)) for row in rows]
 
 
 ESTIMATED = "Scores are estimates: the sums that they are shares of were sampled."
