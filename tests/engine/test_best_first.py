@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,10 +17,11 @@ from torch import Tensor
 from bruteforce import Values
 from formulas import ENTITIES, RELATIONS, queries
 from quick_world import quick_world
+from random_engine import CYCLES, KINDS, SIZE, questions, random_engine, same
 from tables import FactorScorer
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
-from tacit.engine.answers import Answer, Answers
+from tacit.engine.answers import Answers
 from tacit.engine.asked import Asked
 from tacit.engine.best_first import BestFirst
 from tacit.engine.calibration import CALIBRATIONS, calibration
@@ -36,41 +36,9 @@ from tacit.graph.vocabulary import Vocabulary
 from tacit.links.models import ComplEx
 from tacit.query.compile import compile_template
 from tacit.query.formula import Query
-from tacit.query.plan import Project, walk
+from tacit.query.plan import Project
 from tacit.query.shapes import SHAPES
 from tacit.run import open as open_run
-
-SIZE, LABELS = 24, ("r", "q", "p")
-
-
-def random_engine(seed: int, ties: bool = False, **changes: Any) -> Engine:
-    """A graph with a few facts of each relation, and a table of chances with some of them near certain, or of few."""
-    random = np.random.default_rng(seed)
-    tables = [1 / (1 + np.exp(4 - 3 * random.normal(size=(SIZE, SIZE)))) for _ in LABELS]
-    tables = [(4 * table).round().clip(0.2, 3.8) / 4 for table in tables] if ties else tables
-    facts = np.unique(random.integers(0, [SIZE, len(LABELS), SIZE], (60, 3)), axis=0)
-    graph = Graph.of([(f"e{s}", LABELS[r], f"e{t}") for s, r, t in facts])
-    size = graph.num_entities  # some may be in no fact
-    return Engine(graph, FactorScorer([table[:size, :size] for table in tables]), **changes)
-
-
-def questions(engine: Engine, seed: int, count: int = 1) -> list[Asked]:
-    """Questions of all 14 shapes about random entities and relations."""
-    random, asked = np.random.default_rng(seed), []
-    for shape in SHAPES.values():
-        prepared = compile_template(shape.query)
-        for _ in range(count):
-            entities = random.integers(0, engine.graph.num_entities, shape.num_entities).tolist()
-            relations = random.integers(0, engine.graph.num_relations, shape.num_relations).tolist()
-            asked.append(Asked(shape.query, prepared, entities, relations))
-    return asked
-
-
-def same(found: Sequence[Answer], exact: Sequence[Answer]) -> None:
-    """Both lists hold the same entities in the same order, with the same scores."""
-    assert [answer.id for answer in found] == [answer.id for answer in exact], found
-    assert [answer.known for answer in found] == [answer.known for answer in exact]
-    assert [answer.score for answer in found] == pytest.approx([answer.score for answer in exact], abs=1e-6)
 
 
 def share(found: list[Answers], exact: list[Answers]) -> float:
@@ -93,10 +61,13 @@ def compare(engine: Engine, asked: list[Any], top: int, k: int, budget: int | No
 @pytest.mark.parametrize("observed", ["none", "all"])
 @pytest.mark.parametrize("name", CALIBRATIONS)
 @pytest.mark.parametrize("norm", NORMS)
-def test_what_is_certified_is_what_exact_search_finds(norm: str, name: str, observed: str) -> None:
+def test_what_is_certified_is_what_exact_search_finds(
+    norm: str, name: str, observed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = random_engine(3, logic=norm, calibration=name, observed=observed)
     asked = questions(engine, 5)
     assert compare(engine, asked, 4, SIZE) == 1.0  # with as many candidates as there are all can be proven
+    monkeypatch.setattr("tacit.engine.frontier._FEW", 0)  # as on a large graph
     assert compare(engine, asked, 4, 7) >= 0.5
 
 
@@ -253,20 +224,6 @@ def test_the_row_of_a_single_atom_is_scored_once(search: str) -> None:
     assert len(scorer.asked) == 1
 
 
-CYCLES = (
-    "?x : exists ?y, ?z . r(e1, ?y) & q(?y, ?z) & p(?z, ?x) & r(?y, ?x)",
-    "?x : exists ?y . r(?x, ?y) & q(?y, ?x) & p(e1, ?y)",
-    "?x : exists ?y, ?z . r(e1, ?y) & q(?y, ?z) & p(?z, ?x) & !r(?y, ?x)",
-    "?x : exists ?y, ?z, ?w . r(?x, ?y) & q(?y, ?z) & p(?z, ?w) & r(?w, ?x) & q(e1, ?x)",
-)
-KINDS = (
-    "?x, ?y : r(e1, ?x) & q(?x, ?y)",
-    ": exists ?x, ?y . r(e1, ?x) & q(?x, ?y) & p(?y, e2)",
-    "?x : (exists ?y . r(e1, ?y) & q(?y, ?x)) | (exists ?y . p(e2, ?y) & r(?y, ?x))",
-    "?x : q(e2, ?x) & !(exists ?y . r(e1, ?y) & !p(?y, ?x))",
-)
-
-
 @pytest.mark.parametrize("norm", NORMS)
 def test_what_is_not_certified_is_the_answer_of_the_beam(norm: str) -> None:
     """Whatever the shape: proven answers are those of exact search, and others those of a beam with the same k."""
@@ -281,24 +238,6 @@ def test_what_is_not_certified_is_the_answer_of_the_beam(norm: str) -> None:
         proven.append(found.certified)
     assert set(proven) == {True, False}
     assert any("not certified" in str(found) for found in ways[0])
-
-
-@pytest.mark.parametrize("budget", [None, 9])
-@pytest.mark.parametrize("observed", ["none", "all"])
-def test_the_first_answers_are_proven_where_not_all_are(budget: int | None, observed: str) -> None:
-    """How many of them differs from question to question; they are the first ones of exact search, ties included."""
-    counts: list[int] = []
-    for seed, name in ((4, "sigmoid"), (7, "softmax-count"), (9, "minmax")):
-        engine = random_engine(seed, ties=seed != 4, calibration=name, observed=observed, k=3)
-        asked = [*questions(engine, seed, count=2), *map(engine.prepare, (*CYCLES, *KINDS))]
-        found = engine.using(budget=budget).ask_many(asked, 9)
-        exact = engine.using(search="exact").ask_many(asked, 9)
-        for one, other in zip(found, exact, strict=True):
-            assert one.proven is not None
-            assert [a.values or a.id for a in one[: one.proven]] == [a.values or a.id for a in other[: one.proven]]
-            same(one[: one.proven], other[: one.proven])
-            counts += [] if one.certified else [one.proven]
-    assert len(set(counts)) > 3
 
 
 def test_known_answers_that_the_beam_has_dropped_come_in_its_order() -> None:
@@ -316,24 +255,6 @@ def test_known_answers_that_the_beam_has_dropped_come_in_its_order() -> None:
     known = [answer.id for answer in auto if answer.known]
     assert sorted(known) == [answer.id for answer in exact if answer.known]  # by id, since all are worth the same
     assert sorted(known) != known
-
-
-@pytest.mark.parametrize("budget", [1, 9, 40])
-def test_a_budget_bounds_what_is_scored_for_a_proof_and_the_beam_is_its_floor(budget: int) -> None:
-    k, engine = 6, random_engine(4, calibration="sigmoid", observed="none", k=6)
-    asked = [each for each in questions(engine, 6, count=2) if each.prepared.plan.has(Project)]
-    ways = [engine.using(**way).ask_many(asked, 4) for way in ({"budget": budget}, {"search": "beam"})]
-    exact, most = engine.using(search="exact").ask_many(asked, 4), 0
-    for question, found, beam, best in zip(asked, *ways, exact, strict=True):
-        hops = sum(isinstance(step, Project) for step in walk(question.prepared.plan.root))
-        assert found.rows is not None
-        assert found.rows <= budget + hops * k
-        most = max(most, found.rows)
-        if found.certified:
-            same(found, best)
-        elif budget <= k:
-            same(found, beam)
-    assert most > k or budget <= k  # a larger one goes beyond what a beam keeps
 
 
 def test_questions_asked_together_have_the_answers_of_each_alone_and_share_rows() -> None:

@@ -105,7 +105,7 @@ class BestFirst(Scores):
         The places of queries that are done, and the search of these alone, as soon as there are some.
         """
         search, places = self, list(range(self.size))
-        if self.budget is None and self.atoms.calibration.pointwise and hardly_proven(root):
+        if self.budget is None and hardly_proven(root, self.atoms, self.k):
             self._complete(root)
             yield places, self
             return

@@ -57,15 +57,17 @@ class Wanted:
             return Found(ids, scores[ids].tolist())
         lower, upper = map(self.lifted, bounds)
         certified = self.in_the_way(lower, upper, ids) is None
-        leading = 0 if certified else self.leading(lower, upper, shared(ids, self.order(lower, finer)))
-        return Found(ids, scores[ids].tolist(), certified, leading=leading)
+        leading = [] if certified else ids[: self.leading(lower, upper, ids)]
+        if leading:
+            leading = shared(leading, self.order(lower, finer))
+        return Found(ids, scores[ids].tolist(), certified, leading=len(leading))
 
     def proven_or_beam(self, scores: Tensor, lower: Tensor, upper: Tensor) -> Found:
         """The answers that bounds prove; else those of a beam with these scores, whose own order is that of known
         answers which it has dropped: they tie at what they are worth at least.
         """
         found = self.found(scores, bounds=(lower, upper))
-        if found.certified:
+        if found.certified or not self.first:
             return found
         beam = self.found(scores, scores)
         return replace(beam, certified=False, leading=len(shared(beam.ids, found.ids[: found.leading])))
@@ -120,7 +122,7 @@ class Wanted:
         return highest if bool(rivals[highest]) else None
 
     def leading(self, lower: Tensor, upper: Tensor, ids: list[int]) -> int:
-        """How many of the first answers of a list, in the order of lower bounds, are proven: nothing whose score is not
+        """How many of the first answers are proven if they are in the order of lower bounds: nothing whose score is not
         exact could come before, ties by id included, or is one of them.
         """
         if not ids:
