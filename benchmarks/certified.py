@@ -7,6 +7,12 @@ by its defaults. Questions are BetaE's validation queries, sampled ones of the s
 facts are known. A row is the scores of one candidate's tails; the beam scores k of them for every variable, exact
 search one of every entity. Every question is asked alone by both searches in turns, then all of a shape together. The
 first --exact of them are answered by exact search, too; what is not certified is held against the beam's answer.
+
+    python benchmarks/certified.py NELL995 --relations 4 --count 3 --threads 1 --runs .bench/runs
+
+compares with exact answers by brute force instead, which takes half a minute for the edges of one relation on NELL995:
+--count test questions of a shape for each of so many relations that their hops go over. Of questions with two hops,
+the last ones go over the first of these relations.
 """
 
 from __future__ import annotations
@@ -15,15 +21,18 @@ import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 import tacit
+from brute_force import CALIBRATIONS, BruteForce, hops
 from scaffold import Benchmark, Measured, data_folder
 from tacit.engine.answers import Answers
 from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
+from tacit.engine.reasoner import HOPS
+from tacit.links.models import ComplEx
 from tacit.query.compile import compile_template
 from tacit.query.queries import QuerySet, read_queries
 from tacit.query.sampling import sample
@@ -31,9 +40,9 @@ from tacit.query.shapes import SHAPES
 from tacit.sources import is_run
 
 FOLDERS = {"world": ("world", 0), "NELL995": ("nell", 15), "FB15k-237": ("fb", 10)}  # of --runs, and epochs
-CALIBRATIONS = ("softmax-count", "sigmoid")
 MEDIAN, P90 = 1 / 16, 1 / 4  # of k, for 2p
 WORST = 1.3  # times the beam's processor time, for a shape
+ROUNDING = 1e-5  # of log-scores, whose logits are sums of 200 products in 32 bits
 
 
 def trained(given: argparse.Namespace) -> tacit.Run:
@@ -119,8 +128,81 @@ def figures_of(given: argparse.Namespace, engine: Engine, some: list[Asked]) -> 
     return figures
 
 
+def over_few_relations(given: argparse.Namespace, run: tacit.Run, exact: BruteForce) -> dict[str, list[Asked]]:
+    """Test questions of every shape with hops that go over few relations, such as all shapes have where there are.
+
+    As many go over each; where there are two hops, the second goes over the first relation of all. Known answers do not
+    fill the list of any: that would be a proof without a search.
+    """
+    random, read = np.random.default_rng(given.seed), read_queries(data_folder(given, given.graph), "test")
+    wanted = given.shapes.split(",") if given.shapes else SHAPES
+    drawn = {
+        name: [(hops(each), each) for each in asked(read[name]) if len(exact.first(each)) < given.top]
+        for name in wanted
+        if SHAPES[name].plan.has(*HOPS)
+    }
+    there = np.zeros((len(drawn), run.graph.num_relations), dtype=int)
+    for row, some in zip(there, drawn.values(), strict=True):
+        np.add.at(row, [over[-1] for over, _ in some], 1)
+    order = random.permutation(run.graph.num_relations)
+    few = order[np.argsort(-there.clip(max=given.count).sum(axis=0)[order], kind="stable")][: given.relations]
+    chosen: dict[str, list[Asked]] = {name: [] for name in drawn}
+    for name, some in drawn.items():
+        for relation in few:
+            fit = [each for over, each in some if over[0] == relation and (len(over) == 1 or over[-1] == few[0])]
+            chosen[name] += [fit[i] for i in random.permutation(len(fit))[: given.count]]
+    return {name: each for name, each in chosen.items() if each}
+
+
+def against_brute_force(given: argparse.Namespace) -> Measured:
+    """How far what is proven is what brute force finds."""
+    run = trained(given)
+    exact = BruteForce(run.graph, cast(ComplEx, run.engine.scorer))
+    chosen = over_few_relations(given, run, exact)
+    values = iter(exact.values([question for some in chosen.values() for question in some]))
+    tables = {shape: [next(values) for _ in some] for shape, some in chosen.items()}
+    figures, missed = {}, []
+    for place, calibration in enumerate(CALIBRATIONS):
+        engine = run.engine.using(observed="train", calibration=calibration, search="certified", k=given.k)
+        for shape, some in chosen.items():
+            pairs, row = zip(some, tables[shape], strict=True), f"{calibration} {shape}"
+            lists = [exact.listed(one, table[place], given.top) for one, table in pairs]
+            figures[row] = held_against(engine.ask_many(some, given.top), lists)
+            missed += [f"equality of {row}"] if figures[row]["wrong"] or figures[row]["wrong in part"] else []
+    settings = {"observed": "train", "split": "test", "entities": run.graph.num_entities, "passes": exact.passes}
+    return Measured(figures, settings, missed, kind=f"{given.graph.lower()}-exact")
+
+
+def held_against(found: Sequence[Answers], exact: Sequence[dict[int, float]]) -> dict[str, float]:
+    """The figures of one shape: certified lists, and the proven answers of others, beside the best ones."""
+    pairs = list(zip(found, exact, strict=True))
+    whole = [pair for pair in pairs if pair[0].certified]
+    others = [pair for pair in pairs if not pair[0].certified]
+    part = [pair for pair in others if pair[0].proven]
+    order = [[a.id for a in one[: one.proven]] == list(other)[: one.proven] for one, other in whole + part]
+    return {
+        "compared": len(whole),
+        "wrong": sum(len(one) != len(other) or max(apart(one, other), default=0.0) > ROUNDING for one, other in whole),
+        "not certified": len(others),
+        "with some proven": len(part),
+        "wrong in part": sum(max(apart(*pair)) > ROUNDING for pair in part),
+        "answers proven, of not certified, mean": float(np.mean([one.proven for one, _ in others])) if others else 0.0,
+        "exact though not certified": sum([a.id for a in one] == list(other) for one, other in others),
+        "same order, share": float(np.mean(order)) if order else 1.0,
+        "rows, median": float(np.median([answers.rows for answers in found])),
+        "log-scores apart, most": max((gap for pair in whole + part for gap in apart(*pair)), default=0.0),
+    }
+
+
+def apart(found: Answers, exact: dict[int, float]) -> list[float]:
+    """How far the log-scores of proven answers are from those of the best; what is of one score may change places."""
+    return [abs(one.log_score - other) for one, other in zip(found[: found.proven], exact.values(), strict=False)]
+
+
 def measure(given: argparse.Namespace) -> Measured:
     """The figures of every calibration and shape, and the goals."""
+    if given.relations:
+        return against_brute_force(given)
     figures, missed = {}, []
     run = trained(given)
     chosen = questions(given, run)
@@ -147,6 +229,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark.add_argument("--shapes", help="some shapes, joined by commas; all where none are given")
     benchmark.size("--count", 20, tiny=2, help="questions of each shape")
     benchmark.size("--exact", 4, tiny=1, help="questions that exact search answers too")
+    benchmark.add_argument("--relations", type=int, default=0, help="compare with brute force over so many relations")
     benchmark.run(measure, argv)
 
 

@@ -18,6 +18,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "busy": (),
     "busy --cycles": ("--cycles",),
     "certified": (),
+    "certified --relations": ("--relations", "2"),
     "codes": (),
     "choose": ("nell995",),
     "completion": ("NELL995",),
@@ -50,6 +51,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "world_systems": ("--rows", "complex,complex-adapted,gqe"),
 }
 TOOLS = {
+    "brute_force",
     "comparison",
     "encoder_costs",
     "encoder_rows",

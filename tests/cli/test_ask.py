@@ -116,6 +116,19 @@ def test_a_terminal_shows_a_line_for_each_answer_and_whole_reasons_below(width: 
     ]
 
 
+@pytest.mark.parametrize(
+    ("certified", "leading", "says"),
+    [(False, 2, "The first 2 of 3 are proven."), (False, 1, "The first is proven."), (False, 0, ""), (True, 2, "")],
+)
+def test_a_terminal_says_how_many_of_the_first_answers_are_proven(certified: bool, leading: int, says: str) -> None:
+    answers = Answers("?x : q(?x)", (Answer("a", 1, 0.5, -0.69, False),) * 3, certified, leading=leading)
+    console = Console(file=io.StringIO(), width=120)
+    show_on(console, answers)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert says in shown
+    assert says or "proven." not in shown
+
+
 def test_letters_a_terminal_cannot_show_are_escaped(tmp_path: Path) -> None:
     (tmp_path / "g.tsv").write_text("Łódź\tin\tPolska\n", encoding="utf-8")
     command = [sys.executable, "-m", "tacit", "ask", "--symbolic", str(tmp_path / "g.tsv"), "?x : in(?x, Polska)"]

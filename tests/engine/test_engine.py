@@ -204,6 +204,9 @@ def test_a_certified_list_is_never_wrong(query: Query, scores: dict[str, Values]
         answers = engine.explain(query, top=top)
     except TacitError:
         return  # unsafe questions are refused
+    proven = answers.proven or 0
+    first = [exact[answer.id] for answer in answers[:proven]]
+    np.testing.assert_allclose(first, np.sort(exact)[::-1][:proven], atol=1e-5)
     if answers.certified:
         expected = np.sort(exact)[::-1][:top]
         found = np.zeros_like(expected)  # what is not listed has no score
@@ -220,7 +223,7 @@ def test_a_short_list_is_certified_only_where_nothing_could_be_missing() -> None
     engine = Engine(graph, FactorScorer([hops]), calibration="sigmoid", observed="none", logic="lukasiewicz", k=1)
     question = "?t : exists ?v . r(s, ?v) & r(?v, ?t)"
     assert engine.explain(question).entities == ["x"]
-    assert engine.explain(question).certified is False
+    assert (engine.explain(question).certified, engine.explain(question).proven) == (False, 1)
     assert engine.explain(question, top=1).certified is True
     assert engine.using(search="exact").explain(question).entities == ["x", "y"]
     assert engine.using(search="exact").explain(question).certified is True

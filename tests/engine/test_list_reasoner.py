@@ -89,6 +89,7 @@ def test_a_list_that_ties_cut_is_certified_only_where_it_is_the_right_one() -> N
             found, wanted = scan.ask(question, top), exact.ask(question, top)
             proven.append(found.certified)
             assert not found.certified or found.entities == wanted.entities
+            assert found.entities[: found.proven] == wanted.entities[: found.proven]
             np.testing.assert_allclose([a.score for a in found], [a.score for a in wanted], atol=1e-5)
     assert len(set(proven)) == 2
 

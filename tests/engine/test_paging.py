@@ -98,6 +98,8 @@ def test_what_is_certified_is_the_page_of_exact_search(
     for found in (engine.ask(query, **page), engine.using(search="beam").explain(query, **page)):
         if found.certified:
             assert [answer.score for answer in found] == pytest.approx([answer.score for answer in exact], rel=1e-5)
+        proven, scores = found.proven or 0, [answer.score for answer in exact]
+        assert [answer.score for answer in found[:proven]] == pytest.approx(scores[:proven], rel=1e-5)
         assert found.certified or "k" in search or found.settings["search"] == "beam"
 
 

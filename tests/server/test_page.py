@@ -222,6 +222,16 @@ def test_a_beam_that_may_have_missed_something_offers_exact_search(visit: Visit)
     assert "Portugal" in visit.answers()
 
 
+def test_a_reason_says_how_many_of_the_first_answers_are_proven(visit: Visit) -> None:
+    atom = {"subject": "France", "relation": "borders", "object": "Iberia", "score": 0.7, "observed": False}
+    answer = {"entity": "Iberia", "score": 0.7, "log_score": -0.36, "known": False}
+    visit.reply("/ask", *(answer | {"entity": name} for name in ("Iberia", "Spain", "Peru")), certified=False, proven=2)
+    visit.reply("/explain", answer | {"witnesses": [{"score": 0.7, "variables": {}, "atoms": [atom]}]}, certified=False)
+    visit.ask(QUERY)
+    verdict = visit.open("Iberia").locator(".verdict").inner_text()
+    assert verdict.startswith("The first 2 of 3 are proven. The beam dropped candidates")
+
+
 def test_an_address_can_be_shared_and_gone_back_to(visit: Visit, browser: Any) -> None:
     page = visit.page
     page.locator(".chip").first.click()

@@ -155,7 +155,7 @@ def show_on(console: Console, answers: Answers) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from tacit.engine.answers import in_columns
+    from tacit.engine.columns import in_columns
 
     console.print(Text(answers.query, style="bold"))
     if not answers:
@@ -178,6 +178,8 @@ def show_on(console: Console, answers: Answers) -> None:
     if answers.certified is not None:
         missed = answers.indexed and not answers.certified
         console.print(MAY_MISS if missed else VERDICTS[answers.certified], style="dim")
+        if answers.proven_first:
+            console.print(f"{answers.proven_first.capitalize()}.", style="dim")
     for note in answers.notes:
         console.print(note, style="dim")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from tacit.engine import answer_files, answers_html
+from tacit.engine.columns import in_columns
 from tacit.errors import QueryError
 from tacit.graph.prefixes import Prefixes
 
@@ -222,6 +223,7 @@ class Answers(Sequence[Answer]):
     counted: Count | None = None  # how many there are, where that was asked
     offset: int = 0  # how many better answers come before these
     prefixes: Prefixes = field(default_factory=Prefixes, compare=False)  # what makes IRIs of labels
+    leading: int = 0  # how many of the first answers are proven where not all are
 
     @overload
     def __getitem__(self, position: int) -> Answer: ...
@@ -249,8 +251,21 @@ class Answers(Sequence[Answer]):
         return enumerate(self.answers, start=self.offset + 1)
 
     def by_score(self) -> Answers:
-        """The same answers by falling score alone, known ones no longer first."""
-        return replace(self, answers=tuple(sorted(self, key=lambda answer: -answer.score)))
+        """The same answers by falling score alone, known ones no longer first; which of these is first, is open."""
+        leading = 0 if any(answer.known for answer in self) else self.leading
+        return replace(self, answers=tuple(sorted(self, key=lambda answer: -answer.score)), leading=leading)
+
+    @property
+    def proven(self) -> int | None:
+        """How many of the first of these are provably those of exact search, scores included; None as above."""
+        return None if self.certified is None else len(self.answers) if self.certified else self.leading
+
+    @property
+    def proven_first(self) -> str:
+        """How many of the first answers are proven where not all are, in words; nothing where none is."""
+        if self.certified or not self.proven:
+            return ""
+        return f"the first {self.proven} of {len(self)} are proven" if self.proven > 1 else "the first is proven"
 
     @property
     def likely(self) -> int:
@@ -286,7 +301,8 @@ class Answers(Sequence[Answer]):
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it."""
         rows = [{"rank": rank} | answer.to_dict() for rank, answer in self.ranked]
-        told: dict[str, Any] = {"certified": self.certified, "explained": self.explained, "estimated": self.estimated}
+        told: dict[str, Any] = {"certified": self.certified, "proven": self.proven}
+        told |= {"explained": self.explained, "estimated": self.estimated}
         likely = None if self.uncalibrated else self.likely
         told |= {"offset": self.offset, "likely": likely, "threshold": LIKELY}
         told |= {"uncalibrated": self.uncalibrated} if self.uncalibrated else {}
@@ -357,8 +373,10 @@ class Answers(Sequence[Answer]):
 
     @property
     def verdict(self) -> str:
-        """Whether the answers are proven, and why not."""
-        return INDEXED if self.indexed and not self.certified else PROVEN[self.certified is True]
+        """Whether the answers are proven, how many of the first are, and why not all."""
+        if self.indexed and not self.certified:
+            return INDEXED
+        return "; ".join(filter(None, (PROVEN[self.certified is True], self.proven_first)))
 
     @property
     def indexed(self) -> bool:
@@ -369,16 +387,6 @@ class Answers(Sequence[Answer]):
 
     def _repr_html_(self) -> str:
         return answers_html.table(self)
-
-
-def in_columns(rows: Sequence[Sequence[str]], length: Callable[[str], int] = len) -> list[str]:
-    """Rows of cells as lines, each column as wide as its widest cell.
-
-    >>> in_columns([["Oslo", "Norway"], ["Bern", "CH"]])
-    ['Oslo  Norway', 'Bern  CH    ']
-    """
-    widths = [max(map(length, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell + " " * (w - length(cell)) for cell, w in zip(row, widths, strict=True)) for row in rows]
 
 
 ESTIMATED = "Scores are estimates: the sums that they are shares of were sampled."

@@ -12,7 +12,7 @@ what the beam finds, for the price of the beam.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
@@ -108,7 +108,7 @@ class BestFirst(Scores):
         The places of queries that are done, and the search of these alone, as soon as there are some.
         """
         search, places = self, list(range(self.size))
-        if self.budget is None and self.atoms.calibration.pointwise and hardly_proven(root):
+        if self.budget is None and hardly_proven(root, self.atoms, self.k):
             self._complete(root, wanted)
             yield places, self
             return
@@ -138,7 +138,7 @@ class BestFirst(Scores):
         rows = [sum(hop.counts[q] for hop in self.hops.values()) for q in range(self.size)]
         given = zip(wanted, self.followed().whole(root).cpu(), lower, upper, strict=True)
         found = [each.proven_or_beam(*values) for each, *values in given]
-        return [Found(each.ids, each.scores, each.certified, count) for each, count in zip(found, rows, strict=True)]
+        return [replace(each, rows=count) for each, count in zip(found, rows, strict=True)]
 
     def followed(self) -> Scores:
         """The queries as a beam values them that kept the candidates which were followed."""

@@ -339,7 +339,7 @@ class Engine:
                 Answers(
                     str(question.query), tuple(answers), listed.certified, self.about, explained,
                     listed.rows, left_out, listed.estimated, question.query.kind, variables, None, start,
-                    self.graph.prefixes,
+                    self.graph.prefixes, max(0, listed.leading - start),
                 )
             )  # fmt: skip
         return results

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -21,6 +22,14 @@ class Found:
     certified: bool | None = None  # whether these are provably what exact search finds; None where nobody looked
     rows: int | None = None  # how many candidates were followed, each by a row of scores; None where nobody counted
     estimated: bool = False  # whether scores rest on sums that were estimated
+    leading: int = 0  # how many of the first answers are proven of a list that is not
+
+    @property
+    def proven(self) -> int | None:
+        """How many of the first answers are provably those of exact search, in order and with their scores; None where
+        nobody looked.
+        """
+        return None if self.certified is None else len(self.ids) if self.certified else self.leading
 
 
 @dataclass(frozen=True)
@@ -48,14 +57,20 @@ class Wanted:
             return Found(ids, scores[ids].tolist())
         lower, upper = map(self.lifted, bounds)
         certified = self.in_the_way(lower, upper, ids) is None
-        return Found(ids, scores[ids].tolist(), certified)
+        leading = [] if certified else ids[: self.leading(lower, upper, ids)]
+        if leading:
+            leading = shared(leading, self.order(lower, finer))
+        return Found(ids, scores[ids].tolist(), certified, leading=len(leading))
 
     def proven_or_beam(self, scores: Tensor, lower: Tensor, upper: Tensor) -> Found:
         """The answers that bounds prove; else those of a beam with these scores, whose own order is that of known
         answers which it has dropped: they tie at what they are worth at least.
         """
         found = self.found(scores, bounds=(lower, upper))
-        return found if found.certified else replace(self.found(scores, scores), certified=False)
+        if found.certified or not self.first:
+            return found
+        beam = self.found(scores, scores)
+        return replace(beam, certified=False, leading=len(shared(beam.ids, found.ids[: found.leading])))
 
     def lifted(self, scores: Tensor) -> Tensor:
         """Scores with those that go first at what they are worth at least, whatever a beam has dropped.
@@ -100,17 +115,54 @@ class Wanted:
         if len(ids) == self.count:
             last, places = ids[-1], torch.arange(len(lower), device=lower.device)
             better = (upper > lower[last]) | ((upper == lower[last]) & (places < last))
-            ahead = torch.zeros_like(rivals)
-            ahead[torch.tensor(self.first, dtype=torch.long, device=lower.device)] = True
+            ahead = self._ahead(lower)
             rivals &= better & ahead if bool(ahead[last]) else better | ahead
         rivals[listed] = inexact
         highest = int(upper.masked_fill(~rivals, ZERO).argmax())
         return highest if bool(rivals[highest]) else None
 
+    def leading(self, lower: Tensor, upper: Tensor, ids: list[int]) -> int:
+        """How many of the first answers are proven if they are in the order of lower bounds: nothing whose score is not
+        exact could come before, ties by id included, or is one of them.
+        """
+        if not ids:
+            return 0
+        rivals, ahead = unsettled(lower, upper), self._ahead(lower)
+        known, other = (_highest(upper, rivals & group) for group in (ahead, ~ahead))
+        for place, entity in enumerate(ids):
+            worth = -float(lower[entity]), entity
+            if known < worth if bool(ahead[entity]) else known < _NOBODY or other < worth:
+                return place
+        return len(ids)
+
+    def _ahead(self, values: Tensor) -> Tensor:
+        """Which entities go first, `[N]`."""
+        ahead = torch.zeros_like(values, dtype=torch.bool)
+        ahead[torch.tensor(self.first, dtype=torch.long, device=values.device)] = True
+        return ahead
+
+
+def shared(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """What two lists begin with alike.
+
+    >>> shared([3, 1, 2], [3, 1, 5, 2])
+    [3, 1]
+    """
+    return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
+
 
 def unsettled(lower: Tensor, upper: Tensor) -> Tensor:
     """Where bounds of log-scores leave more open than rounding does."""
     return upper > lower * _ROUNDING
+
+
+_NOBODY = -ZERO, 0
+
+
+def _highest(values: Tensor, group: Tensor) -> tuple[float, int]:
+    """Minus the highest value of a group, and the first that has it: what comes before others is less."""
+    highest, place = values.masked_fill(~group, ZERO).max(dim=0)
+    return (-float(highest), int(place)) if float(highest) > ZERO else _NOBODY
 
 
 def _sorted(ids: Tensor, scores: Tensor, finer: Tensor) -> list[int]:

@@ -9,9 +9,11 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from tacit.engine.atoms import Atoms
 from tacit.engine.found import unsettled
 from tacit.query.plan import Best, Complement, Condition, Intersect, Node, Project, Step, children, walk
 
+_FEW = 2**20  # scores of rows that take no longer than some looks at bounds
 Search = Project | Condition  # the steps that look for the value of a variable
 
 
@@ -63,12 +65,17 @@ def negates_hops(step: Step) -> bool:
     return any(isinstance(inner, Project | Condition | Best) for part in negated for inner in walk(part))
 
 
-def hardly_proven(root: Node) -> bool:
-    """Whether answers are a hop and a negation together: few are ruled out by the best candidates where predictions
-    come close to what is known, and all that a beam keeps are followed at once.
+def hardly_proven(root: Node, atoms: Atoms, k: int | None) -> bool:
+    """Whether all that a beam keeps are to be followed at once, since the best candidates rule few answers out.
+
+    That is where answers are a hop and a negation together and predictions come close to what is known; and where the
+    hop is negated and what a beam keeps are so few scores that to look at bounds in between would take as long.
     """
     parts = root.parts if isinstance(root, Intersect) else (root,)
-    return not settled(root) and any(isinstance(part, Complement) for part in parts)
+    if settled(root) or not any(isinstance(part, Complement) for part in parts):
+        return False
+    few = (k or atoms.num_entities) * atoms.num_entities <= _FEW
+    return atoms.calibration.pointwise or (few and negates_hops(root))
 
 
 def loose(lower: float, upper: float) -> bool:

@@ -158,7 +158,10 @@ def _tuples(question: _Question, span: Span) -> Answers:
     if new and index is not None:
         slots = question.entities.numpy(), question.relations.numpy()
         left_out = count_tuples(plan, *slots, index, question.graph.num_entities)
-    return Answers("", tuple(answers), search.certified, explained=question.explained(reasons), left_out=left_out)
+    return Answers(
+        "", tuple(answers), search.certified, explained=question.explained(reasons), left_out=left_out,
+        leading=max(0, search.leading - span.start),
+    )  # fmt: skip
 
 
 def _count(question: _Question, span: Span) -> Answers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -68,9 +69,11 @@ class ListReasoner(Reasoner):
         finer = -order.float() if isinstance(plan.root, Row) else None
         here = Wanted(wanted.count, torch.searchsorted(ids, first).tolist(), wanted.least, floor=wanted.floor)
         found = here.found(low, finer, (low, high)) if len(ids) else Found((), (), True)
-        beyond = listing.rest if len(found.ids) < wanted.count else listing.rest if more else ZERO
+        beyond, ahead, sure = listing.rest, set(here.first), rows.sure and not rows.estimated
         full = len(found.ids) == wanted.count and found.ids
         settled = beyond < found.scores[-1] if full else beyond == ZERO or beyond < wanted.floor
-        certified = bool(found.certified) and settled and rows.sure and not rows.estimated
+        certified = bool(found.certified) and settled and sure
+        listed = zip(found.ids[: found.proven], found.scores, strict=False)
+        leading = len(list(takewhile(lambda each: each[0] in ahead or beyond < each[1], listed))) if sure else 0
         answers = [int(ids[place]) for place in found.ids]
-        return Found(answers, found.scores, certified, len(lists.followed), rows.estimated)
+        return Found(answers, found.scores, certified, len(lists.followed), rows.estimated, leading)

@@ -8,6 +8,7 @@ its parts say of the held variables alone, and where that is too little, the tup
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import numpy as np
 import torch
@@ -83,6 +84,7 @@ class TupleSearch:
     def __post_init__(self) -> None:
         self.found = Tuples.none(len(self.plan.targets))
         self.certified: bool | None = None
+        self.leading = 0  # how many of the first tuples are proven
         self.prove |= self.reasoner.exact
         self._lost, self._known_lost = ZERO, False  # what is dropped is worth so much at most, and is it known?
         self._loose = {True: ZERO, False: ZERO}  # of known tuples and others: how high one may be that is not exact
@@ -101,7 +103,10 @@ class TupleSearch:
             if bool(tried.any()):
                 self._keep(entities[part][tried])
             start, step = part.stop, 2 * step
-        self.certified = self._proven() if self.prove else None
+        if self.prove:
+            told = list(zip(self.found.scores.tolist(), self.found.known.tolist(), strict=True))
+            self.leading = len(list(takewhile(lambda each: self._settled(*each), told)))
+            self.certified = self._settled(*(told[-1] if len(told) == self.count else (self.floor, False)))
         return self
 
     def _held(self, held: Held, entities: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -202,14 +207,12 @@ class TupleSearch:
     def _whole(self, scores: Tensor) -> Tensor:
         return whole(self.reasoner.shards, scores).cpu()
 
-    def _proven(self) -> bool:
-        """Whether nothing that was dropped, or that is not exact, could belong among the tuples found."""
-        full = len(self.found) == self.count
-        last = float(self.found.scores[-1]) if full else self.floor
-        if full and self.least is not None and bool(self.found.known[-1]):
-            return _below(self._loose[True], last) and (not self._known_lost or _below(self._lost, last))
+    def _settled(self, score: float, known: bool) -> bool:
+        """Whether nothing that was dropped, or that is not exact, could come before a tuple of such a score."""
+        if self.least is not None and known:
+            return _below(self._loose[True], score) and (not self._known_lost or _below(self._lost, score))
         threats = (*self._loose.values(), self._lost)
-        return all(_below(threat, last) for threat in threats) and (self.least is None or not self._known_lost)
+        return all(_below(threat, score) for threat in threats) and (self.least is None or not self._known_lost)
 
 
 def _below(threat: float, last: float) -> bool:

@@ -3,7 +3,8 @@
 Conjuncts, disjuncts and neighbouring quantifiers may stand in any order, and variables may have any names. A question
 is a graph of its parts and variables; its *colours* are refined until neighbours cannot tell two of them apart
 (Weisfeiler and Leman), first by structure alone, then by names. Where variables still look alike, one of them is
-singled out and the colours are refined again: of all choices, the one with the least picture is taken.
+singled out and the colours are refined again: of all choices, the one with the least picture is taken. Answer variables
+are singled out first, of equals the one that was asked for first: they are what answers tell apart.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Que
 
 _BUDGET = 20_000  # vertices coloured while choices are compared; past that, parts that look alike are taken as equal
 
+_TARGET = "6 target"
 _KINDS: dict[type, str] = {Or: "2 or", And: "3 and", Not: "4 not"}  # plain parts first, negated ones last
 
 Names = tuple[Sequence[int], Sequence[int]]  # of entities and of relations by slot, as places in their own order
@@ -24,7 +26,7 @@ def canonical(query: Query, names: Names) -> Query:
     """A query over numbered slots with targets, parts and quantifiers in the one order that all its writings share."""
     flat = merged(query.formula)
     graph = _Graph(names)
-    around = [graph.variable(target, "6 target") for target in query.targets] or [graph.vertex("6 target")]
+    around = [graph.variable(target, _TARGET) for target in query.targets] or [graph.vertex(_TARGET)]
     root = graph.add(flat, around[0])
     for other in around[1:]:
         graph.join(other, root, "holds")
@@ -141,7 +143,8 @@ class _Graph:
             classes: dict[int, list[int]] = {}
             for vertex in self.variables.values():
                 classes.setdefault(colours[vertex], []).append(vertex)
-            alike = next((members for _, members in sorted(classes.items()) if len(members) > 1), None)
+            ordered = sorted(classes.items(), key=lambda each: (self.vertices[each[1][0]].kind != _TARGET, each[0]))
+            alike = next((members for _, members in ordered if len(members) > 1), None)
             if alike is None:
                 return colours
             if self.spent > _BUDGET:

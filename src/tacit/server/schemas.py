@@ -169,6 +169,10 @@ class AnswersReply(BaseModel):
     uncalibrated: str | None = Field(None, description="What to say of scores that are no probabilities.")
     threshold: float = Field(LIKELY, description="The score below which an answer is more likely wrong than right.")
     certified: bool | None = Field(description="Whether the search provably missed nothing; null where none can tell.")
+    proven: int | None = Field(
+        None,
+        description="How many of the first answers are proven, with order and scores; null where none can tell.",
+    )
     explained: bool | None = Field(None, description="Whether the search gives reasons; null where nobody asked.")
     left_out: int | None = Field(None, description="Known answers not listed; only where new ones were asked for.")
     estimated: bool = Field(False, description="Whether scores are estimates, as an index of a large graph gives.")

@@ -61,11 +61,12 @@ function lines(part, denied = false) {
   return parts.flatMap((each) => lines(each, denied));
 }
 
-/** Whether the search may have missed better answers, and the way to find them. */
-function verdict(certified, exactly) {
+/** Whether the search may have missed better answers, which of the `total` are proven all the same, and the way to find others. */
+function verdict({ certified, proven, total }, exactly) {
   if (certified === null) return null;
   if (certified) return element("p", { class: "verdict" }, "The search provably missed nothing: these are the exact best answers.");
-  return element("p", { class: "verdict" }, "The beam dropped candidates that may lead to better answers.",
+  const part = proven ? `The first ${proven > 1 ? `${proven} of ${total} are` : "is"} proven. ` : "";
+  return element("p", { class: "verdict" }, `${part}The beam dropped candidates that may lead to better answers.`,
     element("button", { type: "button", class: "quiet", onclick: exactly }, "Search exactly"));
 }
 
@@ -86,11 +87,11 @@ function way(witness, values, name, width) {
 }
 
 /** The reasons for an answer, one below the other. */
-export function reason(answer, target, width, certified, exactly) {
+export function reason(answer, target, width, search, exactly) {
   const values = answer.values ?? { [target]: answer.entity };
   const name = answer.name || Object.values(answer.names ?? values).join(", ") || "this";
   const ways = (answer.witnesses ?? []).map((witness) => way(witness, values, name, width)).filter((each) => each.length);
   if (!ways.length) return element("div", { class: "why" }, element("p", {}, "This search gives no reasons; beam and exact search do."));
   const told = ways.flatMap((each, i) => (i ? [element("p", { class: "second" }, `Or ${shown(answer.witnesses[i].score)}, because`), ...each] : each));
-  return element("div", { class: "why" }, ...told, verdict(certified, exactly));
+  return element("div", { class: "why" }, ...told, verdict(search, exactly));
 }
