@@ -22,6 +22,7 @@ from tacit.links.scorer import BilinearScorer, Scorer, shards_of
 from tacit.query.plan import Complement, Plan, Relation, Row, negated_relation
 
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
+_BEHIND = 2**11  # floats behind those asked for, to compute on in whole vectors
 _PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
 _HELD = 2**24  # floats of whole rows held for the sake of single atoms
 _TF32 = threading.Lock()  # the switch for TF32 is one for the whole process
@@ -262,8 +263,8 @@ class Atoms:
     def _room(self, rows: int, columns: int) -> Tensor:
         """A part of this thread's buffer, which grows to the largest size asked for."""
         buffer: Tensor | None = getattr(self._buffers, "floats", None)
-        if buffer is None or buffer.numel() < rows * columns:
-            buffer = self._buffers.floats = torch.empty(rows * columns, device=self.device)
+        if buffer is None or buffer.numel() < rows * columns + _BEHIND:
+            buffer = self._buffers.floats = torch.empty(rows * columns + _BEHIND, device=self.device)
         return buffer[: rows * columns].view(rows, columns)
 
     @property
