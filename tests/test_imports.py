@@ -169,4 +169,5 @@ def test_queries_need_no_torch() -> None:
 
 
 def test_the_service_loads_torch_in_its_workers_alone() -> None:
-    assert fails_without(["torch"], ["tacit.server.serving", "tacit.cli.serve"]) == {}
+    needed = ["tacit.server.serving", "tacit.cli.serve", "tacit.sources", "tacit.links.finished"]
+    assert fails_without(["torch"], needed) == {}
