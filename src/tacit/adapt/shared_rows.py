@@ -19,6 +19,7 @@ from tacit.engine.logic import LOG2_E
 from tacit.links.precision import product
 from tacit.links.scorer import BilinearScorer
 
+_WIDTH = 1024  # columns of a product
 _FEW = 0.75  # of all rows: where so few are distinct, these are computed once
 
 
@@ -54,9 +55,21 @@ class SharedRows:
         self._logits: Tensor | None = None  # [D, N], where rows must be there whole
         self._by_row: ByRow | None = None
         if not atoms.blockwise:
-            self._logits = next(atoms.products(self._heads, self._ids, atoms.num_entities)).scores
+            self._logits = self._whole()
             if adapted.on_odds:
                 self._by_row = adapted.calibration.by_row(self._logits, self._heads, self._ids)
+
+    def _whole(self) -> Tensor:
+        """The logits of the distinct rows, `[D, N]`; on a CPU each row starts at a cache line, which products like."""
+        atoms, n = self.atoms, self.atoms.num_entities
+        if atoms.device.type != "cpu" or not isinstance(atoms.scorer, BilinearScorer):
+            return next(atoms.products(self._heads, self._ids, n)).scores
+        queries, keys = atoms.scorer.queries(self._heads, self._ids), atoms.scorer.keys().detach()
+        logits = torch.empty(len(queries), n + -n % 64)[:, :n]
+        for start in range(0, n, _WIDTH):
+            part = slice(start, min(start + _WIDTH, n))
+            product(queries, keys[part].t(), out=logits[:, part])
+        return logits
 
     def at(self, tails: Tensor) -> Tensor:
         """`x` of each row at one entity, `[P]`."""

@@ -25,7 +25,7 @@ from tacit.query.plan import Complement, Intersect, Plan, Relation, Row
 
 Places = tuple[Tensor, Tensor]  # rows and columns
 _CPU_ROWS = 768  # rows of products computed at a time
-_CPU_BYTES = 2**20  # size of a block of numbers that stays in cache
+_CPU_BYTES = 3 * 2**20  # size of a block of numbers that stays in cache
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class StreamedTotals:
     def sums(self, scale: Tensor, shift: Tensor, rows: SharedRows, excluded: KnownTails) -> tuple[Tensor, ...]:
         """`Z` and its derivatives by scale and by shift."""
         n = self.atoms.num_entities
-        width = max(64, _CPU_BYTES // (4 * len(rows.heads))) if self._on_cpu else n
+        width = max(64, _CPU_BYTES // (256 * len(rows.heads)) * 64) if self._on_cpu else n  # rows start at cache lines
         blocks = [slice(start, min(start + width, n)) for start in range(0, n, width)]
         left_out, known = excluded.in_blocks(width, n), self.atoms.known(rows.heads, rows.ids)
         fixed = known.in_blocks(width, n) if known else [None] * len(blocks)
