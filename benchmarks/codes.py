@@ -18,7 +18,8 @@ from statistics import median
 import torch
 
 import tacit
-from certified import CALIBRATIONS, FOLDERS, questions, trained
+from brute_force import CALIBRATIONS
+from certified import FOLDERS, questions, trained
 from scaffold import Benchmark, Measured
 from tacit.engine.answers import Answers
 from tacit.engine.asked import Asked

@@ -4,6 +4,8 @@
 
 Commands without torch stand beside a bare interpreter. `tacit ask` and `tacit serve`, until the first answer is there,
 stand beside `import torch`, which both have to do; a process of `python -c 'import torch'` also clears up after itself.
+The processor time of `tacit serve` is that of all its processes: the service, the one that workers are forked from, and
+the workers. `ready` is when it says its address, since workers have opened the run.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
+from time import perf_counter
 
 from scaffold import Benchmark, Measured, python, seconds
 
@@ -32,21 +37,39 @@ COMMANDS = {
 LIMIT = 300.0  # milliseconds for each that loads no torch
 
 
-def first_answer_served(run: str, variables: Mapping[str, str]) -> None:
-    """Start the service, ask it once it says where it is, and end it."""
-    command = [sys.executable, "-m", "tacit", "serve", run, "--port", "0"]
-    with subprocess.Popen(command, env=os.environ | variables, stdout=subprocess.PIPE, text=True) as service:
+Times = tuple[float, float]  # seconds by the clock, and of processor time
+
+
+def first_answer_served(run: str, variables: Mapping[str, str]) -> dict[str, Times]:
+    """Start the service, ask it once it says where it is, and end it: the times until it is ready, and has answered."""
+    command, start, taken = [sys.executable, "-m", "tacit", "serve", run, "--port", "0"], perf_counter(), {}
+    with subprocess.Popen(
+        command, env=os.environ | variables, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as service:
         try:
             said = next(line for line in service.stdout or () if "http://" in line)
+            taken["ready"] = perf_counter() - start, session_seconds(service.pid)
             address = said[said.index("http://") :].split()[0]
             body = json.dumps({"query": QUESTION}).encode()
             request = urllib.request.Request(f"{address}ask", body, {"Content-Type": "application/json"})
             urllib.request.urlopen(request).read()
+            taken["answered"] = perf_counter() - start, session_seconds(service.pid)
         finally:
             service.terminate()
+    return taken
 
 
-def processor_seconds(work: Callable[[], object]) -> tuple[float, float]:
+def session_seconds(session: int) -> float:
+    """The processor time of all processes of a session so far, with those that have ended and were waited for."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it may have ended
+            fields = path.read_text(encoding="utf-8").rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15])) if int(fields[3]) == session else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def processor_seconds(work: Callable[[], object]) -> Times:
     """Seconds by the clock, and of processor time of the processes that work starts and waits for."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     wall = seconds(work)
@@ -54,24 +77,39 @@ def processor_seconds(work: Callable[[], object]) -> tuple[float, float]:
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def alone(name: str, work: Callable[[], object]) -> dict[str, Times]:
+    """The times of a command that ends by itself."""
+    return {name: processor_seconds(work)}
+
+
 def measure(given: argparse.Namespace) -> Measured:
     """Milliseconds of each command: the shortest, since the rest is what else the machine did."""
-    works: dict[str, Callable[[], object]] = {name: python(*arguments) for name, arguments in COMMANDS.items()}
+    works: dict[str, Callable[[], dict[str, Times]]] = {
+        name: partial(alone, name, python(*arguments)) for name, arguments in COMMANDS.items()
+    }
     variables = {"TACIT_CACHE": str(given.scratch)}
     if not given.tiny:  # `world` is trained on first use
-        works["tacit ask"] = python("-m", "tacit", "ask", "world", QUESTION, **variables)
+        works["tacit ask"] = partial(alone, "tacit ask", python("-m", "tacit", "ask", "world", QUESTION, **variables))
         works["tacit serve"] = partial(first_answer_served, "world", variables)
         for work in works.values():
             work()
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+    taken: dict[str, list[Times]] = {}
     for _ in range(given.rounds):
         for name, work in works.items():
-            taken[name].append(processor_seconds(work))
+            for part, times in work().items():
+                taken.setdefault(part if part == name else f"{name}, {part}", []).append(times)
     best = {name: [1e3 * min(times) for times in zip(*rounds, strict=True)] for name, rounds in taken.items()}
     light = [name for name in COMMANDS if name != TORCH]
     figures = {
         name: {"ms": wall, "processor_ms": processor}
-        | ({"times bare": wall / best[BARE][0]} if name in light else {"times import torch": wall / best[TORCH][0]})
+        | (
+            {"times bare": wall / best[BARE][0]}
+            if name in light
+            else {
+                "times import torch": wall / best[TORCH][0],
+                "processor times import torch": processor / best[TORCH][1],
+            }
+        )
         for name, (wall, processor) in best.items()
     }
     return Measured(figures, missed=[f"{name} over {LIMIT} ms" for name in light if best[name][0] > LIMIT])

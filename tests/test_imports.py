@@ -166,3 +166,8 @@ def test_queries_need_no_torch() -> None:
     names = [name for name in modules() if name.startswith(("tacit.query", "tacit.graph"))]
     assert {"tacit.query.formula", "tacit.query.plan", "tacit.graph.graph"} <= set(names)
     assert fails_without(["torch"], names) == {}
+
+
+def test_the_service_loads_torch_in_its_workers_alone() -> None:
+    needed = ["tacit.server.serving", "tacit.cli.serve", "tacit.sources", "tacit.links.finished"]
+    assert fails_without(["torch"], needed) == {}

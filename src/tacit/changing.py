@@ -126,7 +126,7 @@ def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged],
 
 def _check_finished(run: RunFolder) -> None:
     """Raise a `RunError` while something is being trained in a run, or where nothing was."""
-    from tacit.links.loading import is_complete
+    from tacit.links.finished import is_complete
 
     linked, encoded = is_complete(run), run.has(ENCODER) and not run.has(ENCODING)
     wanted = {"train": linked, "encode": encoded}

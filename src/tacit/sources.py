@@ -51,7 +51,7 @@ def is_run(source: Source) -> bool:
 
 def world_run(say: Callable[[str], None] | None = None) -> Path:
     """The folder of the trained `world`, made where it is missing."""
-    from tacit.links.loading import is_complete
+    from tacit.links.finished import is_complete
 
     graph = datasets.load("world")
     path = world_folder(graph)

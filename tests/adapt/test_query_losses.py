@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tables import FactorScorer, TableScorer
+from tacit.adapt import shared_rows, streamed_loss
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.adapt.query_batches import Batch
@@ -47,7 +48,7 @@ def some_queries(shape: str, number: int = 5) -> QuerySet:
     )
 
 
-def moved_adapter(on: TableScorer) -> Adapter:
+def moved_adapter(on: Scorer) -> Adapter:
     adapter = Adapter(on, "p")
     with torch.no_grad():
         for weight in adapter.parameters():
@@ -182,6 +183,64 @@ def test_streaming_changes_nothing_whatever_the_adapter_sees(condition: str, lay
         found.append([value.detach(), *(weight.grad for weight in adapter.parameters())])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def plain_loss(batch: Batch, model: ComplEx, adapter: Adapter, shape: str, name: str, odds: bool) -> torch.Tensor:
+    """The loss in float64, every score of every entity written out."""
+    literals = {"2i": (0, 0), "2in": (0, 1), "3in": (0, 0, 1)}[shape]
+    entities, relations, targets = batch.slots(torch.device("cpu"))
+    scale, shift = (part.double() for part in adapter.table())
+    scores = []
+    for i, negated in enumerate(literals):
+        x = model.queries(entities[:, i], relations[:, i]).double() @ model.keys().double().T
+        known = torch.zeros_like(x, dtype=torch.bool)
+        for row, (head, relation) in enumerate(zip(entities[:, i].tolist(), relations[:, i].tolist(), strict=True)):
+            known[row, FACTS.tails(head, relation).tolist()] = True
+        if odds:
+            x = (x.softmax(1) * known.sum(1, keepdim=True).clamp(min=1)).clamp(max=1 - 2**-10).logit()
+        c = torch.sigmoid(x * scale[relations[:, i], None] + shift[relations[:, i], None])
+        c = torch.where(known, 1 - 2**-10, c) if odds else c
+        scores.append(1 - c if negated else c)
+    product = torch.stack(scores).prod(0)
+    value = product.log() if name == "log" else product
+    others = torch.zeros_like(value, dtype=torch.bool)
+    for row in range(len(batch)):
+        others[row, batch.queries.easy[row].tolist() + batch.queries.hard[row].tolist()] = True
+    right = value.gather(1, targets[:, None])[:, 0]
+    return torch.logaddexp(value.masked_fill(others, -torch.inf).logsumexp(1), right).sum() - right.sum()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shared", [0.0, 1.1])  # rows of several queries are computed never, or always, once
+@pytest.mark.parametrize(("shape", "name"), [("2i", "1vsall"), ("2in", "log"), ("3in", "1vsall"), ("3in", "log")])
+@pytest.mark.parametrize("odds", [False, True])
+def test_sums_on_the_way_are_those_of_the_plain_formula(
+    odds: bool, shape: str, name: str, shared: float, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_rows, "_FEW", shared)
+    monkeypatch.setattr(streamed_loss, "_CPU_BYTES", 1)  # blocks of 64 columns
+    model = ComplEx(200, 2 * R, 6).requires_grad_(False)
+    model.reset(0.8, torch.Generator().manual_seed(0))
+    found, before, batch = [], torch.get_num_threads(), batch_of(some_queries(shape, 40))
+    try:
+        torch.set_num_threads(threads)
+        for plain in (False, True):
+            adapter = moved_adapter(model)
+            facts, scores = (KnownFacts(FACTS), "softmax-count") if odds else (None, "sigmoid")
+            loss = make_loss(shape, name, on=model, adapter=adapter, masked=True, scores=scores, facts=facts)
+            assert loss.streamed is not None
+            value = plain_loss(batch, model, adapter, shape, name, odds) if plain else loss(batch)
+            value.backward()
+            found.append([value.detach().double(), *(weight.grad.double() for weight in adapter.parameters())])
+    finally:
+        torch.set_num_threads(before)
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4 * float(other.abs().max()))
+
+
+def test_what_is_no_sigmoid_is_not_streamed() -> None:
+    on = scorer(FactorScorer)
+    assert make_loss("2i", "log", on=on, adapter=moved_adapter(on), scores="softmax-observed").streamed is None
 
 
 def test_negatives_are_no_answers() -> None:

@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from threading import Thread
 
@@ -14,7 +15,7 @@ import torch
 
 from source_tree import SRC
 from tacit.distributed import threads as chosen
-from tacit.distributed.threads import Cores, Watch, busy, choose_again, quota, threads, threads_for, wait_asleep
+from tacit.distributed.threads import Cores, Watch, busy, choose_again, quota, spread, threads, threads_for, wait_asleep
 
 
 @pytest.mark.parametrize(
@@ -222,3 +223,33 @@ def test_the_command_lets_threads_sleep_before_torch_is_loaded() -> None:
     environment.pop("OMP_WAIT_POLICY", None)
     done = subprocess.run([sys.executable, "-c", command], check=True, env=environment, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == f"False {chosen.WAITING['GOMP_SPINCOUNT']}"
+
+
+def test_pieces_are_spread_over_threads_each_done_once_and_alone() -> None:
+    done, before = list[tuple[int, int, bool, str]](), torch.get_num_threads()
+    torch.set_num_threads(2)
+    met = threading.Barrier(2)  # the first two pieces wait for each other, so that one thread alone would not end
+
+    def do(piece: int) -> None:
+        if piece < 2:
+            met.wait(30)
+        done.append((piece, torch.get_num_threads(), torch.is_grad_enabled(), threading.current_thread().name))
+
+    try:
+        with torch.no_grad():
+            spread(do, range(9))
+        assert sorted(piece for piece, *_ in done) == list(range(9))
+        assert {(at_once, grad) for _, at_once, grad, _ in done} == {(1, False)}
+        assert len({name for *_, name in done}) == 2
+        assert torch.get_num_threads() == 2
+        for bad in (0, 1, 5):  # whichever thread it happens in
+            with pytest.raises(ValueError, match="of no use"):
+                spread(lambda piece, bad=bad: _refuse(piece == bad), range(6))
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def _refuse(it: bool) -> None:
+    if it:
+        raise ValueError("of no use")

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.engine.logic import NEGATIONS, NORMS, Logic, log1mexp
+from tacit.engine.logic import NEGATIONS, NORMS, Logic, exp2_, log1mexp
 from tacit.errors import SettingsError
 
 truths = st.one_of(st.floats(0, 1, width=32), st.sampled_from([0.0, 1.0, 1e-30, 1 - 2**-20]))
@@ -125,3 +125,19 @@ def test_log1mexp_has_finite_gradients_at_the_ends() -> None:
 def test_unknown_settings_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match=r"there are|positive"):
         Logic(**bad)  # type: ignore[arg-type]
+
+
+def test_powers_of_two_are_the_same_in_any_batch_and_on_any_threads() -> None:
+    before, x = torch.get_num_threads(), torch.randn(2**17 + 40, generator=torch.Generator().manual_seed(0)) * 9
+    try:
+        torch.set_num_threads(1)
+        every = exp2_(x.clone())
+        torch.testing.assert_close(every.double(), torch.exp2(x.double()), rtol=1e-6, atol=0.0)
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            for start, size in ((0, 7), (5, 33), (3, 2**15 + 1), (2, 2**16 + 5), (1, 2**17 + 38)):
+                room, cut = x.clone(), slice(start, start + size)
+                assert torch.equal(exp2_(room[cut]), every[cut])  # with numbers behind it
+                assert torch.equal(exp2_(x[cut].clone()), every[cut])  # with none
+    finally:
+        torch.set_num_threads(before)

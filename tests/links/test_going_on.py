@@ -14,7 +14,8 @@ from ring_runs import GRAPH, SIZE, SMALL, interrupt_at, new_run, stopped_run
 from tacit.errors import LimitError, RunError, SettingsError
 from tacit.folder import ADAPTER, CHECKPOINT, MODEL, RunFolder
 from tacit.graph.graph import Graph
-from tacit.links.loading import is_complete, load_model
+from tacit.links.finished import is_complete
+from tacit.links.loading import load_model
 from tacit.links.training import train
 from tacit.links.validation import Validation
 

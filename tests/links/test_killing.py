@@ -18,7 +18,7 @@ import torch
 torch.set_num_threads(1)
 from tacit.graph.graph import Graph
 from tacit.links.settings import TrainSettings
-from tacit.links.loading import is_complete
+from tacit.links.finished import is_complete
 from tacit.links.training import train
 from tacit.folder import CHECKPOINT, RunFolder
 

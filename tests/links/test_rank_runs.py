@@ -22,7 +22,8 @@ from ring_runs import GRAPH, SIZE, SMALL, new_run
 from tacit.distributed.shards import Shards, share
 from tacit.errors import LimitError, RunError
 from tacit.folder import CHECKPOINT, MODEL, RunFolder
-from tacit.links.loading import is_complete, load_model
+from tacit.links.finished import is_complete
+from tacit.links.loading import load_model
 from tacit.links.settings import TrainSettings
 from tacit.links.step import Step
 from tacit.links.training import train

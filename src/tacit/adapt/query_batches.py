@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.engine.atoms import KnownTails
+from tacit.engine.known_tails import KnownTails
 from tacit.graph.index import Ints
 from tacit.query.queries import QuerySet
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from tacit.adapt.query_batches import Batch
 from tacit.adapt.streamed_loss import StreamedTotals, literals, streamed
-from tacit.engine.atoms import KnownTails
+from tacit.engine.known_tails import KnownTails
 from tacit.engine.logic import log1mexp
 from tacit.engine.reasoner import MessageReasoner
 from tacit.engine.scores import Scores
@@ -73,8 +73,7 @@ class QueryLoss:
             return self._binary(self._at(evaluation, wanted))
         excluded = batch.excluded(self.masked, device)
         if self.streamed:
-            scores = self._at(evaluation, targets[None])[0]
-            total = self.streamed.log_total(entities, relations, excluded)
+            scores, total = self.streamed(entities, relations, targets, excluded)
         else:
             every = evaluation.whole(self.plan.root)
             scores = every.gather(1, targets[:, None])[:, 0]

@@ -9,22 +9,24 @@ need are sums over entities: `Z = Σ φ(S)` and, for each literal, `∂Z/∂shif
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.adapt.calibrated import Adapted
-from tacit.engine.atoms import Atoms, KnownTails
-from tacit.engine.logic import Logic
+from tacit.adapt.shared_rows import Rooms, SharedRows
+from tacit.distributed.threads import spread
+from tacit.engine.atoms import Atoms
+from tacit.engine.known_tails import KnownTails
+from tacit.engine.logic import LOG2_E, Logic
 from tacit.query.plan import Complement, Intersect, Plan, Relation, Row
 
 Places = tuple[Tensor, Tensor]  # rows and columns
 _CPU_ROWS = 768  # rows of products computed at a time
-_CPU_WIDTH = 2048  # columns of a block
+_CPU_BYTES = 3 * 2**20  # size of a block of numbers that stays in cache
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def streamed(plan: Plan, atoms: Atoms, logic: Logic, log_scores: bool, memory: i
     parts, adapted = literals(plan), atoms.calibration
     if parts is None or not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
         return None
-    if adapted.calibration.name == "minmax" or logic.norm != "product" or logic.negation_name != "standard":
+    if not (adapted.sigmoidal or adapted.on_odds) or logic.norm != "product" or logic.negation_name != "standard":
         return None
     return StreamedTotals(atoms, adapted, logic, parts, log_scores, memory)
 
@@ -76,36 +78,53 @@ class StreamedTotals:
     @property
     def batch(self) -> int:
         """How many queries to sum up at once."""
-        rows = len(self.literals)
-        if self._streams:
-            return max(1, _CPU_ROWS // rows)
-        return max(1, self.memory // (16 * rows * self.atoms.num_entities))
+        room = self.memory // (4 * self.atoms.num_entities)  # whole rows
+        if self._on_cpu:
+            return max(1, (_CPU_ROWS if self.atoms.blockwise else min(_CPU_ROWS, room)) // len(self.literals))
+        return max(1, room // (4 * len(self.literals)))
 
     @property
-    def _streams(self) -> bool:
+    def _on_cpu(self) -> bool:
         """Whether blocks should stay in a cache: a GPU is faster with whole rows."""
-        return self.atoms.device.type == "cpu" and self.atoms.blockwise
+        return self.atoms.device.type == "cpu"
 
-    def log_total(self, entities: Tensor, relations: Tensor, excluded: KnownTails) -> Tensor:
-        """`log Σ φ(S)` over all entities but the excluded ones, `[Q]`; gradients reach the adapter."""
+    def __call__(
+        self, entities: Tensor, relations: Tensor, targets: Tensor, excluded: KnownTails
+    ) -> tuple[Tensor, Tensor]:
+        """`log S` at the targets, and `log Σ φ(S)` over all entities but the excluded ones, `[Q]` each.
+
+        Gradients reach the adapter.
+        """
         heads = torch.cat([entities[:, literal.entity] for literal in self.literals])  # [A · Q]
         ids = torch.cat([relations[:, literal.relation] ^ int(literal.flip) for literal in self.literals])
         scale, shift = self.adapted.adapter(heads, ids)  # [A · Q, 1] each
-        totals: Tensor = _Totals.apply(scale, shift, self, heads, ids, excluded)  # type: ignore[no-untyped-call]
-        return totals.clamp(min=torch.finfo(totals.dtype).tiny).log()
+        rows = SharedRows(self.atoms, self.adapted, heads, ids)
+        totals: Tensor = _Totals.apply(scale, shift, self, rows, excluded)  # type: ignore[no-untyped-call]
+        tails = targets.repeat(len(self.literals))
+        scores = F.logsigmoid(torch.addcmul(shift[:, 0], rows.at(tails), scale[:, 0]))
+        if self.atoms.facts is not None:
+            scores = torch.where(self.atoms.facts.contains(heads, ids, tails), self.atoms.observed, scores)
+        values = [
+            self.logic.negation(score) if literal.negated else score
+            for literal, score in zip(self.literals, scores.chunk(len(self.literals)), strict=True)
+        ]
+        return self.logic.all(values), totals.clamp(min=torch.finfo(totals.dtype).tiny).log()
 
-    def sums(self, scale: Tensor, shift: Tensor, heads: Tensor, ids: Tensor, excluded: KnownTails) -> _Sums:
+    def sums(self, scale: Tensor, shift: Tensor, rows: SharedRows, excluded: KnownTails) -> tuple[Tensor, ...]:
         """`Z` and its derivatives by scale and by shift."""
         n = self.atoms.num_entities
-        width = _CPU_WIDTH if self._streams else n
-        sums = _Sums(self, scale, shift)
-        known, odds = self.atoms.known(heads, ids), self.adapted.on_odds
-        fixed = known.in_blocks(width, n) if known else repeat(None)
-        blocks = self.atoms.products(heads, ids, width, None if odds else scale)
-        for block, left_out, places in zip(blocks, excluded.in_blocks(width, n), fixed, strict=False):
-            x = self.adapted.adaptable(block.scores, heads, ids).mul_(scale) if odds else block.scores
-            sums.add(x.add_(shift), left_out, places)
-        return sums.finished()
+        width = max(64, _CPU_BYTES // (256 * len(rows.heads)) * 64) if self._on_cpu else n  # rows start at cache lines
+        blocks = [slice(start, min(start + width, n)) for start in range(0, n, width)]
+        left_out, known = excluded.in_blocks(width, n), self.atoms.known(rows.heads, rows.ids)
+        fixed = known.in_blocks(width, n) if known else [None] * len(blocks)
+        sums = _Sums(self, len(rows.heads), len(blocks), scale)
+        rows.adapt(scale, shift)
+
+        def add(number: int) -> None:
+            sums.add(number, *rows.block(blocks[number]), left_out[number], fixed[number])
+
+        spread(add, range(len(blocks)))
+        return sums.finished(scale, shift)
 
 
 class _Totals(torch.autograd.Function):
@@ -113,97 +132,88 @@ class _Totals(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, scale: Tensor, shift: Tensor, of: StreamedTotals, heads: Tensor, ids: Tensor, excluded: KnownTails
+        ctx: Any, scale: Tensor, shift: Tensor, of: StreamedTotals, rows: SharedRows, excluded: KnownTails
     ) -> Tensor:
-        sums = of.sums(scale, shift, heads, ids, excluded)
-        ctx.save_for_backward(sums.by_scale, sums.by_shift)
-        return sums.totals
+        totals, by_scale, by_shift = of.sums(scale, shift, rows, excluded)
+        ctx.save_for_backward(by_scale, by_shift)
+        return totals
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         by_scale, by_shift = ctx.saved_tensors
-        return (grads[0] * by_scale).view(-1, 1), (grads[0] * by_shift).view(-1, 1), None, None, None, None
+        return (grads[0] * by_scale).view(-1, 1), (grads[0] * by_shift).view(-1, 1), None, None, None
 
 
 class _Sums:
-    """The sums of some queries, growing block by block: `totals[Q]`, `by_scale` and `by_shift` `[A, Q]`."""
+    """The sums of some queries in every block: of `φ(S)`, and of its slopes by `y` as they are and times `y`."""
 
-    def __init__(self, of: StreamedTotals, scale: Tensor, shift: Tensor) -> None:
-        self.of, self.scale, self.shift = of, scale, shift
-        self.totals = scale.new_zeros(len(scale) // len(of.literals))
-        self.by_scale, self.by_shift = scale.new_zeros(2, len(of.literals), len(self.totals))
-        self._rooms: dict[str, Tensor] = {}
+    def __init__(self, of: StreamedTotals, rows: int, blocks: int, like: Tensor) -> None:
+        self.of, self.strength = of, of.logic.strength
+        self.positive = sum(not literal.negated for literal in of.literals)
+        shape = len(of.literals), rows // len(of.literals)  # [A, Q]
+        self.totals = like.new_zeros(blocks, shape[1])
+        self.slopes, self.sloped = like.new_zeros(2, blocks, *shape)
+        self._rooms = Rooms()
 
-    def add(self, y: Tensor, excluded: Places, known: Places | None) -> None:
-        """Add what a block `y[A · Q, n]` brings; excluded entities do not count, known atoms are fixed."""
-        c = torch.sigmoid(y, out=self._room("c", y))
+    def add(self, block: int, y: Tensor, c: Tensor, excluded: Places, known: Places | None) -> None:
+        """Take what a block `[A · Q, n]` brings; excluded entities do not count, known atoms are fixed."""
         if known is not None:
             c[known] = math.exp(self.of.atoms.observed)
-        scores = c.chunk(len(self.of.literals))
-        product = self._product(scores)
-        outer = None
+        literals = c.view(*self.slopes.shape[1:], -1)  # [A, Q, n]
+        product, values = self._product(literals)
         if self.of.log_scores:  # φ(S) = S and φ'(S) = 1
             product[excluded] = 0.0
-            self.totals += product.sum(1)
+            self.totals[block] = product.sum(1)
         else:  # φ(S) = φ'(S) = exp(S)
-            outer = torch.exp(product, out=self._room("outer", product))
+            outer = torch.mul(product, LOG2_E, out=self._room("outer", product)).exp2_()
             outer[excluded] = 0.0
-            self.totals += outer.sum(1)
+            self.totals[block] = outer.sum(1)
             product.mul_(outer)
-        for i, argument in enumerate(y.chunk(len(scores))):
-            slope = self._slope(i, scores, product, outer)
-            if self.of.logic.strength != 1.0:
-                slope[excluded] = 0.0
-            if known is not None:
-                here = known[0] // len(slope) == i
-                slope[known[0][here] % len(slope), known[1][here]] = 0.0
-            self.by_shift[i] += slope.sum(1)
-            self.by_scale[i] += slope.mul_(argument).sum(1)
+        slopes = self._slopes(literals, product, values)
+        if known is not None:
+            c[known] = 0.0
+        self.slopes[block] = slopes.sum(2)
+        self.sloped[block] = slopes.mul_(y.view_as(slopes)).sum(2)
 
-    def finished(self) -> _Sums:
-        """The same with derivatives by scale, where those by scale times `y = scale · x + shift` were gathered."""
-        shape = self.by_scale.shape
-        self.by_scale = (self.by_scale - self.shift.view(shape) * self.by_shift) / self.scale.view(shape)
-        return self
+    def finished(self, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """`Z[Q]` and its derivatives by scale and by shift, `[A, Q]` each."""
+        by_shift, sloped = self.slopes.sum(0), self.sloped.sum(0)
+        for sums in (by_shift, sloped):
+            sums[self.positive :].neg_()
+        by_scale = (sloped - shift.view_as(sloped) * by_shift) / scale.view_as(sloped)  # y = scale · x + shift
+        return self.totals.sum(0), by_scale, by_shift
 
-    def _product(self, scores: Sequence[Tensor]) -> Tensor:
-        """The product of all literals, `[Q, n]`."""
-        room = self._room("product", scores[0])
-        product = scores[0]
-        if self.of.literals[0].negated or len(scores) == 1:
-            product = room.copy_(self._value(0, scores))
-        for i, (literal, score) in enumerate(zip(self.of.literals[1:], scores[1:], strict=True), start=1):
-            if literal.negated and self.of.logic.strength == 1.0:
+    def _product(self, literals: Tensor) -> tuple[Tensor, Tensor]:
+        """`S`, the product of all literals, `[Q, n]`, and the values of the negated ones, unless the strength is 1."""
+        room, negated = self._room("product", literals[0]), literals[self.positive :]
+        product = literals[0] if self.positive else room.fill_(1.0)
+        if len(literals) == self.positive == 1:
+            product = room.copy_(product)
+        for score in literals[1 : self.positive]:
+            product = torch.mul(product, score, out=room)
+        if self.strength == 1.0:
+            for score in negated:
                 product = torch.addcmul(product, product, score, value=-1.0, out=room)
-            else:
-                product = torch.mul(product, self._value(i, scores), out=room)
-        return product
+            return product, negated
+        values = self._room("values", negated.flatten(0, 1)).view_as(negated)
+        torch.mul(negated, -self.strength, out=values).add_(1.0).clamp_(min=0.0)
+        for value in values:
+            product = torch.mul(product, value, out=room)
+        return product, values
 
-    def _value(self, i: int, scores: Sequence[Tensor]) -> Tensor:
-        """The value of a literal, `[Q, n]`."""
-        if not self.of.literals[i].negated:
-            return scores[i]
-        return (
-            torch.mul(scores[i], -self.of.logic.strength, out=self._room("value", scores[i])).add_(1.0).clamp_(min=0.0)
-        )
+    def _slopes(self, literals: Tensor, weighted: Tensor, values: Tensor) -> Tensor:
+        """`φ'(S) ∂S/∂y` of each literal, those of negated ones with the sign turned, in the memory of the scores.
 
-    def _slope(self, i: int, scores: Sequence[Tensor], weighted: Tensor, outer: Tensor | None) -> Tensor:
-        """`φ'(S) ∂S/∂y` of a literal, `[Q, n]`; `weighted` is `φ'(S) · S`."""
-        slope, score, strength = self._room("slope", weighted), scores[i], self.of.logic.strength
-        if not self.of.literals[i].negated:  # ∂c/∂y = c (1 - c)
-            return torch.addcmul(weighted, weighted, score, value=-1.0, out=slope)
-        if strength == 1.0:  # ∂(1 - c)/∂y = -c (1 - c)
-            return torch.mul(weighted, score, out=slope).neg_()
-        # ∂(1 - kc)/∂y = -k c (1 - c) where kc < 1
-        torch.addcmul(score, score, score, value=-1.0, out=slope).mul_(-strength).mul_(score * strength < 1.0)
-        for j in range(len(scores)):
-            if j != i:
-                slope.mul_(self._value(j, scores))
-        return slope if outer is None else slope.mul_(outer)
+        `weighted` is `φ'(S) · S`.
+        """
+        positive, negated = literals[: self.positive], literals[self.positive :]
+        torch.addcmul(weighted, weighted, positive, value=-1.0, out=positive)  # ∂c/∂y = c (1 - c)
+        if self.strength == 1.0:  # ∂(1 - c)/∂y = -c (1 - c)
+            negated.mul_(weighted)
+        else:  # ∂(1 - kc)/∂y = -k c (1 - c) where kc < 1; elsewhere the literal is 0, and so is what is weighted
+            torch.addcmul(negated, negated, negated, value=-1.0, out=negated).mul_(weighted)
+            negated.mul_(self.strength).div_(values.clamp_(min=torch.finfo(values.dtype).tiny))
+        return literals
 
     def _room(self, name: str, like: Tensor) -> Tensor:
-        """Memory for a result: fresh memory costs more to touch than most results to compute."""
-        room = self._rooms.get(name)
-        if room is None or room.shape != like.shape:
-            room = self._rooms[name] = torch.empty_like(like, memory_format=torch.contiguous_format)
-        return room
+        return self._rooms(name, like.shape, like.device)

@@ -11,11 +11,14 @@ import math
 import os
 import threading
 import time
-from collections.abc import Collection, Iterator, MutableMapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+T = TypeVar("T")
 SMALL_STEP = 4e9  # FLOP of a training step below which a second thread costs more than it helps
 LOOK = 0.1  # seconds between two looks at what other processes do
 STALE = 2.0  # seconds after which the time between two looks says little about this moment
@@ -148,7 +151,7 @@ def threads_for(work: float, least: float = SMALL_STEP) -> Iterator[None]:
     import torch
 
     around, me, most = getattr(_SECTIONS, "now", None), threading.get_ident(), torch.get_num_threads()
-    if not hasattr(_SECTIONS, "now"):  # to torch, a new thread has as many as another one has chosen for its work
+    if around is None:  # to torch, a thread has as many as another one has chosen for its work
         most = max(most, *_AT_WORK.values(), 1)
     _SECTIONS.now = work, least, most
     _AT_WORK.setdefault(me, most)
@@ -178,6 +181,54 @@ def choose_again() -> None:
     chosen = max(1, chosen // max(1, len(_AT_WORK)))
     if chosen != torch.get_num_threads():
         torch.set_num_threads(chosen)
+
+
+def spread(do: Callable[[T], object], pieces: Iterable[T]) -> None:
+    """Do pieces of work that need nothing of each other on the threads there are, each piece on one of them.
+
+    Threads that share one product after another wait for each other each time; these wait once, at the end.
+    """
+    import torch
+
+    left = deque(pieces)
+    threads = min(torch.get_num_threads(), len(left))
+    if threads < 2:
+        for piece in _taken(left):
+            choose_again()
+            do(piece)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    most, with_grad, inference = torch.get_num_threads(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+    def work() -> None:
+        torch.set_num_threads(1)
+        with torch.inference_mode(inference), torch.set_grad_enabled(with_grad):  # of each thread its own
+            try:
+                for piece in _taken(left):
+                    do(piece)
+            except BaseException:
+                left.clear()
+                raise
+
+    try:
+        with ThreadPoolExecutor(threads - 1) as others:
+            started = [others.submit(work) for _ in range(threads - 1)]
+            work()
+        for one in started:
+            one.result()
+    finally:
+        torch.set_num_threads(most)
+
+
+def _taken(left: deque[T]) -> Iterator[T]:
+    """The pieces that are left, each to one of the threads that ask."""
+    while left:
+        try:
+            piece = left.popleft()
+        except IndexError:  # another one took the last
+            return
+        yield piece
 
 
 def nobody_at_work() -> None:

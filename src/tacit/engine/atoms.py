@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tacit.engine.calibration import Calibration
 from tacit.engine.known_facts import KnownFacts
+from tacit.engine.known_tails import KnownTails
 from tacit.engine.possible import IMPOSSIBLE, Possible
 from tacit.engine.sharded import at, widest_share
 from tacit.errors import RunError, SettingsError
@@ -24,6 +25,7 @@ from tacit.links.scorer import BilinearScorer, Scorer, shards_of
 from tacit.query.plan import Complement, Plan, Relation, Row, negated_relation
 
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
+_BEHIND = 2**11  # floats behind those asked for, to compute on in whole vectors
 _PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
 _HELD = 2**24  # floats of whole rows held for the sake of single atoms
 _LARGE = 2**20  # numbers of a table of keys whose codes are worth their making
@@ -273,8 +275,8 @@ class Atoms:
     def _room(self, rows: int, columns: int) -> Tensor:
         """A part of this thread's buffer, which grows to the largest size asked for."""
         buffer: Tensor | None = getattr(self._buffers, "floats", None)
-        if buffer is None or buffer.numel() < rows * columns:
-            buffer = self._buffers.floats = torch.empty(rows * columns, device=self.device)
+        if buffer is None or buffer.numel() < rows * columns + _BEHIND:
+            buffer = self._buffers.floats = torch.empty(rows * columns + _BEHIND, device=self.device)
         return buffer[: rows * columns].view(rows, columns)
 
     @property
@@ -391,38 +393,3 @@ class Atoms:
     def _entities(self, columns: slice) -> slice:
         """The entities of some columns."""
         return slice(columns.start + self.shards.start, columns.stop + self.shards.start)
-
-
-class KnownTails:
-    """The known facts of some rows, ready to be cut by columns."""
-
-    def __init__(self, rows: Tensor, tails: Tensor) -> None:
-        self.tails, order = tails.sort()
-        self.rows = rows[order]
-
-    def lift(self, scores: Tensor, columns: slice | Tensor, value: float) -> None:
-        """Overwrite the scores of the facts whose tail is in some columns: a slice, or single ones by rising id."""
-        if isinstance(columns, slice):
-            rows, tails = self.within(columns)
-            scores[rows, tails - columns.start] = value
-            return
-        places = torch.searchsorted(columns, self.tails).clamp(max=len(columns) - 1)
-        there = columns[places] == self.tails if len(columns) else torch.zeros_like(self.tails, dtype=torch.bool)
-        scores[self.rows[there], places[there]] = value
-
-    def within(self, columns: slice) -> tuple[Tensor, Tensor]:
-        """The rows and tails of the facts whose tail is in some columns."""
-        if columns.start == 0 and (not len(self.tails) or columns.stop > int(self.tails[-1])):
-            return self.rows, self.tails
-        edges = torch.tensor([columns.start, columns.stop], device=self.tails.device)
-        start, stop = torch.searchsorted(self.tails, edges).tolist()
-        return self.rows[start:stop], self.tails[start:stop]
-
-    def in_blocks(self, width: int, num_entities: int) -> list[tuple[Tensor, Tensor]]:
-        """Rows and places inside the block, for each block of `width` entities."""
-        if width >= num_entities:
-            return [(self.rows, self.tails)]
-        starts = range(0, num_entities, width)
-        edges = torch.searchsorted(self.tails, torch.tensor([*starts, num_entities], device=self.tails.device)).tolist()
-        spans = zip(edges, edges[1:], starts, strict=False)
-        return [(self.rows[first:last], self.tails[first:last] - start) for first, last, start in spans]

@@ -14,10 +14,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from tacit.engine.atoms import Atoms, KnownTails
+from tacit.engine.atoms import Atoms
 from tacit.engine.bounds import Bounds, BoundsFold
 from tacit.engine.calibration import EVERY
 from tacit.engine.found import ZERO, Found, Wanted
+from tacit.engine.known_tails import KnownTails
 from tacit.engine.logic import Logic
 from tacit.engine.possible import IMPOSSIBLE
 from tacit.engine.scores import checked

@@ -20,6 +20,35 @@ from tacit.errors import SettingsError
 Binary = Callable[[Tensor, Tensor], Tensor]
 _LOG_HALF = -math.log(2.0)
 _TINY = -40.0
+LOG2_E = 1.0 / math.log(2.0)  # on a CPU `exp2` of a number times this takes a third of the time of `exp`
+_AT_ONCE = 32  # numbers, at most, that a CPU computes at once
+_GRAIN = 2**15  # numbers from which on torch shares a loop out over threads
+
+
+def exp2_(x: Tensor) -> Tensor:
+    """`2^x` of contiguous numbers in their own memory, the same to the bit in any batch and on any threads.
+
+    What is left over of the numbers that a thread computes at once it computes another way, so numbers behind those
+    asked for are computed, too; where there is no memory behind them, in memory apart.
+    """
+    size, start = _steady_size(x.numel(), torch.get_num_threads()), x.storage_offset()
+    if (start + size) * x.element_size() <= x.untyped_storage().nbytes():
+        x.as_strided((size,), (1,), start).exp2_()
+        return x
+    apart = x.new_zeros(size)
+    apart[: x.numel()].view_as(x).copy_(x)
+    return x.copy_(apart.exp2_()[: x.numel()].view_as(x))
+
+
+def _steady_size(size: int, threads: int) -> int:
+    """At least `size` numbers, so many that nothing is left over of any thread's share.
+
+    >>> _steady_size(64, 2), _steady_size(65, 2), _steady_size(2**16 + 1, 2), _steady_size(2**16 + 1, 3)
+    (64, 96, 65600, 65568)
+    """
+    while size % (step := _AT_ONCE * max(1, min(threads, -(-size // _GRAIN)))):
+        size += -size % step
+    return size
 
 
 class _Log1mExp(torch.autograd.Function):

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from tacit.distributed.threads import choose_again
+from tacit.distributed.threads import choose_again, spread
 from tacit.engine import kernels
 from tacit.engine.atoms import Atoms, Block
-from tacit.engine.logic import Logic
+from tacit.engine.logic import LOG2_E, Logic, exp2_
 from tacit.engine.sharded import whole
+from tacit.links.scorer import BilinearScorer
 
 ZERO = float("-inf")
 _CPU_ROWS = 512  # rows a product is computed for at a time: enough for full speed, few enough to stay in cache
@@ -101,26 +102,42 @@ class Hop:
         """
         if self._from_shared(values, ids, relations, out):
             return
-        n, k = self.atoms.num_entities, values.shape[1]
-        rows, _ = self.sizes()
-        for queries, some in chunks(len(values), k, rows):
-            choose_again()
-            keys = (relations[queries, None] * n + ids[queries, some]).reshape(-1)  # [G · K]
-            distinct, inverse = torch.unique(keys, return_inverse=True)
-            shared = len(distinct) < 0.9 * len(keys)
-            wanted = distinct if shared else keys
-            rows_of = inverse if shared else torch.arange(len(keys), device=keys.device)
-            weights = values[queries, some]  # [G, K]
-            heads, along, width = wanted % n, wanted // n, self._width(len(wanted))
-            if self._by_odds and self._from_odds(heads, along, rows_of if shared else None, weights, out[queries]):
-                continue
-            if self._raw:
-                self._from_raw(heads, along, rows_of.view(weights.shape), weights, out[queries])
-                continue
-            for block in pieces(self.atoms.blocks(heads, along, width)):
-                reached = self._best(block.scores, rows_of.view(weights.shape), weights, shared)
-                here = out[queries, block.columns]
-                torch.maximum(here, reached, out=here)
+        k, (rows, _) = values.shape[1], self.sizes()
+        if k > rows or not self._apart(rows):
+            for queries, some in chunks(len(values), k, rows):
+                choose_again()
+                self._raised(values[queries, some], ids[queries, some], relations[queries], out[queries])
+            return
+
+        def follow(queries: slice) -> None:
+            self._raised(values[queries], ids[queries], relations[queries], out[queries])
+
+        spread(follow, [queries for queries, _ in chunks(len(values), k, even(len(values), k, rows))])
+
+    def _apart(self, rows: int) -> bool:
+        """Whether several threads can score rows of their own: by products, and in the memory there is."""
+        atoms, threads = self.atoms, torch.get_num_threads()
+        alone = atoms.device.type == "cpu" and atoms.shards.world == 1 and isinstance(atoms.scorer, BilinearScorer)
+        return alone and (atoms.blockwise or threads * rows * 16 * atoms.widest <= self.memory)
+
+    def _raised(self, weights: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> None:
+        """Raise `out[G, N]` by candidates `[G, K]`, whose distinct rows are scored at once."""
+        n = self.atoms.num_entities
+        keys = (relations[:, None] * n + ids).reshape(-1)  # [G · K]
+        distinct, inverse = torch.unique(keys, return_inverse=True)
+        shared = len(distinct) < 0.9 * len(keys)
+        wanted = distinct if shared else keys
+        rows_of = inverse if shared else torch.arange(len(keys), device=keys.device)
+        heads, along, width = wanted % n, wanted // n, self._width(len(wanted))
+        if self._by_odds and self._from_odds(heads, along, rows_of if shared else None, weights, out):
+            return
+        if self._raw:
+            self._from_raw(heads, along, rows_of.view(weights.shape), weights, out)
+            return
+        for block in pieces(self.atoms.blocks(heads, along, width)):
+            reached = self._best(block.scores, rows_of.view(weights.shape), weights, shared)
+            here = out[:, block.columns]
+            torch.maximum(here, reached, out=here)
 
     def _from_shared(self, values: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> bool:
         """The same where queries share most of their rows, as those of a cycle's candidates do; False where not.
@@ -174,10 +191,11 @@ class Hop:
         top = weights.amax(dim=1, keepdim=True)  # [G, 1]
         down = top - weights  # with the best candidate at W = 1 odds stay as small as they can
         against, finite = torch.expm1(down)[:, :, None], True
+        down = down[:, :, None] * LOG2_E
         for block in self.atoms.logit_blocks(heads, relations, self._width(len(heads))):
             logits = block.scores if rows is None else block.scores.index_select(0, rows)
             odds = logits.view(*weights.shape, -1)
-            odds = torch.sub(down[:, :, None], odds, out=odds).exp_().add_(against).amin(dim=1)
+            odds = exp2_(torch.sub(down, odds, alpha=LOG2_E, out=odds)).add_(against).amin(dim=1)
             finite = math.isfinite(odds.amax())
             if not finite:
                 break
@@ -303,3 +321,11 @@ def chunks(queries: int, k: int, rows: int) -> Iterator[tuple[slice, slice]]:
     for first in range(0, queries, together):
         for start in range(0, k, rows):
             yield slice(first, min(first + together, queries)), slice(start, min(start + rows, k))
+
+
+def even(queries: int, k: int, rows: int) -> int:
+    """At most `rows` pairs, so many that each thread gets as many pieces of `queries x k` pairs as another."""
+    threads, each = torch.get_num_threads(), max(1, rows // k)
+    parts = -(-queries // each)
+    parts += -parts % threads
+    return k * max(1, -(-queries // parts))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
@@ -15,33 +13,10 @@ from torch.optim import Optimizer
 from tacit.disk import from_json
 from tacit.errors import RunError
 from tacit.fitting.parts import Parts
-from tacit.folder import MODEL, RunFolder
+from tacit.fitting.position import FORMAT, Position, about, no_checkpoint
+from tacit.folder import MODEL
 
-FORMAT = "tacit checkpoint 3"
 Weights = Mapping[str, Tensor]
-
-
-@dataclass
-class Position:
-    """How far a training has come."""
-
-    step: int = 0  # finished steps
-    done: int = 0  # finished epochs, where they are what is counted
-    loss: float = 0.0  # sum over the examples of the round under way
-    examples: int = 0  # of the round under way
-    seconds: float = 0.0
-    best: float | None = None  # validation
-    best_step: int = 0
-    stale: int = 0  # validations since the best
-    history: list[dict[str, Any]] = field(default_factory=list)  # one entry a round
-
-    def is_possible(self) -> bool:
-        """Whether counts are counts and measures are numbers, of which a loss may have become infinite or none."""
-        counts = (self.step, self.done, self.examples, self.best_step, self.stale)
-        measures = (self.loss, self.seconds, 0.0 if self.best is None else self.best)
-        rounds = isinstance(self.history, list) and all(isinstance(one, dict) for one in self.history)
-        whole = all(type(count) is int and 0 <= count < 2**63 for count in counts)
-        return rounds and whole and all(type(measure) in (int, float) for measure in measures)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +34,9 @@ class Checkpoint:
     def write(self, files: Parts, name: str, stamp: Mapping[str, str]) -> None:
         """Write the file; `stamp` says what the training was made of."""
         tensors = {f"{group}.{key}": tensor for group, held in self.groups.items() for key, tensor in held.items()}
-        about = {"format": FORMAT, "position": json.dumps(asdict(self.position)), "stamp": json.dumps(dict(stamp))}
+        told = {"format": FORMAT, "position": json.dumps(asdict(self.position)), "stamp": json.dumps(dict(stamp))}
         tag = f"{self.position.step}{'-end' if self.complete else ''}"
-        files.write(name, tensors, about | ({"complete": "yes"} if self.complete else {}), tag)
+        files.write(name, tensors, told | ({"complete": "yes"} if self.complete else {}), tag)
 
     @classmethod
     def read(cls, files: Parts, name: str, stamp: Mapping[str, str]) -> Checkpoint:
@@ -71,7 +46,7 @@ class Checkpoint:
         try:
             made_with = dict(from_json(run.metadata(name)["stamp"]))
         except (KeyError, ValueError, TypeError):
-            raise _no_checkpoint(path) from None
+            raise no_checkpoint(path) from None
         for what, value in stamp.items():
             if made_with.get(what) != value:
                 raise RunError(f"{path} was made with other {what}; give those, or start again without resume")
@@ -83,24 +58,6 @@ class Checkpoint:
             for group in ("model", "best") if position.best_step else ("model",):
                 groups[group] = groups[group] or files.read(MODEL)
         return cls(position, groups, complete)
-
-
-def about(run: RunFolder, name: str) -> tuple[Position, bool]:
-    """The position of a checkpoint, and whether its training is complete."""
-    told = run.metadata(name)
-    try:
-        if told["format"] != FORMAT:
-            raise ValueError
-        position = Position(**from_json(told["position"]))
-        if not position.is_possible():
-            raise ValueError
-        return position, "complete" in told
-    except (KeyError, ValueError, TypeError):
-        raise _no_checkpoint(run.path / name) from None
-
-
-def _no_checkpoint(path: Path) -> RunError:
-    return RunError(f"{path} is no checkpoint of this version; delete it, then start from the beginning")
 
 
 def optimizer_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:

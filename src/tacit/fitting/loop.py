@@ -19,10 +19,11 @@ from torch.optim import Optimizer
 from tacit.distributed.shards import Shards
 from tacit.distributed.threads import choose_again
 from tacit.errors import RunError, TrainingError
-from tacit.fitting.checkpoint import Checkpoint, Position, Weights, optimizer_tensors, restore_optimizer
+from tacit.fitting.checkpoint import Checkpoint, Weights, optimizer_tensors, restore_optimizer
 from tacit.fitting.interruption import Stopped, stop_on_signals
 from tacit.fitting.pace import Pace
 from tacit.fitting.parts import Parts
+from tacit.fitting.position import Position
 from tacit.fitting.progress import Event, Progress, duration
 from tacit.folder import BEST, RunFolder, versions
 

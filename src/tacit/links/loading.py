@@ -7,12 +7,10 @@ import torch
 from tacit.disk import MAPS
 from tacit.distributed.shards import Shards
 from tacit.errors import RunError, SettingsError
-from tacit.fitting.checkpoint import about
 from tacit.fitting.parts import Parts
 from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, ENCODER, ENCODING, MODEL, TRAINED, RunFolder
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, RotatE, TransE
-from tacit.links.settings import TrainSettings
 
 
 def make_model(
@@ -74,19 +72,6 @@ def _drop(run: RunFolder, table: str, weights: str, under_way: str) -> bool:
     if results.pop(table, None) is not None:
         run.write_results(results)
     return had
-
-
-def is_complete(run: RunFolder, settings: TrainSettings | None = None) -> bool:
-    """Whether the training of a run has finished, and with these `settings` would not go on."""
-    if not run.has(MODEL):
-        return False
-    if not run.has(CHECKPOINT):
-        planned = run.settings["train"].get("epochs")
-        if settings is not None and planned and settings.epochs > planned:
-            raise RunError(f"run '{run.path}' has no {CHECKPOINT} to go on from; train anew, or for {planned} epochs")
-        return True
-    position, complete = about(run, CHECKPOINT)
-    return complete and (settings is None or position.done >= settings.epochs or position.stale >= settings.patience)
 
 
 def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None) -> FactorModel:

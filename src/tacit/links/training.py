@@ -19,7 +19,8 @@ from tacit.fitting.progress import Progress, shown
 from tacit.folder import CHECKPOINT, RunFolder, fingerprint
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
-from tacit.links.loading import is_complete, load_model, make_model, pick_device, save_model
+from tacit.links.finished import is_complete
+from tacit.links.loading import load_model, make_model, pick_device, save_model
 from tacit.links.memory import clear_memory_errors, score_budget, table_bytes
 from tacit.links.precision import float32_products
 from tacit.links.settings import TrainSettings

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tacit.distributed.shards import Shards, local_device, meet
 from tacit.errors import SettingsError
+
+if TYPE_CHECKING:
+    from tacit.distributed.shards import Shards
 
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 TIMEOUT = 300.0  # seconds that a process waits for the others: as long as one may take to load its share
@@ -24,6 +27,8 @@ class Group:
 
     def joined(self, entities: int, device: str) -> tuple[Shards, str]:
         """The share of this process, and its device, once all of them are here."""
+        from tacit.distributed.shards import Shards, local_device, meet
+
         if self.world == 1:
             return Shards(entities), device
         if self.world > entities:

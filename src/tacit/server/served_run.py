@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tacit.disk import reading
-from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.folder import (
     ADAPTATION,
@@ -29,6 +28,9 @@ from tacit.graph.graph import Graph
 from tacit.opening import read_weights
 from tacit.run import Run, open_engine
 from tacit.server.group import ALONE, Group
+
+if TYPE_CHECKING:
+    from tacit.engine.engine import Engine
 
 CHANGED = "the run was changed on disk since the service opened it; restart the service, or let it reload (SIGHUP)"
 # What an engine is made of; the rest is written beside it while somebody trains, adapts, evaluates or asks.

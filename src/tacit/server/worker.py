@@ -9,12 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tacit.distributed.shards import Shards
-from tacit.engine.engine import Engine
 from tacit.errors import RunError, TacitError
-from tacit.links.scorer import shards_of
 from tacit.server import fork_server
 from tacit.server.group import BEAT, Group
 from tacit.server.jobs import Job
@@ -22,6 +19,10 @@ from tacit.server.log_lines import write_log_lines
 from tacit.server.replies import Reply
 from tacit.server.served_run import Served
 from tacit.server.settings import Limits
+
+if TYPE_CHECKING:
+    from tacit.distributed.shards import Shards
+    from tacit.engine.engine import Engine
 
 STARTING = 300.0  # seconds to load a graph and its weights
 LAST_WORDS = 2.0  # seconds for the first process to say why, where another has ended
@@ -140,6 +141,8 @@ def _work(connection: Connection | None, served: Served, limits: Limits, threads
 
 def _ready(engine: Engine) -> Shards:
     """How the engine's entities are shared out, once every process has loaded its own."""
+    from tacit.links.scorer import shards_of
+
     shards = shards_of(engine.scorer)
     if shards.world > 1:
         _ = engine.atoms  # what cannot be shared out is refused here
