@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bruteforce import LOGICS, NEGATIONS, BruteForce, Values
@@ -142,6 +142,7 @@ class TwoWays(TableScorer):
     st.integers(2, 3).flatmap(tuple_queries), st.integers(0, 10**6), st.sampled_from(sorted(LOGICS)),
     st.integers(1, 6), st.integers(1, 6),
 )  # fmt: skip
+@example(parse("?t, ?x : exists ?z . exists ?y . !(p(?t, ?y) & p(?x, ?z))"), 0, "godel", 2, 2)
 @settings(max_examples=30, deadline=None)
 def test_what_is_certified_is_exact_and_no_writing_changes_it(
     query: Query, seed: int, norm: str, count: int, k: int
