@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -83,9 +84,9 @@ class SharedRows:
         """Take the scale and the shift of each row, `[P, 1]`, for the blocks to come."""
         self._scale, self._shift = scale[self._first], shift[self._first]
         if self._logits is None and self.atoms.device.type == "cpu":
-            assert isinstance(self.atoms.scorer, BilinearScorer)
-            self._keys = self.atoms.scorer.keys().detach()
-            self._queries = self.atoms.scorer.queries(self._heads, self._ids) * self._scale
+            scorer = cast(BilinearScorer, self.atoms.scorer)
+            self._keys = scorer.keys().detach()
+            self._queries = scorer.queries(self._heads, self._ids) * self._scale
 
     def block(self, columns: slice) -> tuple[Tensor, Tensor]:
         """`y` and `c` of all rows in some columns, `[P, n]`, valid until this thread asks for others."""

@@ -26,8 +26,12 @@ def floor(wanted: Wanted, lower: Tensor) -> float:
     ids = wanted.order(wanted.lifted(lower))
     if not ids or len(ids) < wanted.count:
         return ZERO
-    least = float(lower[ids].min())  # as it is: known answers may be listed for more than that
-    return least * (1.0 + _RELATIVE) - _ABSOLUTE
+    return just_below(float(lower[ids].min()))  # as it is: known answers may be listed for more than that
+
+
+def just_below(score: float) -> float:
+    """A log-score that is lower, whatever rounding does."""
+    return score * (1.0 + _RELATIVE) - _ABSOLUTE
 
 
 def floors(root: Node, wanted: Sequence[Wanted], lower: Tensor) -> dict[Step, Tensor]:
@@ -42,22 +46,22 @@ def floors(root: Node, wanted: Sequence[Wanted], lower: Tensor) -> dict[Step, Te
 def _cycles(root: Node) -> Iterator[Condition]:
     """The cycles that an answer is worth no more than, and that hand on nothing but what is worth no more either."""
     for part in root.parts if isinstance(root, Intersect) else (root,):
-        if isinstance(part, Condition) and _hands_on(part.body):
+        if isinstance(part, Condition) and hands_on(part.body):
             yield part
 
 
 @lru_cache(maxsize=65536)
-def _hands_on(step: Step) -> bool:
+def hands_on(step: Step) -> bool:
     """Whether no value of a step exceeds those of the hops and cycles in it."""
     match step:
         case Intersect(parts):
-            return all(map(_hands_on, parts))
+            return all(map(hands_on, parts))
         case Project(_, source, edge):
-            return settled(edge) and _hands_on(source)
+            return settled(edge) and hands_on(source)
         case Condition(_, _, candidates, body, bounded):
-            return bounded and _hands_on(candidates) and _hands_on(body)
+            return bounded and hands_on(candidates) and hands_on(body)
         case At(part) | Best(_, part):
-            return _hands_on(part)
+            return hands_on(part)
     return settled(step)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from tacit.engine.floors import hands_on, just_below
 from tacit.engine.logic import Logic
 from tacit.engine.scores import Scores
 from tacit.query.fold import Fold, Place
@@ -116,11 +117,15 @@ class Reasons(Fold[int, Proof]):
         scores, t = self.scores, _target(place)
         _, ids, _ = scores.hop(step.candidates).candidates(scores.whole(step.candidates))
         best, best_value = int(ids[0, 0]), float("-inf")
+        if step in scores.values and hands_on(step.body):  # what is worth less is not what the search chose
+            reached = just_below(float(scores.value(step, ids.new_tensor([t]))))
+            scores = replace(scores, floor=scores.relations.new_tensor([reached], dtype=torch.float32), keep=False)
+            ids = scores.promising(step, ids)
         for few in ids[0].split(max(1, scores.memory // (64 * scores.atoms.widest))):
             values = scores.repeated(len(few), step.slot, few).value(step.body, torch.full_like(few, t))
             if float(values.max()) > best_value:
                 best, best_value = int(few[values.argmax()]), float(values.max())
-        inner = scores.repeated(1, step.slot, torch.tensor([best], device=scores.entities.device))
+        inner = self.scores.repeated(1, step.slot, torch.tensor([best], device=ids.device))
         inner.keep = True
         return Reasons(inner).of(step.body, place).choosing(step.variable, best)
 

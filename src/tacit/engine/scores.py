@@ -168,14 +168,14 @@ class Scores(Fold[Tensor, Tensor]):
         """What a cycle's body is worth at best with one of some candidates `[B, P]` in its slot, `[B, N]`."""
         out, times = self._zeros(), self._at_once(step.body)
         if self.floor is not None:
-            candidates = torch.cat([self._promising(step, few) for few in candidates.split(times, dim=1)], dim=1)
+            candidates = torch.cat([self.promising(step, few) for few in candidates.split(times, dim=1)], dim=1)
         for few in candidates.split(times, dim=1) if candidates.numel() else ():
             inner = self.repeated(few.shape[1], step.slot, few.t().reshape(-1))
             best = inner.whole(step.body).view(few.shape[1], self.batch, -1).amax(dim=0)
             out = torch.maximum(out, best)
         return out
 
-    def _promising(self, step: Condition, candidates: Tensor) -> Tensor:
+    def promising(self, step: Condition, candidates: Tensor) -> Tensor:
         """Those of some candidates `[B, P]` with which a query may reach its floor, by the body's first rows."""
         for part in _beginnings(step.body):
             inner = self.repeated(candidates.shape[1], step.slot, candidates.t().reshape(-1))
