@@ -9,8 +9,11 @@ import pytest
 
 import tacit
 from ring_runs import GRAPH
+from tacit.engine import atoms
 from tacit.errors import RunError
-from tacit.folder import INDEX
+from tacit.folder import BYTES, INDEX
+from tacit.links import finders
+from tacit.links.codes import Codes
 
 QUESTION = "?x : exists ?y . next(n1, ?y) & after(?y, ?x)"
 
@@ -42,3 +45,52 @@ def test_no_index_of_former_weights_is_built(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="were changed since it was opened; open it again"):
         former.index()
     assert not (tmp_path / "run" / INDEX).exists()
+
+
+def test_processes_share_the_codes_of_a_run_and_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atoms, "_LARGE", 0)
+    monkeypatch.setattr(atoms, "_ASKED", 3)
+    path, question = tmp_path / "run", "?x : next(n1, ?x)"
+    trained(path, 0)
+    run = tacit.open(path, device="cpu")
+    plain = [run.ask(question).to_dict()["answers"] for _ in range(3)]
+    assert not (path / BYTES).exists()
+    coded = [run.ask(question).to_dict()["answers"] for _ in range(2)]
+    assert plain[2:] * 2 == coded
+    assert (path / BYTES).exists()
+
+    made = list[int]()
+    of = Codes.of
+    monkeypatch.setattr(Codes, "of", lambda keys: made.append(len(keys)) or of(keys))  # type: ignore[func-returns-value]
+    other = tacit.open(path, device="cpu")
+    assert other.ask(question).to_dict()["answers"] == coded[0]
+    assert made == []  # from its first question on
+    assert other.engine.atoms.codes(0).numbers.data_ptr() % 64 == 0  # type: ignore[union-attr]
+
+    changed = tacit.open(path, device="cpu")
+    changed.engine.scorer.entities.weight.mul_(-3.0)  # type: ignore[union-attr]
+    best = changed.engine.using(search="exact", candidates="rows").ask(question)
+    assert changed.ask(question).entities == best.entities
+    assert len(made) == 1
+    assert tacit.open(path, device="cpu").ask(question).to_dict()["answers"] == coded[0]  # what is kept is as it was
+
+
+def test_codes_that_are_damaged_or_cannot_be_kept_are_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(atoms, "_LARGE", 0)
+    monkeypatch.setattr(atoms, "_ASKED", -1)
+    path, question = tmp_path / "run", "?x : next(n1, ?x)"
+    trained(path, 0)
+    wanted = tacit.open(path, device="cpu").ask(question).to_dict()["answers"]
+    for damage in (b"nothing", (path / BYTES).read_bytes()[:-40], (path / BYTES).read_bytes()[:-40] + bytes(40)):
+        (path / BYTES).write_bytes(damage)
+        assert tacit.open(path, device="cpu").ask(question).to_dict()["answers"] == wanted
+    (path / BYTES).unlink()
+
+    def refuse(*given: object) -> None:
+        raise RunError("this disk takes no more")
+
+    monkeypatch.setattr(finders, "write_array", refuse)
+    assert tacit.open(path, device="cpu").ask(question).to_dict()["answers"] == wanted
+    assert not (path / BYTES).exists()

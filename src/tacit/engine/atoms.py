@@ -67,6 +67,7 @@ class Atoms:
         possible: Possible | None = None,
         below: bool = False,
         ceiling: float | None = None,
+        coded: Callable[[BilinearScorer, bool], Codes | None] = shared_codes,
     ) -> None:
         self.scorer, self.calibration, self.facts, self.possible = scorer, calibration, facts, possible
         self.observed = math.log(observed)
@@ -91,6 +92,7 @@ class Atoms:
         self._keys = self._product_table() if isinstance(scorer, BilinearScorer) else None
         self._buffers = threading.local()
         self._sums: dict[int, float] = {}  # log Z by row, of those that were scored
+        self._coded = coded
         self._asked = 0  # questions that codes could serve
 
     def __getstate__(self) -> dict[str, Any]:
@@ -348,7 +350,7 @@ class Atoms:
     def codes(self, questions: int) -> Codes | None:
         """Codes of the keys for some questions; None where there are none: they are made once many were asked."""
         self._asked += questions
-        return shared_codes(cast(BilinearScorer, self.scorer), made=self._asked > _ASKED)
+        return self._coded(cast(BilinearScorer, self.scorer), self._asked > _ASKED)
 
     def capped(self, scores: Tensor) -> Tensor:
         """Scores of predictions, less than those of known facts."""

@@ -34,6 +34,7 @@ from tacit.engine.work import threads_to_answer
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index
+from tacit.links.codes import shared_codes
 from tacit.links.finders import Finders, checked
 from tacit.links.index_top import WORTH
 from tacit.links.scan import LooplessScan
@@ -153,6 +154,7 @@ class Engine:
             self.facts,
             observed=settings.observed_score, ceiling=settings.ceiling, below=True, precision=settings.precision,
             possible=Possible(graph, device, loops=settings.loops, typed=settings.typed),
+            coded=shared_codes if self._finders is None else self._finders.codes,
         )  # fmt: skip
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -19,6 +20,7 @@ FEW = 8  # queries that a kernel over bytes serves sooner than floats made of th
 _WIDTH = 32  # numbers of a key are padded to a multiple of this: that kernel reads whole registers, and crashes
 _ALIGNED = 64  # where they lie at an odd address
 _NARROW = 2.0**-8  # of a result that is rounded to bfloat16
+_LOOKED_AT = 256  # keys that codes are held against
 _PROBED = 4096  # keys that the kernel is tried on
 
 
@@ -77,6 +79,14 @@ class Codes:
         slack = torch.addcmul(lengths * self.errors[columns], moved, self.norms[columns])
         return rough, slack.addcmul_(rough.abs(), torch.tensor(_NARROW))
 
+    def fit(self, keys: Tensor) -> bool:
+        """Whether these are codes of some keys, by a look at a few of them."""
+        few, width = slice(None, None, max(1, len(keys) // _LOOKED_AT)), keys.shape[1]
+        if len(self.numbers) != len(keys) or self.numbers.shape[1] != width + -width % _WIDTH:
+            return False
+        near = self.numbers[few, :width].double() * self.scales[few, None].double()
+        return bool((torch.linalg.vector_norm(keys[few].double() - near, dim=1) <= self.errors[few]).all())
+
     @cached_property
     def _trusted(self) -> bool:
         """Whether there is such a kernel and it keeps its bounds here: what it takes for granted is written nowhere."""
@@ -99,7 +109,7 @@ _CODES: WeakKeyDictionary[BilinearScorer, tuple[tuple[int, int], Codes]] = WeakK
 _MAKING = threading.Lock()
 
 
-def shared_codes(scorer: BilinearScorer, made: bool = True) -> Codes | None:
+def shared_codes(scorer: BilinearScorer, made: bool = True, make: Callable[[Tensor], Codes] = Codes.of) -> Codes | None:
     """The codes of a scorer's keys, one copy for all who ask; None where there are none yet and none is to be made.
 
     Keys that were written to since then have others.
@@ -109,7 +119,7 @@ def shared_codes(scorer: BilinearScorer, made: bool = True) -> Codes | None:
     with _MAKING:
         there, codes = _CODES.get(scorer, (None, None))
         if there != state:
-            codes = Codes.of(keys) if made else None
+            codes = make(keys) if made else None
         if codes is not None:
             _CODES[scorer] = state, codes
     return codes

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import fields
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tacit.errors import RunError, SettingsError
-from tacit.folder import CODES, INDEX, LOG_SUMS, ROWS, RunFolder
+from tacit.disk import mapped_array, write_array
+from tacit.errors import RunError, SettingsError, TacitError
+from tacit.folder import BYTES, CODES, INDEX, LOG_SUMS, ROWS, RunFolder
 from tacit.links.cached_top import CachedTop
-from tacit.links.codes import Codes
+from tacit.links.codes import Codes, shared_codes
 from tacit.links.index_top import IndexTop, build_index
 from tacit.links.scan import CodedTop, LooplessScan
 from tacit.links.scorer import BilinearScorer, Scorer
@@ -65,18 +66,43 @@ class Finders:
         began = time.perf_counter()
         keys, weights = checked(scorer).keys().detach(), weights_fingerprint(self.run, self._opened)
         stamp = build_index(self.run.path / INDEX, keys, weights, nlist, seed)
-        codes = Codes.of(keys)
-        self.run.write_tensors(CODES, vars(codes), {"weights": weights})
-        written = sum((self.run.path / name).stat().st_size for name in (INDEX, CODES))
+        self._keep(Codes.of(keys), weights)
+        written = sum((self.run.path / name).stat().st_size for name in (INDEX, CODES, BYTES))
         seconds = time.perf_counter() - began
         return {"entities": stamp.entities, "nlist": stamp.nlist, "bytes": written, "seconds": seconds}
 
     def _codes(self, weights: str) -> Codes:
-        parts, named = self.run.tensors(CODES), {field.name for field in fields(Codes)}
-        if self.run.metadata(CODES).get("weights") != weights or parts.keys() != named:
-            path = self.run.path / CODES
+        path = self.run.path / CODES
+        if self.run.metadata(CODES).get("weights") != weights:
             raise RunError(f"{path} was built for other weights than the run has; build it again with tacit index")
-        return Codes(**parts)
+        try:
+            return Codes(torch.from_numpy(mapped_array(self.run.path / BYTES)), **self.run.tensors(CODES))
+        except (OSError, ValueError, TypeError) as error:
+            raise RunError(f"{path} is damaged ({error}); build it again with tacit index") from None
+
+    def _keep(self, codes: Codes, weights: str) -> None:
+        """Write codes; their bytes at a place in a file of its own where a kernel can read them as they are mapped."""
+        parts = dict(vars(codes))
+        write_array(self.run.path / BYTES, parts.pop("numbers").numpy())
+        self.run.write_tensors(CODES, parts, {"weights": weights})
+
+    def codes(self, scorer: BilinearScorer, made: bool = True) -> Codes | None:
+        """Codes of the run's weights that all its processes share; None where there are none and none is to be made.
+
+        Where nothing can be written, or weights are not those of the file any more, they are this process's alone.
+        """
+        return shared_codes(scorer, made or self.run.has(CODES), self._shared)
+
+    def _shared(self, keys: Tensor) -> Codes:
+        with suppress(TacitError):
+            weights = weights_fingerprint(self.run, self._opened)
+            if keys._version == 0:  # mapped, and nobody has written to them
+                with suppress(TacitError):
+                    if (codes := self._codes(weights)).fit(keys):
+                        return codes
+                self._keep(Codes.of(keys), weights)
+                return self._codes(weights)
+        return Codes.of(keys)
 
 
 def checked(scorer: Scorer) -> BilinearScorer:
