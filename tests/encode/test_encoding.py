@@ -209,3 +209,14 @@ def test_files_that_do_not_fit_are_refused(graph: Graph, tmp_path: Path) -> None
     run.write_tensors(ENCODER, {name: tensor / 0 for name, tensor in tensors.items()}, about)
     with pytest.raises(RunError, match="weights that are not finite numbers"):
         load_encoder(run, graph)
+
+
+def test_angles_in_another_unit_are_refused(graph: Graph, tmp_path: Path) -> None:
+    """The tables of lean ConE say nothing of what their numbers stand for; a file that does not is an earlier one."""
+    run = RunFolder.create(tmp_path / "run", graph, {})
+    encode(graph, EncodeSettings("cone", **QUICK), valid={}, run=run)
+    load_encoder(run, graph)
+    tensors, about = run.tensors(ENCODER), run.metadata(ENCODER)
+    run.write_tensors(ENCODER, {name: tensor for name, tensor in tensors.items() if name != "unit"}, about)
+    with pytest.raises(RunError, match="does not fit the run"):
+        load_encoder(run, graph)

@@ -130,11 +130,25 @@ def test_adapters_are_followed(monkeypatch: pytest.MonkeyPatch, name: str) -> No
 def test_a_question_alone_and_beside_others_and_explained_has_the_same_bits(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    coded = engine(monkeypatch, calibration=name)
-    asked = [question for question in questions(FEW) if question.query == SHAPES["2i"].query]
-    many = coded.ask_many(asked)
-    assert [bits(coded.ask(question)) for question in asked] == [bits(answers) for answers in many]
-    assert [bits(coded.explain(question)) for question in asked] == [bits(answers) for answers in many]
+    asked = [question for question in questions(FEW + 5) if question.query == SHAPES["2i"].query]
+    alone = [bits(engine(monkeypatch, calibration=name).ask(question)) for question in asked]
+    for at_once in (2, FEW, FEW + 5):
+        coded = engine(monkeypatch, calibration=name)
+        parts = [asked[start : start + at_once] for start in range(0, len(asked), at_once)]
+        assert [bits(answers) for part in parts for answers in coded.ask_many(part)] == alone
+    assert [bits(coded.explain(question)) for question in asked] == alone
+    assert [bits(coded.ask(question)) for question in asked] == alone
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "softmax-count"])
+def test_nothing_is_kept_of_weights_that_were_written_to(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    coded, rows = engine(monkeypatch, calibration=name), engine(monkeypatch, large=False, calibration=name)
+    for question in questions(1):
+        coded.ask(question)
+    for each in (coded, rows):
+        each.scorer.keys().mul_(1.7)  # type: ignore[attr-defined]
+    for question in questions(1):
+        same(coded.ask(question, 7), rows.ask(question, 7))
 
 
 def test_codes_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,6 +93,8 @@ class Adapted(Calibration):
 
     def moved(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """`x(1 + α) + β`."""
+        if self.adapter.learns == "negation":
+            return logits
         return _moved(logits, *self.adapter(heads, relations, tails))
 
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Adapted:

@@ -91,7 +91,8 @@ class QueryLoss:
         values = scores if self.name == "log" else scores.exp()
         left_out = torch.zeros_like(values, dtype=torch.bool)
         left_out[excluded.rows, excluded.tails] = True
-        return values.masked_fill(left_out, -torch.inf).logsumexp(1).clamp(min=_LOWEST)
+        # Minus infinity alone would have a gradient that is no number.
+        return values.clamp(min=2 * _LOWEST).masked_fill(left_out, 2 * _LOWEST).logsumexp(1).clamp(min=_LOWEST)
 
     def _binary(self, scores: Tensor) -> Tensor:
         right, wrong = scores[0], log1mexp(scores[1:])

@@ -191,6 +191,7 @@ def spread(do: Callable[[T], object], pieces: Iterable[T]) -> None:
     import torch
 
     left = deque(pieces)
+    choose_again()
     threads = min(torch.get_num_threads(), len(left))
     if threads < 2:
         for piece in _taken(left):

@@ -39,7 +39,9 @@ class ConE(Space):
             settings.width, settings.margin, settings.residual, settings.dropout,
         )  # fmt: skip
         self.width, self.reach = 2 * width, (self.margin + 2) / width
-        self.unit = UNIT if self.residual else self.reach
+        self.unit: Tensor
+        # Kept with the weights, since a table alone does not say what its numbers stand for.
+        self.register_buffer("unit", torch.tensor(UNIT if self.residual else self.reach), persistent=self.residual)
         self.entities = nn.Parameter(torch.empty(num_entities, width))
         self.relations = nn.Parameter(torch.empty(num_relations, 2 * width))
         self.hop = network(2 * width, settings.hidden, settings.layers, 2 * width)
@@ -50,7 +52,7 @@ class ConE(Space):
     def reset(self, generator: torch.Generator) -> None:
         """Tables are uniform over what stands for one turn; where projections are residual, angles over a tenth."""
         for table in (self.entities, self.relations):
-            nn.init.uniform_(table, -self.unit, self.unit, generator=generator)
+            nn.init.uniform_(table, -float(self.unit), float(self.unit), generator=generator)
         reset_layers(self, generator)
         nn.init.constant_(self.scale, self.reach * (1.5 if self.residual else 0.5))
         if self.residual:

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tacit.engine.calibration import Calibration
+from tacit.engine.kept import Kept
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.known_tails import KnownTails
 from tacit.engine.possible import IMPOSSIBLE, Possible
@@ -30,7 +31,6 @@ _PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
 _HELD = 2**24  # floats of whole rows held for the sake of single atoms
 _LARGE = 2**20  # numbers of a table of keys whose codes are worth their making
 _ASKED = 32  # questions after which they are made, which takes as long
-_SUMS = 2**18  # sums of rows that are kept
 _TF32 = threading.Lock()  # the switch for TF32 is one for the whole process
 OBSERVED = 1.0 - 2.0**-10  # a known fact is nearly certain: its negation stays comparable to others
 
@@ -91,12 +91,12 @@ class Atoms:
             raise RunError("the link predictor has weights that are not finite numbers; train it again")
         self._keys = self._product_table() if isinstance(scorer, BilinearScorer) else None
         self._buffers = threading.local()
-        self._sums: dict[int, float] = {}  # log Z by row, of those that were scored
+        self._kept = Kept()
         self._coded = coded
         self._asked = 0  # questions that codes could serve
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_buffers"}
+        return {**vars(self), "_buffers": None, "_kept": Kept()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _buffers=threading.local())
@@ -297,32 +297,28 @@ class Atoms:
             return self.capped(self.calibration(logits, heads, relations))
         for start in range(0, len(logits), step):
             rows = slice(start, start + step)
-            logits[rows] = self.capped(self._summed(logits[rows], heads[rows], relations[rows]))
+            logits[rows] = self.capped(self.calibration(logits[rows], heads[rows], relations[rows]))
         return logits
 
-    def _summed(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
-        """Calibrated rows, whose sums are kept where they may serve again."""
-        calibration = self.calibration
-        if not (self.codable and calibration.by_sum):
-            scores: Tensor = calibration(logits, heads, relations)
-            return scores
-        return calibration.summed(logits, heads, relations, slice(None), self.keep_sums(logits, heads, relations))
-
     def keep_sums(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
-        """`log Z` of whole rows of raw scores, `[B]`; the first that was found is kept for the next time."""
+        """`log Z` of whole rows of raw scores, `[B]`, kept for the next time."""
         sums = self.calibration.log_sums(logits)
-        if len(self._sums) > _SUMS:
-            self._sums.clear()
-        for key, value in zip(self._row_keys(heads, relations), sums.tolist(), strict=True):
-            self._sums.setdefault(key, value)
+        self.kept.sums.update(zip(self._row_keys(heads, relations), sums.tolist(), strict=True))
         return sums
 
     def kept_sums(self, heads: Tensor, relations: Tensor) -> Tensor | None:
-        """`log Z` of rows that were scored before, `[B]`; None where one was not, zeros where nobody needs them."""
+        """`log Z` of rows that were kept, `[B]`; None where one was not, zeros where nobody needs them."""
         if not self.calibration.by_sum:
             return torch.zeros(len(heads))
-        sums = [self._sums.get(key) for key in self._row_keys(heads, relations)]
+        kept = self.kept.sums
+        sums = [kept.get(key) for key in self._row_keys(heads, relations)]
         return None if None in sums else torch.tensor(sums)
+
+    @property
+    def kept(self) -> Kept:
+        """What is kept, as long as nobody writes to the weights and it is not too much."""
+        self._kept = self._kept.now(cast(nn.Module, self.scorer))
+        return self._kept
 
     def _row_keys(self, heads: Tensor, relations: Tensor) -> list[int]:
         keys: list[int] = (heads * self.scorer.num_relations + relations).tolist()
@@ -340,12 +336,16 @@ class Atoms:
     @cached_property
     def codable(self) -> bool:
         """Whether codes of the keys are worth a look before the keys, whose table is too large to stay in cache."""
-        return self.listable and self._whole and self._keys is not None and self._keys.numel() >= _LARGE
+        large = self._keys is not None and self._keys.numel() >= _LARGE
+        return large and self.listable and self._whole and not cast(Tensor, self._keys).is_inference()
 
-    @cached_property
+    @property
     def longest(self) -> float:
         """The length of the longest key."""
-        return float(torch.linalg.vector_norm(cast(Tensor, self._keys), dim=1).max())
+        kept = self.kept
+        if kept.longest is None:
+            kept.longest = float(torch.linalg.vector_norm(cast(Tensor, self._keys), dim=1).max())
+        return kept.longest
 
     def codes(self, questions: int) -> Codes | None:
         """Codes of the keys for some questions; None where there are none: they are made once many were asked."""

@@ -23,7 +23,7 @@ from tacit.engine.logic import Logic
 from tacit.engine.possible import IMPOSSIBLE
 from tacit.engine.scores import checked
 from tacit.links.codes import ROUNDING, Codes
-from tacit.links.precision import steady_product
+from tacit.links.precision import FEWEST, steady_product
 from tacit.links.scorer import BilinearScorer
 from tacit.query.fold import Place
 from tacit.query.plan import Complement, Intersect, Node, Plan, Relation, Row, Union, walk
@@ -109,13 +109,18 @@ class CoarseSearch:
             atoms = self.atoms
             heads, relations = self.entities[:, slot], self.relations[:, step.slot] ^ int(step.flip)
             sums = atoms.kept_sums(heads, relations)
-            row = atoms.logits(heads, relations) if self.codes is None or sums is None else None
+            row = self._row(heads, relations) if self.codes is None or sums is None else None
             if sums is None and row is not None:
                 sums = atoms.keep_sums(row, heads, relations)
             queries = cast(BilinearScorer, atoms.scorer).queries(heads, relations)
             given = heads, relations, queries, cast(Tensor, sums)
             self.leaves[slot, step] = _Leaf(*given, atoms.loops(heads, relations), atoms.known(heads, relations), row)
         return self.leaves[slot, step]
+
+    def _row(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Raw scores of all tails, not too few rows at a time: their sums are the same whatever was asked together."""
+        some = torch.arange(max(len(heads), FEWEST)).clamp(max=len(heads) - 1)
+        return self.atoms.logits(heads[some], relations[some])[: len(heads)]
 
 
 class _InColumns(BoundsFold[int]):

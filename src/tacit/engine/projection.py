@@ -14,6 +14,7 @@ from tacit.engine import kernels
 from tacit.engine.atoms import Atoms, Block
 from tacit.engine.logic import LOG2_E, Logic, exp2_
 from tacit.engine.sharded import whole
+from tacit.links.precision import STEADY
 from tacit.links.scorer import BilinearScorer
 
 ZERO = float("-inf")
@@ -103,16 +104,17 @@ class Hop:
         if self._from_shared(values, ids, relations, out):
             return
         k, (rows, _) = values.shape[1], self.sizes()
+        width = self._width(min(rows, values.numel()))  # the same for all pieces, whatever their number
         if k > rows or not self._apart(rows):
             for queries, some in chunks(len(values), k, rows):
                 choose_again()
-                self._raised(values[queries, some], ids[queries, some], relations[queries], out[queries])
+                self._raised(values[queries, some], ids[queries, some], relations[queries], out[queries], width)
             return
 
         def follow(queries: slice) -> None:
-            self._raised(values[queries], ids[queries], relations[queries], out[queries])
+            self._raised(values[queries], ids[queries], relations[queries], out[queries], width)
 
-        spread(follow, [queries for queries, _ in chunks(len(values), k, even(len(values), k, rows))])
+        spread(follow, shares(len(values), k, rows))
 
     def _apart(self, rows: int) -> bool:
         """Whether several threads can score rows of their own: by products, and in the memory there is."""
@@ -120,16 +122,16 @@ class Hop:
         alone = atoms.device.type == "cpu" and atoms.shards.world == 1 and isinstance(atoms.scorer, BilinearScorer)
         return alone and (atoms.blockwise or threads * rows * 16 * atoms.widest <= self.memory)
 
-    def _raised(self, weights: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> None:
+    def _raised(self, weights: Tensor, ids: Tensor, relations: Tensor, out: Tensor, width: int) -> None:
         """Raise `out[G, N]` by candidates `[G, K]`, whose distinct rows are scored at once."""
         n = self.atoms.num_entities
         keys = (relations[:, None] * n + ids).reshape(-1)  # [G · K]
         distinct, inverse = torch.unique(keys, return_inverse=True)
-        shared = len(distinct) < 0.9 * len(keys)
+        shared = len(distinct) < 0.9 * len(keys) and (len(distinct) >= STEADY or len(keys) < STEADY)
         wanted = distinct if shared else keys
         rows_of = inverse if shared else torch.arange(len(keys), device=keys.device)
-        heads, along, width = wanted % n, wanted // n, self._width(len(wanted))
-        if self._by_odds and self._from_odds(heads, along, rows_of if shared else None, weights, out):
+        heads, along = wanted % n, wanted // n
+        if self._by_odds and self._from_odds(heads, along, rows_of if shared else None, weights, out, width):
             return
         if self._raw:
             self._from_raw(heads, along, rows_of.view(weights.shape), weights, out)
@@ -155,7 +157,7 @@ class Hop:
         order = (row // rows).argsort(stable=True)  # by block, then by query
         sizes = torch.bincount(row // rows * len(values) + query, minlength=blocks * len(values)).tolist()
         parts = zip(row[order].split(sizes), values[query, place][order].split(sizes), strict=True)
-        room = values.new_empty(max(max(sizes), _CPU_PIECE))
+        room = values.new_empty(max([_CPU_PIECE, *sizes]))  # there may be no pair at all
         for block in range(blocks):
             choose_again()
             wanted = distinct[block * rows : (block + 1) * rows]
@@ -181,7 +183,9 @@ class Hop:
         sigmoidal = atoms.calibration.sigmoidal and atoms.blockwise and atoms.ceiling >= atoms.observed
         return sigmoidal and self.logic.norm == "product" and atoms.device.type == "cpu"
 
-    def _from_odds(self, heads: Tensor, relations: Tensor, rows: Tensor | None, weights: Tensor, out: Tensor) -> bool:
+    def _from_odds(
+        self, heads: Tensor, relations: Tensor, rows: Tensor | None, weights: Tensor, out: Tensor, width: int
+    ) -> bool:
         """`max_j log W_j σ(x_j)` by the least odds against it, `1 / Wσ - 1 = (1/W - 1) + e^-x / W`.
 
         Both parts are positive, so nothing cancels, and log-scores near 0 keep all their digits. False, with `out`
@@ -192,7 +196,7 @@ class Hop:
         down = top - weights  # with the best candidate at W = 1 odds stay as small as they can
         against, finite = torch.expm1(down)[:, :, None], True
         down = down[:, :, None] * LOG2_E
-        for block in self.atoms.logit_blocks(heads, relations, self._width(len(heads))):
+        for block in self.atoms.logit_blocks(heads, relations, width):
             logits = block.scores if rows is None else block.scores.index_select(0, rows)
             odds = logits.view(*weights.shape, -1)
             odds = exp2_(torch.sub(down, odds, alpha=LOG2_E, out=odds)).add_(against).amin(dim=1)
@@ -323,9 +327,11 @@ def chunks(queries: int, k: int, rows: int) -> Iterator[tuple[slice, slice]]:
             yield slice(first, min(first + together, queries)), slice(start, min(start + rows, k))
 
 
-def even(queries: int, k: int, rows: int) -> int:
-    """At most `rows` pairs, so many that each thread gets as many pieces of `queries x k` pairs as another."""
-    threads, each = torch.get_num_threads(), max(1, rows // k)
-    parts = -(-queries // each)
-    parts += -parts % threads
-    return k * max(1, -(-queries // parts))
+def shares(queries: int, k: int, rows: int) -> list[slice]:
+    """Cuts queries of `k` pairs each into as many pieces for one thread as for another, of at most `rows` pairs.
+
+    None has so few that products would differ from those of a larger one.
+    """
+    parts = -(-queries // max(1, rows // k))
+    parts = max(parts, min(parts + -parts % torch.get_num_threads(), queries // -(-STEADY // k)))
+    return [slice(queries * at // parts, queries * (at + 1) // parts) for at in range(parts)]

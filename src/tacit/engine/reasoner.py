@@ -204,7 +204,10 @@ class CertifiedReasoner(MessageReasoner):
         ((_, search),) = self._search(entities, relations).results(plan.root, [wanted])
         for answer in search.listed(plan.root, [wanted])[0].ids:
             search.reach(plan.root, answer)
-        return explained(search.listed(plan.root, [wanted])[0], search.followed(), plan)
+        found, followed = search.listed(plan.root, [wanted])[0], search.followed()
+        if found.certified and self.k is not None and self.budget is not None:  # by more than a beam keeps
+            followed = replace(followed, k=min(self.num_entities, max(self.k, self.budget)))
+        return explained(found, followed, plan)
 
     def _search(self, entities: Tensor, relations: Tensor) -> BestFirst:
         entities, relations = entities.to(self.device).long(), relations.to(self.device).long()

@@ -119,8 +119,9 @@ class Reasons(Fold[int, Proof]):
         best, best_value = int(ids[0, 0]), float("-inf")
         if step in scores.values and hands_on(step.body):  # what is worth less is not what the search chose
             reached = just_below(float(scores.value(step, ids.new_tensor([t]))))
-            scores = replace(scores, floor=scores.relations.new_tensor([reached], dtype=torch.float32), keep=False)
-            ids = scores.promising(step, ids)
+            above = replace(scores, floor=scores.relations.new_tensor([reached], dtype=torch.float32), keep=False)
+            if (promising := above.promising(step, ids)).numel():  # none, where another candidate was followed
+                scores, ids = above, promising
         for few in ids[0].split(max(1, scores.memory // (64 * scores.atoms.widest))):
             values = scores.repeated(len(few), step.slot, few).value(step.body, torch.full_like(few, t))
             if float(values.max()) > best_value:

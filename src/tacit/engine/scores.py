@@ -180,7 +180,8 @@ class Scores(Fold[Tensor, Tensor]):
         for part in _beginnings(step.body):
             inner = self.repeated(candidates.shape[1], step.slot, candidates.t().reshape(-1))
             if inner.batch and inner.floor is not None:
-                useful = ~(inner.of(part).amax(dim=1) < inner.floor)  # what is no number must not get lost
+                best = largest(self.atoms.shards, inner.of(part).amax(dim=1, keepdim=True))[:, 0]
+                useful = ~(best < inner.floor)  # what is no number must not get lost
                 candidates = candidates[:, useful.view(-1, self.batch).any(dim=1)]
         return candidates
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -82,7 +81,9 @@ class Codes:
     def fit(self, keys: Tensor) -> bool:
         """Whether these are codes of some keys, by a look at a few of them."""
         few, width = slice(None, None, max(1, len(keys) // _LOOKED_AT)), keys.shape[1]
-        if len(self.numbers) != len(keys) or self.numbers.shape[1] != width + -width % _WIDTH:
+        if {len(part) for part in vars(self).values() if isinstance(part, Tensor)} != {len(keys)}:
+            return False
+        if self.numbers.shape[1:] != (width + -width % _WIDTH,):
             return False
         near = self.numbers[few, :width].double() * self.scales[few, None].double()
         return bool((torch.linalg.vector_norm(keys[few].double() - near, dim=1) <= self.errors[few]).all())
@@ -106,7 +107,6 @@ class Codes:
 
 
 _CODES: WeakKeyDictionary[BilinearScorer, tuple[tuple[int, int], Codes]] = WeakKeyDictionary()
-_MAKING = threading.Lock()
 
 
 def shared_codes(scorer: BilinearScorer, made: bool = True, make: Callable[[Tensor], Codes] = Codes.of) -> Codes | None:
@@ -116,10 +116,9 @@ def shared_codes(scorer: BilinearScorer, made: bool = True, make: Callable[[Tens
     """
     keys = scorer.keys().detach()
     state = keys.data_ptr(), keys._version
-    with _MAKING:
-        there, codes = _CODES.get(scorer, (None, None))
-        if there != state:
-            codes = make(keys) if made else None
-        if codes is not None:
-            _CODES[scorer] = state, codes
+    there, codes = _CODES.get(scorer, (None, None))
+    if there != state:  # two threads may both make them, of which neither waits for the other
+        codes = make(keys) if made else None
+    if codes is not None:
+        _CODES[scorer] = state, codes
     return codes

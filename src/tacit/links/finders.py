@@ -101,7 +101,8 @@ class Finders:
                     if (codes := self._codes(weights)).fit(keys):
                         return codes
                 self._keep(Codes.of(keys), weights)
-                return self._codes(weights)
+                if (codes := self._codes(weights)).fit(keys):  # another process may have other weights by now
+                    return codes
         return Codes.of(keys)
 
 

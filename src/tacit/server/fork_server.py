@@ -17,7 +17,7 @@ def context() -> Any:
 
 
 def start() -> None:
-    """Let it load torch while this process does the same, and not after it."""
+    """Let it load torch while this process reads the run, and not after it."""
     if sys.platform != "win32":
         from multiprocessing.forkserver import ensure_running
 
