@@ -1,8 +1,7 @@
 """The best answers of questions without hops: bounds of all scores, and exact ones of whatever they leave open.
 
 The bounds come from codes of the keys, a quarter of the bytes to read, or from rows of scores. Exact scores are sums
-that do not depend on what is computed beside them, so answers are the same to the bit, whatever the bounds came from,
-alone and in a batch.
+that do not depend on what is computed beside them, so answers are the same to the bit, whatever the bounds came from.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tacit.engine.logic import Logic
 from tacit.engine.possible import IMPOSSIBLE
 from tacit.engine.scores import checked
 from tacit.links.codes import ROUNDING, Codes
-from tacit.links.precision import FEWEST, steady_product
+from tacit.links.precision import steady_product
 from tacit.links.scorer import BilinearScorer
 from tacit.query.fold import Place
 from tacit.query.plan import Complement, Intersect, Node, Plan, Relation, Row, Union, walk
@@ -109,18 +108,13 @@ class CoarseSearch:
             atoms = self.atoms
             heads, relations = self.entities[:, slot], self.relations[:, step.slot] ^ int(step.flip)
             sums = atoms.kept_sums(heads, relations)
-            row = self._row(heads, relations) if self.codes is None or sums is None else None
+            row = atoms.logits(heads, relations) if self.codes is None or sums is None else None
             if sums is None and row is not None:
                 sums = atoms.keep_sums(row, heads, relations)
             queries = cast(BilinearScorer, atoms.scorer).queries(heads, relations)
             given = heads, relations, queries, cast(Tensor, sums)
             self.leaves[slot, step] = _Leaf(*given, atoms.loops(heads, relations), atoms.known(heads, relations), row)
         return self.leaves[slot, step]
-
-    def _row(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """Raw scores of all tails, not too few rows at a time: their sums are the same whatever was asked together."""
-        some = torch.arange(max(len(heads), FEWEST)).clamp(max=len(heads) - 1)
-        return self.atoms.logits(heads[some], relations[some])[: len(heads)]
 
 
 class _InColumns(BoundsFold[int]):

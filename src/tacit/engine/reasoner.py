@@ -123,7 +123,8 @@ class MessageReasoner(Reasoner):
 
     def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
         """The best answers to each query; of what has no hops, those that bounds leave open are scored exactly."""
-        if not self._coarse(plan) or len(wanted) > FEW:  # many rows are scored as fast as codes are read
+        # Many rows are scored as fast as codes are read; and sums that are kept are always those of a row alone.
+        if not self._coarse(plan) or len(wanted) > (1 if self.atoms.calibration.by_sum else FEW):
             return super().top(plan, entities, relations, wanted)
         codes = self.atoms.codes(len(wanted))
         search = CoarseSearch(self.atoms, self.logic, codes, entities.long(), relations.long())

@@ -13,7 +13,7 @@ PRECISIONS = ("auto", "float32", "tf32", "bf16")
 # With so few rows MKL sums up otherwise on one thread than on two; with more, or fewer, scores are the same to the bit.
 _UNSTEADY = range(5, 12)
 STEADY = _UNSTEADY.stop  # rows from which on they are the same in a product of any more
-FEWEST = _UNSTEADY.start - 1  # and of which they are the same as well; of fewer not, where tables lie at odd addresses
+_FEWEST = _UNSTEADY.start - 1  # and of which they are the same as well; of fewer not, where a table lies at odd places
 TILE = 64  # columns that it sums up alike, wherever they stand; those that are left beside them it does not
 # From this version on a product of bfloat16 matrices can leave the accelerator in float32.
 _WIDE_RESULTS = torch.__version__ >= "2.8"
@@ -35,7 +35,7 @@ def product(left: Tensor, right: Tensor, precision: str = "float32", out: Tensor
 
 def steady_product(left: Tensor, right: Tensor) -> Tensor:
     """`left @ right.T` on a CPU, each number the same to the bit whatever it is computed together with."""
-    least = STEADY if len(left) > FEWEST else FEWEST
+    least = STEADY if len(left) > _FEWEST else _FEWEST
     rows = F.pad(left, (0, 0, 0, max(0, least - len(left))))
     whole, rest = right.tensor_split([len(right) - len(right) % TILE])
     out = left.new_empty(len(rows), len(right))
