@@ -54,7 +54,7 @@ def measure(given: argparse.Namespace) -> Measured:
             figures[f"{name} {calibration}"] = row
             if row["again_of_rows"] > HALF.get(name, 1.0) or row["unlike"]:
                 missed.append(f"{name} {calibration}: {row['again_of_rows']:.2f} of rows, {row['unlike']} unlike")
-    return Measured(figures, missed=missed, kind=given.graph)
+    return Measured(figures, missed=missed, kind=given.graph.lower())
 
 
 def compared(run: tacit.Run, calibration: str, some: Sequence[Asked]) -> dict[str, float]:
