@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -87,7 +88,7 @@ def measure(given: argparse.Namespace) -> Measured:
 def main(argv: Sequence[str] | None = None) -> None:
     """Print a table and write the figures as JSON."""
     benchmark = Benchmark(__file__, __doc__)
-    benchmark.add_argument("--run", help="a run trained on NELL995")
+    benchmark.add_argument("--run", type=Path, help="a run trained on NELL995")
     benchmark.size("--rank", 100, tiny=4)
     benchmark.size("--batch", 1024, tiny=4)
     benchmark.size("--rounds", 5, tiny=1)

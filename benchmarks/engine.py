@@ -266,7 +266,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print a table and write the figures as JSON."""
     benchmark = Benchmark(__file__, __doc__)
     benchmark.set_defaults(threads=2)
-    benchmark.add_argument("--run", help="a run trained on NELL995")
+    benchmark.add_argument("--run", type=Path, help="a run trained on NELL995")
     benchmark.add_argument("--exact-run", help="a run trained on FB15k-237, for exact search")
     benchmark.add_argument("--types", default=",".join(GOALS))
     benchmark.add_argument("--throughput", action="store_true", help="queries a second, as on a GPU")
