@@ -58,12 +58,12 @@ class Answering(BaseHTTPRequestHandler):
             return
         asked = int(query.split("LIMIT ")[1].split()[0])
         capped = query.replace(f"LIMIT {asked}", f"LIMIT {min(asked, self.server.cap)}")
-        try:
-            results = self.server.store.query(capped)
+        try:  # results must end in the thread they began in, so no frame that stays has them
+            body = self.server.store.query(capped).serialize(format=oxigraph.QueryResultsFormat.JSON)
         except SyntaxError as error:
             self._send(400, str(error).encode(), {})
             return
-        self._send(200, results.serialize(format=oxigraph.QueryResultsFormat.JSON), {})
+        self._send(200, body, {})
 
     def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
