@@ -155,7 +155,7 @@ def show_on(console: Console, answers: Answers) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from tacit.engine.columns import in_columns
+    from tacit.engine.aligned_cells import in_columns
 
     console.print(Text(answers.query, style="bold"))
     if not answers:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from tacit.engine import answer_files, answers_html
-from tacit.engine.columns import in_columns
+from tacit.engine.aligned_cells import in_columns
 from tacit.errors import QueryError
 from tacit.graph.prefixes import Prefixes
 
