@@ -31,7 +31,7 @@ from typing import Any
 
 import torch
 
-from scaffold import Benchmark, Measured, data_folder, in_turns, peak_gb
+from scaffold import Benchmark, Measured, data_folder, in_turns, peak_gb, wait
 from tacit.engine.engine import Engine
 from tacit.engine.ranking import slots
 from tacit.engine.reasoner import Reasoner
@@ -107,15 +107,19 @@ class Bench:
     def products(self, rows: int, at_once: int, width: int) -> Times:
         """The time of the scores of some rows, `at_once` by `width` at a time, in one buffer."""
         keys = self.model.keys()
-        heads = torch.randint(self.graph.num_entities, (rows,))
-        relations = torch.randint(self.graph.num_relations, (rows,))
-        out = torch.zeros(at_once * min(width, len(keys)))
+        heads, relations = (
+            torch.randint(size, (rows,), device=keys.device)
+            for size in (self.graph.num_entities, self.graph.num_relations)
+        )
+        out = torch.zeros(at_once * min(width, len(keys)), device=keys.device)
+        wait(keys.device.type)
         start = Clock()
         for row in range(0, rows, at_once):
             queries = self.model.queries(heads[row : row + at_once], relations[row : row + at_once])
             for first in range(0, len(keys), width):
                 part = keys[first : first + width]
                 torch.mm(queries, part.t(), out=out[: len(queries) * len(part)].view(len(queries), len(part)))
+        wait(keys.device.type)
         return start.stop(rows)
 
     def best_block(self) -> tuple[int, int]:

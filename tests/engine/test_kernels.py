@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.engine import kernels
+from tacit.engine import kernels, projection
 from tacit.engine.calibration import ByRow
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
+from tacit.links.ranking import TIES, Ties, ranks
 from tacit.query.shapes import SHAPES
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -44,6 +45,18 @@ def scores_of(graph: Graph, device: str, **settings: Any) -> dict[str, torch.Ten
 
 
 @gpu
+@pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
+def test_queries_share_rows_however_many_go_together(monkeypatch: pytest.MonkeyPatch, calibration: str) -> None:
+    """Candidates of one query that do not fit beside each other, and queries that go together by threes."""
+    together = scores_of(odd_graph(), "cuda", calibration=calibration)
+    for rows in (3, 7, 22):
+        monkeypatch.setattr(projection, "_GPU_ROWS", rows)
+        apart = scores_of(odd_graph(), "cuda", calibration=calibration)
+        for name in SHAPES_WITH_HOPS:
+            torch.testing.assert_close(apart[name], together[name], rtol=1e-5, atol=1e-5)
+
+
+@gpu
 @pytest.mark.parametrize("search", ["beam", "exact"])
 @pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count", "softmax-observed", "minmax"])
 @pytest.mark.parametrize("logic", ["product", "godel", "lukasiewicz"])
@@ -62,6 +75,34 @@ def test_kernels_change_no_score(
         # A beam may keep another one of two candidates that differ by a rounding, and Łukasiewicz's sums cancel.
         if search == "exact" and logic != "lukasiewicz":
             torch.testing.assert_close(by_kernels[name], on_cpu[name], rtol=1e-4, atol=1e-3)
+
+
+@gpu
+def test_maxima_of_sigmoids_hold_where_odds_are_too_large_for_a_float() -> None:
+    """Scores far below 0, candidates that are nearly or wholly impossible, and columns that no row can reach."""
+    drawn = torch.Generator("cuda").manual_seed(0)
+    rows = torch.randint(30, (6, 7), generator=drawn, device="cuda")
+    for far, light in ((8.0, 1.0), (60.0, 1.0), (60.0, 200.0)):
+        raw = torch.randn(30, 1300, generator=drawn, device="cuda") * far
+        raw[:, 20], raw[:, 600] = -torch.inf, raw[:, 600] - 300
+        weights = -torch.rand(6, 7, generator=drawn, device="cuda") * light
+        weights[0], weights[1, :3] = -torch.inf, -torch.inf
+        shift, scale = (torch.rand(30, generator=drawn, device="cuda") + 0.5 for _ in range(2))
+        scores = torch.nn.functional.logsigmoid((raw * scale[:, None] + shift[:, None]).double()) - 0.01
+        expected = (scores[rows] + weights[:, :, None]).amax(1).float()
+        found = kernels.best_of(raw, rows, weights, "product", ByRow(shift, scale), -0.01)
+        torch.testing.assert_close(found, expected, rtol=2e-6, atol=2e-6)
+
+
+@gpu
+@pytest.mark.parametrize("ties", TIES)
+def test_ranks_on_a_gpu_are_those_on_a_cpu(ties: Ties) -> None:
+    drawn = torch.Generator().manual_seed(2)
+    scores = torch.randint(40, (9, 5000), generator=drawn).float()
+    scores[3, :100] = -torch.inf
+    places = [torch.randint(size, (60,), generator=drawn) for size in (9, 5000, 9, 5000)]
+    on_gpu = ranks(scores.cuda(), *(column.cuda() for column in places), ties)
+    assert torch.equal(on_gpu.cpu(), ranks(scores, *places, ties))
 
 
 @gpu

@@ -159,7 +159,10 @@ class Atoms:
     def logits(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Raw scores of every tail, `[B, N]`; what is impossible is minus infinity."""
         with torch.no_grad():
-            logits = self._finite(self.scorer.logits(heads, relations))
+            if self.precision == "float32":
+                logits = self._finite(self.scorer.logits(heads, relations))
+            else:
+                logits = next(self.products(heads, relations, self.width)).scores.clone()
             return self._ruling(heads, relations)(logits, slice(0, self.width))
 
     def _finite(self, logits: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from tacit.links.precision import STEADY
 from tacit.links.scorer import BilinearScorer
 
 ZERO = float("-inf")
+_GPU_ROWS = 2**15  # rows scored at a time on a GPU
 _CPU_ROWS = 512  # rows a product is computed for at a time: enough for full speed, few enough to stay in cache
 _CPU_PAIRS = 16384  # the same where rows come whole: the more queries go together, the more rows they share,
 _CPU_SCORES = 2**24  # as long as their scores are not too many
@@ -104,6 +106,10 @@ class Hop:
         if self._from_shared(values, ids, relations, out):
             return
         k, (rows, _) = values.shape[1], self.sizes()
+        if self._raw:
+            for start in range(0, k, rows):
+                self._from_pairs(values[:, start : start + rows], ids[:, start : start + rows], relations, out)
+            return
         width = self._width(min(rows, values.numel()))  # the same for all pieces, whatever their number
         if k > rows or not self._apart(rows):
             for queries, some in chunks(len(values), k, rows):
@@ -132,9 +138,6 @@ class Hop:
         rows_of = inverse if shared else torch.arange(len(keys), device=keys.device)
         heads, along = wanted % n, wanted // n
         if self._by_odds and self._from_odds(heads, along, rows_of if shared else None, weights, out, width):
-            return
-        if self._raw:
-            self._from_raw(heads, along, rows_of.view(weights.shape), weights, out)
             return
         for block in pieces(self.atoms.blocks(heads, along, width)):
             reached = self._best(block.scores, rows_of.view(weights.shape), weights, shared)
@@ -214,6 +217,22 @@ class Hop:
         ready = kernels.on_gpu(atoms.device, self.logic.norm) and not torch.is_grad_enabled()
         return ready and atoms.calibration.rowwise and atoms.facts_on_top
 
+    def _from_pairs(self, weights: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> None:
+        """Raise `out[B, N]` by candidates `[B, K]` on a GPU, which is waited for but once.
+
+        As many queries go together as there is room for rows; those that several of them need are scored once.
+        """
+        n, (queries, k) = self.atoms.num_entities, ids.shape
+        together, span = max(1, self.sizes()[0] // k), n * self.atoms.scorer.num_relations
+        group = torch.arange(queries, device=ids.device) // together
+        keys = (group * span + relations * n)[:, None] + ids
+        distinct, places = torch.unique(keys, return_inverse=True)
+        firsts = torch.arange(-(-queries // together) + 1, device=ids.device) * span
+        bounds = torch.searchsorted(distinct, firsts).tolist()
+        for number, (start, stop) in enumerate(pairwise(bounds)):
+            some, wanted = slice(number * together, (number + 1) * together), distinct[start:stop] % span
+            self._from_raw(wanted % n, wanted // n, places[some] - start, weights[some], out[some])
+
     def _from_raw(self, heads: Tensor, relations: Tensor, rows: Tensor, weights: Tensor, out: Tensor) -> None:
         """Raise `out[G, N]` by `max_j weights[q, j] ⊤ c(heads[rows[q, j]], t)`.
 
@@ -223,6 +242,8 @@ class Hop:
         raw = atoms.raw(heads, relations)
         by_row = atoms.calibration.by_row(raw, heads, relations)
         torch.maximum(out, kernels.best_of(raw, rows, weights, self.logic.norm, by_row, atoms.ceiling), out=out)
+        if atoms.facts is None:
+            return
         pairs = rows.reshape(-1)
         which, tails = atoms.known_tails(heads[pairs], relations[pairs])
         worth = self.logic.conjunction(weights.reshape(-1)[which], weights.new_full((), atoms.observed))
@@ -302,7 +323,7 @@ class Hop:
             return rows, max(64, min(n, _CPU_BYTES // (4 * rows)))
         each = 5 if self._raw else 16  # raw scores alone, or scores, their copies and a maximum, 4 bytes each
         whole_rows = self.memory // (each * n)
-        at_most = 16384 if self.atoms.device.type == "cuda" else min(_CPU_PAIRS, max(64, _CPU_SCORES // n))
+        at_most = _GPU_ROWS if self.atoms.device.type == "cuda" else min(_CPU_PAIRS, max(64, _CPU_SCORES // n))
         return max(1, min(whole_rows, at_most)), n
 
 

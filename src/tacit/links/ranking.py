@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tacit.distributed.shards import Shards
 from tacit.errors import SettingsError, TrainingError
+from tacit.links import rank_kernels
 
 Ties = Literal["realistic", "optimistic", "pessimistic"]
 TIES: tuple[Ties, ...] = get_args(Ties)
@@ -69,8 +70,11 @@ def ranks(
 def _count(scores: Tensor, rows: Tensor, wanted: Tensor, counts: Tensor, ties: Ties) -> None:
     """Count, for each wanted score, the larger and the equal ones of its row.
 
-    Comparisons go to a float buffer, which sums many times faster than booleans do, in blocks that stay in the cache.
+    Without a kernel, comparisons go to a float buffer, which sums many times faster than booleans do, in blocks that
+    stay in the cache.
     """
+    if rank_kernels.available(scores):
+        return rank_kernels.count(scores, rows, wanted, counts)
     block = max(1, (1 << 19 if scores.device.type == "cpu" else 1 << 28) // scores.shape[1])
     larger = counts.new_empty(min(block, len(rows)), scores.shape[1])
     tests = [test for test, skipped in ((0, "pessimistic"), (1, "optimistic")) if ties != skipped]
@@ -80,6 +84,7 @@ def _count(scores: Tensor, rows: Tensor, wanted: Tensor, counts: Tensor, ties: T
             compare = torch.ge if test else torch.gt
             compare(compared, wanted[span, None], out=out)
             torch.sum(out, 1, out=counts[test, span])
+    return None
 
 
 def _blocks(scores: Tensor, rows: Tensor, size: int) -> Iterator[tuple[slice, Tensor]]:
