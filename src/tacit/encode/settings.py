@@ -59,19 +59,19 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     },
     "betae": {
         "paper": {"width": 400, "margin": 60.0},
-        "lean": {"width": 400, "margin": 60.0, "negatives": 2048, "loss": "softmax", "lr": 2e-3, "weight_decay": 0.1},
+        "lean": {"width": 400, "margin": 60.0, "negatives": 4096, "loss": "softmax", "lr": 2e-3, "weight_decay": 0.1},
         "small": {"width": 32, "margin": 20.0, "negatives": 512, "lr": 1e-2},
     },
     "cone": {
         "paper": {"width": 800, "margin": 20.0, "dropout": 0.2, "steps": 900_000},
-        "lean": {"width": 800, "margin": 20.0, "loss": "softmax", "weight_decay": 0.3},
+        "lean": {"width": 800, "margin": 20.0, "negatives": 2048, "loss": "softmax", "weight_decay": 0.3},
         "small": {"width": 64, "margin": 12.0, "weight_decay": 1.0},
     },
     "fuzzqe": {
         "paper": {
             "width": 1000, "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2, "decay": "cosine", "steps": 900_000,
         },
-        "lean": {"width": 1000, "loss": "softmax", "lr": 2e-3, "temperature": 0.1},
+        "lean": {"width": 1000, "loss": "softmax", "negatives": 8192, "lr": 2e-3, "temperature": 0.1},
         "small": {"width": 128, "bases": 8, "lr": 5e-3, "weight_decay": 0.0},
     },
     "gnnqe": {
