@@ -5,11 +5,10 @@
 
 On a CPU: NELL995's test queries of all 14 types at rank 100, k = 64, product, sigmoid, on 2 threads, and the peak
 memory of 3p at k = 512 and 8,192, in a process of its own. On a GPU, or with --throughput: queries a second at rank
-1000, k = 256, with its MRR: 2p at each precision, other types in bfloat16 with both calibrations, and exact search on
-FB15k-237. Beside them stands how fast bare products are, and which share of that a query reaches whose rows are its
-own. Without a run the weights are random,
-normal with deviation 0.5, so that logits spread as trained ones do; candidates are then shared by fewer queries, and
-the MRR says nothing.
+1000, k = 256, with its MRR: 2p at each precision, other types in bfloat16 with both calibrations and an adapter, and
+exact search on FB15k-237. Beside them stands how fast bare products are, and which share of that a query reaches whose
+rows are its own. Without a run the weights are random, normal with deviation 0.5, so that logits spread as trained ones
+do; candidates are then shared by fewer queries, and the MRR says nothing.
 
 The floor is the product of as many rows a query as its plan has atoms with an entity, and k for each hop, into memory
 that is there already, at the best of several block sizes; floor and engine are timed in turns, and the best rounds
@@ -32,7 +31,11 @@ from typing import Any
 import torch
 
 from scaffold import Benchmark, Measured, data_folder, in_turns, peak_gb, wait
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.calibrated import Adapted
+from tacit.engine.calibration import calibration
 from tacit.engine.engine import Engine
+from tacit.engine.known_facts import KnownFacts
 from tacit.engine.ranking import slots
 from tacit.engine.reasoner import Reasoner
 from tacit.evaluate.protocol import measure, sample
@@ -98,10 +101,15 @@ class Bench:
             model = load_model(opened)
         return cls(folder, graph, model.to(given.device).requires_grad_(False))
 
-    def reasoner(self, k: int | None, calibration: str = "sigmoid", precision: str = "float32") -> Reasoner:
-        """Beam search, or exact search where `k` is None."""
+    def reasoner(
+        self, k: int | None, scores: str = "sigmoid", precision: str = "float32", adapted: bool = False
+    ) -> Reasoner:
+        """Beam search, or exact search where `k` is None; with an adapter that has learned nothing yet, where asked."""
         settings: dict[str, Any] = {"search": "exact"} if k is None else {"k": k}
-        settings |= {"calibration": calibration, "observed": "none", "precision": precision}
+        settings |= {"calibration": scores, "observed": "none", "precision": precision}
+        if adapted:
+            counted = KnownFacts(self.graph.index("train"), self.model.device)
+            settings["adapter"] = Adapted(calibration(scores, counted), Adapter(self.model).requires_grad_(False))
         return Engine(self.graph, self.model, **settings).reasoner
 
     def products(self, rows: int, at_once: int, width: int) -> Times:
@@ -211,13 +219,15 @@ def throughputs(given: argparse.Namespace) -> Measured:
         rows = {p: throughput(where.reasoner(k, precision=p), chosen, given) for p in ("float32", "tf32", "bf16")}
         for precision, row in rows.items():
             figures[f"{name}, {precision}"] = row | {"mrr difference": row["mrr"] - rows["float32"]["mrr"]}
-    for calibration in ("sigmoid", "softmax-count"):
-        reasoner = bench.reasoner(given.k, calibration, "bf16")
+    for scores, adapted in (("sigmoid", False), ("softmax-count", False), ("softmax-count", True)):
+        reasoner = bench.reasoner(given.k, scores, "bf16", adapted)
+        how = f"{scores}, adapted" if adapted else scores
         for name, every in queries.items():
             row = throughput(reasoner, sample(every, count), given)
             flop = 2.0 * rows_of(every.shape, given.k) * bench.model.keys().numel()
-            figures[f"{name}, {calibration}, bf16"] = row | {"share of products": row["queries_per_s"] * flop / rate}
-    return Measured(figures, {"graph": bench.graph.name, "trained": given.run is not None}, kind="throughput")
+            figures[f"{name}, {how}, bf16"] = row | {"share of products": row["queries_per_s"] * flop / rate}
+    kind = "throughput-untrained" if given.run is None else "throughput"
+    return Measured(figures, {"graph": bench.graph.name, "trained": given.run is not None}, kind=kind)
 
 
 def exact_bench(given: argparse.Namespace, count: int) -> tuple[Bench | None, None, Any]:

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.calibrated import Adapted
 from tacit.engine import kernels, projection
 from tacit.engine.calibration import ByRow
+from tacit.engine.calibration import calibration as calibrated
 from tacit.engine.engine import Engine
+from tacit.engine.known_facts import KnownFacts
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
 from tacit.links.ranking import TIES, Ties, ranks
@@ -29,11 +33,20 @@ def odd_graph(entities: int = 90) -> Graph:
     return Graph.of(sorted(facts))
 
 
-def scores_of(graph: Graph, device: str, **settings: Any) -> dict[str, torch.Tensor]:
+def scores_of(graph: Graph, device: str, adapted: bool = False, **settings: Any) -> dict[str, torch.Tensor]:
     """The scores of a few queries of each shape, by random weights."""
     model = ComplEx(graph.num_entities, graph.num_relations, 8)
     model.reset(0.7, torch.Generator().manual_seed(3))
-    engine = Engine(graph, model.to(device).requires_grad_(False), k=7, **settings)
+    model = model.to(device).requires_grad_(False)
+    adapter = None
+    if adapted:
+        learned = Adapter(model, "p")
+        with torch.no_grad():
+            for weight in learned.parameters():
+                weight.copy_(0.4 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+        facts = KnownFacts(graph.index("train"), device=model.device)
+        adapter = Adapted(calibrated(settings["calibration"], facts), learned)
+    engine = Engine(graph, model, adapter=adapter, k=7, **settings)
     drawn, scores = torch.Generator().manual_seed(5), {}
     for name in SHAPES_WITH_HOPS:
         plan = SHAPES[name].plan
@@ -75,6 +88,18 @@ def test_kernels_change_no_score(
         # A beam may keep another one of two candidates that differ by a rounding, and Łukasiewicz's sums cancel.
         if search == "exact" and logic != "lukasiewicz":
             torch.testing.assert_close(by_kernels[name], on_cpu[name], rtol=1e-4, atol=1e-3)
+
+
+@gpu
+@pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
+@pytest.mark.parametrize("logic", ["product", "godel"])
+def test_kernels_change_no_adapted_score(monkeypatch: pytest.MonkeyPatch, calibration: str, logic: str) -> None:
+    settings: dict[str, Any] = {"calibration": calibration, "logic": logic}
+    by_kernels = scores_of(odd_graph(), "cuda", adapted=True, **settings)
+    monkeypatch.setattr(kernels, "on_gpu", lambda device, norm: False)
+    plain = scores_of(odd_graph(), "cuda", adapted=True, **settings)
+    for name in SHAPES_WITH_HOPS:
+        torch.testing.assert_close(by_kernels[name], plain[name], rtol=1e-4, atol=1e-4)
 
 
 @gpu

@@ -25,7 +25,9 @@ class Adapted(Calibration):
         self.pointwise, self.sigmoidal = calibration.pointwise, calibration.sigmoidal
         self.monotone = adapter.by_row
         moves = adapter.learns != "negation"
-        self.rowwise = calibration.rowwise and (not moves or (calibration.sigmoidal and adapter.by_row))
+        self.rowwise = calibration.rowwise and (
+            not moves or (adapter.by_row and (calibration.sigmoidal or self.on_odds))
+        )
         self.reads_entities = calibration.reads_entities or not adapter.by_relation
         self.shareable = adapter.by_relation
         self.name = f"{calibration.name}, adapted"
@@ -65,7 +67,10 @@ class Adapted(Calibration):
         if self.adapter.learns == "negation":
             return self.calibration.by_row(logits, heads, relations)
         scale, shift = (part[:, 0].expand(len(logits)).contiguous() for part in self.adapter(heads, relations, EVERY))
-        return ByRow(shift, scale)
+        if not self.on_odds:
+            return ByRow(shift, scale)
+        before = self.calibration.by_row(logits, heads, relations)
+        return ByRow(shift, scale, before.cap, before.shift)
 
     @property
     def by_sum(self) -> bool:

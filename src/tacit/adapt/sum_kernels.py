@@ -34,10 +34,13 @@ def _kernel() -> Any:
         query, block = tl.program_id(0), tl.program_id(1)
         at = block * columns + tl.arange(0, columns)
         mark = tl.load(marks + query.to(tl.int64) * n + at, mask=at < n, other=128).to(tl.int32)
-        product = tl.where(mark < 128, 1.0, 0.0)
+        counted = tl.where(mark < 128, 1.0, 0.0)
+        product = counted
         for turn in tl.static_range(2):  # the product of all literals, then the slope of each
             if turn == 1:
-                outer = tl.where(mark < 128, tl.full((columns,), 1.0, tl.float32) if log_scores else tl.exp(product), 0.0)
+                outer = tl.where(
+                    mark < 128, tl.full((columns,), 1.0, tl.float32) if log_scores else tl.exp(product), 0.0
+                )
                 tl.store(totals + block * queries + query, tl.sum(product if log_scores else outer, 0))
                 product = product * outer
             for literal in tl.static_range(literals):

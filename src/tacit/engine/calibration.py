@@ -28,12 +28,14 @@ _PART = 2048  # of a row that is summed by itself
 class ByRow:
     """How each number `x` of some rows becomes a log-score: `log σ(scale · x + shift)`, or `min(x + shift, cap)`.
 
-    It is all that a kernel needs to calibrate scores on their way to a maximum.
+    With a `lift`, scale and shift are for the log-odds of `min(x + lift, cap)`. It is all that a kernel needs to
+    calibrate scores on their way to a maximum.
     """
 
     shift: Tensor  # [B]
     scale: Tensor | None = None  # [B], 1 where there is none
     cap: float | None = None  # None where scores are sigmoids
+    lift: Tensor | None = None  # [B]
 
 
 class Calibration(nn.Module):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = 512  # entities that one program handles: so many of all rows of a hop stay in the cache
 _SUMMED = 4096  # numbers of a row that are summed at a time
-_RAW, _SIGMOID, _CAPPED = range(3)  # what is made of a number
+_RAW, _SIGMOID, _CAPPED, _ON_ODDS = range(4)  # what is made of a number
 
 
 @cache
@@ -34,7 +34,7 @@ def _kernels() -> tuple[Any, Any] | None:
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def best_of(  # type: ignore[no-untyped-def]
-        scores, stride, rows, weights, shifts, scales, tops, steeps, offsets, against, out, n, k, cap, ceiling,
+        scores, stride, rows, weights, shifts, scales, lifts, tops, steeps, offsets, against, out, n, k, cap, ceiling,
         godel: tl.constexpr, kind: tl.constexpr, columns: tl.constexpr,
     ):  # fmt: skip
         query = tl.program_id(0).to(tl.int64)
@@ -42,11 +42,16 @@ def _kernels() -> tuple[Any, Any] | None:
         inside = at < n
         best = tl.full((columns,), float("-inf"), tl.float32)
         missing = True
-        if kind == 1 and not godel:  # the least odds against cost one exponential a score, and a logarithm in all
+        if (
+            kind == 1 or kind == 3
+        ) and not godel:  # the least odds against cost one exponential a score, and a logarithm in all
             least = tl.full((columns,), float("inf"), tl.float32)
             for j in range(k):
                 row = tl.load(rows + query * k + j)
                 score = tl.load(scores + row * stride + at, mask=inside, other=0.0)
+                if kind == 3:
+                    score = tl.minimum(score + tl.load(lifts + row), cap)
+                    score = score - tl.log(1.0 - tl.exp(score))
                 odds = tl.exp2(tl.load(offsets + query * k + j) - score * tl.load(steeps + row))
                 least = tl.minimum(least, odds + tl.load(against + query * k + j))
             # log1p, which keeps the digits of log-scores near 0
@@ -59,7 +64,10 @@ def _kernels() -> tuple[Any, Any] | None:
                 row = tl.load(rows + query * k + j)
                 weight = tl.load(weights + query * k + j)
                 score = tl.load(scores + row * stride + at, mask=inside, other=float("-inf"))
-                if kind == 1:
+                if kind == 3:
+                    score = tl.minimum(score + tl.load(lifts + row), cap)
+                    score = score - tl.log(1.0 - tl.exp(score))
+                if kind == 1 or kind == 3:
                     moved = score * tl.load(scales + row) + tl.load(shifts + row)
                     near = tl.exp(-tl.abs(moved))
                     lost = tl.where(near < 1e-3, near - near * near * (0.5 - near / 3.0), tl.log(1.0 + near))
@@ -108,20 +116,22 @@ def best_of(
     (queries, k), n = rows.shape, scores.shape[1]
     out = torch.empty(queries, n, device=scores.device)
     grid = (queries, (n + _COLUMNS - 1) // _COLUMNS)
-    kind, cap = (_RAW, 0.0) if by_row is None else (_SIGMOID, 0.0) if by_row.cap is None else (_CAPPED, by_row.cap)
-    shifts = scales = tops = steeps = offsets = against = weights
+    kind, cap = _RAW, 0.0
+    shifts = scales = lifts = tops = steeps = offsets = against = weights
     if by_row is not None:
-        shifts = by_row.shift
+        kind = _SIGMOID if by_row.cap is None else _CAPPED if by_row.lift is None else _ON_ODDS
+        cap = by_row.cap or 0.0
+        shifts, lifts = by_row.shift, by_row.shift if by_row.lift is None else by_row.lift
         scales = torch.ones_like(shifts) if by_row.scale is None else by_row.scale
-    if kind == _SIGMOID:
+    if kind in (_SIGMOID, _ON_ODDS):
         steeps = scales * LOG2_E
         tops, offsets, against = _odds(weights + ceiling, shifts[rows])
     compiled = _kernels()
     if compiled is None:
         raise TypeError("there is no Triton to compile the kernel")
     compiled[0][grid](
-        scores, scores.stride(0), rows.contiguous(), weights.contiguous(), shifts, scales, tops, steeps, offsets,
-        against, out, n, k, cap, ceiling, norm == "godel", kind, _COLUMNS,
+        scores, scores.stride(0), rows.contiguous(), weights.contiguous(), shifts, scales, lifts, tops, steeps,
+        offsets, against, out, n, k, cap, ceiling, norm == "godel", kind, _COLUMNS,
     )  # fmt: skip
     return out
 
