@@ -71,7 +71,7 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {
             "width": 1000, "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2, "decay": "cosine", "steps": 900_000,
         },
-        "lean": {"width": 1000, "loss": "softmax", "negatives": 8192, "lr": 2e-3, "temperature": 0.1},
+        "lean": {"width": 1000, "loss": "softmax", "lr": 2e-3, "temperature": 0.1},
         "small": {"width": 128, "bases": 8, "lr": 5e-3, "weight_decay": 0.0},
     },
     "gnnqe": {
