@@ -6,8 +6,6 @@ of a calibrated score.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -18,25 +16,11 @@ from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import ByRow
 from tacit.engine.logic import LOG2_E
 from tacit.links.precision import product
+from tacit.links.rooms import Rooms
 from tacit.links.scorer import BilinearScorer
 
 _WIDTH = 1024  # columns of a product
 _FEW = 0.75  # of all rows: where so few are distinct, these are computed once
-
-
-class Rooms:
-    """Memory for results, of each thread its own: fresh memory costs more to touch than most results to compute."""
-
-    def __init__(self) -> None:
-        self._own = threading.local()
-
-    def __call__(self, name: str, shape: Sequence[int], device: torch.device) -> Tensor:
-        """A matrix of a shape, the same memory whenever the name is the same."""
-        rooms: dict[str, Tensor] = vars(self._own)
-        size = shape[0] * shape[1]
-        if name not in rooms or rooms[name].numel() < size:
-            rooms[name] = torch.empty(size, device=device)
-        return rooms[name][:size].view(shape[0], shape[1])
 
 
 class SharedRows:

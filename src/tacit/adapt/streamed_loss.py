@@ -17,11 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.shared_rows import Rooms, SharedRows
+from tacit.adapt.shared_rows import SharedRows
 from tacit.distributed.threads import spread
 from tacit.engine.atoms import Atoms
 from tacit.engine.known_tails import KnownTails
 from tacit.engine.logic import LOG2_E, Logic
+from tacit.links.rooms import Rooms
 from tacit.query.plan import Complement, Intersect, Plan, Relation, Row
 
 Places = tuple[Tensor, Tensor]  # rows and columns
