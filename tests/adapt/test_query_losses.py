@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tables import FactorScorer, TableScorer
-from tacit.adapt import shared_rows, streamed_loss
+from tacit.adapt import streamed_loss
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.adapt.query_batches import Batch
@@ -57,7 +57,6 @@ def moved_adapter(on: Scorer) -> Adapter:
 
 
 def make_loss(
-    shape: str,
     name: str,
     *,
     on: Scorer,
@@ -70,7 +69,7 @@ def make_loss(
 ) -> QueryLoss:
     adapted = Adapted(calibration(scores, KnownFacts(FACTS)), adapter)
     reasoner = MessageReasoner(Atoms(on, adapted, facts), Logic(norm, "standard", strength), k=N)
-    return QueryLoss(reasoner, SHAPES[shape].plan, name, masked, 2, np.random.default_rng(0))
+    return QueryLoss(reasoner, name, masked, 2, np.random.default_rng(0))
 
 
 def batch_of(queries: QuerySet) -> Batch:
@@ -101,7 +100,7 @@ def test_losses_against_their_formulas(name: str, masked: bool) -> None:
     on = scorer()
     adapter = moved_adapter(on)
     batch = batch_of(some_queries("2in"))
-    loss = make_loss("2in", name, on=on, adapter=adapter, masked=masked)(batch)
+    loss = make_loss(name, on=on, adapter=adapter, masked=masked)([batch])
     assert loss.item() == pytest.approx(
         by_hand(batch.queries, batch.targets.tolist(), on, adapter, name, masked), rel=1e-5
     )
@@ -126,7 +125,7 @@ def test_gradients_are_those_of_finite_differences(
     settings = {"on": on, "adapter": adapter, "scores": scores, "norm": norm, "strength": strength, "masked": True}
 
     def loss() -> torch.Tensor:
-        return make_loss(shape, name, **settings)(batch)  # type: ignore[arg-type]
+        return make_loss(name, **settings)([batch])  # type: ignore[arg-type]
 
     middle = loss()
     middle.backward()
@@ -152,13 +151,11 @@ def test_streaming_changes_nothing(shape: str, name: str, scores: str, strength:
     for streamed in (True, False):
         adapter = moved_adapter(on)
         facts = KnownFacts(FACTS) if known else None
-        loss = make_loss(
-            shape, name, on=on, adapter=adapter, masked=True, scores=scores, strength=strength, facts=facts
-        )
+        loss = make_loss(name, on=on, adapter=adapter, masked=True, scores=scores, strength=strength, facts=facts)
         assert loss.streamed is not None
         if not streamed:
             loss.__dict__["streamed"] = None
-        value = loss(batch_of(some_queries(shape, 40)))
+        value = loss([batch_of(some_queries(shape, 40))])
         value.backward()
         found.append([value.detach(), *(weight.grad for weight in adapter.parameters())])
     for one, other in zip(*found, strict=True):
@@ -175,10 +172,10 @@ def test_streaming_changes_nothing_whatever_the_adapter_sees(condition: str, lay
         with torch.no_grad():
             for weight in adapter.parameters():
                 weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(2)))
-        loss = make_loss("3in", "log", on=model, adapter=adapter)
+        loss = make_loss("log", on=model, adapter=adapter)
         if not streamed:
             loss.__dict__["streamed"] = None
-        value = loss(batch_of(some_queries("3in", 20)))
+        value = loss([batch_of(some_queries("3in", 20))])
         value.backward()
         found.append([value.detach(), *(weight.grad for weight in adapter.parameters())])
     for one, other in zip(*found, strict=True):
@@ -210,26 +207,33 @@ def plain_loss(batch: Batch, model: ComplEx, adapter: Adapter, shape: str, name:
     return torch.logaddexp(value.masked_fill(others, -torch.inf).logsumexp(1), right).sum() - right.sum()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("shared", [0.0, 1.1])  # rows of several queries are computed never, or always, once
-@pytest.mark.parametrize(("shape", "name"), [("2i", "1vsall"), ("2in", "log"), ("3in", "1vsall"), ("3in", "log")])
+@pytest.mark.parametrize("where", ["one thread", "two threads", "as on a GPU"])
+@pytest.mark.parametrize("room", [1000, 40])  # rows: all there are, or fewer than a batch has, which is cut
+@pytest.mark.parametrize("name", ["1vsall", "log"])
 @pytest.mark.parametrize("odds", [False, True])
 def test_sums_on_the_way_are_those_of_the_plain_formula(
-    odds: bool, shape: str, name: str, shared: float, threads: int, monkeypatch: pytest.MonkeyPatch
+    odds: bool, name: str, room: int, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_rows, "_FEW", shared)
     monkeypatch.setattr(streamed_loss, "_CPU_BYTES", 1)  # blocks of 64 columns
     model = ComplEx(200, 2 * R, 6).requires_grad_(False)
     model.reset(0.8, torch.Generator().manual_seed(0))
-    found, before, batch = [], torch.get_num_threads(), batch_of(some_queries(shape, 40))
+    batches = {shape: batch_of(some_queries(shape, 40)) for shape in ("2i", "2in", "3in")}
+    found, before = [], torch.get_num_threads()
     try:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(2 if where == "two threads" else 1)
         for plain in (False, True):
             adapter = moved_adapter(model)
             facts, scores = (KnownFacts(FACTS), "softmax-count") if odds else (None, "sigmoid")
-            loss = make_loss(shape, name, on=model, adapter=adapter, masked=True, scores=scores, facts=facts)
+            loss = make_loss(name, on=model, adapter=adapter, masked=True, scores=scores, facts=facts)
             assert loss.streamed is not None
-            value = plain_loss(batch, model, adapter, shape, name, odds) if plain else loss(batch)
+            loss.streamed.rows.room, loss.streamed.rows.on_cpu = room, where != "as on a GPU"
+            loss.streamed.block = 2**14  # few columns of so many rows
+            if plain:
+                values = [plain_loss(batch, model, adapter, shape, name, odds) for shape, batch in batches.items()]
+            else:
+                values = [loss(part) for part in loss.parts(batches.values())]
+                assert (len(values) == 1) == (room == 1000)
+            value = torch.stack(values).sum()
             value.backward()
             found.append([value.detach().double(), *(weight.grad.double() for weight in adapter.parameters())])
     finally:
@@ -240,7 +244,7 @@ def test_sums_on_the_way_are_those_of_the_plain_formula(
 
 def test_what_is_no_sigmoid_is_not_streamed() -> None:
     on = scorer(FactorScorer)
-    assert make_loss("2i", "log", on=on, adapter=moved_adapter(on), scores="softmax-observed").streamed is None
+    assert make_loss("log", on=on, adapter=moved_adapter(on), scores="softmax-observed").streamed is None
 
 
 def test_negatives_are_no_answers() -> None:
@@ -257,8 +261,8 @@ def test_what_autograd_keeps_of_a_batch_stays_within_memory(shape: str) -> None:
     model = ComplEx(2000, 2 * R, 4).requires_grad_(False)
     adapted = Adapted(calibration("sigmoid", KnownFacts(FACTS)), Adapter(model, "p"))
     reasoner = MessageReasoner(Atoms(model, adapted), Logic(), k=50, memory=0.02)
-    loss = QueryLoss(reasoner, SHAPES[shape].plan, "log", False, 1, np.random.default_rng(0))
-    queries = some_queries(shape, loss.batch)
+    loss = QueryLoss(reasoner, "log", False, 1, np.random.default_rng(0))
+    queries = some_queries(shape, loss.at_once(SHAPES[shape].plan))
     kept: dict[int, int] = {}
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
@@ -266,5 +270,5 @@ def test_what_autograd_keeps_of_a_batch_stays_within_memory(shape: str) -> None:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        loss(Batch(queries, np.zeros(len(queries), dtype=np.int64)))
+        loss([Batch(queries, np.zeros(len(queries), dtype=np.int64))])
     assert 1e6 < sum(kept.values()) <= reasoner.memory

@@ -46,9 +46,8 @@ def test_variants_learn_on_a_copy(variant: str, name: str) -> None:
 
     def loss() -> float:
         tuning.write()
-        parts = zip(tuning.losses.values(), batches, strict=True)
         with torch.no_grad():
-            return sum(float(loss_of(batch)) for loss_of, batch in parts)
+            return float(tuning.loss(batches))
 
     first = loss()
     for _ in range(40):
@@ -77,7 +76,7 @@ def test_gradients_reach_the_maps_through_the_tables() -> None:
 
     def loss() -> torch.Tensor:
         tuning.write()
-        return tuning.losses["2in"](batch)
+        return tuning.loss([batch])
 
     made = tuning.write()
     loss().backward()

@@ -70,7 +70,8 @@ class AdapterTraining:
             raise TrainingError(
                 "no query that negates was found to learn negation from; give queries that do, or learn scores"
             )
-        self.losses = {name: self._loss(drawn.queries) for name, drawn in self.batches.items()}
+        masks, negatives = settings.masks, settings.negatives
+        self.loss = QueryLoss(self.reasoner, settings.loss, masks, negatives, random, self.frozen)
         self.optimizer = torch.optim.Adagrad(self.module.parameters(), lr=settings.lr)
 
     def prepare(self, graph: Graph, scorer: Scorer) -> tuple[MessageReasoner, nn.Module]:
@@ -82,12 +83,6 @@ class AdapterTraining:
         reasoner = make_reasoner(graph, scorer, settings, settings.engine, adapter)
         self.calibration: Calibration = reasoner.atoms.calibration
         return reasoner, adapter
-
-    def _loss(self, queries: QuerySet) -> QueryLoss:
-        settings, plan = self.settings, queries.shape.plan
-        return QueryLoss(
-            self.reasoner, plan, settings.loss, settings.masks, settings.negatives, self.random, self.frozen
-        )
 
     @property
     def flops(self) -> float:
@@ -125,12 +120,11 @@ class AdapterTraining:
     def accumulate(self) -> Tensor:
         """Gather the gradient of a batch, part by part; its loss is returned."""
         total = torch.zeros((), dtype=torch.float64, device=self.reasoner.device)
-        for name, size in equal_parts(self.settings.batch, list(self.batches)).items():
-            loss_of = self.losses[name]
-            for part in self.batches[name].draw(size).parts(loss_of.batch):
-                loss = loss_of(part)
-                (loss / self.settings.batch).backward()
-                total += loss.detach()
+        shares = equal_parts(self.settings.batch, list(self.batches))
+        for part in self.loss.parts(self.batches[name].draw(size) for name, size in shares.items()):
+            loss = self.loss(part)
+            (loss / self.settings.batch).backward()
+            total += loss.detach()
         return total
 
     def validate(self) -> dict[str, float]:

@@ -10,7 +10,7 @@ from tacit.adapt.adapter import Adapter
 from tacit.distributed.shards import Shards
 from tacit.engine.calibration import EVERY, ByRow, Calibration, SoftmaxCount, Tails
 from tacit.engine.known_facts import KnownFacts
-from tacit.engine.logic import log1mexp
+from tacit.engine.logic import LOG2_E, log1mexp
 from tacit.errors import SettingsError
 
 
@@ -112,8 +112,12 @@ class Adapted(Calibration):
 
     @torch.no_grad()
     def adaptable(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
-        """The values that scale and shift apply to, of the shape and maybe in the memory of the logits."""
-        return log_odds(self.calibration(logits, heads, relations)) if self.on_odds else logits
+        """The values that scale and shift apply to, of whole rows, in the memory of the logits."""
+        if not self.on_odds:
+            return logits
+        x: Tensor = self.calibration(logits, heads, relations)
+        # log c / (1 - c): no score is so near 1 that `1 - c` would lose what counts
+        return x.sub_(torch.mul(x, LOG2_E).exp2_().neg_().log1p_())
 
 
 def check(calibration: str, condition: str) -> None:

@@ -11,6 +11,7 @@ The first two are `softplus(log Z - ℓ(t))` with `ℓ = S` or `ℓ = log S` and
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,7 +25,6 @@ from tacit.adapt.streamed_loss import StreamedTotals, literals, streamed
 from tacit.engine.known_tails import KnownTails
 from tacit.engine.logic import log1mexp
 from tacit.engine.reasoner import MessageReasoner
-from tacit.engine.scores import Scores
 from tacit.query.fold import Place
 from tacit.query.plan import Plan
 
@@ -34,10 +34,9 @@ _LOWEST = -80.0  # log-scores end here: a score of zero has no gradient to follo
 
 @dataclass(frozen=True, eq=False)
 class QueryLoss:
-    """The loss of queries of one plan."""
+    """The loss of queries."""
 
     reasoner: MessageReasoner
-    plan: Plan
     name: str
     masked: bool
     negatives: int
@@ -46,46 +45,62 @@ class QueryLoss:
 
     @cached_property
     def streamed(self) -> StreamedTotals | None:
-        """How to sum over all entities without holding their scores, where that can be done."""
+        """How to sum literals over all entities without holding their scores, where that can be done."""
         if self.name == "bce" or not self.frozen:
             return None
         reasoner = self.reasoner
-        return streamed(self.plan, reasoner.atoms, reasoner.logic, self.name == "log", reasoner.memory)
+        return streamed(reasoner.atoms, reasoner.logic, self.name == "log", reasoner.memory)
 
-    @property
-    def batch(self) -> int:
-        """How many queries to take at once: autograd keeps several rows of every step and of every candidate."""
+    def parts(self, batches: Iterable[Batch]) -> Iterator[list[Batch]]:
+        """The queries in parts that fit in memory; those of one part share their rows."""
+        together = []
+        for batch in batches:
+            plan = batch.queries.shape.plan
+            if self.streamed and literals(plan):
+                together.append(batch)
+            else:
+                yield from ([piece] for piece in batch.parts(self.at_once(plan)))
         if self.streamed:
-            return self.streamed.batch
+            yield from self.streamed.parts(together)
+
+    def at_once(self, plan: Plan) -> int:
+        """How many queries to search at once: autograd keeps several rows of every step and of every candidate."""
         n, k = self.reasoner.num_entities, self.reasoner.k
-        candidates = (self.plan.num_variables - 1) * (n if k is None else min(k, n))
-        rows = 8 * (4 + self.plan.num_relations) + _KEPT_ROWS * candidates
+        candidates = (plan.num_variables - 1) * (n if k is None else min(k, n))
+        rows = 8 * (4 + plan.num_relations) + _KEPT_ROWS * candidates
         return max(1, self.reasoner.memory // (4 * n * rows))
 
-    def __call__(self, batch: Batch) -> Tensor:
-        """The sum of the losses of some queries; gradients reach the adapter."""
-        device = self.reasoner.device
-        entities, relations, targets = batch.slots(device)
-        evaluation = self.reasoner.evaluation(entities, relations)
+    def __call__(self, part: Sequence[Batch]) -> Tensor:
+        """The sum of the losses of the queries of a part; gradients reach the adapter."""
         if self.name == "bce":
-            drawn = [batch.negatives(self.reasoner.num_entities, self.random) for _ in range(self.negatives)]
-            wanted = torch.stack([targets, *(torch.from_numpy(ids).to(device) for ids in drawn)])
-            return self._binary(self._at(evaluation, wanted))
-        excluded = batch.excluded(self.masked, device)
-        if self.streamed:
-            scores, total = self.streamed(entities, relations, targets, excluded)
+            return torch.stack([self._binary(batch) for batch in part]).sum()
+        if self.streamed and all(literals(batch.queries.shape.plan) for batch in part):
+            scores, total = self.streamed(part, self.masked)
         else:
-            every = evaluation.whole(self.plan.root)
-            scores = every.gather(1, targets[:, None])[:, 0]
-            total = self._log_total(every, excluded)
+            searched = [self._searched(batch) for batch in part]
+            scores, total = (torch.cat(column) for column in zip(*searched, strict=True))
         scores = scores.clamp(min=_LOWEST)
         return F.softplus(total - (scores if self.name == "log" else scores.exp())).sum()
 
-    def _at(self, evaluation: Scores, wanted: Tensor) -> Tensor:
-        """Log-scores of the queries at some entities each, `[M, Q]`; atoms alone need no rows."""
-        if literals(self.plan) is not None:
-            return torch.stack([evaluation.of(self.plan.root, Place(target=ids))[:, 0] for ids in wanted])
-        return evaluation.whole(self.plan.root).gather(1, wanted.T).T
+    def _searched(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """`log S` at the targets, and the log of the sum of all others, from a search with gradients."""
+        entities, relations, targets = batch.slots(self.reasoner.device)
+        every = self.reasoner.evaluation(entities, relations).whole(batch.queries.shape.plan.root)
+        excluded = batch.excluded(self.masked, self.reasoner.device)
+        return every.gather(1, targets[:, None])[:, 0], self._log_total(every, excluded)
+
+    def _binary(self, batch: Batch) -> Tensor:
+        device, plan = self.reasoner.device, batch.queries.shape.plan
+        entities, relations, targets = batch.slots(device)
+        evaluation = self.reasoner.evaluation(entities, relations)
+        drawn = [batch.negatives(self.reasoner.num_entities, self.random) for _ in range(self.negatives)]
+        wanted = torch.stack([targets, *(torch.from_numpy(ids).to(device) for ids in drawn)])  # [M, Q]
+        if literals(plan):  # atoms alone need no rows
+            scores = torch.stack([evaluation.of(plan.root, Place(target=ids))[:, 0] for ids in wanted])
+        else:
+            scores = evaluation.whole(plan.root).gather(1, wanted.T).T
+        right, wrong = scores[0], log1mexp(scores[1:])
+        return -(right.clamp(min=_LOWEST) + wrong.clamp(min=_LOWEST).mean(0)).sum()
 
     def _log_total(self, scores: Tensor, excluded: KnownTails) -> Tensor:
         values = scores if self.name == "log" else scores.exp()
@@ -93,7 +108,3 @@ class QueryLoss:
         left_out[excluded.rows, excluded.tails] = True
         # Minus infinity alone would have a gradient that is no number.
         return values.clamp(min=2 * _LOWEST).masked_fill(left_out, 2 * _LOWEST).logsumexp(1).clamp(min=_LOWEST)
-
-    def _binary(self, scores: Tensor) -> Tensor:
-        right, wrong = scores[0], log1mexp(scores[1:])
-        return -(right.clamp(min=_LOWEST) + wrong.clamp(min=_LOWEST).mean(0)).sum()

@@ -1,121 +1,88 @@
-"""The rows of scores that the literals of a batch of queries need, adapted, block by block of entities.
+"""The rows that an adapter scales and shifts, of atoms `p(s, ·)`: computed once, and kept while there is room.
 
-The adapted score of an atom is `c = σ(y)` with `y = scale · x + shift`, where `x` is constant: a logit, or the log-odds
-of a calibrated score.
+Their values `x` are logits, or the log-odds of calibrated scores: constants, while the link predictor is frozen. The
+queries of a batch share many of their rows, and so do batches.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
-from typing import cast
+from collections import Counter
+from heapq import nsmallest
 
 import torch
 from torch import Tensor
 
-from tacit.adapt.calibrated import Adapted, log_odds
+from tacit.adapt.calibrated import Adapted
+from tacit.distributed.threads import spread
 from tacit.engine.atoms import Atoms
-from tacit.engine.calibration import ByRow
-from tacit.engine.logic import LOG2_E
-from tacit.links.precision import product
-from tacit.links.scorer import BilinearScorer
+from tacit.graph.index import Ints
 
-_WIDTH = 1024  # columns of a product
-_FEW = 0.75  # of all rows: where so few are distinct, these are computed once
-
-
-class Rooms:
-    """Memory for results, of each thread its own: fresh memory costs more to touch than most results to compute."""
-
-    def __init__(self) -> None:
-        self._own = threading.local()
-
-    def __call__(self, name: str, shape: Sequence[int], device: torch.device) -> Tensor:
-        """A matrix of a shape, the same memory whenever the name is the same."""
-        rooms: dict[str, Tensor] = vars(self._own)
-        size = shape[0] * shape[1]
-        if name not in rooms or rooms[name].numel() < size:
-            rooms[name] = torch.empty(size, device=device)
-        return rooms[name][:size].view(shape[0], shape[1])
+_WIDTH = 1024  # columns of a product on a CPU
+_ROWS = 512  # and its rows, at most
+_CACHED = 2**18  # floats that stay in cache beside what becomes of them
 
 
 class SharedRows:
-    """The rows `p(s, ·)` of some atoms, `[P]`, of which several may be the same."""
+    """A table of rows `x`, each under the key `head · R + relation` of its atoms; those most often used stay."""
 
-    def __init__(self, atoms: Atoms, adapted: Adapted, heads: Tensor, ids: Tensor) -> None:
-        self.atoms, self.adapted, self.heads, self.ids = atoms, adapted, heads, ids
-        self.places: Tensor | None = None  # [P], which distinct row each is
-        self._first: Tensor | slice = slice(None)  # [D], of each distinct row one place
-        if atoms.device.type == "cpu":
-            distinct, places = torch.unique(heads * atoms.scorer.num_relations + ids, return_inverse=True)
-            if len(distinct) < _FEW * len(heads):
-                self.places = places
-                self._first = places.new_empty(len(distinct)).scatter_(0, places, torch.arange(len(places)))
-        self._heads, self._ids = heads[self._first], ids[self._first]
-        self._rooms = Rooms()
-        self._logits: Tensor | None = None  # [D, N], where rows must be there whole
-        self._by_row: ByRow | None = None
-        if not atoms.blockwise:
-            self._logits = self._whole()
-            if adapted.on_odds:
-                self._by_row = adapted.calibration.by_row(self._logits, self._heads, self._ids)
+    def __init__(self, atoms: Atoms, adapted: Adapted, memory: int) -> None:
+        self.atoms, self.adapted = atoms, adapted
+        self.on_cpu = atoms.device.type == "cpu"
+        self.room = max(1, memory // (4 * atoms.num_entities))  # rows, at most
+        self._table = torch.empty(0, atoms.num_entities, device=atoms.device)
+        self._places: dict[int, int] = {}  # of each key
+        self._free: list[int] = []
+        self._used = Counter[int]()
 
-    def _whole(self) -> Tensor:
-        """The logits of the distinct rows, `[D, N]`; on a CPU each row starts at a cache line, which products like."""
-        atoms, n = self.atoms, self.atoms.num_entities
-        if atoms.device.type != "cpu" or not isinstance(atoms.scorer, BilinearScorer):
-            return next(atoms.products(self._heads, self._ids, n)).scores
-        queries, keys = atoms.scorer.queries(self._heads, self._ids), atoms.scorer.keys().detach()
-        logits = torch.empty(len(queries), n + -n % 64)[:, :n]
-        for start in range(0, n, _WIDTH):
-            part = slice(start, min(start + _WIDTH, n))
-            product(queries, keys[part].t(), out=logits[:, part])
-        return logits
+    def places(self, keys: Ints) -> Tensor:
+        """Where the rows of distinct keys are in the table, `[D]`; those that are not there yet are computed."""
+        wanted, device = keys.tolist(), self._table.device
+        self._used.update(wanted)
+        missing = [key for key in wanted if key not in self._places]
+        if missing:
+            self._vacate(len(missing), set(wanted))
+            places = self._free[: len(missing)]
+            self._fill(torch.tensor(missing, device=device), torch.tensor(places, device=device))
+            del self._free[: len(missing)]
+            self._places.update(zip(missing, places, strict=True))
+        return torch.tensor([self._places[key] for key in wanted], device=device)
 
-    def at(self, tails: Tensor) -> Tensor:
-        """`x` of each row at one entity, `[P]`."""
-        logits = self.atoms.scorer.logits_of(self.heads, self.ids, tails)
-        if self._by_row is None:
-            return logits
-        shift = self._by_row.shift if self.places is None else self._by_row.shift[self.places]
-        return log_odds((logits + shift).clamp(max=self._by_row.cap))
+    def block(self, places: Tensor, columns: slice, out: Tensor) -> Tensor:
+        """The rows at some places in some columns, `[D, n]`, written into `out`."""
+        return torch.index_select(self._table[:, columns], 0, places, out=out)
 
-    def adapt(self, scale: Tensor, shift: Tensor) -> None:
-        """Take the scale and the shift of each row, `[P, 1]`, for the blocks to come."""
-        self._scale, self._shift = scale[self._first], shift[self._first]
-        if self._logits is None and self.atoms.device.type == "cpu":
-            scorer = cast(BilinearScorer, self.atoms.scorer)
-            self._keys = scorer.keys().detach()
-            self._queries = scorer.queries(self._heads, self._ids) * self._scale
+    def at(self, places: Tensor, tails: Tensor) -> Tensor:
+        """`x` of the row at each place at one entity, `[P]`."""
+        return self._table[places, tails]
 
-    def block(self, columns: slice) -> tuple[Tensor, Tensor]:
-        """`y` and `c` of all rows in some columns, `[P, n]`, valid until this thread asks for others."""
-        y = self._moved(columns).add_(self._shift)
-        c = torch.sigmoid(y, out=self._room("c", y))
-        return self._every("y", y), self._every("c", c)
+    def _vacate(self, number: int, wanted: set[int]) -> None:
+        """Free places for so many rows, in a larger table or of rows that are not wanted and were used least."""
+        size, short = len(self._table), number - len(self._free)
+        larger = max(min(max(size + short, 2 * size), self.room), len(wanted))
+        if short > 0 and larger > size:
+            table = torch.empty(larger, self.atoms.num_entities, device=self._table.device)
+            table[:size] = self._table
+            self._table = table
+            self._free += range(size, larger)
+        unwanted = self._places.keys() - wanted
+        for key in nsmallest(number - len(self._free), unwanted, key=self._used.__getitem__):
+            self._free.append(self._places.pop(key))
 
-    def _every(self, name: str, rows: Tensor) -> Tensor:
-        """All rows, from the distinct ones."""
-        if self.places is None:
-            return rows
-        room = self._rooms(f"every {name}", (len(self.places), rows.shape[1]), rows.device)
-        return torch.index_select(rows, 0, self.places, out=room)
+    def _fill(self, keys: Tensor, places: Tensor) -> None:
+        """Compute rows, by pieces that threads share on a CPU; on a GPU, where pieces take memory, one by one."""
+        heads, ids = keys // self.atoms.scorer.num_relations, keys % self.atoms.scorer.num_relations
+        n, at_once, threads = self.atoms.num_entities, max(1, self.room // 8), 1
+        width, few = n, at_once
+        if self.on_cpu:
+            at_once, threads, width, few = _ROWS, torch.get_num_threads(), _WIDTH, max(1, _CACHED // n)
+        size = min(at_once, -(-len(keys) // threads))
 
-    def _moved(self, columns: slice) -> Tensor:
-        """`scale · x` of the distinct rows."""
-        if self._logits is None and self.atoms.device.type == "cpu":
-            keys = self._keys[columns]
-            room = self._rooms("y", (len(self._queries), len(keys)), keys.device)
-            return product(self._queries, keys.t(), out=room)
-        if self._logits is None:  # a GPU is asked for whole rows
-            return next(self.atoms.products(self._heads, self._ids, self.atoms.num_entities, self._scale)).scores
-        logits = self._logits[:, columns]
-        y = self._room("y", logits)
-        if self._by_row is None:
-            return torch.mul(logits, self._scale, out=y)
-        x = torch.add(logits, self._by_row.shift[:, None], out=y).clamp_(max=self._by_row.cap)
-        # log c / (1 - c): no score is so near 1 that `1 - c` would lose what counts
-        return x.sub_(torch.mul(x, LOG2_E, out=self._room("c", x)).exp2_().neg_().log1p_()).mul_(self._scale)
+        def fill(rows: slice) -> None:
+            with torch.no_grad():
+                for block in self.atoms.products(heads[rows], ids[rows], width):
+                    self._table[:, block.columns].index_copy_(0, places[rows], block.scores)
+                if self.adapted.on_odds:
+                    for part, h, r in zip(*(each[rows].split(few) for each in (places, heads, ids)), strict=True):
+                        self._table[part] = self.adapted.adaptable(self._table[part], h, r)
 
-    def _room(self, name: str, like: Tensor) -> Tensor:
-        return self._rooms(name, like.shape, like.device)
+        spread(fill, [slice(start, start + size) for start in range(0, len(keys), size)], alone=not self.on_cpu)

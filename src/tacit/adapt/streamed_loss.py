@@ -1,4 +1,4 @@
-"""The loss of intersections of atoms and their negations, streamed: no row of scores is ever kept.
+"""The loss of intersections of atoms and their negations, streamed: no scores of a query are ever kept.
 
 The adapted score of an atom is `c = σ(y)` with `y = scale · x + shift`, where `x` is constant. A query's score at one
 entity is the product `S` of its literals, `c` or `1 - min(1, strength · c)`. All that a 1-vs-all loss and its gradient
@@ -9,24 +9,27 @@ need are sums over entities: `Z = Σ φ(S)` and, for each literal, `∂Z/∂shif
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.shared_rows import Rooms, SharedRows
+from tacit.adapt.query_batches import Batch
+from tacit.adapt.shared_rows import SharedRows
 from tacit.distributed.threads import spread
 from tacit.engine.atoms import Atoms
 from tacit.engine.known_tails import KnownTails
 from tacit.engine.logic import LOG2_E, Logic
+from tacit.graph.index import Ints
+from tacit.links.rooms import Rooms
 from tacit.query.plan import Complement, Intersect, Plan, Relation, Row
 
-Places = tuple[Tensor, Tensor]  # rows and columns
-_CPU_ROWS = 768  # rows of products computed at a time
 _CPU_BYTES = 3 * 2**20  # size of a block of numbers that stays in cache
+_BUFFERS = 8  # blocks that there are at once, at most
 
 
 @dataclass(frozen=True)
@@ -54,134 +57,156 @@ def literals(plan: Plan) -> tuple[Literal, ...] | None:
     return tuple(sorted(listed, key=lambda literal: literal.negated))
 
 
-def streamed(plan: Plan, atoms: Atoms, logic: Logic, log_scores: bool, memory: int) -> StreamedTotals | None:
-    """The way to stream the sums of a plan, or None where its structure, adapter or logic does not allow it."""
-    parts, adapted = literals(plan), atoms.calibration
-    if parts is None or not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
+def streamed(atoms: Atoms, logic: Logic, log_scores: bool, memory: int) -> StreamedTotals | None:
+    """The way to stream the sums of literals, or None where the adapter or the logic does not allow it."""
+    adapted = atoms.calibration
+    if not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
         return None
     if not (adapted.sigmoidal or adapted.on_odds) or logic.norm != "product" or logic.negation_name != "standard":
         return None
-    return StreamedTotals(atoms, adapted, logic, parts, log_scores, memory)
+    return StreamedTotals(atoms, adapted, logic, log_scores, memory)
 
 
-@dataclass(eq=False)
 class StreamedTotals:
-    """Queries that intersect the same kinds of literals, ready to be summed up."""
+    """Sums up queries that intersect literals, those of several shapes together."""
 
-    atoms: Atoms
-    adapted: Adapted
-    logic: Logic
-    literals: tuple[Literal, ...]
-    log_scores: bool  # φ(S) = S instead of exp(S)
-    memory: int  # bytes
+    def __init__(self, atoms: Atoms, adapted: Adapted, logic: Logic, log_scores: bool, memory: int) -> None:
+        self.atoms, self.adapted, self.logic = atoms, adapted, logic
+        self.log_scores = log_scores  # φ(S) = S instead of exp(S)
+        self.rows = SharedRows(atoms, adapted, memory // 2)
+        self.block = memory // (4 * _BUFFERS)  # bytes
+        self.room = Rooms()
 
-    @property
-    def batch(self) -> int:
-        """How many queries to sum up at once."""
-        room = self.memory // (4 * self.atoms.num_entities)  # whole rows
-        if self._on_cpu:
-            return max(1, (_CPU_ROWS if self.atoms.blockwise else min(_CPU_ROWS, room)) // len(self.literals))
-        return max(1, room // (4 * len(self.literals)))
+    def parts(self, batches: Iterable[Batch]) -> Iterator[list[Batch]]:
+        """The queries in parts for whose rows there is room at once."""
+        part, left = list[Batch](), self.rows.room
+        for batch in batches:
+            size = len(literals(batch.queries.shape.plan) or ())
+            for piece in batch.parts(max(1, self.rows.room // size)):
+                if part and left < size * len(piece):
+                    yield part
+                    part, left = [], self.rows.room
+                part.append(piece)
+                left -= size * len(piece)
+        if part:
+            yield part
 
-    @property
-    def _on_cpu(self) -> bool:
-        """Whether blocks should stay in a cache: a GPU is faster with whole rows."""
-        return self.atoms.device.type == "cpu"
-
-    def __call__(
-        self, entities: Tensor, relations: Tensor, targets: Tensor, excluded: KnownTails
-    ) -> tuple[Tensor, Tensor]:
-        """`log S` at the targets, and `log Σ φ(S)` over all entities but the excluded ones, `[Q]` each.
+    def __call__(self, batches: Sequence[Batch], masked: bool) -> tuple[Tensor, Tensor]:
+        """`log S` at the targets, and `log Σ φ(S)` over all entities but those left out, `[Q]` each, batch by batch.
 
         Gradients reach the adapter.
         """
-        heads = torch.cat([entities[:, literal.entity] for literal in self.literals])  # [A · Q]
-        ids = torch.cat([relations[:, literal.relation] ^ int(literal.flip) for literal in self.literals])
-        scale, shift = self.adapted.adapter(heads, ids)  # [A · Q, 1] each
-        rows = SharedRows(self.atoms, self.adapted, heads, ids)
-        totals: Tensor = _Totals.apply(scale, shift, self, rows, excluded)  # type: ignore[no-untyped-call]
-        tails = targets.repeat(len(self.literals))
-        scores = F.logsigmoid(torch.addcmul(shift[:, 0], rows.at(tails), scale[:, 0]))
-        if self.atoms.facts is not None:
-            scores = torch.where(self.atoms.facts.contains(heads, ids, tails), self.atoms.observed, scores)
-        values = [
-            self.logic.negation(score) if literal.negated else score
-            for literal, score in zip(self.literals, scores.chunk(len(self.literals)), strict=True)
-        ]
-        return self.logic.all(values), totals.clamp(min=torch.finfo(totals.dtype).tiny).log()
+        r, device = self.atoms.scorer.num_relations, self.atoms.device
+        asked = [Conjunctions(batch, masked, self.atoms) for batch in batches]
+        keys, which = np.unique(np.concatenate([one.keys for one in asked]), return_inverse=True)
+        heads, ids = (torch.from_numpy(column).to(device) for column in np.divmod(keys, r))
+        places = self.rows.places(keys)
+        scale, shift = self.adapted.adapter(heads, ids)  # [D, 1] each
+        rows = torch.from_numpy(which).to(device).split([len(one.keys) for one in asked])
+        with torch.no_grad():
+            summed = self._sums(asked, rows, places, scale, shift)
+        scores, totals = [], []
+        for one, row, sums in zip(asked, rows, summed, strict=True):
+            at = self.rows.at(places[row], one.targets.to(device).repeat(one.shape[0])).view(one.shape)
+            alpha, beta = (part[row].view(one.shape) for part in (scale, shift))  # [A, Q] each
+            scores.append(one.combined(F.logsigmoid(torch.addcmul(beta, at, alpha)), self.logic))
+            totals.append(sums.total(alpha, beta).clamp(min=torch.finfo(scale.dtype).tiny).log())
+        return torch.cat(scores), torch.cat(totals)
 
-    def sums(self, scale: Tensor, shift: Tensor, rows: SharedRows, excluded: KnownTails) -> tuple[Tensor, ...]:
-        """`Z` and its derivatives by scale and by shift."""
-        n = self.atoms.num_entities
-        width = max(64, _CPU_BYTES // (256 * len(rows.heads)) * 64) if self._on_cpu else n  # rows start at cache lines
+    def _sums(
+        self, asked: Sequence[Conjunctions], rows: Sequence[Tensor], places: Tensor, scale: Tensor, shift: Tensor
+    ) -> list[Sums]:
+        """`Z` and its derivatives of all queries."""
+        n, device = self.atoms.num_entities, places.device
+        block = _CPU_BYTES if self.rows.on_cpu else self.block  # a GPU is faster with large ones
+        width = max(64, block // (256 * max(len(places), *map(len, rows))) * 64)  # rows start at cache lines
         blocks = [slice(start, min(start + width, n)) for start in range(0, n, width)]
-        left_out, known = excluded.in_blocks(width, n), self.atoms.known(rows.heads, rows.ids)
-        fixed = known.in_blocks(width, n) if known else [None] * len(blocks)
-        sums = _Sums(self, len(rows.heads), len(blocks), scale)
-        rows.adapt(scale, shift)
+        summed = [Sums(self, one, row, width, len(blocks)) for one, row in zip(asked, rows, strict=True)]
 
         def add(number: int) -> None:
-            sums.add(number, *rows.block(blocks[number]), left_out[number], fixed[number])
+            shape = len(places), blocks[number].stop - blocks[number].start
+            x = self.rows.block(places, blocks[number], self.room("x", shape, device))
+            c = torch.mul(x, scale, out=self.room("c", shape, device)).add_(shift).sigmoid_()
+            for sums in summed:
+                sums.add(number, x, c)
 
-        spread(add, range(len(blocks)))
-        return sums.finished(scale, shift)
-
-
-class _Totals(torch.autograd.Function):
-    """`Z` with the gradient that came with it."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, scale: Tensor, shift: Tensor, of: StreamedTotals, rows: SharedRows, excluded: KnownTails
-    ) -> Tensor:
-        totals, by_scale, by_shift = of.sums(scale, shift, rows, excluded)
-        ctx.save_for_backward(by_scale, by_shift)
-        return totals
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        by_scale, by_shift = ctx.saved_tensors
-        return (grads[0] * by_scale).view(-1, 1), (grads[0] * by_shift).view(-1, 1), None, None, None
+        spread(add, range(len(blocks)), alone=not self.rows.on_cpu)
+        return summed
 
 
-class _Sums:
-    """The sums of some queries in every block: of `φ(S)`, and of its slopes by `y` as they are and times `y`."""
+class Conjunctions:
+    """The queries of a batch as literals: the rows of their atoms, what is known of these, what the loss leaves out."""
 
-    def __init__(self, of: StreamedTotals, rows: int, blocks: int, like: Tensor) -> None:
-        self.of, self.strength = of, of.logic.strength
-        self.positive = sum(not literal.negated for literal in of.literals)
-        shape = len(of.literals), rows // len(of.literals)  # [A, Q]
-        self.totals = like.new_zeros(blocks, shape[1])
-        self.slopes, self.sloped = like.new_zeros(2, blocks, *shape)
-        self._rooms = Rooms()
+    def __init__(self, batch: Batch, masked: bool, atoms: Atoms) -> None:
+        listed = literals(batch.queries.shape.plan) or ()
+        entities, relations, self.targets = batch.slots(torch.device("cpu"))
+        heads = torch.cat([entities[:, literal.entity] for literal in listed])  # [A · Q]
+        ids = torch.cat([relations[:, literal.relation] ^ int(literal.flip) for literal in listed])
+        self.keys: Ints = (heads * atoms.scorer.num_relations + ids).numpy()
+        self.shape = len(listed), len(batch)
+        self.positive = sum(not literal.negated for literal in listed)
+        self.excluded = batch.excluded(masked, heads.device)
+        self.known: KnownTails | None = None
+        self._fixed: Tensor | None = None  # [A, Q], atoms of the targets that are known
+        self.observed = atoms.observed
+        if atoms.facts is not None:
+            index, pairs = atoms.facts.index, (heads.numpy(), ids.numpy())
+            self.known = KnownTails(*(torch.from_numpy(each.astype(np.int64)) for each in index.neighbours(*pairs)))
+            known = index.contains(*pairs, self.targets.repeat(len(listed)).numpy())
+            self._fixed = torch.from_numpy(known).view(self.shape).to(atoms.device)
 
-    def add(self, block: int, y: Tensor, c: Tensor, excluded: Places, known: Places | None) -> None:
-        """Take what a block `[A · Q, n]` brings; excluded entities do not count, known atoms are fixed."""
-        if known is not None:
-            c[known] = math.exp(self.of.atoms.observed)
-        literals = c.view(*self.slopes.shape[1:], -1)  # [A, Q, n]
+    def combined(self, scores: Tensor, logic: Logic) -> Tensor:
+        """`log S` at the targets from the log-scores of their atoms, `[A, Q] -> [Q]`."""
+        if self._fixed is not None:
+            scores = scores.masked_fill(self._fixed, self.observed)
+        return logic.all([*scores[: self.positive], *(logic.negation(score) for score in scores[self.positive :])])
+
+
+class Sums:
+    """The sums of some queries in every block: of `φ(S)`, and of its slopes by `y` as they are and times `x`."""
+
+    def __init__(self, of: StreamedTotals, asked: Conjunctions, rows: Tensor, width: int, blocks: int) -> None:
+        self.of, self.positive, self.rows, self.strength = of, asked.positive, rows, of.logic.strength
+        self.observed, n = math.exp(asked.observed), of.atoms.num_entities
+        self._totals = torch.zeros(blocks, asked.shape[1], device=rows.device)
+        self._slopes = torch.zeros(blocks, *asked.shape, device=rows.device)
+        self._sloped = torch.zeros_like(self._slopes)
+
+        def cut(places: KnownTails) -> list[tuple[Tensor, Tensor]]:
+            return [(row.to(rows.device), column.to(rows.device)) for row, column in places.in_blocks(width, n)]
+
+        self._excluded = cut(asked.excluded)
+        self._known = None if asked.known is None else cut(asked.known)
+
+    def add(self, block: int, x: Tensor, c: Tensor) -> None:
+        """Take what the rows of a block bring; excluded entities do not count, known atoms are fixed."""
+        x, c = self._every("every x", x), self._every("every c", c)
+        if self._known is not None:
+            c[self._known[block]] = self.observed
+        literals = c.view(*self._slopes.shape[1:], -1)  # [A, Q, n]
         product, values = self._product(literals)
         if self.of.log_scores:  # φ(S) = S and φ'(S) = 1
-            product[excluded] = 0.0
-            self.totals[block] = product.sum(1)
+            product[self._excluded[block]] = 0.0
+            self._totals[block] = product.sum(1)
         else:  # φ(S) = φ'(S) = exp(S)
             outer = torch.mul(product, LOG2_E, out=self._room("outer", product)).exp2_()
-            outer[excluded] = 0.0
-            self.totals[block] = outer.sum(1)
+            outer[self._excluded[block]] = 0.0
+            self._totals[block] = outer.sum(1)
             product.mul_(outer)
-        slopes = self._slopes(literals, product, values)
-        if known is not None:
-            c[known] = 0.0
-        self.slopes[block] = slopes.sum(2)
-        self.sloped[block] = slopes.mul_(y.view_as(slopes)).sum(2)
+        slopes = self._steepened(literals, product, values)
+        if self._known is not None:
+            c[self._known[block]] = 0.0
+        self._slopes[block] = slopes.sum(2)
+        self._sloped[block] = slopes.mul_(x.view_as(slopes)).sum(2)
 
-    def finished(self, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """`Z[Q]` and its derivatives by scale and by shift, `[A, Q]` each."""
-        by_shift, sloped = self.slopes.sum(0), self.sloped.sum(0)
-        for sums in (by_shift, sloped):
-            sums[self.positive :].neg_()
-        by_scale = (sloped - shift.view_as(sloped) * by_shift) / scale.view_as(sloped)  # y = scale · x + shift
-        return self.totals.sum(0), by_scale, by_shift
+    def total(self, scale: Tensor, shift: Tensor) -> Tensor:
+        """`Z[Q]`, whose gradients by the scale and the shift of each literal, `[A, Q]` each, came with it."""
+        by_shift, by_scale = self._slopes.sum(0), self._sloped.sum(0)
+        for slopes in (by_shift, by_scale):
+            slopes[self.positive :].neg_()
+        # Differences that are zero, and have a gradient.
+        moved = by_scale * (scale - scale.detach()) + by_shift * (shift - shift.detach())
+        return self._totals.sum(0) + moved.sum(0)
 
     def _product(self, literals: Tensor) -> tuple[Tensor, Tensor]:
         """`S`, the product of all literals, `[Q, n]`, and the values of the negated ones, unless the strength is 1."""
@@ -195,13 +220,13 @@ class _Sums:
             for score in negated:
                 product = torch.addcmul(product, product, score, value=-1.0, out=room)
             return product, negated
-        values = self._room("values", negated.flatten(0, 1)).view_as(negated)
+        values = self._room("values", negated)
         torch.mul(negated, -self.strength, out=values).add_(1.0).clamp_(min=0.0)
         for value in values:
             product = torch.mul(product, value, out=room)
         return product, values
 
-    def _slopes(self, literals: Tensor, weighted: Tensor, values: Tensor) -> Tensor:
+    def _steepened(self, literals: Tensor, weighted: Tensor, values: Tensor) -> Tensor:
         """`φ'(S) ∂S/∂y` of each literal, those of negated ones with the sign turned, in the memory of the scores.
 
         `weighted` is `φ'(S) · S`.
@@ -215,5 +240,10 @@ class _Sums:
             negated.mul_(self.strength).div_(values.clamp_(min=torch.finfo(values.dtype).tiny))
         return literals
 
+    def _every(self, name: str, distinct: Tensor) -> Tensor:
+        """The rows of all literals, from the distinct ones."""
+        room = self.of.room(name, (len(self.rows), distinct.shape[1]), distinct.device)
+        return torch.index_select(distinct, 0, self.rows, out=room)
+
     def _room(self, name: str, like: Tensor) -> Tensor:
-        return self._rooms(name, like.shape, like.device)
+        return self.of.room(name, like.shape, like.device)

@@ -183,8 +183,8 @@ def choose_again() -> None:
         torch.set_num_threads(chosen)
 
 
-def spread(do: Callable[[T], object], pieces: Iterable[T]) -> None:
-    """Do pieces of work that need nothing of each other on the threads there are, each piece on one of them.
+def spread(do: Callable[[T], object], pieces: Iterable[T], alone: bool = False) -> None:
+    """Do pieces of work that need nothing of each other on the threads there are, or on this one alone.
 
     Threads that share one product after another wait for each other each time; these wait once, at the end.
     """
@@ -192,7 +192,7 @@ def spread(do: Callable[[T], object], pieces: Iterable[T]) -> None:
 
     left = deque(pieces)
     choose_again()
-    threads = min(torch.get_num_threads(), len(left))
+    threads = 1 if alone else min(torch.get_num_threads(), len(left))
     if threads < 2:
         for piece in _taken(left):
             choose_again()

@@ -22,11 +22,11 @@ from tacit.engine.sharded import at, widest_share
 from tacit.errors import RunError, SettingsError
 from tacit.links.codes import Codes, shared_codes
 from tacit.links.precision import product
+from tacit.links.rooms import Rooms
 from tacit.links.scorer import BilinearScorer, Scorer, shards_of
 from tacit.query.plan import Complement, Plan, Relation, Row, negated_relation
 
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
-_BEHIND = 2**11  # floats behind those asked for, to compute on in whole vectors
 _PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
 _HELD = 2**24  # floats of whole rows held for the sake of single atoms
 _LARGE = 2**20  # numbers of a table of keys whose codes are worth their making
@@ -90,16 +90,13 @@ class Atoms:
         if not all(math.isfinite(float(weight.sum())) for weight in weights):
             raise RunError("the link predictor has weights that are not finite numbers; train it again")
         self._keys = self._product_table() if isinstance(scorer, BilinearScorer) else None
-        self._buffers = threading.local()
+        self._rooms = Rooms()
         self._kept = Kept()
         self._coded = coded
         self._asked = 0  # questions that codes could serve
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_buffers": None, "_kept": Kept()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _buffers=threading.local())
+        return {**vars(self), "_kept": Kept()}
 
     @property
     def blockwise(self) -> bool:
@@ -278,11 +275,7 @@ class Atoms:
                 torch.backends.cuda.matmul.allow_tf32 = allowed
 
     def _room(self, rows: int, columns: int) -> Tensor:
-        """A part of this thread's buffer, which grows to the largest size asked for."""
-        buffer: Tensor | None = getattr(self._buffers, "floats", None)
-        if buffer is None or buffer.numel() < rows * columns + _BEHIND:
-            buffer = self._buffers.floats = torch.empty(rows * columns + _BEHIND, device=self.device)
-        return buffer[: rows * columns].view(rows, columns)
+        return self._rooms("scores", (rows, columns), self.device)
 
     @property
     def differentiable(self) -> bool:
