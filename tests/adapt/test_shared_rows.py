@@ -52,7 +52,7 @@ def test_rows_are_those_of_their_atoms_after_others_were_dropped(scores: str, on
         torch.testing.assert_close(
             rows.at(places, tails).double(), wanted[torch.arange(len(keys)), tails], rtol=1e-4, atol=1e-4
         )
-        assert len(rows._table) <= 12
+        assert len(rows.table) <= 12
     places = rows.places(np.arange(20))  # a query that needs more rows than there is room for gets them
     torch.testing.assert_close(
         rows.block(places, EVERY, torch.empty(20, N)).double(), by_hand(rows, [*range(20)]), rtol=1e-4, atol=1e-4

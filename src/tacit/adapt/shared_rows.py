@@ -29,14 +29,14 @@ class SharedRows:
         self.atoms, self.adapted = atoms, adapted
         self.on_cpu = atoms.device.type == "cpu"
         self.room = max(1, memory // (4 * atoms.num_entities))  # rows, at most
-        self._table = torch.empty(0, atoms.num_entities, device=atoms.device)
+        self.table = torch.empty(0, atoms.num_entities, device=atoms.device)
         self._places: dict[int, int] = {}  # of each key
         self._free: list[int] = []
         self._used = Counter[int]()
 
     def places(self, keys: Ints) -> Tensor:
         """Where the rows of distinct keys are in the table, `[D]`; those that are not there yet are computed."""
-        wanted, device = keys.tolist(), self._table.device
+        wanted, device = keys.tolist(), self.table.device
         self._used.update(wanted)
         missing = [key for key in wanted if key not in self._places]
         if missing:
@@ -49,20 +49,20 @@ class SharedRows:
 
     def block(self, places: Tensor, columns: slice, out: Tensor) -> Tensor:
         """The rows at some places in some columns, `[D, n]`, written into `out`."""
-        return torch.index_select(self._table[:, columns], 0, places, out=out)
+        return torch.index_select(self.table[:, columns], 0, places, out=out)
 
     def at(self, places: Tensor, tails: Tensor) -> Tensor:
         """`x` of the row at each place at one entity, `[P]`."""
-        return self._table[places, tails]
+        return self.table[places, tails]
 
     def _vacate(self, number: int, wanted: set[int]) -> None:
         """Free places for so many rows, in a larger table or of rows that are not wanted and were used least."""
-        size, short = len(self._table), number - len(self._free)
+        size, short = len(self.table), number - len(self._free)
         larger = max(min(max(size + short, 2 * size), self.room), len(wanted))
         if short > 0 and larger > size:
-            table = torch.empty(larger, self.atoms.num_entities, device=self._table.device)
-            table[:size] = self._table
-            self._table = table
+            table = torch.empty(larger, self.atoms.num_entities, device=self.table.device)
+            table[:size] = self.table
+            self.table = table
             self._free += range(size, larger)
         unwanted = self._places.keys() - wanted
         for key in nsmallest(number - len(self._free), unwanted, key=self._used.__getitem__):
@@ -80,9 +80,9 @@ class SharedRows:
         def fill(rows: slice) -> None:
             with torch.no_grad():
                 for block in self.atoms.products(heads[rows], ids[rows], width):
-                    self._table[:, block.columns].index_copy_(0, places[rows], block.scores)
+                    self.table[:, block.columns].index_copy_(0, places[rows], block.scores)
                 if self.adapted.on_odds:
                     for part, h, r in zip(*(each[rows].split(few) for each in (places, heads, ids)), strict=True):
-                        self._table[part] = self.adapted.adaptable(self._table[part], h, r)
+                        self.table[part] = self.adapted.adaptable(self.table[part], h, r)
 
         spread(fill, [slice(start, start + size) for start in range(0, len(keys), size)], alone=not self.on_cpu)

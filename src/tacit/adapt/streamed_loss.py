@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tacit.adapt import sum_kernels
 from tacit.adapt.calibrated import Adapted
 from tacit.adapt.query_batches import Batch
 from tacit.adapt.shared_rows import SharedRows
@@ -28,6 +29,7 @@ from tacit.graph.index import Ints
 from tacit.links.rooms import Rooms
 from tacit.query.plan import Complement, Intersect, Plan, Relation, Row
 
+Summed = tuple[Tensor, Tensor, Tensor]  # `Z` [Q], and its derivatives by the scale and the shift of each literal [A, Q]
 _CPU_BYTES = 3 * 2**20  # size of a block of numbers that stays in cache
 _BUFFERS = 8  # blocks that there are at once, at most
 
@@ -106,18 +108,32 @@ class StreamedTotals:
         with torch.no_grad():
             summed = self._sums(asked, rows, places, scale, shift)
         scores, totals = [], []
-        for one, row, sums in zip(asked, rows, summed, strict=True):
+        for one, row, (total, by_scale, by_shift) in zip(asked, rows, summed, strict=True):
             at = self.rows.at(places[row], one.targets.to(device).repeat(one.shape[0])).view(one.shape)
             alpha, beta = (part[row].view(one.shape) for part in (scale, shift))  # [A, Q] each
             scores.append(one.combined(F.logsigmoid(torch.addcmul(beta, at, alpha)), self.logic))
-            totals.append(sums.total(alpha, beta).clamp(min=torch.finfo(scale.dtype).tiny).log())
+            # Differences that are zero, and have a gradient.
+            moved = by_scale * (alpha - alpha.detach()) + by_shift * (beta - beta.detach())
+            totals.append((total + moved.sum(0)).clamp(min=torch.finfo(scale.dtype).tiny).log())
         return torch.cat(scores), torch.cat(totals)
 
     def _sums(
         self, asked: Sequence[Conjunctions], rows: Sequence[Tensor], places: Tensor, scale: Tensor, shift: Tensor
-    ) -> list[Sums]:
+    ) -> list[Summed]:
         """`Z` and its derivatives of all queries."""
         n, device = self.atoms.num_entities, places.device
+        if sum_kernels.available(device, max(one.shape[0] for one in asked)):
+            settings = self.logic.strength, math.exp(self.atoms.observed), self.log_scores
+            return [
+                sum_kernels.sums(
+                    self.rows.table,
+                    *(each[row].view(one.shape) for each in (places, scale, shift)),
+                    one.marks(n, device),
+                    one.positive,
+                    *settings,
+                )
+                for one, row in zip(asked, rows, strict=True)
+            ]
         block = _CPU_BYTES if self.rows.on_cpu else self.block  # a GPU is faster with large ones
         width = max(64, block // (256 * max(len(places), *map(len, rows))) * 64)  # rows start at cache lines
         blocks = [slice(start, min(start + width, n)) for start in range(0, n, width)]
@@ -131,7 +147,7 @@ class StreamedTotals:
                 sums.add(number, x, c)
 
         spread(add, range(len(blocks)), alone=not self.rows.on_cpu)
-        return summed
+        return [sums.finished() for sums in summed]
 
 
 class Conjunctions:
@@ -154,6 +170,16 @@ class Conjunctions:
             self.known = KnownTails(*(torch.from_numpy(each.astype(np.int64)) for each in index.neighbours(*pairs)))
             known = index.contains(*pairs, self.targets.repeat(len(listed)).numpy())
             self._fixed = torch.from_numpy(known).view(self.shape).to(atoms.device)
+
+    def marks(self, num_entities: int, device: torch.device) -> Tensor:
+        """What a kernel must know of each entity, `[Q, N]`: which atoms are facts, and whether it is left out."""
+        marks = torch.zeros(self.shape[1], num_entities, dtype=torch.uint8, device=device)
+        if self.known is not None:
+            row, tail = self.known.rows.to(device), self.known.tails.to(device)
+            bits = (1 << row // self.shape[1]).to(torch.uint8)
+            marks.view(-1).scatter_add_(0, row % self.shape[1] * num_entities + tail, bits)
+        marks[self.excluded.rows.to(device), self.excluded.tails.to(device)] = sum_kernels.LEFT_OUT
+        return marks
 
     def combined(self, scores: Tensor, logic: Logic) -> Tensor:
         """`log S` at the targets from the log-scores of their atoms, `[A, Q] -> [Q]`."""
@@ -199,14 +225,12 @@ class Sums:
         self._slopes[block] = slopes.sum(2)
         self._sloped[block] = slopes.mul_(x.view_as(slopes)).sum(2)
 
-    def total(self, scale: Tensor, shift: Tensor) -> Tensor:
-        """`Z[Q]`, whose gradients by the scale and the shift of each literal, `[A, Q]` each, came with it."""
+    def finished(self) -> Summed:
+        """The sums of all blocks."""
         by_shift, by_scale = self._slopes.sum(0), self._sloped.sum(0)
         for slopes in (by_shift, by_scale):
             slopes[self.positive :].neg_()
-        # Differences that are zero, and have a gradient.
-        moved = by_scale * (scale - scale.detach()) + by_shift * (shift - shift.detach())
-        return self._totals.sum(0) + moved.sum(0)
+        return self._totals.sum(0), by_scale, by_shift
 
     def _product(self, literals: Tensor) -> tuple[Tensor, Tensor]:
         """`S`, the product of all literals, `[Q, n]`, and the values of the negated ones, unless the strength is 1."""
