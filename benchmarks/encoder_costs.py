@@ -78,7 +78,7 @@ def step_cost(model: str, settings: EncodeSettings, graph: Sizes, mix: Mapping[s
         count * _meet(model, settings.width, parts) for plan, count in plans.items() for parts in _meets(plan)
     )
     compared = batch * (settings.negatives + 1)
-    others = float(compared * settings.width * PAIR_FLOP.get(model, 0))
+    others = float(compared * settings.width * PAIR_FLOP[model]) if model in PAIR_FLOP else 0.0
     match model:
         case "gnnqe":
             products += hops * _network(settings, graph)

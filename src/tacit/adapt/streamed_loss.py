@@ -123,16 +123,8 @@ class StreamedTotals:
         """`Z` and its derivatives of all queries."""
         n, device = self.atoms.num_entities, places.device
         if sum_kernels.available(device, max(one.shape[0] for one in asked)):
-            settings = self.logic.strength, math.exp(self.atoms.observed), self.log_scores
             return [
-                sum_kernels.sums(
-                    self.rows.table,
-                    *(each[row].view(one.shape) for each in (places, scale, shift)),
-                    one.marks(n, device),
-                    one.positive,
-                    *settings,
-                )
-                for one, row in zip(asked, rows, strict=True)
+                self._by_kernel(one, places[row], scale[row], shift[row]) for one, row in zip(asked, rows, strict=True)
             ]
         block = _CPU_BYTES if self.rows.on_cpu else self.block  # a GPU is faster with large ones
         width = max(64, block // (256 * max(len(places), *map(len, rows))) * 64)  # rows start at cache lines
@@ -149,6 +141,13 @@ class StreamedTotals:
         spread(add, range(len(blocks)), alone=not self.rows.on_cpu)
         return [sums.finished() for sums in summed]
 
+    def _by_kernel(self, asked: Conjunctions, *of_rows: Tensor) -> Summed:
+        """The same of the queries of a batch, from the place, the scale and the shift of each row."""
+        places, scale, shift = (each.view(asked.shape) for each in of_rows)
+        marks = asked.marks(self.atoms.num_entities, places.device)
+        logic = asked.positive, self.logic.strength, math.exp(asked.observed)
+        return sum_kernels.sums(self.rows.table, places, scale, shift, marks, *logic, self.log_scores)
+
 
 class Conjunctions:
     """The queries of a batch as literals: the rows of their atoms, what is known of these, what the loss leaves out."""
@@ -162,20 +161,20 @@ class Conjunctions:
         self.shape = len(listed), len(batch)
         self.positive = sum(not literal.negated for literal in listed)
         self.excluded = batch.excluded(masked, heads.device)
-        self.known: KnownTails | None = None
+        self.known: tuple[Tensor, Tensor] | None = None  # rows and tails, in no order
         self._fixed: Tensor | None = None  # [A, Q], atoms of the targets that are known
         self.observed = atoms.observed
         if atoms.facts is not None:
-            index, pairs = atoms.facts.index, (heads.numpy(), ids.numpy())
-            self.known = KnownTails(*(torch.from_numpy(each.astype(np.int64)) for each in index.neighbours(*pairs)))
-            known = index.contains(*pairs, self.targets.repeat(len(listed)).numpy())
+            self.known = atoms.facts.tails(heads.to(atoms.device), ids.to(atoms.device))
+            targets = self.targets.repeat(len(listed))
+            known = atoms.facts.index.contains(*(each.numpy() for each in (heads, ids, targets)))
             self._fixed = torch.from_numpy(known).view(self.shape).to(atoms.device)
 
     def marks(self, num_entities: int, device: torch.device) -> Tensor:
         """What a kernel must know of each entity, `[Q, N]`: which atoms are facts, and whether it is left out."""
         marks = torch.zeros(self.shape[1], num_entities, dtype=torch.uint8, device=device)
         if self.known is not None:
-            row, tail = self.known.rows.to(device), self.known.tails.to(device)
+            row, tail = self.known
             bits = (1 << row // self.shape[1]).to(torch.uint8)
             marks.view(-1).scatter_add_(0, row % self.shape[1] * num_entities + tail, bits)
         marks[self.excluded.rows.to(device), self.excluded.tails.to(device)] = sum_kernels.LEFT_OUT
@@ -198,11 +197,9 @@ class Sums:
         self._slopes = torch.zeros(blocks, *asked.shape, device=rows.device)
         self._sloped = torch.zeros_like(self._slopes)
 
-        def cut(places: KnownTails) -> list[tuple[Tensor, Tensor]]:
-            return [(row.to(rows.device), column.to(rows.device)) for row, column in places.in_blocks(width, n)]
-
-        self._excluded = cut(asked.excluded)
-        self._known = None if asked.known is None else cut(asked.known)
+        excluded = asked.excluded.rows.to(rows.device), asked.excluded.tails.to(rows.device)
+        self._excluded = KnownTails(*excluded).in_blocks(width, n)
+        self._known = None if asked.known is None else KnownTails(*asked.known).in_blocks(width, n)
 
     def add(self, block: int, x: Tensor, c: Tensor) -> None:
         """Take what the rows of a block bring; excluded entities do not count, known atoms are fixed."""
