@@ -39,12 +39,12 @@ def hard_ranks(
     # Batches whose last hops share a relation let an engine score each (candidate, relation) once for all of them.
     order = np.lexsort(queries.relations.T)
     places = AnswerSets(queries.hard.offsets, np.arange(len(queries.hard.ids), dtype=np.int32))
-    ordered = torch.zeros(len(places.ids))
+    ordered, taken = torch.zeros(len(places.ids)), list[tuple[Tensor, Tensor]]()
     for start in range(processes.rank * size, len(order), processes.world * size):
         chosen = order[start : start + size]
         part = queries.subset(chosen)
         plan = part.shape.plan
-        with threads_to_answer([plan] * len(part), reasoner.num_entities):
+        with threads_to_answer([plan], len(part) * reasoner.num_entities):  # as much work as one plan over so many
             scores = reasoner.ranking(plan, *slots(part))
             rows, hard, known_rows, known = (
                 _ids(column).to(scores.device)
@@ -52,8 +52,10 @@ def hard_ranks(
                 for column in (answers.rows, answers.ids)
             )
             found = ranks(scores, rows, hard, known_rows, known, ties, reasoner.shards)
-        ordered[_ids(places.subset(chosen).ids)] = found.cpu()
+        taken.append((_ids(places.subset(chosen).ids), found))  # a GPU is not waited for
         progress(start + len(part))
+    for at, found in taken:
+        ordered[at] = found.cpu()
     return processes.sum(ordered)
 
 
