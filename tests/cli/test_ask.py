@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from tacit.cli import app
+from tacit.cli import app, main
 from tacit.cli.ask import show_on
 from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
-from tacit.errors import QueryError, RunError, UnknownName
+from tacit.errors import QueryError, RunError, SettingsError, UnknownName
 from tacit.run import facts_engine
 from tacit.sources import load
 
@@ -62,6 +62,13 @@ def test_every_kind_of_question_has_its_table(facts: str, question: str, shown: 
     assert told == answers.to_dict()
     names = [name for answer in answers for name in answer.values.values()]
     assert all(name in written.getvalue() for name in [*names, *(["yes"] if answers.kind == "truth" else [])])
+
+
+@pytest.mark.parametrize("top", ["--5", "-", "x", "1.5", ""])
+def test_a_number_of_answers_that_is_none_is_refused(facts: str, top: str) -> None:
+    done = ask(facts, SPARQL, "--symbolic", f"--top={top}")
+    assert isinstance(done.exception, SettingsError)
+    assert f"top is '{top}'" in str(done.exception)
 
 
 def test_limit_goes_before_top(facts: str) -> None:
@@ -150,3 +157,27 @@ def test_facts_that_are_not_observed_are_not_known_to_symbolic_search(tmp_path: 
         assert {answer["entity"] for answer in json.loads(shown)["answers"]} == entities
     error = ask(str(tmp_path), "?x : r(a, ?x)", "--symbolic", "--search", "beam").exception
     assert "--search is 'beam', but facts alone are searched symbolically" in str(error)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that is always full")
+def test_what_cannot_be_printed_is_one_line(
+    facts: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"])
+    with Path("/dev/full").open("w", encoding="utf-8") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as done:
+            main()
+    assert done.value.code == 2
+    assert capsys.readouterr().err == "error: what is printed cannot be written (No space left on device)\n"
+
+
+def test_streams_that_were_closed_are_empty(facts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["tacit", "ask", facts, "--symbolic", "--file", "-"])
+    for name in ("stdin", "stdout"):
+        monkeypatch.setattr(sys, name, None)
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert done.value.code == 0
+    sys.stdin.close()
+    sys.stdout.close()

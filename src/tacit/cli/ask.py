@@ -134,7 +134,7 @@ def _parameters(given: Iterable[str]) -> dict[str, str]:
 
 def _top(given: str) -> int | None:
     """How many answers are wanted: a number, or all."""
-    if given != "all" and not given.lstrip("-").isdecimal():
+    if given != "all" and not given.removeprefix("-").isdecimal():
         raise SettingsError(f"top is '{given}'; it must be a whole number, or all", "top")
     return None if given == "all" else int(given)
 
