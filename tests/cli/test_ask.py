@@ -64,6 +64,15 @@ def test_every_kind_of_question_has_its_table(facts: str, question: str, shown: 
     assert all(name in written.getvalue() for name in [*names, *(["yes"] if answers.kind == "truth" else [])])
 
 
+def test_a_label_commands_no_terminal(tmp_path: Path) -> None:
+    (tmp_path / "facts.tsv").write_text("\x1b[2Ja\tr\t\x1b]0;owned\x07\n", encoding="utf-8")
+    engine, console = facts_engine(load(tmp_path / "facts.tsv")), Console(file=io.StringIO(), width=80, markup=False)
+    show_on(console, engine.ask("?x : r($who, ?x)", who="\x1b[2Ja"))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "\x1b" not in shown
+    assert "\\x1b]0;owned\\x07  1.000" in shown
+
+
 @pytest.mark.parametrize("top", ["--5", "-", "x", "1.5", ""])
 def test_a_number_of_answers_that_is_none_is_refused(facts: str, top: str) -> None:
     done = ask(facts, SPARQL, "--symbolic", f"--top={top}")
@@ -112,7 +121,7 @@ def test_a_file_is_not_a_run(facts: str) -> None:
 def test_a_terminal_shows_a_line_for_each_answer_and_whole_reasons_below(width: int, bar: str) -> None:
     atoms = [WitnessAtom("Köln", "in", "[red]NRW", score, False) for score in (0.5, 0.25)]
     first, second = (Witness(atom.score, {}, WitnessPart("atom", atom.score, atom=atom)) for atom in atoms)
-    answers = Answers("?x : in(Köln, ?x)", (Answer("[red]NRW", 1, 0.5, -0.69, False, (first, second)),), False)
+    answers = Answers("?x : in(Köln, ?x)", (Answer("Q1", 1, 0.5, -0.69, False, (first, second), "[red]NRW"),), False)
     console = Console(file=io.StringIO(), width=width, markup=False)
     show_on(console, answers)
     assert console.file.getvalue().splitlines()[1:5] == [  # type: ignore[attr-defined]
