@@ -43,6 +43,7 @@ NUMBERS = [
         ({"strength": "x"}, "strength is 'x'; it must be a finite number"),
         ({"strength": math.nan}, "strength is nan; it must be a finite number"),
         ({"k": 0}, "k is 0; it must be at least 1"),
+        ({"memory": 1e300}, r"memory is 1e\+300; it must be at most 1000000"),
         ({"k": True}, "k is True; it must be a whole number"),
         ({"observed_score": 0.5}, r"observed_score is 0\.5; it must be above 0\.5"),
         ({"observed_score": 1.5}, r"observed_score is 1\.5; it must be at most 1"),
@@ -58,7 +59,7 @@ def test_an_engine_setting_that_makes_no_sense_fails_at_once(values: dict[str, A
 
 @pytest.mark.parametrize(("kind", "name"), NUMBERS)
 def test_every_number_has_a_type_and_a_range(kind: type[Settings], name: str) -> None:
-    for value in ("x", math.nan, math.inf, -(10**9), True, [1]):
+    for value in ("x", math.nan, math.inf, -(10**9), True, [1], 2**63):  # the last is more than settings.toml holds
         with pytest.raises(SettingsError, match=f"^{name} is"):
             kind.of({name: value})
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
-from tacit.disk import DRAFT, LOCK, exchanging, finish_exchange, reading
+from tacit.disk import DRAFT, LOCK, atomic_write, exchanging, finish_exchange, is_device, reading
 from tacit.errors import RunError
+from tacit.graph.files import atomic_file
 
 OLD, NEW = {"a": "old", "b": "old", "gone": "old"}, {"a": "new", "b": "new", "c": "new"}
 
@@ -116,3 +118,33 @@ def test_one_exchange_waits_for_another_and_readers_for_the_moment_of_change(fol
 def test_a_folder_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="cannot be written"), exchanging(tmp_path / "absent"):
         pass
+
+
+def by_write(path: Path) -> None:
+    atomic_write(path, lambda target: Path(target).write_bytes(b"new"))
+
+
+def by_file(path: Path) -> None:
+    with atomic_file(path) as file:
+        file.write(b"new")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="devices are no files there")
+@pytest.mark.parametrize("write", [by_write, by_file])
+def test_devices_and_pipes_are_written_to_and_stay(tmp_path: Path, write: Callable[[Path], None]) -> None:
+    null, pipe, got = tmp_path / "null", tmp_path / "pipe", list[bytes]()
+    null.symlink_to(os.devnull)  # replacing the device itself would break the machine
+    write(null)
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    write(pipe)
+    reader.join(10)
+    assert got == [b"new"]
+    assert (null.is_symlink(), pipe.is_fifo(), {file.name for file in tmp_path.iterdir()}) == (
+        True,
+        True,
+        {"null", "pipe"},
+    )
+    assert all(is_device(Path(name)) for name in ("/dev/null", "/dev/stdout"))
+    assert not any(is_device(path) for path in (tmp_path, tmp_path / "file", Path(__file__)))

@@ -27,6 +27,7 @@ from tacit.folder import (
     to_toml,
     versions,
 )  # fmt: skip
+from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.graph.stored import FACTS
 from tacit.graph.vocabulary import Vocabulary
@@ -258,3 +259,13 @@ def test_a_fingerprint_tells_labels_from_facts() -> None:
     assert fingerprint(graph).facts != fingerprint(moved).facts
     assert fingerprint(graph).labels != fingerprint(renamed).labels
     assert fingerprint(graph).facts == fingerprint(renamed).facts
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are text there")
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    facts = tmp_path / os.fsdecode(b"facts\xff.tsv")
+    facts.write_text("a\tr\tb\n", encoding="utf-8")
+    graph = load(facts)
+    assert RunFolder.open(RunFolder.create(tmp_path / "run", graph, {}).path).graph().name == "facts?"
+    with pytest.raises(RunError, match="is no text in UTF-8"):
+        RunFolder.create(tmp_path / os.fsdecode(b"run\xff"), graph, {})

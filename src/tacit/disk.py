@@ -32,6 +32,9 @@ def atomic_write(path: Path, write: Callable[[str], object]) -> None:
     """Write a file beside its place, force it to disk and rename it: readers see the old file or the whole new one."""
     temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
     try:
+        if is_device(path):
+            write(str(path))
+            return
         temporary.touch()
         mode = temporary.stat().st_mode
         write(str(temporary))
@@ -43,6 +46,13 @@ def atomic_write(path: Path, write: Callable[[str], object]) -> None:
         raise write_error(path, error) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def is_device(path: Path) -> bool:
+    """Whether a path is a device or a pipe, such as `/dev/null` and `/dev/stdout`: no file may take its place."""
+    parent = path.parent.resolve()
+    listed = parent == Path("/dev") or parent.parts[1:2] == ("proc",)
+    return path.exists() and (listed or not (path.is_file() or path.is_dir()))
 
 
 @contextmanager

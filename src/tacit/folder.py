@@ -336,6 +336,8 @@ def _plain_tables(text: str) -> dict[str, dict[str, Any]]:
 
 def _make_empty(path: Path, force: bool) -> None:
     """Make a folder that holds no run; files that are not ours are never deleted."""
+    if str(path).encode("utf-8", "replace").decode() != str(path):
+        raise RunError(f"'{path}' is no text in UTF-8, and weights are found by such names alone; choose another")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError:

@@ -21,6 +21,8 @@ KINDS = {
     "tuple[str, ...]": "a list of words",
 }
 
+LARGEST = 2**63 - 1  # the largest whole number that a run keeps: a larger one would make it unreadable
+
 
 def setting(
     default: Any,
@@ -160,6 +162,8 @@ def _unmet(kind: str, about: Mapping[str, Any], value: Any) -> str:
     if not _is(kind, value):
         return KINDS[kind]
     least, above, most = about["least"], about["above"], about["most"]
+    if most is None and isinstance(value, int):
+        most = LARGEST
     if least is not None and value < least:
         return f"at least {least}" if least else "0 or more"
     if above is not None and value <= above:

@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from tacit.cli import app
+from tacit.cli import app, main
 from tacit.cli.ask import show_on
 from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
-from tacit.errors import QueryError, RunError, UnknownName
+from tacit.errors import QueryError, RunError, SettingsError, UnknownName
 from tacit.run import facts_engine
 from tacit.sources import load
 
@@ -64,6 +64,22 @@ def test_every_kind_of_question_has_its_table(facts: str, question: str, shown: 
     assert all(name in written.getvalue() for name in [*names, *(["yes"] if answers.kind == "truth" else [])])
 
 
+def test_a_label_commands_no_terminal(tmp_path: Path) -> None:
+    (tmp_path / "facts.tsv").write_text("\x1b[2Ja\tr\t\x1b]0;owned\x07\n", encoding="utf-8")
+    engine, console = facts_engine(load(tmp_path / "facts.tsv")), Console(file=io.StringIO(), width=80, markup=False)
+    show_on(console, engine.ask("?x : r($who, ?x)", who="\x1b[2Ja"))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "\x1b" not in shown
+    assert "\\x1b]0;owned\\x07  1.000" in shown
+
+
+@pytest.mark.parametrize("top", ["--5", "-", "x", "1.5", ""])
+def test_a_number_of_answers_that_is_none_is_refused(facts: str, top: str) -> None:
+    done = ask(facts, SPARQL, "--symbolic", f"--top={top}")
+    assert isinstance(done.exception, SettingsError)
+    assert f"top is '{top}'" in str(done.exception)
+
+
 def test_limit_goes_before_top(facts: str) -> None:
     everything = "PREFIX : <tacit:> SELECT ?c { :France :borders ?c }"
     both = json.loads(ask(facts, everything, "--symbolic", "--json").output)
@@ -105,7 +121,7 @@ def test_a_file_is_not_a_run(facts: str) -> None:
 def test_a_terminal_shows_a_line_for_each_answer_and_whole_reasons_below(width: int, bar: str) -> None:
     atoms = [WitnessAtom("Köln", "in", "[red]NRW", score, False) for score in (0.5, 0.25)]
     first, second = (Witness(atom.score, {}, WitnessPart("atom", atom.score, atom=atom)) for atom in atoms)
-    answers = Answers("?x : in(Köln, ?x)", (Answer("[red]NRW", 1, 0.5, -0.69, False, (first, second)),), False)
+    answers = Answers("?x : in(Köln, ?x)", (Answer("Q1", 1, 0.5, -0.69, False, (first, second), "[red]NRW"),), False)
     console = Console(file=io.StringIO(), width=width, markup=False)
     show_on(console, answers)
     assert console.file.getvalue().splitlines()[1:5] == [  # type: ignore[attr-defined]
@@ -150,3 +166,27 @@ def test_facts_that_are_not_observed_are_not_known_to_symbolic_search(tmp_path: 
         assert {answer["entity"] for answer in json.loads(shown)["answers"]} == entities
     error = ask(str(tmp_path), "?x : r(a, ?x)", "--symbolic", "--search", "beam").exception
     assert "--search is 'beam', but facts alone are searched symbolically" in str(error)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that is always full")
+def test_what_cannot_be_printed_is_one_line(
+    facts: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"])
+    with Path("/dev/full").open("w", encoding="utf-8") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as done:
+            main()
+    assert done.value.code == 2
+    assert capsys.readouterr().err == "error: what is printed cannot be written (No space left on device)\n"
+
+
+def test_streams_that_were_closed_are_empty(facts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["tacit", "ask", facts, "--symbolic", "--file", "-"])
+    for name in ("stdin", "stdout"):
+        monkeypatch.setattr(sys, name, None)
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert done.value.code == 0
+    sys.stdin.close()
+    sys.stdout.close()

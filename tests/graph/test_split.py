@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -85,7 +87,7 @@ def test_too_few_spare_facts_are_noted() -> None:
     assert "where 9 were asked for" in parts.notes[0]
 
 
-@pytest.mark.parametrize(("valid", "test"), [(-0.1, 0.1), (0.1, -0.1), (0.5, 0.5), (0.1, 2.0)])
+@pytest.mark.parametrize(("valid", "test"), [(-0.1, 0.1), (0.1, -0.1), (0.5, 0.5), (0.1, 2.0), (0.1, math.nan)])
 def test_impossible_shares_are_refused(leaky: Graph, valid: float, test: float) -> None:
     with pytest.raises(SettingsError, match="must be shares"):
         split(leaky, valid, test)

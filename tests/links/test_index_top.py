@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tacit.errors import RunError
+from tacit.errors import RunError, SettingsError
 from tacit.graph.index import Index
 from tacit.links import index_top
 from tacit.links.index_top import IndexTop, build_index, read_stamp
@@ -32,6 +32,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("index") / "index.faiss"
     build_index(path, model().keys(), "weights")
     return path
+
+
+@pytest.mark.parametrize("options", [{"nlist": 0}, {"nlist": -5}, {"seed": 2**31}, {"seed": -1}])
+def test_numbers_that_faiss_cannot_take_are_refused(tmp_path: Path, options: dict[str, int]) -> None:
+    with pytest.raises(SettingsError, match=f"^{next(iter(options))} is"):
+        build_index(tmp_path / "index.faiss", model(10).keys(), "weights", **options)
 
 
 def rows(count: int = 30) -> tuple[torch.Tensor, torch.Tensor]:

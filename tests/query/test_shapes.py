@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.errors import DataError, UnknownName
+from tacit.errors import DataError, QueryError, UnknownName
 from tacit.query.compile import compile_template
 from tacit.query.formula import Atom, Entity, Exists, Formula, Query, Variable
 from tacit.query.plan import Complement, Intersect, Project, Relation, Row, Union
 from tacit.query.shapes import NEGATIVE, POSITIVE, SHAPES, Shape, from_tuple, parse_shapes, shape_of, to_tuple
+from tacit.query.text import parse
 from tacit.query.tuples import DE_MORGAN, STRUCTURES, from_tuples, to_tuples
 
 FORMULAS = {
@@ -169,6 +170,12 @@ def test_queries_listed_under_another_structure_are_refused() -> None:
         from_tuples([(7, (1,)), (8, (1, 2))], STRUCTURES["1p"])
     with pytest.raises(DataError, match="in place of 'n'"):
         from_tuples([((7, (1,)), (8, (1, 2)))], STRUCTURES["2in"])
+
+
+@pytest.mark.parametrize("text", ["?t, ?s : r(?t, ?s)", "count ?t : r(a, ?t)", ": r(a, b)", "?r : ?r(a, b)"])
+def test_what_asks_for_something_else_than_entities_is_no_template(text: str) -> None:
+    with pytest.raises(QueryError, match="is no template"):
+        Shape.of("x", parse(text))
 
 
 def test_only_unions_have_a_de_morgan_form() -> None:

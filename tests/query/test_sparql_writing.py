@@ -9,7 +9,7 @@ from formulas import Facts, answers, fact_sets, queries
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph
 from tacit.graph.prefixes import Prefixes
-from tacit.query.formula import Query
+from tacit.query.formula import Atom, Entity, Query, Variable
 from tacit.query.reading import read
 from tacit.query.sparql_writing import to_sparql
 from tacit.query.text import parse
@@ -89,3 +89,10 @@ def test_labels_are_written_as_their_graph_makes_iris_of_them() -> None:
 def test_what_leaves_a_variable_open_is_refused() -> None:
     with pytest.raises(QueryError, match=r"\?x is open"):
         to_sparql(parse("?x : !borders(?x, France)"))
+
+
+@pytest.mark.parametrize("label", ["<http://a.b/x>", "http://a.b/x", "x", "a.b/x"])
+def test_labels_that_are_iris_with_and_without_brackets_stay_apart(label: str) -> None:
+    graph = Graph.of([(other, "r", "y") for other in ("http://a.b/x", "<http://a.b/x>", "x", "a.b/x")])
+    query = Query(Variable("y"), Atom("r", Entity(label), Variable("y")))
+    assert read(to_sparql(query, graph.prefixes), graph).query == query

@@ -161,6 +161,20 @@ def test_a_mistake_is_one_sentence_with_its_place(
     assert "\n" not in error["message"]
 
 
+@pytest.mark.parametrize("route", ["ask", "explain", "plan", "read"])
+def test_a_setting_in_the_address_is_not_passed_over(service: Running, route: str) -> None:
+    response = service.client.post(f"/{route}?new=true", json={"query": FRANCE})
+    assert response.status_code == 422
+    assert response.json()["error"]["message"].startswith("'new' is in the address, where only 'run' may be")
+
+
+@pytest.mark.parametrize("body", [b'{"query": "Fran\xe7ois"}', b'{"query": "x", "top": ' + b"9" * 5000 + b"}"])
+def test_a_body_that_cannot_be_parsed_is_named(service: Running, body: bytes) -> None:
+    response = service.client.post("/ask", content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code == 400
+    assert response.json()["error"]["message"].startswith("the request is not JSON: it is not UTF-8")
+
+
 def test_a_list_of_questions_has_the_reply_to_each_in_its_place(service: Running) -> None:
     asked: list[dict[str, object]] = [
         {"query": "?c : borders($who, ?c)", "parameters": {"who": "New York"}, "top": 1},

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
 
 from served_graphs import SPEAKS, open_europe
+from tables import TableScorer
+from tacit.engine.engine import Engine
+from tacit.graph.graph import Graph
 from tacit.server.answering import Answerer
 from tacit.server.jobs import Job, Kind
 from tacit.server.settings import Limits
@@ -17,9 +21,11 @@ pytest.importorskip("rdflib")
 PREFIXES = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#> "
 
 
-def answered(query: str, limits: Limits | None = None) -> list[str]:
+def answered(query: str, limits: Limits | None = None, engine: Engine | None = None) -> list[str]:
     """The first column of results without a service, or what is wrong."""
-    (reply,) = Answerer(open_europe(), limits or Limits()).replies([Job(Kind.SPARQL, PREFIXES + query, top=1001)])
+    (reply,) = Answerer(engine or open_europe(), limits or Limits()).replies(
+        [Job(Kind.SPARQL, PREFIXES + query, top=1001)]
+    )
     data = json.loads(reply.body)
     if reply.status != 200:
         return [data["error"]["message"]]
@@ -40,3 +46,11 @@ def test_without_limit_come_the_answers_that_are_likely() -> None:
     assert set(answered("SELECT ?a ?b { ?a :speaks ?b }")) == {name for name, _ in SPEAKS}
     assert "more than 2 answers; ask for them in parts" in answered(query + "}", Limits(top=2))[0]
     assert answered(query + "} LIMIT 2", Limits(top=2)) == likely[:2]
+
+
+def test_the_number_expected_is_of_all_answers() -> None:
+    graph = Graph.of([("a", "r", "b"), ("b", "r", "c")])
+    engine = Engine(graph, TableScorer([np.full((3, 3), 0.25)]), calibration="sigmoid", loops=True)
+    (expected,) = answered("SELECT (SUM(?s) AS ?e) { :a :r ?c . ?c answer:score ?s }", engine=engine)
+    # b is known; a and c are not, and worth their share of what a fact is.
+    assert float(expected) == pytest.approx(1 + 2 * 0.25 * (1 - 2.0**-10))

@@ -89,7 +89,7 @@ class AdaptSettings(Settings):
     validate_every: int = setting(50, "Steps between validations.", least=1)
     validate_queries: int = setting(200, "Queries of each shape to validate with, at most.", least=1)
     patience: int = setting(5, "Validations without a better MRR before training ends.", least=1, resumes=True)
-    memory: float | None = setting(None, "GB for scores.", above=0, resumes=True)
+    memory: float | None = setting(None, "GB for scores.", above=0, most=1_000_000, resumes=True)
     precision: str = setting("auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16"))
     seed: int = setting(0, "Seed of the samples and their order.", least=0)
     device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)

@@ -81,6 +81,9 @@ def main() -> None:
     gc.set_threshold(50_000)
     atexit.register(gc.freeze)
     debug = "--debug" in sys.argv
+    for name in ("stdin", "stdout", "stderr"):  # which whoever started us may have closed
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
     for stream in (sys.stdout, sys.stderr):  # a label can have letters that the terminal's encoding has not
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -100,8 +103,19 @@ def main() -> None:
         typer.echo("interrupted", err=True)
         sys.exit(130)
     except BrokenPipeError:  # the reader of a pipe went away: not an error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _stop_printing()
         sys.exit(0)
+    except OSError as error:  # of what is printed: files that cannot be read or written are errors of ours
+        if debug or error.filename is not None:
+            raise
+        _stop_printing()
+        typer.echo(f"error: what is printed cannot be written ({error.strerror})", err=True)
+        sys.exit(2)
+
+
+def _stop_printing() -> None:
+    """Let what is still to be printed go nowhere, or printing it would fail once more on the way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _hold_back() -> None:

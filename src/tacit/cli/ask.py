@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -134,7 +135,7 @@ def _parameters(given: Iterable[str]) -> dict[str, str]:
 
 def _top(given: str) -> int | None:
     """How many answers are wanted: a number, or all."""
-    if given != "all" and not given.lstrip("-").isdecimal():
+    if given != "all" and not given.removeprefix("-").isdecimal():
         raise SettingsError(f"top is '{given}'; it must be a whole number, or all", "top")
     return None if given == "all" else int(given)
 
@@ -157,13 +158,13 @@ def show_on(console: Console, answers: Answers) -> None:
 
     from tacit.engine.aligned_cells import in_columns
 
-    console.print(Text(answers.query, style="bold"))
+    console.print(Text(_harmless(answers.query), style="bold"))
     if not answers:
         console.print(answers.instead)
         return
     roomy = console.width >= 64
     heads = [[f"?{name}" for name in answers.variables]] if len(answers.variables) > 1 else []
-    named = [[answers.truth] if answers.kind == "truth" else [a.entity] if a.entity else a.cells for a in answers]
+    named = [[answers.truth] if answers.kind == "truth" else list(map(_harmless, a.cells)) for a in answers]
     shown = in_columns([*heads, *named], cell_len)
     width = min(max(map(cell_len, shown)), console.width - (40 if roomy else 26))
     for head in shown[: len(heads)]:
@@ -174,7 +175,7 @@ def show_on(console: Console, answers: Answers) -> None:
             if number:
                 console.print(Padding(Text(f"or {witness.score:.3f}, because", style="dim"), (0, 0, 0, 5)))
             for text, carries in witness.lines():
-                console.print(Padding(Text(text, style="" if carries else "dim"), (0, 0, 0, 7)))
+                console.print(Padding(Text(_harmless(text), style="" if carries else "dim"), (0, 0, 0, 7)))
     if answers.certified is not None:
         missed = answers.indexed and not answers.certified
         console.print(MAY_MISS if missed else VERDICTS[answers.certified], style="dim")
@@ -182,6 +183,11 @@ def show_on(console: Console, answers: Answers) -> None:
             console.print(f"{answers.proven_first.capitalize()}.", style="dim")
     for note in answers.notes:
         console.print(note, style="dim")
+
+
+def _harmless(text: str) -> str:
+    """A text whose control characters are written out: in labels of other people they could command the terminal."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda control: repr(control[0])[1:-1], text)
 
 
 def _line(rank: int, name: str, answer: Answer, width: int, bar: int) -> Text:

@@ -78,6 +78,8 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
             given = ", ".join(str(getattr(one, "name", one)) for one in sources)
             raise SettingsError(f"columns '{reading.columns}' are those of a table, and {given} is none", "columns")
         graph = _loaded(located, name, reading, Prefixes())
+    if (text := graph.name.encode("utf-8", "replace").decode()) != graph.name:  # that of a file may be none
+        graph = replace(graph, name=text)
     return graph if reading.labels is None else read_names(graph, Path(reading.labels))
 
 

@@ -16,10 +16,11 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
+from tacit.disk import is_device
 from tacit.errors import DataError, LimitError
 
 BLOCK = 1 << 16  # bytes; large enough for numpy to pay off, small enough for its fields to stay in the cache
@@ -117,24 +118,28 @@ def decoded(block: bytes, line: int, path: Path) -> str:
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that appears under its name, packed where that says so, once it is written without error."""
     with written(path):
+        if is_device(path):
+            with path.open("wb") as raw, _packed(raw, path.suffix) as file:
+                yield file
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         draft = Path(name)
         try:
-            with os.fdopen(handle, "wb") as raw:
-                if path.suffix == ".gz":  # without a time, so that equal facts give equal files
-                    with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                        yield packed  # type: ignore[misc]
-                elif path.suffix in PACKINGS:
-                    with PACKINGS[path.suffix](raw, "wb") as packed:
-                        yield packed
-                else:
-                    yield raw
+            with os.fdopen(handle, "wb") as raw, _packed(raw, path.suffix) as file:
+                yield file
             draft.chmod(0o666 & ~_umask())
             draft.replace(path)
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
+
+
+def _packed(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
+    """A file to write to that is packed into another, as its suffix says."""
+    if suffix == ".gz":  # without a time, so that equal facts give equal files
+        return gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
+    return cast(AbstractContextManager[Any], PACKINGS[suffix](raw, "wb")) if suffix in PACKINGS else nullcontext(raw)
 
 
 @contextmanager

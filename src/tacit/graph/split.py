@@ -20,7 +20,7 @@ def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) ->
     Facts between the same two entities go together where one gives the other away: both directions of a relation, and
     relations that nearly repeat one another, as they are or inverted. Every entity and relation keeps a fact in train.
     """
-    if valid < 0 or test < 0 or valid + test >= 1:
+    if not (valid >= 0 and test >= 0 and valid + test < 1):  # nor is it a number that is none
         raise SettingsError(f"valid {valid:g} and test {test:g} must be shares that leave something to train on")
     facts = graph.facts()
     groups = _groups(graph)

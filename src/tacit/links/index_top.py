@@ -46,6 +46,9 @@ class Stamp:
 @torch.no_grad()
 def build_index(path: Path, keys: Tensor, weights: str, nlist: int | None = None, seed: int = 0) -> Stamp:
     """Write an index of keys with `nlist` clusters, `4 √N` by default, stamped with the fingerprint of the weights."""
+    for name, value, least in (("nlist", nlist, 1), ("seed", seed, 0)):
+        if value is not None and not least <= value < 2**31:  # faiss counts in 32 bits
+            raise SettingsError(f"{name} is {value}; it must be from {least} to {2**31 - 1}", name)
     library = faiss_library()
     count, width = keys.shape
     nlist = min(count, nlist or max(1, round(4 * math.sqrt(count))))

@@ -40,7 +40,9 @@ class TrainSettings(Settings):
     norm: int = setting(1, "Norm of the distances of transe and rotate.", choices=(1, 2))
     relation_weight: float = setting(0.0, "Weight of the loss that predicts relations.", least=0)
     negatives: int = setting(0, "Entities drawn per step to compare with; 0 compares with all.", least=0)
-    memory: float | None = setting(None, "GB for scores; what is free by default.", above=0, resumes=True)
+    memory: float | None = setting(
+        None, "GB for scores; what is free by default.", above=0, most=1_000_000, resumes=True
+    )
     precision: str = setting("auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16"))
     seed: int = setting(0, "Seed of weights, order and draws.", least=0)
     device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)

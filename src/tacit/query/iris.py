@@ -2,7 +2,7 @@
 
 A prefixed name is the IRI that the query's own declarations make of it. In a graph that came from RDF an IRI stands for
 the label that the graph writes it as, and for no other; so does a literal. In a graph from tables, whose labels are no
-IRIs, it stands for the first of these that is a label: the IRI as it is or in angle brackets, the prefixed form that
+IRIs, it stands for the first of these that is a label: the IRI in angle brackets or as it is, the prefixed form that
 the query uses (`geo:Oslo`), and its last part with percent signs decoded, at last whatever its case, spaces, `_` and
 `-`. In the scheme `tacit:` everything after the colon is a name in any graph: after `PREFIX : <tacit:>`, `:France` and
 `<tacit:New%20York>` are names of entities.
@@ -99,8 +99,8 @@ class Labels:
         if iri.startswith(SCHEME):
             yield unquote(iri[len(SCHEME) :])
             return
+        yield f"<{iri}>"  # first, since an IRI that Tacit has written is one of these
         yield iri
-        yield f"<{iri}>"
         for prefix, namespace in sorted(self.prefixes.items(), key=lambda item: -len(item[1])):
             if namespace and iri.startswith(namespace):
                 yield (f"{prefix}:" if prefix else "") + iri[len(namespace) :]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.errors import DataError, UnknownName
+from tacit.errors import DataError, QueryError, UnknownName
 from tacit.query.compile import compile_query, compile_template
 from tacit.query.formula import Query
 from tacit.query.plan import Plan
@@ -70,6 +70,8 @@ class Shape:
         Where BetaE's tuples can say it, it is the shape of its tuple, in whatever order its atoms are written and
         whichever way they point: a relation slot holds inverse relations as well.
         """
+        if query.kind != "entities":
+            raise QueryError(f"'{query}' is no template: one asks for the entities in place of a single variable")
         plan = compile_query(query).plan
         structure = structure_of_plan(plan.root)
         if structure is None:

@@ -125,7 +125,7 @@ class Answerer:
             raise LimitError(f"LIMIT is {asked.limit}, this service lists at most {self.limits.top} answers at once")
         if asked.offset > PASSED_OVER:
             raise LimitError(f"OFFSET is {asked.offset}, this service passes over at most {PASSED_OVER} answers")
-        if asked.limit is not None:
+        if asked.limit is not None or asked.query.kind in ("truth", "count"):  # which are one result, of all answers
             return asked
         if engine.encoder is not None and not asked.min_score:
             raise QueryError(

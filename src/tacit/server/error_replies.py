@@ -54,7 +54,10 @@ async def _http(request: Request, error: Exception) -> Response:
         allowed = "GET, HEAD" if allowed == "GET" else allowed  # what the guard makes of every GET
         hint = f"; use {allowed}" if allowed else ""
         return failure(405, f"{path} does not answer {request.method}{hint}").response(allow=allowed)
-    return failure(status, str(getattr(error, "detail", "the request was refused"))).response()
+    told = str(getattr(error, "detail", "the request was refused"))
+    if told == "There was an error parsing the body":  # which is all that FastAPI says
+        told = "the request is not JSON: it is not UTF-8, or a number has too many digits"
+    return failure(status, told).response()
 
 
 async def _fault(request: Request, error: Exception) -> Response:

@@ -53,8 +53,14 @@ async def chosen(
     request: Request,
     run: Annotated[str | None, Query(max_length=255, description="The run to ask; the first one by default.")] = None,
 ) -> Service:
-    """The service of the run that a request names."""
+    """The service of the run that a request names; what a body should say has no effect in the address, so is refused.
+
+    SPARQL's clients may send more than is known here.
+    """
     runs: Runs = request.app.state.runs
+    others = [name for name in request.query_params if name != "run"]
+    if others and request.method == "POST" and request.url.path != "/sparql":
+        raise HTTPException(422, f"'{others[0][:80]}' is in the address, where only 'run' may be; send it in the body")
     if run is None:
         return runs.first
     if run not in runs.services:
