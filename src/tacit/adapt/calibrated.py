@@ -10,7 +10,7 @@ from tacit.adapt.adapter import Adapter
 from tacit.distributed.shards import Shards
 from tacit.engine.calibration import EVERY, ByRow, Calibration, SoftmaxCount, Tails
 from tacit.engine.known_facts import KnownFacts
-from tacit.engine.logic import LOG2_E, log1mexp
+from tacit.engine.logic import LOG2_E, log1mexp, steadily
 from tacit.errors import SettingsError
 
 
@@ -117,7 +117,7 @@ class Adapted(Calibration):
             return logits
         x: Tensor = self.calibration(logits, heads, relations)
         # log c / (1 - c): no score is so near 1 that `1 - c` would lose what counts
-        return x.sub_(torch.mul(x, LOG2_E).exp2_().neg_().log1p_())
+        return x.sub_(steadily(torch.mul(x, LOG2_E), lambda t: t.exp2_().neg_().log1p_()))
 
 
 def check(calibration: str, condition: str) -> None:

@@ -10,12 +10,14 @@ from collections import Counter
 from heapq import nsmallest
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.adapt.calibrated import Adapted
 from tacit.distributed.threads import spread
 from tacit.engine.atoms import Atoms
 from tacit.graph.index import Ints
+from tacit.links.precision import STEADY
 
 _WIDTH = 1024  # columns of a product on a CPU
 _ROWS = 512  # and its rows, at most
@@ -78,9 +80,11 @@ class SharedRows:
         size = min(at_once, -(-len(keys) // threads))
 
         def fill(rows: slice) -> None:
+            number = len(places[rows])  # of a few rows alone, products would differ in their last digits
+            h, r = (F.pad(each[rows], (0, max(0, STEADY - number))) for each in (heads, ids))
             with torch.no_grad():
-                for block in self.atoms.products(heads[rows], ids[rows], width):
-                    self.table[:, block.columns].index_copy_(0, places[rows], block.scores)
+                for block in self.atoms.products(h, r, width):
+                    self.table[:, block.columns].index_copy_(0, places[rows], block.scores[:number])
                 if self.adapted.on_odds:
                     for part, h, r in zip(*(each[rows].split(few) for each in (places, heads, ids)), strict=True):
                         self.table[part] = self.adapted.adaptable(self.table[part], h, r)

@@ -26,18 +26,23 @@ _GRAIN = 2**15  # numbers from which on torch shares a loop out over threads
 
 
 def exp2_(x: Tensor) -> Tensor:
-    """`2^x` of contiguous numbers in their own memory, the same to the bit in any batch and on any threads.
+    """`2^x` of contiguous numbers in their own memory, the same to the bit in any batch and on any threads."""
+    return steadily(x, Tensor.exp2_)
+
+
+def steadily(x: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
+    """Contiguous numbers, each computed anew in its own memory, the same to the bit in any batch and on any threads.
 
     What is left over of the numbers that a thread computes at once it computes another way, so numbers behind those
     asked for are computed, too; where there is no memory behind them, in memory apart.
     """
     size, start = _steady_size(x.numel(), torch.get_num_threads()), x.storage_offset()
     if (start + size) * x.element_size() <= x.untyped_storage().nbytes():
-        x.as_strided((size,), (1,), start).exp2_()
+        compute(x.as_strided((size,), (1,), start))
         return x
     apart = x.new_zeros(size)
     apart[: x.numel()].view_as(x).copy_(x)
-    return x.copy_(apart.exp2_()[: x.numel()].view_as(x))
+    return x.copy_(compute(apart)[: x.numel()].view_as(x))
 
 
 def _steady_size(size: int, threads: int) -> int:
