@@ -1,4 +1,4 @@
-"""Random questions for hypothesis, and small names to fill them with."""
+"""Random questions for hypothesis, small names to fill them with, and the exact answers to any question."""
 
 from __future__ import annotations
 
@@ -6,14 +6,27 @@ from collections.abc import Sequence
 from functools import lru_cache
 from random import Random
 
+import numpy as np
 from hypothesis import strategies as st
 
+from tacit.graph.graph import Graph
+from tacit.query import symbolic
+from tacit.query.compile import compile_query
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, children, free_variables
+from tacit.query.tuples import Ids
 
 TARGET = Variable("t")
 VARIABLES = (Variable("x"), Variable("y"), Variable("z"), Variable("w"))
 ENTITIES = tuple(f"e{i}" for i in range(3))
 RELATIONS = ("r", "q", "p")
+
+
+def symbolic_answers(query: Query, graph: Graph, *splits: str) -> Ids:
+    """The entities that answer a query over some splits of a graph, all of them by default, by operations on sets."""
+    prepared = compile_query(query)
+    entities = np.array([[graph.entities.id(name) for name in prepared.entities]], dtype=np.int32)
+    relations = np.array([[graph.relations.id(name) for name in prepared.relations]], dtype=np.int32)
+    return symbolic.answers(prepared.plan, entities, relations, graph.index(*splits), graph.num_entities)[0]
 
 
 @st.composite

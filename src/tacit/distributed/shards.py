@@ -123,14 +123,6 @@ class Shards:
         order = torch.sort(every, dim=-1, descending=True, stable=True).indices[:, :k]
         return every.gather(-1, order), numbers.gather(-1, order)
 
-    def count_above(self, scores: Tensor, than: Tensor) -> Tensor:
-        """How many columns of all ranks are larger than a value, and larger or equal, `[B, n] x [B] -> [2, B]`.
-
-        With these the rank of an answer is known and no score leaves its process; NaN counts nowhere.
-        """
-        counts = [(scores > than[:, None]).sum(-1), (scores >= than[:, None]).sum(-1)]
-        return self.sum(torch.stack(counts))
-
     def any(self, *wishes: bool) -> tuple[bool, ...]:
         """For each wish, whether any rank has it."""
         if self.world == 1:

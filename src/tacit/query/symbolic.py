@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.graph.graph import Graph
 from tacit.graph.index import Index, Ints, distinct
-from tacit.query.compile import compile_query
 from tacit.query.fold import EVERYWHERE, Fold, Place
-from tacit.query.formula import Query
 from tacit.query.plan import Best, Condition, Edge, Intersect, Loop, Plan, Project, Relation, Step, Target
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sets import Flags, Sets
@@ -29,21 +27,6 @@ GRAPHS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 BATCH = 512  # queries evaluated at once: enough to be fast, few enough for their sets to stay in memory
 COPIES = 1 << 15  # sources an edge is followed from, or values of a cut variable, at once
 _FACTS = 1 << 23  # facts followed at once
-
-
-def symbolic_answers(query: Query, graph: Graph, *splits: str) -> Ids:
-    """The entities that answer one query over some splits of a graph (all of them by default).
-
-    >>> from tacit.query.formula import Atom, Entity, Variable
-    >>> graph = Graph.of([("France", "borders", "Spain"), ("France", "borders", "Italy")])
-    >>> question = Query(Variable("c"), Atom("borders", Entity("France"), Variable("c")))
-    >>> [graph.entities[i] for i in symbolic_answers(question, graph)]
-    ['Spain', 'Italy']
-    """
-    prepared = compile_query(query)
-    entities = np.array([[graph.entities.id(name) for name in prepared.entities]], dtype=np.int32)
-    relations = np.array([[graph.relations.id(name) for name in prepared.relations]], dtype=np.int32)
-    return answers(prepared.plan, entities, relations, graph.index(*splits), graph.num_entities)[0]
 
 
 def with_answers(queries: QuerySet, graph: Graph, split: str) -> QuerySet:
