@@ -13,7 +13,7 @@ from tacit.distributed.shards import Shards
 from tacit.engine.engine import Engine
 from tacit.engine.settings import observed_splits
 from tacit.errors import DataError, SettingsError
-from tacit.evaluate.protocol import evaluate, one_hop_queries, sample
+from tacit.evaluate.protocol import check_ids, evaluate, one_hop_queries, sample
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import Results
 from tacit.folder import versions
@@ -161,7 +161,9 @@ def queries_of(
     if split not in SPLITS:
         raise SettingsError(f"split is '{split}'; it must be one of {', '.join(SPLITS)}", "split")
     if isinstance(source, Mapping):
-        return {name: source[name] for name in (parse_shapes(shapes) if shapes else source)}
+        given = {name: source[name] for name in (parse_shapes(shapes) if shapes else source)}
+        check_ids(given, graph)
+        return given
     if source is not None:
         return queries_for(graph, source, split, shapes)
     if shapes is not None and parse_shapes(shapes) != ("1p",):
