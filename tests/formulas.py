@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tacit.graph.graph import Graph
 from tacit.query import symbolic
 from tacit.query.compile import compile_query
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, children, free_variables
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, children
 from tacit.query.tuples import Ids
 
 TARGET = Variable("t")
@@ -33,7 +33,7 @@ def symbolic_answers(query: Query, graph: Graph, *splits: str) -> Ids:
 def queries(draw: st.DrawFn, depth: int = 4, size: int = 8) -> Query:
     """A query over up to five variables, with any nesting of and, or, not, exists; it may be unsafe, never unbound."""
     formula = draw(_formulas(depth, size))
-    for variable in draw(st.permutations(sorted(free_variables(formula) - {TARGET}, key=str))):
+    for variable in draw(st.permutations(sorted(formula.free - {TARGET}, key=str))):
         formula = Exists(variable, formula)
     return Query(TARGET, formula)
 
@@ -41,8 +41,8 @@ def queries(draw: st.DrawFn, depth: int = 4, size: int = 8) -> Query:
 @st.composite
 def tuple_queries(draw: st.DrawFn, count: int, depth: int = 3, size: int = 6) -> Query:
     """A query for some of the free variables of a formula; all others are existential."""
-    formula = draw(_formulas(depth, size).filter(lambda f: len(free_variables(f)) >= count))
-    free = draw(st.permutations(sorted(free_variables(formula), key=str)))
+    formula = draw(_formulas(depth, size).filter(lambda f: len(f.free) >= count))
+    free = draw(st.permutations(sorted(formula.free, key=str)))
     for variable in free[count:]:
         formula = Exists(variable, formula)
     return Query(free[:count], formula)
