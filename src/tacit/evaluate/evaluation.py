@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tacit.disk import atomic_write
+from tacit.disk import write_text
 from tacit.distributed.shards import Shards
 from tacit.engine.engine import Engine
 from tacit.engine.settings import observed_splits
@@ -73,8 +73,7 @@ class Evaluation:
 
     def write(self, path: Path) -> None:
         """Write the plain data to a file."""
-        text = json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n"
-        atomic_write(path, lambda target: Path(target).write_text(text, encoding="utf-8"))
+        write_text(path, json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
 
 
 def evaluated(
