@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tacit.errors import DataError, SettingsError
-from tacit.graph.builder import Builder
+from tacit.graph.builder import Builder, counted
 from tacit.graph.delimited import COLUMNS
 
 Order = tuple[int, int, int]  # the positions of head, relation and tail
@@ -103,7 +103,7 @@ def told_order(
     told = header_order(header) if columns is None else column_order(columns, header)
     if told is None and len(header) != 3:
         wide = f" or columns that say which are meant{_MELT}" if len(header) > 3 else ""
-        number = "1 column" if len(header) == 1 else f"{len(header)} columns"
+        number = counted(len(header), "column")
         raise DataError(f"has {number}; expected 3 ({', '.join(COLUMNS)}){wide}", path, line)
     order = told or usual
     if told is None and contradicts(header, order):

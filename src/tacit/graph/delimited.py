@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.errors import DataError
+from tacit.graph.builder import counted
 from tacit.graph.files import blocks, decoded, extension
 
 COLUMNS = ("head", "relation", "tail")
@@ -60,7 +61,7 @@ def table_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     for line, row in _csv_rows(path) if extension(path) == ".csv" else _tab_rows(path):
         width = width or len(row)
         if len(row) != width:
-            raise DataError(f"has {_counted(row)}; the first line has {width}", path, line)
+            raise DataError(f"has {counted(len(row), 'column')}; the first line has {width}", path, line)
         yield line, [field.strip(" ") for field in row]
 
 
@@ -104,14 +105,10 @@ def _checked(row: list[str], columns: Sequence[str], separators: str, path: Path
     row = [field.strip(" ") for field in row]
     if len(row) != len(columns):
         expected = f"{len(columns)} ({', '.join(columns)}) separated by {separators}"
-        raise DataError(f"has {_counted(row)}; expected {expected}", path, line)
+        raise DataError(f"has {counted(len(row), 'column')}; expected {expected}", path, line)
     if not all(row):
         raise DataError(f"the {columns[row.index('')]} is empty; expected {listed(columns)}", path, line)
     return row
-
-
-def _counted(row: Sequence[str]) -> str:
-    return "1 column" if len(row) == 1 else f"{len(row)} columns"
 
 
 def listed(columns: Sequence[str]) -> str:

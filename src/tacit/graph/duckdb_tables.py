@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
-from tacit.graph.builder import Builder
+from tacit.graph.builder import Builder, counted
 from tacit.graph.delimited import COLUMNS, is_regular, listed
 from tacit.graph.files import BOM, UNPACKED, UNPACKED_A_BYTE, extension, opened, unpacked
 
@@ -190,7 +190,7 @@ def _columns(connection: Any, path: Path) -> list[tuple[str, str]]:
 def _checked_columns(connection: Any, path: Path, columns: Sequence[str]) -> list[str]:
     there = _columns(connection, path)
     if len(there) != len(columns):
-        number = "1 column" if len(there) == 1 else f"{len(there)} columns"
+        number = counted(len(there), "column")
         raise DataError(f"has {number}; expected {len(columns)} ({', '.join(columns)})", path)
     return _labels(there, path)
 
