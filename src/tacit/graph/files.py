@@ -113,6 +113,12 @@ def decoded(block: bytes, line: int, path: Path) -> str:
         raise DataError(f"is not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8", path, at) from None
 
 
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file as text, each with its number."""
+    for line, block in blocks(path):
+        yield from enumerate(decoded(block, line, path)[:-1].split("\n"), start=line)
+
+
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that appears under its name, packed where that says so, once it is written without error."""
