@@ -13,7 +13,6 @@ import io
 import lzma
 import os
 import shutil
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -124,10 +123,9 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that appears under its name, packed where that says so, once it is written without error."""
     with written(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        draft = Path(name)
+        draft = _draft(path)
         try:
-            with os.fdopen(handle, "wb") as raw:
+            with draft.open("xb") as raw:
                 if path.suffix == ".gz":  # without a time, so that equal facts give equal files
                     with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
                         yield packed  # type: ignore[misc]
@@ -136,11 +134,9 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
                         yield packed
                 else:
                     yield raw
-            draft.chmod(0o666 & ~_umask())
             draft.replace(path)
-        except BaseException:
+        finally:
             draft.unlink(missing_ok=True)
-            raise
 
 
 @contextmanager
@@ -153,10 +149,10 @@ def atomic_folder(path: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
         if path.exists() and not path.is_dir():
             raise DataError("is a file where a folder is to be written", path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        draft = _draft(path)
+        draft.mkdir()
         try:
             yield draft
-            draft.chmod(0o777 & ~_umask())
             if path.exists():
                 for name in stale:
                     (path / name).unlink(missing_ok=True)
@@ -180,7 +176,6 @@ def written(path: Path) -> Iterator[None]:
         raise kind(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _draft(path: Path) -> Path:
+    """A name beside a path, to write under until all is there."""
+    return path.parent / f".{path.name}.{os.urandom(4).hex()}"
