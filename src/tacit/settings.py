@@ -134,23 +134,17 @@ def settings_of(kind: type[Settings]) -> list[Field[Any]]:
 
 
 def _kept(declared: Field[Any], value: Any) -> Any:
-    """The value that is kept of what was given, once it is checked."""
+    """The value that is kept of what was given; it must be of its field's type, one of its choices and in its range."""
     read = declared.metadata["read"]
     kept = read(value) if read else tuple(value) if isinstance(value, list) else value
-    _check(declared, kept)
-    return kept
-
-
-def _check(declared: Field[Any], value: Any) -> None:
-    """Raise a `SettingsError` unless a value is of its field's type, one of its choices and in its range."""
-    about, name = declared.metadata, declared.name
     annotation = str(declared.type)
-    if value is None and (annotation.endswith(" | None") or declared.default is None):  # or not settled yet
-        return
-    wanted = _unmet(annotation.removesuffix(" | None"), about, value)
+    if kept is None and (annotation.endswith(" | None") or declared.default is None):  # or not settled yet
+        return None
+    wanted = _unmet(annotation.removesuffix(" | None"), declared.metadata, kept)
     if wanted:
-        shown = repr(value) if declared.repr else type(value).__name__  # what is secret stays so
-        raise SettingsError(f"{name} is {shown}; it must be {wanted}", name)
+        shown = repr(kept) if declared.repr else type(kept).__name__  # what is secret stays so
+        raise SettingsError(f"{declared.name} is {shown}; it must be {wanted}", declared.name)
+    return kept
 
 
 def _unmet(kind: str, about: Mapping[str, Any], value: Any) -> str:
