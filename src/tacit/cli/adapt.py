@@ -25,8 +25,7 @@ def adapt(
         int, typer.Option("--count", help="Queries of each shape to sample, where none are given.")
     ] = 5000,
     variant: Annotated[
-        str | None,
-        typer.Option("--variant", help="A variant of the paper's ablation instead.", metavar="f|af|r|c"),
+        str | None, typer.Option("--variant", help="A variant of the paper's ablation instead.", metavar="f|af|r|c")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the same command was stopped.")] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Delete the run's adapter instead.")] = False,

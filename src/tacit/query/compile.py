@@ -19,15 +19,7 @@ from typing import Any, TypeVar, cast
 
 from tacit.errors import PlanError
 from tacit.query.canonical import canonical
-from tacit.query.elimination import (
-    Narrowed,
-    anchored,
-    components,
-    conjunction,
-    knotted,
-    narrow,
-    substitute,
-)
+from tacit.query.elimination import Narrowed, anchored, components, conjunction, knotted, narrow, substitute
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, atoms, parts_of
 from tacit.query.plan import (
     At,

@@ -170,8 +170,7 @@ class AnswersReply(BaseModel):
     threshold: float = Field(LIKELY, description="The score below which an answer is more likely wrong than right.")
     certified: bool | None = Field(description="Whether the search provably missed nothing; null where none can tell.")
     proven: int | None = Field(
-        None,
-        description="How many of the first answers are proven, with order and scores; null where none can tell.",
+        None, description="How many of the first answers are proven, with order and scores; null where none can tell."
     )
     explained: bool | None = Field(None, description="Whether the search gives reasons; null where nobody asked.")
     left_out: int | None = Field(None, description="Known answers not listed; only where new ones were asked for.")
