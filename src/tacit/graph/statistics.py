@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.redundancy import ENOUGH, redundancies
@@ -106,13 +107,11 @@ def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
     )
 
 
-def _both_ways(graph: Graph) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _both_ways(graph: Graph) -> NDArray[np.float64]:
     """For each relation id, the share of its facts between two entities that hold the other way round too."""
     facts = graph.facts()
     facts = facts[facts[:, 0] != facts[:, 2]]
     mirrored = graph.index().contains(facts[:, 2], facts[:, 1], facts[:, 0])
     hits = np.bincount(facts[:, 1], weights=mirrored, minlength=graph.num_relations)
-    share: np.ndarray[Any, np.dtype[np.float64]] = hits / np.maximum(
-        np.bincount(facts[:, 1], minlength=graph.num_relations), 1
-    )
+    share: NDArray[np.float64] = hits / np.maximum(np.bincount(facts[:, 1], minlength=graph.num_relations), 1)
     return share
