@@ -134,8 +134,7 @@ def _chosen(
     if not resume or kept is None:
         return given.settled(folder.graph().num_entities, device)
     before = EncodeSettings.of(kept)
-    chosen = before.changed(**settings)
-    chosen.check_continues(before)
+    chosen = before.continued(**settings)
     longer = chosen.steps > before.steps or (chosen.minutes or 0) > (before.minutes or 0)
     if folder.has(ENCODER) and not folder.has(ENCODING) and longer:
         trained = f"{before.steps} steps" if before.minutes is None else f"{before.minutes:g} minutes"

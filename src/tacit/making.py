@@ -46,9 +46,7 @@ def train_folder(
         folder.check(loaded)
         if "train" not in folder.settings:
             raise RunError(f"run '{out}' holds an encoder alone, no training to go on with; choose another folder")
-        before = TrainSettings.of(folder.settings["train"])
-        chosen = before.changed(**settings)
-        chosen.check_continues(before)
+        chosen = TrainSettings.of(folder.settings["train"]).continued(**settings)
     else:
         sizes = len(loaded.train), loaded.num_entities
         if shards.world > 1 and "validate_on" not in settings:

@@ -106,16 +106,17 @@ class Settings:
         """The settings that may differ between a run and its continuation: none changes the weights of a step."""
         return tuple(declared.name for declared in settings_of(cls) if declared.metadata["resumes"])
 
-    def check_continues(self, before: Self) -> None:
-        """Raise a `SettingsError` where continuing a run with these settings would not be the same run."""
-        earlier = before.lasting()
-        for name, value in self.lasting().items():
+    def continued(self, **changes: Any) -> Self:
+        """The settings to go on with a run of these; a `SettingsError` where it would not be the same run."""
+        after, earlier = self.changed(**changes), self.lasting()
+        for name, value in after.lasting().items():
             if value != earlier[name]:
                 raise SettingsError(
                     f"{name} is {value}, and the run has {earlier[name]}; leave it out to go on with the run, or train "
                     f"anew (only {', '.join(self.free_on_resume())} may change)",
                     name,
                 )
+        return after
 
     @classmethod
     def _check_names(cls, values: Mapping[str, Any]) -> None:
