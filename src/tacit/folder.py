@@ -196,22 +196,22 @@ class RunFolder:
 
         disk.atomic_write(self.path / name, write)
 
-    def tensors(self, name: str, device: str = "cpu") -> dict[str, Tensor]:
+    def tensors(self, name: str) -> dict[str, Tensor]:
         """The tensors of a safetensors file of this run."""
-        return self._open_tensors(name, lambda file: {key: file.get_tensor(key) for key in file.keys()}, device)  # noqa: SIM118
+        return self._open_tensors(name, lambda file: {key: file.get_tensor(key) for key in file.keys()})  # noqa: SIM118
 
     def metadata(self, name: str) -> dict[str, str]:
         """The metadata of a safetensors file of this run."""
         return self._open_tensors(name, lambda file: dict(file.metadata() or {}), framework="np")
 
-    def _open_tensors(self, name: str, read: Callable[[Any], _T], device: str = "cpu", framework: str = "pt") -> _T:
+    def _open_tensors(self, name: str, read: Callable[[Any], _T], framework: str = "pt") -> _T:
         from safetensors import SafetensorError, safe_open
 
         path = self.path / name
         if not path.is_file():
             raise RunError(f"run '{self.path}' has no {name}")
         try:
-            with safe_open(path, framework=framework, device=device) as file:
+            with safe_open(path, framework=framework) as file:
                 stamp, made = file.metadata() or {}, self.fingerprint
                 if not stamp.keys() >= set(Fingerprint._fields):
                     raise RunError(f"{path} was not written by Tacit; train the run again")

@@ -78,10 +78,6 @@ class Shards:
             return self.sum(table.new_zeros(len(ids), table.shape[1]))
         return self.sum(table.index_select(0, places).mul_(held[:, None]))
 
-    def log_sum(self, logits: Tensor) -> Tensor:
-        """`log Σ exp` over the columns of all ranks, `[B, n] -> [B]`."""
-        return self.log_total(logits.logsumexp(-1))
-
     def log_total(self, part: Tensor) -> Tensor:
         """`log Σ exp` over one value of each rank, `[B] -> [B]`."""
         return part if self.world == 1 else self.gathered(part).logsumexp(0)
