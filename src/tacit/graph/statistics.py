@@ -27,11 +27,7 @@ class RelationStatistics:
     heads_per_tail: float
     symmetry: float  # share of the facts that hold the other way round too
     repeats: tuple[str, ...]  # relations with nearly the same facts, inverses under their inverse label
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether nearly all facts hold both ways."""
-        return self.symmetry >= ENOUGH
+    symmetric: bool  # whether nearly all facts hold both ways
 
 
 @dataclass(frozen=True)
@@ -71,12 +67,7 @@ class Statistics:
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain dicts, lists and numbers."""
-        plain = asdict(self)
-        for row, relation in zip(plain["relations"], self.relations, strict=True):
-            row["symmetric"] = relation.symmetric
-        for row, found in zip(plain["values"], self.values, strict=True):
-            row["shared"] = found.shared
-        return plain
+        return asdict(self)
 
 
 def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
@@ -102,6 +93,7 @@ def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
             float(total[r] / max(keys[r + 1], 1)),
             float(both[r]),
             tuple(dict.fromkeys(repeats.get(r, ()))),
+            bool(both[r] >= ENOUGH),
         )
         for r in order
     )
