@@ -51,8 +51,8 @@ class PlanRequest(BaseModel):
     @property
     def changes(self) -> tuple[tuple[str, str | int | bool], ...]:
         """The settings that were given."""
-        given = {name: getattr(self, name) for name in ("search", "k", "logic", "observed", "new")}
-        return tuple((name, value) for name, value in given.items() if value is not None)
+        given = self.model_dump(include={"search", "k", "logic", "observed", "new"}, exclude_none=True)
+        return tuple(given.items())
 
 
 class AskRequest(PlanRequest):
