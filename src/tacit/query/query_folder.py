@@ -183,20 +183,16 @@ def draw(
     """Queries of several shapes, each with what it took to find them; `options` are those of `sampling.sample`."""
     samples = {}
     for name, shape in shapes.items():
-        number_drawn = 0
-
-        def advance(number: int, name: str = name) -> None:
-            nonlocal number_drawn
-            number_drawn += number
-            if progress is not None:
-                progress(name, number_drawn, count)
-
-        drawn = sample(graph, shape, split, count, progress=advance, **options)
+        drawn = sample(graph, shape, split, count, progress=_told(progress, name, count), **options)
         encoding: Encoding = "dm" if name != shape.name else "dnf"
         samples[name] = replace(drawn, queries=replace(drawn.queries, encoding=encoding))
     if not any(len(drawn.queries) for drawn in samples.values()):
         raise SettingsError(f"no query found; {'; '.join(map(str, samples.values()))}")
     return samples
+
+
+def _told(progress: Drawn | None, name: str, count: int) -> Callable[[int], None]:
+    return lambda done: None if progress is None else progress(name, done, count)
 
 
 def shapes_of(

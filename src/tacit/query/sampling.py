@@ -106,7 +106,7 @@ def sample(
         batches.append(wanted)
         kept, tries = kept + len(wanted), tries + size
         if progress:
-            progress(len(wanted))
+            progress(kept)
     return Sample(_joined(shape, batches), count, tries, search.turned_down)
 
 
