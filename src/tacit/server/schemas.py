@@ -21,12 +21,17 @@ Question = Annotated[
 ]
 
 
-class PlanRequest(BaseModel):
-    """A question, and settings that differ from the service's own."""
+class ReadRequest(BaseModel):
+    """A question to be read, not answered."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     query: Question
+
+
+class PlanRequest(ReadRequest):
+    """A question, and settings that differ from the service's own."""
+
     parameters: dict[str, str] = Field(
         {}, description="The labels that $name stands for in the question.", examples=[{"who": "France"}]
     )
@@ -74,14 +79,6 @@ class ExplainRequest(AskRequest):
     """A question with the number of answers and of reasons for each."""
 
     paths: int = Field(1, ge=1, description="Reasons wanted for each answer, at most.")
-
-
-class ReadRequest(BaseModel):
-    """A question to be read, not answered."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    query: Question
 
 
 class ReadReply(BaseModel):
