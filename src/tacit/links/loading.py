@@ -10,7 +10,7 @@ from tacit.errors import RunError, SettingsError
 from tacit.fitting.parts import Parts
 from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, ENCODER, ENCODING, MODEL, TRAINED, RunFolder
 from tacit.links.factors import FactorModel
-from tacit.links.models import MODELS, RotatE, TransE
+from tacit.links.models import MODELS, DistanceModel
 
 
 def make_model(
@@ -21,7 +21,7 @@ def make_model(
         raise SettingsError(f"unknown model '{name}'; the models are {', '.join(MODELS)}")
     kind = MODELS[name]
     rows = num_entities if shards is None else shards.size
-    if issubclass(kind, TransE | RotatE):
+    if issubclass(kind, DistanceModel):
         model: FactorModel = kind(rows, num_relations, rank, norm)
     else:
         model = kind(rows, num_relations, rank)
