@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from tacit import disk
-from tacit.errors import RunError
+from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.stored import GRAPH_FILES, label_lines, read_graph, write_graph
 
@@ -224,6 +224,15 @@ class RunFolder:
             raise RunError(
                 f"{path} is truncated or no safetensors file ({reason:.200}); delete it and train again"
             ) from None
+
+    @contextmanager
+    def fits(self, name: str, advice: str) -> Iterator[None]:
+        """Raise a `RunError` with advice where what a file holds does not make what it should."""
+        try:
+            yield
+        except (KeyError, ValueError, TypeError, OverflowError, RuntimeError, SettingsError) as error:
+            reason = " ".join(str(error).split())
+            raise RunError(f"{self.path / name} does not fit the run ({reason}); {advice}") from None
 
     def trace(self, event: Values) -> None:
         """Append one line to `trace.jsonl`."""
