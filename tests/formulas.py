@@ -1,4 +1,4 @@
-"""Random questions for hypothesis, and small names to fill them with."""
+"""Random questions for hypothesis, small names to fill them with, and the exact answers to any question."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from random import Random
 
+import numpy as np
 from hypothesis import strategies as st
 
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, children, free_variables
+from tacit.graph.graph import Graph
+from tacit.query import symbolic
+from tacit.query.compile import compile_query
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, children
+from tacit.query.tuples import Ids
 
 TARGET = Variable("t")
 VARIABLES = (Variable("x"), Variable("y"), Variable("z"), Variable("w"))
@@ -16,11 +21,19 @@ ENTITIES = tuple(f"e{i}" for i in range(3))
 RELATIONS = ("r", "q", "p")
 
 
+def symbolic_answers(query: Query, graph: Graph, *splits: str) -> Ids:
+    """The entities that answer a query over some splits of a graph, all of them by default, by operations on sets."""
+    prepared = compile_query(query)
+    entities = np.array([[graph.entities.id(name) for name in prepared.entities]], dtype=np.int32)
+    relations = np.array([[graph.relations.id(name) for name in prepared.relations]], dtype=np.int32)
+    return symbolic.answers(prepared.plan, entities, relations, graph.index(*splits), graph.num_entities)[0]
+
+
 @st.composite
 def queries(draw: st.DrawFn, depth: int = 4, size: int = 8) -> Query:
     """A query over up to five variables, with any nesting of and, or, not, exists; it may be unsafe, never unbound."""
     formula = draw(_formulas(depth, size))
-    for variable in draw(st.permutations(sorted(free_variables(formula) - {TARGET}, key=str))):
+    for variable in draw(st.permutations(sorted(formula.free - {TARGET}, key=str))):
         formula = Exists(variable, formula)
     return Query(TARGET, formula)
 
@@ -28,8 +41,8 @@ def queries(draw: st.DrawFn, depth: int = 4, size: int = 8) -> Query:
 @st.composite
 def tuple_queries(draw: st.DrawFn, count: int, depth: int = 3, size: int = 6) -> Query:
     """A query for some of the free variables of a formula; all others are existential."""
-    formula = draw(_formulas(depth, size).filter(lambda f: len(free_variables(f)) >= count))
-    free = draw(st.permutations(sorted(free_variables(formula), key=str)))
+    formula = draw(_formulas(depth, size).filter(lambda f: len(f.free) >= count))
+    free = draw(st.permutations(sorted(formula.free, key=str)))
     for variable in free[count:]:
         formula = Exists(variable, formula)
     return Query(free[:count], formula)

@@ -17,4 +17,4 @@ def quick_world(cache: Path) -> Path:
         patch.setenv("TACIT_CACHE", str(cache))
         kept = sources.world_folder(load("world"))
         patch.setattr(sources, "WORLD", replace(sources.WORLD, epochs=2, rank=16))
-        return sources.world_run(say=lambda text: None).rename(kept)
+        return sources.world_run().rename(kept)

@@ -42,30 +42,20 @@ if TYPE_CHECKING:
     from tacit.training import train as train
     from tacit.training import train_encoder as train_encoder
 
-# Where each public name lives; the modules load when a name is first used, so that `import tacit` stays instant.
+# Where public names live; the modules load when a name is first used, so that `import tacit` stays instant.
 _HOMES = {
-    "And": "query.formula",
-    "Answer": "engine.answers",
-    "Answers": "engine.answers",
-    "Atom": "query.formula",
-    "Engine": "engine.engine",
-    "Entity": "query.formula",
-    "Exists": "query.formula",
-    "Graph": "graph.graph",
-    "Not": "query.formula",
-    "Or": "query.formula",
-    "Query": "query.formula",
-    "Run": "run",
-    "Scorer": "links.scorer",
-    "TacitError": "errors",
-    "Variable": "query.formula",
-    "compare": "comparing",
-    "load": "sources",
-    "open": "run",
-    "parse": "query.text",
-    "sample": "making",
-    "train": "training",
-    "train_encoder": "training",
+    "comparing": ("compare",),
+    "engine.answers": ("Answer", "Answers"),
+    "engine.engine": ("Engine",),
+    "errors": ("TacitError",),
+    "graph.graph": ("Graph",),
+    "links.scorer": ("Scorer",),
+    "making": ("sample",),
+    "query.formula": ("And", "Atom", "Entity", "Exists", "Not", "Or", "Query", "Variable"),
+    "query.text": ("parse",),
+    "run": ("Run", "open"),
+    "sources": ("load",),
+    "training": ("train", "train_encoder"),
 }
 __all__ = ["And", "Answer", "Answers", "Atom", "Engine", "Entity", "Exists", "Graph", "Not", "Or", "Query", "Run",
            "Scorer", "TacitError", "Variable", "__version__", "compare", "load", "open", "parse", "sample",
@@ -73,11 +63,12 @@ __all__ = ["And", "Answer", "Answers", "Atom", "Engine", "Entity", "Exists", "Gr
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'tacit' has no attribute '{name}'")
-    from importlib import import_module
+    for home, names in _HOMES.items():
+        if name in names:
+            from importlib import import_module
 
-    return getattr(import_module(f"tacit.{_HOMES[name]}"), name)
+            return getattr(import_module(f"tacit.{home}"), name)
+    raise AttributeError(f"module 'tacit' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

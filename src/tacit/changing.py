@@ -51,7 +51,7 @@ class Change:
             absent = f", {self.unchanged:,} were not there" if self.unchanged else ""
             return f"{counted(self.removed, 'fact')} removed{absent}; {kept}"
         there = f", {self.unchanged:,} were there already" if self.unchanged else ""
-        fitted = f"; vectors for {_several(self.entities, 'entity', 'entities')}" if self.entities else ""
+        fitted = f"; vectors for {counted(self.entities, 'entity', 'entities')}" if self.entities else ""
         if self.relations:
             fitted += f"{' and' if fitted else '; vectors for'} {counted(self.relations, 'relation')}"
         return f"{counted(self.added, 'fact')} added{there}{fitted}"
@@ -107,7 +107,7 @@ def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged],
         more = graph.num_entities - before.num_entities, (graph.num_relations - before.num_relations) // 2
         if any(more) and run.has(ENCODER):
             raise RunError(
-                f"the facts name {_several(more[0], 'entity', 'entities')} and {counted(more[1], 'relation')} that run "
+                f"the facts name {counted(more[0], 'entity', 'entities')} and {counted(more[1], 'relation')} that run "
                 f"'{path}' does not know, and its encoder learns no others; drop it, or train anew on the larger graph"
             )
         counts = (changed, 0) if len(graph.facts()) > len(before.facts()) else (0, changed)
@@ -168,7 +168,3 @@ def _outdated(measured: Any) -> Any:
     if isinstance(measured, list):
         return [_outdated(each) for each in measured]
     return {**measured, "outdated": OUTDATED} if isinstance(measured, Mapping) else measured
-
-
-def _several(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"

@@ -48,19 +48,16 @@ class Client:
 
     def ask(self, query: str, top: int = 10, **settings: Any) -> dict[str, Any]:
         """The best answers to a question, as `answers` of the reply; settings are those of the service's `/ask`."""
-        reply: dict[str, Any] = self._call("/ask", {"query": query, "top": top, **settings})
-        return reply
+        return self._call("/ask", {"query": query, "top": top, **settings})
 
     def ask_many(self, queries: Iterable[str], top: int = 10, **settings: Any) -> list[dict[str, Any]]:
         """A reply for each of many questions; that of one that is wrong has its `error` instead of answers."""
         body = [{"query": query, "top": top, **settings} for query in queries]
-        replies: list[dict[str, Any]] = self._call("/ask", body) if body else []
-        return replies
+        return list(self._sent("/ask", body)) if body else []
 
     def explain(self, query: str, top: int = 10, **settings: Any) -> dict[str, Any]:
         """The best answers with the reasons for each, and whether the search provably missed nothing."""
-        reply: dict[str, Any] = self._call("/explain", {"query": query, "top": top, **settings})
-        return reply
+        return self._call("/explain", {"query": query, "top": top, **settings})
 
     def plan(self, query: str, **settings: Any) -> str:
         """How a question would be answered, a step a line."""
@@ -68,35 +65,34 @@ class Client:
 
     def sparql(self, query: str, **parameters: Any) -> dict[str, Any]:
         """The results of a SPARQL query, as SPARQL's JSON has them."""
-        reply: dict[str, Any] = self._call("/sparql", query, parameters)
-        return reply
+        return self._call("/sparql", query, parameters)
 
     def add(self, facts: Iterable[Sequence[str]]) -> dict[str, Any]:
         """What became of facts, each a head, a relation and a tail, that were added: every worker knows them then."""
-        reply: dict[str, Any] = self._call("/facts", {"facts": [list(fact) for fact in facts]})
-        return reply
+        return self._call("/facts", {"facts": [list(fact) for fact in facts]})
 
     def remove(self, facts: Iterable[Sequence[str]]) -> dict[str, Any]:
         """The same of facts that were removed; what was learned of them stays learned."""
-        reply: dict[str, Any] = self._call("/facts/remove", {"facts": [list(fact) for fact in facts]})
-        return reply
+        return self._call("/facts/remove", {"facts": [list(fact) for fact in facts]})
 
     def entities(self, typed: str = "", limit: int = 10) -> list[dict[str, Any]]:
         """The entities that complete what was typed, each with `label`, `name` and `text`, as a question writes it."""
-        found: list[dict[str, Any]] = self._call("/entities", None, {"q": typed, "limit": limit})["matches"]
-        return found
+        return list(self._call("/entities", None, {"q": typed, "limit": limit})["matches"])
 
     def relations(self, typed: str = "", limit: int = 10) -> list[dict[str, Any]]:
         """The same of relations."""
-        found: list[dict[str, Any]] = self._call("/relations", None, {"q": typed, "limit": limit})["matches"]
-        return found
+        return list(self._call("/relations", None, {"q": typed, "limit": limit})["matches"])
 
     def health(self) -> dict[str, Any]:
         """What the service is, and how it is doing."""
-        reply: dict[str, Any] = self._call("/health")
+        return self._call("/health")
+
+    def _call(self, route: str, body: Any = None, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The object that a route replies with."""
+        reply: dict[str, Any] = self._sent(route, body, parameters)
         return reply
 
-    def _call(self, route: str, body: Any = None, parameters: Mapping[str, Any] | None = None) -> Any:
+    def _sent(self, route: str, body: Any, parameters: Mapping[str, Any] | None = None) -> Any:
         """What a route replies: to a text as SPARQL, to anything else as JSON, to nothing as a plain request."""
         given = {**(parameters or {}), **({} if self.run is None else {"run": self.run})}
         words = {name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()}

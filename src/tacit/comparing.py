@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.disk import atomic_write
+from tacit.disk import write_text
 from tacit.encoding import ON_PREDICTOR
 from tacit.errors import RunError, SettingsError
 from tacit.folder import ADAPTER, MODEL, versions
@@ -67,8 +67,7 @@ class Comparison:
 
     def write(self, path: str | Path) -> None:
         """Write the plain data to a file."""
-        text = json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n"
-        atomic_write(Path(path), lambda target: Path(target).write_text(text, encoding="utf-8"))
+        write_text(Path(path), json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
 
     @property
     def conditions(self) -> str:

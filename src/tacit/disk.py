@@ -147,6 +147,11 @@ def _finish(folder: Path) -> None:
     change.rmdir()
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text as UTF-8, whole or not at all."""
+    atomic_write(path, lambda target: Path(target).write_bytes(text.encode("utf-8")))
+
+
 def write_array(path: Path, array: NDArray[Any]) -> None:
     """Write an array as a `.npy` file, whole or not at all."""
     import numpy as np

@@ -53,7 +53,7 @@ def encode_folder(
         folder = _within(source, resume, force)
     elif resume and is_run(out):
         folder = RunFolder.open(out)
-        folder.check(source if isinstance(source, Graph) else load(source))
+        folder.check(load(source))
     else:
         folder = _created(source, out, given, force)
     chosen = _chosen(folder, given, settings, device, resume)
@@ -116,7 +116,7 @@ def _created(source: Any, out: Source, given: EncodeSettings, force: bool) -> Ru
         raise SettingsError(f"model is '{given.model}', which works on a link predictor; give a run with one", "model")
     origin = find_run(source) if on_predictor else None
     model = load_model(origin) if origin is not None else None  # before anything is written
-    graph = origin.graph() if origin is not None else source if isinstance(source, Graph) else load(source)
+    graph = load(source) if origin is None else origin.graph()
     settled = given.settled(graph.num_entities)
     folder = RunFolder.create(out, graph, settled.to_dict(), force, table="encode")
     if origin is not None and model is not None:
@@ -134,8 +134,7 @@ def _chosen(
     if not resume or kept is None:
         return given.settled(folder.graph().num_entities, device)
     before = EncodeSettings.of(kept)
-    chosen = before.changed(**settings)
-    chosen.check_continues(before)
+    chosen = before.continued(**settings)
     longer = chosen.steps > before.steps or (chosen.minutes or 0) > (before.minutes or 0)
     if folder.has(ENCODER) and not folder.has(ENCODING) and longer:
         trained = f"{before.steps} steps" if before.minutes is None else f"{before.minutes:g} minutes"
@@ -154,7 +153,7 @@ def _imported(source: Any, out: Source | None, given: EncodeSettings, checkpoint
     from tacit.links.loading import drop_encoder
 
     folder = _within(source, False, force) if out is None else None
-    graph = folder.graph() if folder is not None else source if isinstance(source, Graph) else load(source)
+    graph = load(source) if folder is None else folder.graph()
     encoder, settings = import_checkpoint(checkpoint, graph)  # before anything is written
     if folder is None:
         folder = RunFolder.create(out or "", graph, settings.to_dict(), force, table="encode")

@@ -52,12 +52,7 @@ class UnknownName(TacitError):  # noqa: N818 - reads as what it says
     """An entity or relation the graph does not have; `suggestions` holds the nearest names."""
 
     def __init__(
-        self,
-        kind: str,
-        name: str,
-        suggestions: Sequence[str] = (),
-        line: int | None = None,
-        column: int | None = None,
+        self, kind: str, name: str, suggestions: Sequence[str] = (), line: int | None = None, column: int | None = None
     ) -> None:
         self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
         self.line, self.column = line, column

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tacit.disk import DRAFT, LOCK, TEMPORARY, atomic_write, exchanging, exists, finish_exchange, from_json, write_error
-from tacit.errors import RunError
+from tacit import disk
+from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.stored import GRAPH_FILES, label_lines, read_graph, write_graph
 
@@ -43,6 +43,8 @@ FOUND_BY = (INDEX, CODES, BYTES, WEIGHTS, ROWS, LOG_SUMS)
 EARLIER = "facts.npz"  # of a run of the first format; it goes when the run is replaced
 WRITTEN = (MODEL, ADAPTER, ENCODER, CHECKPOINT, ADAPTATION, ENCODING, TRACE, RESULTS)  # by commands that take time
 FILES = (SETTINGS, *GRAPH_FILES, EARLIER, *WRITTEN, QUESTIONS, *FOUND_BY)
+# What an engine is made of; the rest is written beside it while somebody trains, adapts, evaluates or asks.
+OPENED = (SETTINGS, *GRAPH_FILES, MODEL, ADAPTER, ENCODER, INDEX, CODES, BYTES)
 TRAINED = ("train", "encode")  # tables of settings of which a run has one or both
 _LONGEST_SETTINGS, _MOST_DOTS = 1 << 20, 64  # characters, and dots of a key
 # What several processes write together is in parts; `fitting/parts.py` names them.
@@ -81,16 +83,16 @@ class RunFolder:
         written = write_graph(graph, run.path)
         described = {"format": FORMAT, **written.pop("graph"), **fingerprint(graph)._asdict()}
         tables = {"graph": described, table: settings, **written}
-        run._write_text(SETTINGS, to_toml(tables))
+        disk.write_text(run.path / SETTINGS, to_toml(tables))
         return run
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
         """The run in a folder, its settings checked to be readable."""
         run = cls(path)
-        if not exists(path):
+        if not disk.exists(path):
             raise RunError(f"there is no run folder '{path!s:.200}'; tacit train makes one of a graph")
-        finish_exchange(run.path)
+        disk.finish_exchange(run.path)
         if not run.has(SETTINGS):  # most likely the graph itself was given
             reason = f"it has no {SETTINGS}" if run.path.is_dir() else "it is a file"
             raise RunError(f"'{path}' is no run folder: {reason}; tacit train makes one of a graph")
@@ -105,10 +107,10 @@ class RunFolder:
         """
 
         def gone() -> set[str]:
-            names = {file.name for file in self.path.iterdir() if not file.name.startswith(TEMPORARY)}
+            names = {file.name for file in self.path.iterdir() if not file.name.startswith(disk.TEMPORARY)}
             return {name for name in names if _is_ours(name)} - {TRACE, *(file.name for file in draft.iterdir())}
 
-        with exchanging(self.path, gone) as draft:
+        with disk.exchanging(self.path, gone) as draft:
             yield RunFolder.open(self.path), draft
 
     def has(self, name: str) -> bool:
@@ -131,7 +133,8 @@ class RunFolder:
     def write_settings(self, table: str, values: Values | None) -> None:
         """Replace one table of `settings.toml`, or remove it."""
         tables = self.settings | {table: values or {}}
-        self._write_text(SETTINGS, to_toml({name: tables[name] for name in tables if name != table or values}))
+        kept = {name: tables[name] for name in tables if name != table or values}
+        disk.write_text(self.path / SETTINGS, to_toml(kept))
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -191,24 +194,24 @@ class RunFolder:
                 full = "os error 28" in str(error) or "No space left" in str(error)
                 raise OSError(errno.ENOSPC if full else errno.EIO, str(error)) from None
 
-        atomic_write(self.path / name, write)
+        disk.atomic_write(self.path / name, write)
 
-    def tensors(self, name: str, device: str = "cpu") -> dict[str, Tensor]:
+    def tensors(self, name: str) -> dict[str, Tensor]:
         """The tensors of a safetensors file of this run."""
-        return self._open_tensors(name, lambda file: {key: file.get_tensor(key) for key in file.keys()}, device)  # noqa: SIM118
+        return self._open_tensors(name, lambda file: {key: file.get_tensor(key) for key in file.keys()})  # noqa: SIM118
 
     def metadata(self, name: str) -> dict[str, str]:
         """The metadata of a safetensors file of this run."""
         return self._open_tensors(name, lambda file: dict(file.metadata() or {}), framework="np")
 
-    def _open_tensors(self, name: str, read: Callable[[Any], _T], device: str = "cpu", framework: str = "pt") -> _T:
+    def _open_tensors(self, name: str, read: Callable[[Any], _T], framework: str = "pt") -> _T:
         from safetensors import SafetensorError, safe_open
 
         path = self.path / name
         if not path.is_file():
             raise RunError(f"run '{self.path}' has no {name}")
         try:
-            with safe_open(path, framework=framework, device=device) as file:
+            with safe_open(path, framework=framework) as file:
                 stamp, made = file.metadata() or {}, self.fingerprint
                 if not stamp.keys() >= set(Fingerprint._fields):
                     raise RunError(f"{path} was not written by Tacit; train the run again")
@@ -222,6 +225,15 @@ class RunFolder:
                 f"{path} is truncated or no safetensors file ({reason:.200}); delete it and train again"
             ) from None
 
+    @contextmanager
+    def fits(self, name: str, advice: str) -> Iterator[None]:
+        """Raise a `RunError` with advice where what a file holds does not make what it should."""
+        try:
+            yield
+        except (KeyError, ValueError, TypeError, OverflowError, RuntimeError, SettingsError) as error:
+            reason = " ".join(str(error).split())
+            raise RunError(f"{self.path / name} does not fit the run ({reason}); {advice}") from None
+
     def trace(self, event: Values) -> None:
         """Append one line to `trace.jsonl`."""
         line = json.dumps(dict(event), ensure_ascii=False) + "\n"
@@ -229,7 +241,7 @@ class RunFolder:
             with (self.path / TRACE).open("a", encoding="utf-8") as file:
                 file.write(line)
         except OSError as error:
-            raise write_error(self.path / TRACE, error) from None
+            raise disk.write_error(self.path / TRACE, error) from None
 
     def events(self) -> list[dict[str, Any]]:
         """The lines of `trace.jsonl`; a last line cut short by a crash is left out."""
@@ -237,21 +249,21 @@ class RunFolder:
             return []
         lines = self._read_text(TRACE).split("\n")
         try:
-            return [from_json(line) for line in lines if line.startswith("{") and line.endswith("}")]
+            return [disk.from_json(line) for line in lines if line.startswith("{") and line.endswith("}")]
         except ValueError as error:
             raise RunError(f"{self.path / TRACE} is damaged ({error}); delete it") from None
 
     def write_results(self, results: Values) -> None:
         """Write `results.json`, with the versions that produced it."""
         stamped = {**results, "versions": versions()}
-        self._write_text(RESULTS, json.dumps(stamped, indent=2, ensure_ascii=False) + "\n")
+        disk.write_text(self.path / RESULTS, json.dumps(stamped, indent=2, ensure_ascii=False) + "\n")
 
     def results(self) -> dict[str, Any]:
         """What `results.json` holds, or nothing."""
         if not self.has(RESULTS):
             return {}
         try:
-            results = from_json(self._read_text(RESULTS))
+            results = disk.from_json(self._read_text(RESULTS))
             if not isinstance(results, dict):
                 raise ValueError("it holds no table")
         except ValueError as error:
@@ -264,8 +276,8 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Delete what writers that were killed have left behind."""
-        for path in self.path.glob(TEMPORARY + "*"):
-            if path.is_file() and path.name != LOCK:
+        for path in self.path.glob(disk.TEMPORARY + "*"):
+            if path.is_file() and path.name != disk.LOCK:
                 path.unlink(missing_ok=True)
 
     def _read_text(self, name: str) -> str:
@@ -276,9 +288,6 @@ class RunFolder:
             raise RunError(f"run '{self.path}' has no {name}; train the run again") from None
         except (OSError, UnicodeDecodeError) as error:
             raise RunError(f"{path} cannot be read ({error})") from None
-
-    def _write_text(self, name: str, text: str) -> None:
-        atomic_write(self.path / name, lambda target: Path(target).write_bytes(text.encode("utf-8")))
 
 
 def fingerprint(graph: Graph) -> Fingerprint:
@@ -343,9 +352,9 @@ def _make_empty(path: Path, force: bool) -> None:
     except FileExistsError:
         raise RunError(f"'{path}' is a file; a run needs a folder") from None
     except OSError as error:
-        raise write_error(path, error) from None
-    finish_exchange(path)
-    shutil.rmtree(path / DRAFT, ignore_errors=True)
+        raise disk.write_error(path, error) from None
+    disk.finish_exchange(path)
+    shutil.rmtree(path / disk.DRAFT, ignore_errors=True)
     names = {entry.name for entry in path.iterdir()}
     begun = not names.isdisjoint(WRITTEN)  # else there is nothing to lose
     if SETTINGS in names and begun and not force:
@@ -353,13 +362,13 @@ def _make_empty(path: Path, force: bool) -> None:
     ours = {name for name in names if _is_ours(name)}
     if names - ours and SETTINGS not in names:
         raise RunError(f"folder '{path}' is not empty and holds no run; choose another")
-    for name in sorted(ours - {LOCK}, key=lambda name: name != SETTINGS):  # the mark of a run goes first
+    for name in sorted(ours - {disk.LOCK}, key=lambda name: name != SETTINGS):  # the mark of a run goes first
         (path / name).unlink()
 
 
 def _is_ours(name: str) -> bool:
     """Whether a file belongs to a run."""
-    return name in FILES or name.startswith(TEMPORARY) or _PART.fullmatch(name) is not None
+    return name in FILES or name.startswith(disk.TEMPORARY) or _PART.fullmatch(name) is not None
 
 
 def _installed(package: str) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError, SettingsError
 from tacit.folder import RunFolder
-from tacit.graph.graph import Graph
 from tacit.links.settings import TrainSettings
 from tacit.sources import Source, is_run, load
 
@@ -40,16 +39,14 @@ def train_folder(
         raise SettingsError("resume and force contradict each other; give one of them")
     chosen = TrainSettings.of(settings)
     pick_device(chosen.device)  # before anything is written
-    loaded = graph if isinstance(graph, Graph) else load(graph)
+    loaded = load(graph)
     shards = training.joined_shards(loaded, chosen)
     if resume and shards.broadcast(is_run(out)):
         folder = RunFolder.open(out)
         folder.check(loaded)
         if "train" not in folder.settings:
             raise RunError(f"run '{out}' holds an encoder alone, no training to go on with; choose another folder")
-        before = TrainSettings.of(folder.settings["train"])
-        chosen = before.changed(**settings)
-        chosen.check_continues(before)
+        chosen = TrainSettings.of(folder.settings["train"]).continued(**settings)
     else:
         sizes = len(loaded.train), loaded.num_entities
         if shards.world > 1 and "validate_on" not in settings:
@@ -100,7 +97,7 @@ def sample(
     wanted = shapes_of(shapes, templates, None if missing is None else links_wanted(missing, split))
     for shape in wanted.values() if out is not None else ():
         shape.encoded()  # what no file can hold is refused before it is drawn
-    loaded = graph if isinstance(graph, Graph) else load(graph)
+    loaded = load(graph)
     options: dict[str, Any] = {"count": count, "max_answers": max_answers, "seed": seed, "waste": waste}
     options |= {} if missing is None else {"missing": missing}
     samples = draw(loaded, wanted, split, progress=progress, **options)
@@ -119,7 +116,7 @@ def plan(question: str, graph: Facts | None = None, k: int = EngineSettings().k)
     from tacit.query.names import bind
     from tacit.query.reading import read
 
-    known = graph if graph is None or isinstance(graph, Graph) else load(graph)
+    known = None if graph is None else load(graph)
     query = read(question, known).query
     prepared = compile_query(query)
     if known is not None:

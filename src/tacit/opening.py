@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError
-from tacit.folder import ADAPTER, ENCODER, ENCODING, MODEL, RunFolder
+from tacit.folder import ADAPTER, ENCODER, MODEL, RunFolder
 
 # What needs torch is imported where it is used.
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
     from tacit.links.loading import load_model
 
     finders = Finders(folder)  # before the weights are read
-    if not folder.has(ENCODER) or shards is not None:
-        _check_finished(folder, shards is not None)
+    alone = not folder.has(MODEL) and "train" not in folder.settings  # an encoder, or one whose training goes on
+    if alone and shards is not None:
+        raise RunError(f"run '{folder.path}' holds an encoder alone, which processes cannot share out; give no shards")
+    if shards is not None or not (alone or folder.has(ENCODER)):
         return Weights(load_model(folder, device, shards), finders)
     from tacit.encode.loading import load_encoder
 
@@ -98,13 +100,3 @@ def trained(folder: RunFolder) -> str:
     if isinstance(seconds, int | float):
         told += [f"{found.get('steps')} steps", f"{seconds / 60:.1f} minutes"]
     return ", ".join(told)
-
-
-def _check_finished(folder: RunFolder, shared: bool) -> None:
-    """Raise a `RunError` where a run has no link predictor because it holds an encoder, or will."""
-    if folder.has(MODEL) or "encode" not in folder.settings or "train" in folder.settings:
-        return
-    if shared:
-        raise RunError(f"run '{folder.path}' holds an encoder alone, which processes cannot share out; give no shards")
-    how = "its training has not finished; go on with resume" if folder.has(ENCODING) else "train it with tacit encode"
-    raise RunError(f"run '{folder.path}' has no {ENCODER}: {how}")

@@ -366,7 +366,7 @@ def facts_engine(source: Facts, **settings: Any) -> Engine:
 
     if settings.get("search", "symbolic") != "symbolic":
         raise SettingsError(f"search is '{settings['search']}', but facts alone are searched symbolically", "search")
-    graph = source if isinstance(source, Graph) else load(source)
+    graph = load(source)
     chosen = EngineSettings.of({"calibration": "sigmoid", **settings, "search": "symbolic"})
     return Engine(graph, GraphScorer(graph.index(*chosen.observed), graph.num_entities), chosen)
 

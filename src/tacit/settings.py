@@ -108,16 +108,17 @@ class Settings:
         """The settings that may differ between a run and its continuation: none changes the weights of a step."""
         return tuple(declared.name for declared in settings_of(cls) if declared.metadata["resumes"])
 
-    def check_continues(self, before: Self) -> None:
-        """Raise a `SettingsError` where continuing a run with these settings would not be the same run."""
-        earlier = before.lasting()
-        for name, value in self.lasting().items():
+    def continued(self, **changes: Any) -> Self:
+        """The settings to go on with a run of these; a `SettingsError` where it would not be the same run."""
+        after, earlier = self.changed(**changes), self.lasting()
+        for name, value in after.lasting().items():
             if value != earlier[name]:
                 raise SettingsError(
                     f"{name} is {value}, and the run has {earlier[name]}; leave it out to go on with the run, or train "
                     f"anew (only {', '.join(self.free_on_resume())} may change)",
                     name,
                 )
+        return after
 
     @classmethod
     def _check_names(cls, values: Mapping[str, Any]) -> None:
@@ -136,23 +137,17 @@ def settings_of(kind: type[Settings]) -> list[Field[Any]]:
 
 
 def _kept(declared: Field[Any], value: Any) -> Any:
-    """The value that is kept of what was given, once it is checked."""
+    """The value that is kept of what was given; it must be of its field's type, one of its choices and in its range."""
     read = declared.metadata["read"]
     kept = read(value) if read else tuple(value) if isinstance(value, list) else value
-    _check(declared, kept)
-    return kept
-
-
-def _check(declared: Field[Any], value: Any) -> None:
-    """Raise a `SettingsError` unless a value is of its field's type, one of its choices and in its range."""
-    about, name = declared.metadata, declared.name
     annotation = str(declared.type)
-    if value is None and (annotation.endswith(" | None") or declared.default is None):  # or not settled yet
-        return
-    wanted = _unmet(annotation.removesuffix(" | None"), about, value)
+    if kept is None and (annotation.endswith(" | None") or declared.default is None):  # or not settled yet
+        return None
+    wanted = _unmet(annotation.removesuffix(" | None"), declared.metadata, kept)
     if wanted:
-        shown = repr(value) if declared.repr else type(value).__name__  # what is secret stays so
-        raise SettingsError(f"{name} is {shown}; it must be {wanted}", name)
+        shown = repr(kept) if declared.repr else type(kept).__name__  # what is secret stays so
+        raise SettingsError(f"{declared.name} is {shown}; it must be {wanted}", declared.name)
+    return kept
 
 
 def _unmet(kind: str, about: Mapping[str, Any], value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def is_run(source: Source) -> bool:
     return exists(source) and (Path(source) / SETTINGS).is_file()
 
 
-def world_run(say: Callable[[str], None] | None = None) -> Path:
+def world_run() -> Path:
     """The folder of the trained `world`, made where it is missing."""
     from tacit.links.finished import is_complete
 
@@ -63,7 +63,7 @@ def world_run(say: Callable[[str], None] | None = None) -> Path:
 
     if world_size() > 1:
         raise RunError("world is trained on first use, by one process; ask it something without torchrun first")
-    (say or _say)(f"training world once; it is kept in {path}")
+    print(f"training world once; it is kept in {path}", file=sys.stderr, flush=True)
     settings = world_settings(graph)
     try:
         folder = RunFolder.create(path, graph, settings.to_dict(), force=True)
@@ -90,7 +90,3 @@ def cache_folder() -> Path:
     if "TACIT_CACHE" in os.environ:
         return Path(os.environ["TACIT_CACHE"])
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tacit"
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -199,7 +199,7 @@ def test_a_loss_over_sets_is_one_of_graph_networks_alone(graph: Graph) -> None:
 
 def test_files_that_do_not_fit_are_refused(graph: Graph, tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", graph, {})
-    with pytest.raises(RunError, match="encode it first"):
+    with pytest.raises(RunError, match="train it with tacit encode"):
         load_encoder(run, graph)
     encode(graph, EncodeSettings("gqe", **QUICK), valid={}, run=run)
     tensors, about = run.tensors(ENCODER), run.metadata(ENCODER)

@@ -18,6 +18,7 @@ from tacit.engine.logic import Logic
 from tacit.engine.ranking import batch_size, hard_ranks
 from tacit.engine.reasoner import MessageReasoner, Reasoner
 from tacit.errors import DataError, SettingsError
+from tacit.evaluate.evaluation import queries_of
 from tacit.evaluate.protocol import evaluate, measure, one_hop_queries
 from tacit.evaluate.results import average, read_results
 from tacit.graph.graph import Graph, directed
@@ -163,6 +164,23 @@ def test_queries_without_hard_answers_are_left_out() -> None:
     assert evaluate(Fixed(ROWS), {"1p": queries}).to_json()["queries"] == {"1p": 1}
     with pytest.raises(DataError, match="2 1p queries have no hard answers"):
         evaluate(Fixed(ROWS), {"1p": query_set("1p", [{0}, {1}], [set(), set()])})
+
+
+@pytest.mark.parametrize(
+    ("easy", "hard", "relation", "told"),
+    [
+        ([{0}], [{1}], 2, "relation 2"),
+        ([{2}], [{1}], 0, "entity 2"),
+        ([{0}], [{7}], 0, "entity 7"),
+        ([{0}] * 3, [{1}] * 3, 0, "entity 2"),
+    ],
+)
+def test_queries_of_ids_that_the_graph_does_not_have_are_refused(easy, hard, relation: int, told: str) -> None:
+    graph = Graph.of([("a", "r", "b")])
+    fitting = {"1p": query_set("1p", [{0}], [{1}], [1])}
+    assert queries_of(graph, fitting, "test", None) == fitting
+    with pytest.raises(DataError, match=f"the 1p queries speak of {told}, but graph ends at 1"):
+        queries_of(graph, {"1p": query_set("1p", easy, hard, [relation] * len(hard))}, "test", None)
 
 
 def test_a_limit_takes_the_same_sample_every_time() -> None:

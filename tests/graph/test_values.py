@@ -45,9 +45,9 @@ def test_counts_worked_out_by_hand() -> None:
     eras = [("1984", "year of", "Neuromancer")]
     lives = [(f"person {i}", "lives in", f"{i} Main St") for i in range(5)]
     assert values(Graph.of(ages + heights, eras, lives)) == (
-        Values("age", "tail", "numbers", 20, 2, ("20", "21")),
-        Values("height", "tail", "numbers", 4, 4, ("1.60", "1.61", "1.62")),
-        Values("year of", "head", "numbers", 1, 1, ("1984",)),
+        Values("age", "tail", "numbers", 20, 2, ("20", "21"), True),
+        Values("height", "tail", "numbers", 4, 4, ("1.60", "1.61", "1.62"), False),
+        Values("year of", "head", "numbers", 1, 1, ("1984",), False),
     )
     assert [one.shared for one in values(Graph.of(ages + heights))] == [True, False]
 

@@ -102,13 +102,12 @@ def test_checkpoints_that_are_not_ours(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_more_epochs_than_planned_are_the_longer_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = stopped_run(tmp_path / "run", monkeypatch, 9)
-    longer = replace(SMALL, epochs=8)
-    longer.check_continues(SMALL)
+    longer = SMALL.continued(epochs=8)
     found = train(GRAPH, longer, run, resume=True).state_dict()
     expected = train(GRAPH, longer).state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     with pytest.raises(SettingsError, match=r"lr is 0\.2, and the run has 0\.1"):
-        replace(SMALL, lr=0.2).check_continues(SMALL)
+        SMALL.continued(lr=0.2)
 
 
 @pytest.mark.parametrize("extra", [{}, {"negatives": 5}, {"optimizer": "adam"}, {"validate_every": 50}])

@@ -25,7 +25,6 @@ from tacit.query.formula import (
     Query,
     Variable,
     atoms,
-    free_variables,
     quoted,
 )
 
@@ -45,8 +44,8 @@ def test_operators_build_flat_formulas() -> None:
 
 def test_free_variables_and_atoms() -> None:
     formula = Exists(X, Atom("p", X, Y) & ~Atom("q", X, T)) & Atom("r", X, X)
-    assert free_variables(formula) == {X, Y, T}
-    assert free_variables(Exists(X, Atom("p", X, X))) == frozenset()
+    assert formula.free == {X, Y, T}
+    assert Exists(X, Atom("p", X, X)).free == frozenset()
     assert [atom.relation for atom in atoms(formula)] == ["p", "q", "r"]
 
 

@@ -9,7 +9,7 @@ from tacit.errors import DataError, QueryError, UnknownName
 from tacit.query.compile import compile_template
 from tacit.query.formula import Atom, Entity, Exists, Formula, Query, Variable
 from tacit.query.plan import Complement, Intersect, Project, Relation, Row, Union
-from tacit.query.shapes import NEGATIVE, POSITIVE, SHAPES, Shape, from_tuple, parse_shapes, shape_of, to_tuple
+from tacit.query.shapes import NEGATIVE, POSITIVE, SHAPES, Shape, parse_shapes, shape_of
 from tacit.query.text import parse
 from tacit.query.tuples import DE_MORGAN, STRUCTURES, from_tuples, to_tuples
 
@@ -89,12 +89,13 @@ def test_plan(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "encoding"), TUPLES)
 def test_tuples_there_and_back(name: str, encoding: str) -> None:
-    query = TUPLES[name, encoding]
-    shape, entities, relations, found = from_tuple(query)
-    assert (shape, found) == (SHAPES[name], encoding)
-    assert entities == (10, 20, 30)[: shape.num_entities]
-    assert relations == (1, 2, 3)[: shape.num_relations]
-    assert to_tuple(shape, entities, relations, encoding) == query
+    query, shape = TUPLES[name, encoding], SHAPES[name]
+    structure = shape.encoded(encoding)
+    assert shape_of(structure) == (shape, encoding)
+    entities, relations = from_tuples([query], structure)
+    assert entities.tolist() == [[10, 20, 30][: shape.num_entities]]
+    assert relations.tolist() == [[1, 2, 3][: shape.num_relations]]
+    assert to_tuples(structure, entities, relations) == [query]
 
 
 @pytest.mark.parametrize("structure", [*STRUCTURES.values(), *DE_MORGAN.values()])
@@ -111,9 +112,10 @@ def test_many_tuples_at_once(structure: tuple) -> None:
 
 
 def test_other_structures_are_shapes_too() -> None:
-    shape, entities, relations, encoding = from_tuple((5, (1, 3, 5, 7)))
-    assert (shape.name, entities, relations, encoding) == ("(e,(r,r,r,r))", (5,), (1, 3, 5, 7), "dnf")
-    assert to_tuple(shape, entities, relations) == (5, (1, 3, 5, 7))
+    shape, encoding = shape_of(("e", ("r", "r", "r", "r")))
+    assert (shape.name, encoding) == ("(e,(r,r,r,r))", "dnf")
+    entities, relations = from_tuples([(5, (1, 3, 5, 7))], shape.encoded())
+    assert (entities.tolist(), relations.tolist()) == ([[5]], [[1, 3, 5, 7]])
 
 
 T, X, Y = Variable("t"), Variable("x"), Variable("y")
@@ -156,13 +158,21 @@ def test_other_templates_are_shapes_without_tuples(formula: object) -> None:
         shape.encoded()
 
 
+E = ("e", ("r",))
+
+
 @pytest.mark.parametrize(
-    "query",
-    [7, (), (7,), (7, (1,), 8), ((7, (1,)),), (7, (-1,)), (7, (-2,)), (7, (1.5,)), ("7", (1,)), ((7, (1,)), (-1,))],
+    "structure", ["e", (), ("e",), (*E, "e"), (E,), ("e", ("u",)), ("e", ("n",)), ("e", (1.5,)), (E, ("u",))]
 )
+def test_what_is_no_structure_is_refused(structure: object) -> None:
+    with pytest.raises(DataError, match="no BetaE query structure"):
+        shape_of(structure)
+
+
+@pytest.mark.parametrize("query", [7, (), (7,), (7, (1.5,)), ("7", (1,)), (7, (-1,)), (7, (True,))])
 def test_what_is_no_query_is_refused(query: object) -> None:
     with pytest.raises(DataError):
-        from_tuple(query)
+        from_tuples([query], E)
 
 
 def test_queries_listed_under_another_structure_are_refused() -> None:
@@ -180,7 +190,7 @@ def test_what_asks_for_something_else_than_entities_is_no_template(text: str) ->
 
 def test_only_unions_have_a_de_morgan_form() -> None:
     with pytest.raises(DataError, match="'2i' cannot be written as De Morgan's form"):
-        to_tuple(SHAPES["2i"], (1, 2), (3, 4), "dm")
+        SHAPES["2i"].encoded("dm")
 
 
 def test_names() -> None:

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from formulas import symbolic_answers
 from tacit.errors import PlanError, QueryError
 from tacit.graph.graph import Graph
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable
 from tacit.query.reading import Reading
 from tacit.query.sparql import parse_sparql
-from tacit.query.symbolic import symbolic_answers
 from tacit.query.text import parse
 
 pytest.importorskip("rdflib")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulas import ENTITIES, RELATIONS, queries
+from formulas import ENTITIES, RELATIONS, queries, symbolic_answers
 from tacit.errors import UnknownName
 from tacit.graph.graph import Graph
 from tacit.graph.index import Index
@@ -20,7 +20,7 @@ from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Que
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sets import Sets
 from tacit.query.shapes import SHAPES, Shape
-from tacit.query.symbolic import answers, easy_and_hard, symbolic_answers, with_answers
+from tacit.query.symbolic import answers, easy_and_hard, with_answers
 from tacit.query.text import parse
 from tacit.query.tuples import DE_MORGAN
 

@@ -11,7 +11,6 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.disk import from_json
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.known_facts import KnownFacts
-from tacit.errors import RunError, SettingsError
 from tacit.folder import ADAPTER, RunFolder
 from tacit.links.scorer import Scorer
 
@@ -24,16 +23,13 @@ def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> N
 
 def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings]:
     """The adapter of a run, frozen, and the settings it was trained with."""
-    try:
+    with run.fits(ADAPTER, "adapt the run again"):
         about = run.metadata(ADAPTER)
         settings = AdaptSettings.of(from_json(about["settings"]))
         adapter = Adapter(
             scorer, settings.condition, settings.layers, settings.hidden, by_id="by_id" in about, learns=settings.learn
         )
         adapter.load_state_dict(run.tensors(ADAPTER))
-    except (KeyError, ValueError, TypeError, OverflowError, RuntimeError, SettingsError) as error:
-        reason = " ".join(str(error).split())
-        raise RunError(f"{run.path / ADAPTER} does not fit the run ({reason}); adapt the run again") from None
     return adapter.requires_grad_(False).eval(), settings
 
 

@@ -9,6 +9,7 @@ import typer
 
 from tacit.adapt.settings import AdaptSettings
 from tacit.cli import options
+from tacit.cli.progress import resumable
 
 
 @options.of_settings(AdaptSettings)
@@ -24,8 +25,7 @@ def adapt(
         int, typer.Option("--count", help="Queries of each shape to sample, where none are given.")
     ] = 5000,
     variant: Annotated[
-        str | None,
-        typer.Option("--variant", help="A variant of the paper's ablation instead.", metavar="f|af|r|c"),
+        str | None, typer.Option("--variant", help="A variant of the paper's ablation instead.", metavar="f|af|r|c")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the same command was stopped.")] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Delete the run's adapter instead.")] = False,
@@ -39,17 +39,9 @@ def adapt(
         run.drop_adapter()
         typer.echo(f"{run.folder.path}: the adapter is deleted")
         return
-    try:
+    with resumable():
         summary = run.adapt(queries, count=count, variant=variant, resume=resume, progress=True, **given)
-    except KeyboardInterrupt as interrupt:
-        said = f"{interrupt}; go on with the same command and --resume" if str(interrupt) else "interrupted"
-        typer.echo(said, err=True)
-        raise typer.Exit(130) from None
-    _report(run.folder.path, summary)
-
-
-def _report(path: Path, summary: dict[str, Any]) -> None:
-    queries = ", ".join(f"{number:,} {name}" for name, number in summary["queries"].items())
+    learned = ", ".join(f"{number:,} {name}" for name, number in summary["queries"].items())
     work = f"{summary['parameters']:,} parameters, {summary['steps']} steps in {summary['seconds']:.1f} s"
-    typer.echo(f"learned from {queries} queries: {work}", err=True)
-    typer.echo(f"{path}: {summary['verdict']}")
+    typer.echo(f"learned from {learned} queries: {work}", err=True)
+    typer.echo(f"{run.folder.path}: {summary['verdict']}")

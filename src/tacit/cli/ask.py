@@ -38,8 +38,7 @@ def ask(
     given: dict[str, Any],
     query: Annotated[str | None, typer.Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.")] = None,
     file: Annotated[
-        Path | None,
-        typer.Option("--file", help="Questions, one a line: text, SPARQL or JSON; - reads standard input."),
+        Path | None, typer.Option("--file", help="Questions, one a line: text, SPARQL or JSON; - reads standard input.")
     ] = None,
     out: Annotated[
         Path | None,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tacit.cli import options, shell_completion
+from tacit.cli import options
 from tacit.graph.read_settings import ReadSettings
 
 if TYPE_CHECKING:
@@ -136,12 +137,7 @@ def hardness(
         ..., help="A graph with splits, or a folder of queries with its graph.", metavar="GRAPH|QUERIES"
     ),
     split: Literal["valid", "test"] = typer.Option("test", "--split", help="The facts that are asked about."),
-    shapes: str | None = typer.Option(
-        None,
-        "--shapes",
-        autocompletion=shell_completion.shapes,
-        help="Shapes, as in 2i,3i,2in; or positive, negative, all.",
-    ),
+    shapes: options.Shapes = None,
     observed: str | None = typer.Option(
         None, "--observed", help="Splits whose facts are known, joined by +; all before the split by default."
     ),
@@ -166,12 +162,12 @@ def hardness(
         return
     numbers = {links for counts in found.values() for links in counts}
     columns = range(min(numbers | {1}), max(numbers) + 1)
-    table = _table("Hard answers by the links that must be predicted", "shape", *map(str, columns))
+    rows = []
     for name, counts in found.items():
-        total = sum(counts.values())
-        cells = [counts.get(links, 0) for links in columns]
-        table.add_row(name, *(f"{number:,}  {number / total:6.1%}" if number else "-" for number in cells))
-    Console(highlight=False).print(table)
+        shares = [(counts.get(links, 0), counts.get(links, 0) / sum(counts.values())) for links in columns]
+        rows.append((name, *(f"{number:,}  {share:6.1%}" if number else "-" for number, share in shares)))
+    title = "Hard answers by the links that must be predicted"
+    Console(highlight=False).print(_table(title, ("shape", *map(str, columns)), rows))
 
 
 def loaded(source: str | list[str], **reading: Any) -> Graph:
@@ -195,7 +191,7 @@ def _print(statistics: Statistics) -> None:
     total = sum(statistics.facts.values())
     sizes = f"{statistics.num_entities:,} entities, {statistics.num_relations:,} relations, {total:,} facts"
     console.print(f"{statistics.name}: {sizes}", soft_wrap=True)
-    console.print(_parts(statistics))
+    console.print(_splits(statistics))
     console.print(_relations(statistics.relations[:MOST_RELATIONS]))
     if len(statistics.relations) > MOST_RELATIONS:
         console.print(f"  ... and {len(statistics.relations) - MOST_RELATIONS} more relations: --json lists them all\n")
@@ -203,78 +199,58 @@ def _print(statistics: Statistics) -> None:
         console.print(_values(statistics.values))
         console.print(f"{ADVICE}\n", soft_wrap=True)
     console.print(_degrees(statistics))
-    console.print(_hubs(statistics))
+    hubs = [(name, f"{degree:,}") for name, degree in statistics.hubs]
+    console.print(_table("Largest hubs", ("entity", "facts"), hubs))
 
 
-def _table(title: str, *columns: str) -> Table:
-    """A plain table: the first column holds names, the others numbers."""
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[str] = ()) -> Table:
+    """A plain table: the first column holds names, the others numbers, and those of `words` after them text."""
     from rich import box
     from rich.table import Table
 
     table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
     )
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left", overflow="fold", no_wrap=bool(i))
-    return table
-
-
-def _parts(statistics: Statistics) -> Table:
-    table = _table("Facts by split", "split", "facts", "can be predicted")
-    for split, count in statistics.facts.items():
-        table.add_row(split, f"{count:,}", "-" if split == "train" else f"{statistics.evaluable[split]:,}")
-    return table
-
-
-def _relations(relations: tuple[RelationStatistics, ...]) -> Table:
-    from rich.text import Text
-
-    table = _table("Relations", "relation", "train", "valid", "test", "tails/head", "heads/tail")
-    table.add_column("remarks" if any(r.symmetric or r.repeats for r in relations) else "", overflow="fold")
-    for relation in relations:
-        remarks = ["symmetric"] if relation.symmetric else []
-        remarks += [f"repeats {other}" for other in relation.repeats]
-        table.add_row(
-            Text(relation.name),
-            *(f"{count:,}" for count in relation.facts.values()),
-            f"{relation.tails_per_head:.1f}",
-            f"{relation.heads_per_tail:.1f}",
-            Text(", ".join(remarks)),
-        )
-    return table
-
-
-def _values(found: tuple[Values, ...]) -> Table:
-    from rich.text import Text
-
-    table = _table("Numbers and dates as entities", "relation", "facts", "different")
-    for column in ("", "such as", "advice"):
+    for column in words:
         table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _splits(statistics: Statistics) -> Table:
+    can_be = {split: f"{count:,}" for split, count in statistics.evaluable.items()} | {"train": "-"}
+    rows = [(split, f"{count:,}", can_be[split]) for split, count in statistics.facts.items()]
+    return _table("Facts by split", ("split", "facts", "can be predicted"), rows)
+
+
+def _relations(relations: Sequence[RelationStatistics]) -> Table:
+    rows = []
+    for relation in relations:
+        counts = [f"{count:,}" for count in relation.facts.values()]
+        spread = f"{relation.tails_per_head:.1f}", f"{relation.heads_per_tail:.1f}"
+        remarks = ["symmetric"] * relation.symmetric + [f"repeats {other}" for other in relation.repeats]
+        rows.append((relation.name, *counts, *spread, ", ".join(remarks)))
+    columns = ("relation", "train", "valid", "test", "tails/head", "heads/tail")
+    return _table("Relations", columns, rows, ["remarks" if any(row[-1] for row in rows) else ""])
+
+
+def _values(found: Iterable[Values]) -> Table:
+    rows = []
     for one in found:
         advice = "may stay: many facts share each" if one.shared else "leave out, or use ranges"
         where = one.kind if one.end == "tail" else f"{one.kind} as heads"
-        examples = Text(", ".join(one.examples))
-        table.add_row(Text(one.relation), f"{one.facts:,}", f"{one.distinct:,}", where, examples, advice)
-    return table
+        rows.append((one.relation, f"{one.facts:,}", f"{one.distinct:,}", where, ", ".join(one.examples), advice))
+    title, columns = "Numbers and dates as entities", ("relation", "facts", "different")
+    return _table(title, columns, rows, ("", "such as", "advice"))
 
 
 def _degrees(statistics: Statistics) -> Table:
     names = {"p0": "fewest", "p50": "median", "p100": "most"}
-    table = _table("Facts per entity (its degree)", *(names.get(p, f"{p[1:]} %") for p in statistics.degrees))
+    columns = [names.get(p, f"{p[1:]} %") for p in statistics.degrees]
+    row = [f"{value:,.0f}" for value in statistics.degrees.values()]
+    table = _table("Facts per entity (its degree)", columns, [row])
     table.columns[0].justify = "right"
-    table.add_row(*(f"{value:,.0f}" for value in statistics.degrees.values()))
-    return table
-
-
-def _hubs(statistics: Statistics) -> Table:
-    from rich.text import Text
-
-    table = _table("Largest hubs", "entity", "facts")
-    for name, degree in statistics.hubs:
-        table.add_row(Text(name), f"{degree:,}")
     return table

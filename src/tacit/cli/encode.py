@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tacit.cli import data, options
+from tacit.cli.progress import resumable
 from tacit.encode.settings import EncodeSettings
 from tacit.graph.read_settings import ReadSettings
 
@@ -59,14 +59,10 @@ def encode(
         typer.echo(f"{run.folder.path}: the encoder is deleted")
         return
     facts: Any = source[0] if within else data.loaded(source, **reading)
-    try:
+    with resumable():
         folder = encode_folder(
             facts, out, queries=queries, checkpoint=checkpoint, resume=resume, force=force, progress=True, **given
         )
-    except KeyboardInterrupt as interrupt:
-        said = f"{interrupt}; go on with the same command and --resume" if str(interrupt) else "interrupted"
-        typer.echo(said, err=True)
-        sys.exit(130)
     _report(folder.path, folder.results().get("encode", {}))
     asked = shlex.join(["tacit", "eval", str(folder.path), "--search", "encoder"])
     typer.echo(f"measure it with: {asked}", err=True)

@@ -25,8 +25,7 @@ def evaluate(
     source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run folder, or world.")],
     given: dict[str, Any],
     queries: Annotated[
-        Path | None,
-        typer.Option("--queries", help="A BetaE folder of queries; else the run's own held-out facts."),
+        Path | None, typer.Option("--queries", help="A BetaE folder of queries; else the run's own held-out facts.")
     ] = None,
     split: options.Split = "test",
     shapes: options.Shapes = None,
@@ -36,8 +35,7 @@ def evaluate(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many queries of each shape.")] = None,
     per_relation: Annotated[bool, typer.Option("--per-relation", help="Also show 1p by relation.")] = False,
     by_missing: Annotated[
-        bool,
-        typer.Option("--by-missing", help="Also show figures by the number of links that must be predicted."),
+        bool, typer.Option("--by-missing", help="Also show figures by the number of links that must be predicted.")
     ] = False,
     reliability: Annotated[
         bool, typer.Option("--reliability", help="Also measure whether scores can be read as probabilities.")

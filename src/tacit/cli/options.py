@@ -21,11 +21,7 @@ Split = Annotated[str, typer.Option("--split", help="train, valid or test.")]
 Ties = Annotated[str, typer.Option("--ties", help="realistic, optimistic or pessimistic.")]
 Shapes = Annotated[
     str | None,
-    typer.Option(
-        "--shapes",
-        autocompletion=shapes,
-        help="Shapes such as 1p,2i,3in, or positive, negative, all.",
-    ),
+    typer.Option("--shapes", autocompletion=shapes, help="Shapes such as 1p,2i,3in, or positive, negative, all."),
 ]
 Command = Callable[..., None]
 

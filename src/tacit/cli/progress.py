@@ -1,10 +1,12 @@
-"""How far a command is, on a terminal."""
+"""How far a command is, on a terminal, and how to go on with one that is stopped."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import typer
 
 
 @contextmanager
@@ -27,3 +29,14 @@ def bar() -> Iterator[Callable[[str, int, int], None]]:
             shown.update(tasks[name], completed=done)
 
         yield advance
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """End with the usual exit code where a training is interrupted, and say how to go on with it."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        said = f"{interrupt}; go on with the same command and --resume" if str(interrupt) else "interrupted"
+        typer.echo(said, err=True)
+        raise typer.Exit(130) from None

@@ -43,16 +43,14 @@ def shapes(incomplete: str) -> list[str]:
 def relations(context: typer.Context, incomplete: str) -> list[str]:
     """The relations of the run that the command is about, as far as a shell can write them without quotes."""
     from tacit.errors import TacitError
-    from tacit.folder import RunFolder
-    from tacit.graph.datasets import load
-    from tacit.sources import is_run
+    from tacit.sources import is_run, load
 
     # An option that lacks its value, as the one that is completed does, keeps arguments from being read.
     source = str(context.params.get("source") or next(iter(context.args), ""))
     if source != "world" and not is_run(source):
         return []
     try:
-        graph = RunFolder.open(source).graph() if is_run(source) else load(source)
+        graph = load(source)
     except TacitError:
         return []
     labels = (label for label in graph.relations.labels[0::2] if label.startswith(incomplete))

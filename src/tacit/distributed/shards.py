@@ -78,10 +78,6 @@ class Shards:
             return self.sum(table.new_zeros(len(ids), table.shape[1]))
         return self.sum(table.index_select(0, places).mul_(held[:, None]))
 
-    def log_sum(self, logits: Tensor) -> Tensor:
-        """`log Σ exp` over the columns of all ranks, `[B, n] -> [B]`."""
-        return self.log_total(logits.logsumexp(-1))
-
     def log_total(self, part: Tensor) -> Tensor:
         """`log Σ exp` over one value of each rank, `[B] -> [B]`."""
         return part if self.world == 1 else self.gathered(part).logsumexp(0)
@@ -122,14 +118,6 @@ class Shards:
         every, numbers = every.gather(-1, by_id), numbers.gather(-1, by_id)
         order = torch.sort(every, dim=-1, descending=True, stable=True).indices[:, :k]
         return every.gather(-1, order), numbers.gather(-1, order)
-
-    def count_above(self, scores: Tensor, than: Tensor) -> Tensor:
-        """How many columns of all ranks are larger than a value, and larger or equal, `[B, n] x [B] -> [2, B]`.
-
-        With these the rank of an answer is known and no score leaves its process; NaN counts nowhere.
-        """
-        counts = [(scores > than[:, None]).sum(-1), (scores >= than[:, None]).sum(-1)]
-        return self.sum(torch.stack(counts))
 
     def any(self, *wishes: bool) -> tuple[bool, ...]:
         """For each wish, whether any rank has it."""

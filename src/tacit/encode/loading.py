@@ -9,7 +9,7 @@ from tacit.disk import from_json
 from tacit.encode.encoder import Encoder
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import EncodeSettings
-from tacit.errors import RunError, SettingsError
+from tacit.errors import RunError
 from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
@@ -26,18 +26,15 @@ def load_encoder(
 ) -> tuple[Encoder, EncodeSettings]:
     """The encoder of a run, frozen, and the settings it was trained with; LMPNN works on the run's `scorer`."""
     if not run.has(ENCODER):
-        how = "its training has not finished; go on with resume" if run.has(ENCODING) else "encode it first"
+        how = "its training has not finished; go on with resume" if run.has(ENCODING) else "train it with tacit encode"
         raise RunError(f"run '{run.path}' has no {ENCODER}: {how}")
     on = pick_device(device)
-    try:
+    with run.fits(ENCODER, "encode the run again"):
         settings = EncodeSettings.of(from_json(run.metadata(ENCODER)["settings"]))
         encoder = make_encoder(settings, graph, scorer)
         encoder.load_state_dict(run.tensors(ENCODER))
         if not all(math.isfinite(float(weight.detach().sum())) for weight in encoder.parameters()):
             raise ValueError("it has weights that are not finite numbers")
-    except (KeyError, ValueError, TypeError, OverflowError, RuntimeError, SettingsError) as error:
-        reason = " ".join(str(error).split())
-        raise RunError(f"{run.path / ENCODER} does not fit the run ({reason}); encode the run again") from None
     encoder = encoder.to(on).requires_grad_(False).eval()
     encoder.renew()
     return encoder, settings

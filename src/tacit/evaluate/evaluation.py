@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tacit.disk import atomic_write
+from tacit.disk import write_text
 from tacit.distributed.shards import Shards
 from tacit.engine.engine import Engine
 from tacit.engine.settings import observed_splits
 from tacit.errors import DataError, SettingsError
-from tacit.evaluate.protocol import evaluate, one_hop_queries, sample
+from tacit.evaluate.protocol import check_ids, evaluate, one_hop_queries, sample
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import Results
 from tacit.folder import versions
@@ -73,8 +73,7 @@ class Evaluation:
 
     def write(self, path: Path) -> None:
         """Write the plain data to a file."""
-        text = json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n"
-        atomic_write(path, lambda target: Path(target).write_text(text, encoding="utf-8"))
+        write_text(path, json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
 
 
 def evaluated(
@@ -161,7 +160,9 @@ def queries_of(
     if split not in SPLITS:
         raise SettingsError(f"split is '{split}'; it must be one of {', '.join(SPLITS)}", "split")
     if isinstance(source, Mapping):
-        return {name: source[name] for name in (parse_shapes(shapes) if shapes else source)}
+        given = {name: source[name] for name in (parse_shapes(shapes) if shapes else source)}
+        check_ids(given, graph)
+        return given
     if source is not None:
         return queries_for(graph, source, split, shapes)
     if shapes is not None and parse_shapes(shapes) != ("1p",):

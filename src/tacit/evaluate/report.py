@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.disk import atomic_write
+from tacit.disk import write_text
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
 from tacit.evaluate.results import is_results
@@ -63,7 +63,7 @@ def write_report(run: RunFolder, out: str | Path) -> Path:
     page = report(run, ENDINGS[out.suffix.lower()])
     if not out.parent.is_dir():
         raise DataError(f"cannot be written: there is no folder '{out.parent}'", out)
-    atomic_write(out, lambda target: Path(target).write_text(page, encoding="utf-8"))
+    write_text(out, page)
     return out
 
 

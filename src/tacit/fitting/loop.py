@@ -221,14 +221,10 @@ class Fitting:
             return
         checkpoint = Checkpoint.read(self.files, self.file, self.stamp)
         groups = checkpoint.groups
-        try:
+        with self.run.fits(self.file, "delete it and start again"):
             self.task.module.load_state_dict(groups["model"])
             restore_optimizer(self.task.optimizer, self.task.module, groups["optimizer"])
             self.task.restore(groups["state"])
-        except (KeyError, ValueError, TypeError, RuntimeError) as error:
-            reason = " ".join(str(error).split())
-            path = self.run.path / self.file
-            raise RunError(f"{path} does not fit the run ({reason}); delete it and start again") from None
         self.at, self.complete = checkpoint.position, checkpoint.complete
         self.best = self._restored_best(groups["best"])
         self._last = -1 if self.complete else self.at.step

@@ -12,7 +12,7 @@ import numpy as np
 from tacit.errors import DataError
 from tacit.graph.builder import assemble, packed
 from tacit.graph.delimited import table_fields
-from tacit.graph.files import atomic_folder, blocks, decoded
+from tacit.graph.files import atomic_folder, lines
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
 from tacit.graph.pickles import load_pickle
@@ -60,11 +60,10 @@ def _check_counts(path: Path, num_entities: int, num_relations: int) -> None:
     if not path.exists():
         return
     expected = {"numentity": num_entities, "numrelations": num_relations}
-    for line, block in blocks(path):
-        for number, text in enumerate(decoded(block, line, path).split("\n"), start=line):
-            said = re.match(r"\s*(numentity|numrelations)\s*:\s*(\d+)\s*$", text)
-            if said and said[2].lstrip("0") != str(expected[said[1]]):  # as text: it may have any number of digits
-                raise DataError(f"says {said[1]} {said[2]:.20}, but the id map has {expected[said[1]]}", path, number)
+    for number, text in lines(path):
+        said = re.match(r"\s*(numentity|numrelations)\s*:\s*(\d+)\s*$", text)
+        if said and said[2].lstrip("0") != str(expected[said[1]]):  # as text: it may have any number of digits
+            raise DataError(f"says {said[1]} {said[2]:.20}, but the id map has {expected[said[1]]}", path, number)
 
 
 def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
@@ -109,10 +108,9 @@ def _not_integers(row: list[str]) -> bool:
 
 def _fault(path: Path, wrong: Callable[[list[str]], bool], what: str) -> DataError:
     """The error for the first line that is wrong: a second, slow pass is fine where something is the matter."""
-    for line, block in blocks(path):
-        for number, text in enumerate(decoded(block, line, path).split("\n"), start=line):
-            if text.strip() and wrong(text.split("\t")):
-                return DataError(f"{what} (got {' '.join(text.split())[:80]!r})", path, number)
+    for number, text in lines(path):
+        if text.strip() and wrong(text.split("\t")):
+            return DataError(f"{what} (got {' '.join(text.split())[:80]!r})", path, number)
     return DataError(what, path)
 
 

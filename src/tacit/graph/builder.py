@@ -172,10 +172,10 @@ def _first_of_each(keys: NDArray[np.int64], twice: NDArray[np.int64]) -> NDArray
     return np.flatnonzero(kept)
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, several: str = "") -> str:
     """A number and its noun.
 
-    >>> counted(1, "fact"), counted(1200, "fact")
-    ('1 fact', '1,200 facts')
+    >>> counted(1, "fact"), counted(1200, "fact"), counted(2, "entity", "entities")
+    ('1 fact', '1,200 facts', '2 entities')
     """
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from tacit.errors import SettingsError
+from tacit.errors import DataError, SettingsError
+from tacit.graph.builder import Builder, counted
 from tacit.graph.delimited import COLUMNS
 
 Order = tuple[int, int, int]  # the positions of head, relation and tail
 USUAL: Order = (0, 1, 2)
 SOME = 10  # lines to doubt the first one by
-ENOUGH = 100  # lines to judge columns by
-FEWER = 5  # times fewer distinct values than the relations are far fewer
-SHARED = 0.1  # of the relations that are entities, too, are too many
+_ENOUGH = 100  # lines to judge columns by
+_FEWER = 5  # times fewer distinct values than the relations are far fewer
+_SHARED = 0.1  # of the relations that are entities, too, are too many
+SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2'"
+_MELT = "; a table with a column for each relation is melted into these first"
 _WORDS = {
     "head": "head h subject subj s source src from start node1 entity1 arg1",
     "relation": "relation rel r relationship predicate pred p property type edge label link interaction",
@@ -90,6 +94,53 @@ def is_half_a_header(fields: Sequence[str]) -> bool:
     words = [word for word in first if len(word) > 1 and _role(word)]
     telling = [word for word in first if word.lower() in _TELLING or _NEO4J.fullmatch(word)]
     return (len(words) > 1 or bool(telling)) and not any(word in fields[i + 3 :: 3] for i, word in enumerate(first))
+
+
+def told_order(
+    header: Sequence[str], columns: str | None, usual: Order, path: Path, line: int | None = None
+) -> tuple[Order, bool]:
+    """Where head, relation and tail stand in a table with these columns, and whether something told it."""
+    told = header_order(header) if columns is None else column_order(columns, header)
+    if told is None and len(header) != 3:
+        wide = f" or columns that say which are meant{_MELT}" if len(header) > 3 else ""
+        number = counted(len(header), "column")
+        raise DataError(f"has {number}; expected 3 ({', '.join(COLUMNS)}){wide}", path, line)
+    order = told or usual
+    if told is None and contradicts(header, order):
+        names = ", ".join(header)
+        raise DataError(f"its columns ({names}) are not all named as head, relation and tail; {SAY}", path, line)
+    if max(order) >= len(header):
+        raise SettingsError(
+            f"columns '{columns}' ask for column {max(order) + 1}, and {path} has {len(header)}", "columns"
+        )
+    return order, told is not None
+
+
+def review(
+    path: Path, split: str, builder: Builder, header: Sequence[str], order: Order, asked: bool, told: bool, lines: int
+) -> None:
+    """Notes how columns were read where nobody asked for it, and doubts what nothing has told."""
+    if not asked and len(header) > 3:
+        names = ", ".join(header[i] for i in order)
+        builder.notes.append(f"{split}: of {path.name} the columns {names} were read as {', '.join(COLUMNS)}")
+    elif not asked and order != USUAL:
+        names = ", ".join(COLUMNS[order.index(i)] for i in range(3))
+        builder.notes.append(f"{split}: the columns of {path.name} were read as {names}")
+    if not told and order == USUAL and lines >= _ENOUGH:
+        _doubt(path, split, builder)
+
+
+def _doubt(path: Path, split: str, builder: Builder) -> None:
+    """Notes a relation column with far more values than another, and refuses it where many of them are entities."""
+    heads, relations, tails = builder.distinct(split)
+    fewest = min(heads, tails)
+    if _FEWER * fewest > relations:
+        return
+    column, positions = (3, "1,3,2") if tails == fewest else (1, "2,1,3")
+    values = f"column 2, read as the relation, has {relations:,} different values and column {column} only {fewest:,}"
+    if builder.both() >= _SHARED * relations:
+        raise DataError(f"{values}; say which is the relation with columns, '{positions}' or '1,2,3'", path)
+    builder.notes.append(f"{split}: in {path.name} {values}; if that is the relation, give columns '{positions}'")
 
 
 def _role(word: str) -> str | None:

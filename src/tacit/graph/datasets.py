@@ -86,7 +86,8 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
 def _loaded(sources: Sequence[Any], name: str | None, reading: ReadSettings, prefixes: Prefixes) -> Graph:
     """One graph of what was located: graphs, DataFrames, folders and files; the files of a Neo4j export are one."""
     tables = [one for one in sources if isinstance(one, Path) and FORMATS[extension(one)] == TABLE]
-    exports = {one: found for one in tables if reading.columns is None and (found := _export(one))}
+    texts = [one for one in tables if extension(one) != PARQUET and reading.columns is None]
+    exports = {one: found for one in texts if (found := Export.at(one))}
     graphs: list[Graph] = []
     for one in sources:
         if isinstance(one, Graph):
@@ -111,10 +112,6 @@ def _has_table(source: Any) -> bool:
     if isinstance(source, _Folder):
         return any(map(_has_table, (*source.splits.values(), *source.files)))
     return FORMATS[extension(source)] == TABLE if isinstance(source, Path) else is_frame(source)
-
-
-def _export(path: Path) -> Export | None:
-    return None if extension(path) == PARQUET else Export.at(path)
 
 
 def _of_folder(folder: _Folder, reading: ReadSettings) -> Graph:

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from tacit.errors import DataError
-from tacit.graph.files import blocks, decoded, extension
+from tacit.graph.builder import counted
+from tacit.graph.files import blocks, decoded, extension, lines
 
 COLUMNS = ("head", "relation", "tail")
 _TAB, _NEWLINE, _SPACE = b"\t\n "
@@ -19,7 +20,7 @@ _TAB, _NEWLINE, _SPACE = b"\t\n "
 def table_fields(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[list[str]]:
     """The columns of a table in flat lists, block by block: of a `.csv` by commas and quotes, else by tabs."""
     if extension(path) == ".csv":
-        yield from _csv_fields(path, columns)
+        yield from batched(_checked(row, columns, "commas", path, line) for line, row in _csv_rows(path))
         return
     for line, block in blocks(path):
         text = decoded(block, line, path)
@@ -43,34 +44,27 @@ def is_regular(block: bytes, width: int, separator: int = _TAB) -> bool:
 
 def _careful(text: str, line: int, path: Path, columns: Sequence[str]) -> list[str]:
     """The same line by line: blank lines go, spaces around labels too, and anything else is an error with its line."""
-    fields: list[str] = []
-    for number, content in enumerate(text[:-1].split("\n"), start=line):
-        if content and not content.isspace():
-            fields += _checked(content.split("\t"), columns, "tabs", path, number)
-    return fields
+    rows = _tab_rows(enumerate(text[:-1].split("\n"), start=line))
+    return [field for number, row in rows for field in _checked(row, columns, "tabs", path, number)]
 
 
-def _csv_fields(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
-    yield from batched(_checked(row, columns, "commas", path, line) for line, row in _csv_rows(path))
+def _tab_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+    return ((number, content.split("\t")) for number, content in lines if content and not content.isspace())
 
 
 def table_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The rows of a table of any width with their lines; blank ones go, and all others are as wide as the first."""
     width = 0
-    for line, row in _csv_rows(path) if extension(path) == ".csv" else _tab_rows(path):
+    for line, row in _csv_rows(path) if extension(path) == ".csv" else _tab_rows(lines(path)):
         width = width or len(row)
         if len(row) != width:
-            raise DataError(f"has {_counted(row)}; the first line has {width}", path, line)
+            raise DataError(f"has {counted(len(row), 'column')}; the first line has {width}", path, line)
         yield line, [field.strip(" ") for field in row]
 
 
 def chosen_fields(path: Path, order: Sequence[int]) -> Iterator[list[str]]:
     """Some columns of a wider table in flat lists, block by block."""
-
-    def chosen(line: int, row: list[str]) -> list[str]:
-        return _checked([row[i] for i in order], COLUMNS, "", path, line)
-
-    yield from batched(chosen(line, row) for line, row in table_rows(path))
+    return batched(_checked([row[i] for i in order], COLUMNS, "", path, line) for line, row in table_rows(path))
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -80,13 +74,6 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         yield from ((rows.line_num, row) for row in rows if row)
     except csv.Error as error:
         raise DataError(f"is not CSV ({error})", path, rows.line_num) from None
-
-
-def _tab_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for line, block in blocks(path):
-        for number, content in enumerate(decoded(block, line, path)[:-1].split("\n"), start=line):
-            if content and not content.isspace():
-                yield number, content.split("\t")
 
 
 def batched(rows: Iterable[list[str]]) -> Iterator[list[str]]:
@@ -104,14 +91,10 @@ def _checked(row: list[str], columns: Sequence[str], separators: str, path: Path
     row = [field.strip(" ") for field in row]
     if len(row) != len(columns):
         expected = f"{len(columns)} ({', '.join(columns)}) separated by {separators}"
-        raise DataError(f"has {_counted(row)}; expected {expected}", path, line)
+        raise DataError(f"has {counted(len(row), 'column')}; expected {expected}", path, line)
     if not all(row):
         raise DataError(f"the {columns[row.index('')]} is empty; expected {listed(columns)}", path, line)
     return row
-
-
-def _counted(row: Sequence[str]) -> str:
-    return "1 column" if len(row) == 1 else f"{len(row)} columns"
 
 
 def listed(columns: Sequence[str]) -> str:

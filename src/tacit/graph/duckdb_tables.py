@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
-from tacit.graph.builder import Builder
+from tacit.graph.builder import Builder, counted
 from tacit.graph.delimited import COLUMNS, is_regular, listed
 from tacit.graph.files import BOM, UNPACKED, UNPACKED_A_BYTE, extension, opened, unpacked
 
@@ -83,11 +83,7 @@ def add_parquet(path: Path, split: str, builder: Builder, order: Sequence[int]) 
     """Adds the facts of a Parquet file whose columns have an order, and gives their number."""
     with _reading(path) as connection:
         there = _columns(connection, path)
-        names = _labels([there[at] for at in order], path)
-        chosen = ", ".join(f"{_label(at)} AS {name}" for name, at in zip("hrt", names, strict=True))
-        connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM read_parquet(?)", [_exactly(path)])
-        for name, role in zip("hrt", COLUMNS, strict=True):
-            _refuse_empty(connection, path, name, role, COLUMNS)
+        _take(connection, path, [there[at] for at in order], dict(zip("hrt", COLUMNS, strict=True)))
         coded = _coded(connection)
     builder.add_coded(split, *coded)
     return len(coded[2])
@@ -102,11 +98,11 @@ def parquet_columns(path: Path) -> list[str]:
 def parquet_fields(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
     """The columns of a Parquet file in flat lists, block by block."""
     with _reading(path) as connection:
-        names = _checked_columns(connection, path, columns)
-        chosen = ", ".join(f"{_label(name)} AS c{i}" for i, name in enumerate(names))
-        connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM read_parquet(?)", [_exactly(path)])
-        for i, column in enumerate(columns):
-            _refuse_empty(connection, path, f"c{i}", column, columns)
+        there = _columns(connection, path)
+        if len(there) != len(columns):
+            number = counted(len(there), "column")
+            raise DataError(f"has {number}; expected {len(columns)} ({', '.join(columns)})", path)
+        _take(connection, path, there, {f"c{i}": column for i, column in enumerate(columns)})
         connection.execute("SELECT * FROM facts ORDER BY rowid")
         while rows := connection.fetchmany(10_000):
             yield [field for row in rows for field in row]
@@ -187,32 +183,18 @@ def _columns(connection: Any, path: Path) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in described]
 
 
-def _checked_columns(connection: Any, path: Path, columns: Sequence[str]) -> list[str]:
-    there = _columns(connection, path)
-    if len(there) != len(columns):
-        number = "1 column" if len(there) == 1 else f"{len(there)} columns"
-        raise DataError(f"has {number}; expected {len(columns)} ({', '.join(columns)})", path)
-    return _labels(there, path)
-
-
-def _labels(columns: Sequence[tuple[str, str]], path: Path) -> list[str]:
-    """The names of columns, all of which hold labels."""
+def _take(connection: Any, path: Path, columns: Sequence[tuple[str, str]], roles: Mapping[str, str]) -> None:
+    """Makes the table `facts` of columns that all hold labels, called by the keys of `roles`; none may be empty."""
     for name, kind in columns:
         if not _LABELS.fullmatch(kind):
             raise DataError(f"column '{name}' holds {kind}; labels are text or integers", path)
-    return [name for name, _ in columns]
-
-
-def _refuse_empty(connection: Any, path: Path, name: str, role: str, columns: Sequence[str]) -> None:
-    found = connection.execute(f"SELECT min(rowid) FROM facts WHERE {name} IS NULL OR {name} = ''").fetchone()
-    if found[0] is not None:
-        raise DataError(f"row {found[0] + 1}: the {role} is empty; expected {listed(columns)}", path)
-
-
-def _label(column: str) -> str:
-    """The SQL of a column's labels, without spaces around them."""
-    quoted = column.replace('"', '""')
-    return f"trim(\"{quoted}\"::VARCHAR, ' ')"
+    quoted = [name.replace('"', '""') for name, _ in columns]
+    chosen = ", ".join(f"trim(\"{name}\"::VARCHAR, ' ') AS {short}" for name, short in zip(quoted, roles, strict=True))
+    connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM read_parquet(?)", [_exactly(path)])
+    for short, role in roles.items():
+        row = connection.execute(f"SELECT min(rowid) FROM facts WHERE {short} IS NULL OR {short} = ''").fetchone()[0]
+        if row is not None:
+            raise DataError(f"row {row + 1}: the {role} is empty; expected {listed(tuple(roles.values()))}", path)
 
 
 def _exactly(path: Path) -> str:

@@ -13,7 +13,6 @@ import io
 import lzma
 import os
 import shutil
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -114,6 +113,12 @@ def decoded(block: bytes, line: int, path: Path) -> str:
         raise DataError(f"is not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8", path, at) from None
 
 
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file as text, each with its number."""
+    for line, block in blocks(path):
+        yield from enumerate(decoded(block, line, path)[:-1].split("\n"), start=line)
+
+
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that appears under its name, packed where that says so, once it is written without error."""
@@ -123,16 +128,13 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
                 yield file
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        draft = Path(name)
+        draft = _draft(path)
         try:
-            with os.fdopen(handle, "wb") as raw, _packed(raw, path.suffix) as file:
+            with draft.open("xb") as raw, _packed(raw, path.suffix) as file:
                 yield file
-            draft.chmod(0o666 & ~_umask())
             draft.replace(path)
-        except BaseException:
+        finally:
             draft.unlink(missing_ok=True)
-            raise
 
 
 def _packed(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
@@ -152,10 +154,10 @@ def atomic_folder(path: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
         if path.exists() and not path.is_dir():
             raise DataError("is a file where a folder is to be written", path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        draft = _draft(path)
+        draft.mkdir()
         try:
             yield draft
-            draft.chmod(0o777 & ~_umask())
             if path.exists():
                 for name in stale:
                     (path / name).unlink(missing_ok=True)
@@ -179,7 +181,6 @@ def written(path: Path) -> Iterator[None]:
         raise kind(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _draft(path: Path) -> Path:
+    """A name beside a path, to write under until all is there."""
+    return path.parent / f".{path.name}.{os.urandom(4).hex()}"

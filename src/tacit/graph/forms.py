@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from unicodedata import combining, normalize
 
 import numpy as np
@@ -33,19 +34,12 @@ class Forms(Sequence[str]):
 
     def beginning(self, prefix: str) -> Iterator[int]:
         """Where the forms stand that begin with a prefix."""
-        for at in range(bisect_left(self, prefix), len(self)):
-            if not self[at].startswith(prefix):
-                return
-            yield at
+        return takewhile(lambda at: self[at].startswith(prefix), range(bisect_left(self, prefix), len(self)))
 
     def equal(self, form: str) -> list[str]:
         """The texts of one form."""
-        found = []
-        for at in range(bisect_left(self, form), len(self)):
-            if self[at] != form:
-                break
-            found.append(self.texts[int(self.places[at])])
-        return found
+        places = takewhile(lambda at: self[at] == form, range(bisect_left(self, form), len(self)))
+        return [self.texts[int(self.places[at])] for at in places]
 
     def around(self, form: str, most: int) -> Iterable[str]:
         """The forms nearest in the alphabet, so many on either side."""

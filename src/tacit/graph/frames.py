@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder
-from tacit.graph.columns import USUAL
+from tacit.graph.columns import USUAL, review, told_order
 from tacit.graph.delimited import COLUMNS, listed
 from tacit.graph.graph import Graph
-from tacit.graph.tsv import review, told_order
 
 if TYPE_CHECKING:
     import pandas as pd

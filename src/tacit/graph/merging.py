@@ -50,10 +50,7 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     forward = called(more.relations.labels[0::2], graph.relations)
     both = [label for name in forward if name not in graph.relations for label in (name, name + INVERSE)]
     larger = replace(
-        graph,
-        entities=_extended(graph.entities, heads),
-        relations=_extended(graph.relations, both),
-        prefixes=prefixes,
+        graph, entities=_extended(graph.entities, heads), relations=_extended(graph.relations, both), prefixes=prefixes
     )
     facts = _facts(larger, more, heads, forward)
     present, given = packed([graph.facts(), facts], larger.num_entities, larger.num_relations)

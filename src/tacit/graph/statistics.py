@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.redundancy import ENOUGH, redundancies
@@ -26,11 +27,7 @@ class RelationStatistics:
     heads_per_tail: float
     symmetry: float  # share of the facts that hold the other way round too
     repeats: tuple[str, ...]  # relations with nearly the same facts, inverses under their inverse label
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether nearly all facts hold both ways."""
-        return self.symmetry >= ENOUGH
+    symmetric: bool  # whether nearly all facts hold both ways
 
 
 @dataclass(frozen=True)
@@ -70,12 +67,7 @@ class Statistics:
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain dicts, lists and numbers."""
-        plain = asdict(self)
-        for row, relation in zip(plain["relations"], self.relations, strict=True):
-            row["symmetric"] = relation.symmetric
-        for row, found in zip(plain["values"], self.values, strict=True):
-            row["shared"] = found.shared
-        return plain
+        return asdict(self)
 
 
 def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
@@ -101,18 +93,17 @@ def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
             float(total[r] / max(keys[r + 1], 1)),
             float(both[r]),
             tuple(dict.fromkeys(repeats.get(r, ()))),
+            bool(both[r] >= ENOUGH),
         )
         for r in order
     )
 
 
-def _both_ways(graph: Graph) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _both_ways(graph: Graph) -> NDArray[np.float64]:
     """For each relation id, the share of its facts between two entities that hold the other way round too."""
     facts = graph.facts()
     facts = facts[facts[:, 0] != facts[:, 2]]
     mirrored = graph.index().contains(facts[:, 2], facts[:, 1], facts[:, 0])
     hits = np.bincount(facts[:, 1], weights=mirrored, minlength=graph.num_relations)
-    share: np.ndarray[Any, np.dtype[np.float64]] = hits / np.maximum(
-        np.bincount(facts[:, 1], minlength=graph.num_relations), 1
-    )
+    share: NDArray[np.float64] = hits / np.maximum(np.bincount(facts[:, 1], minlength=graph.num_relations), 1)
     return share

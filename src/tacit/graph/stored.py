@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.disk import atomic_write, digest, mapped_array, write_array
+from tacit.disk import atomic_write, digest, mapped_array, write_array, write_text
 from tacit.errors import DataError, RunError
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.index import Index
@@ -164,11 +164,10 @@ def _write_trie(labels: Vocabulary, folder: Path) -> dict[str, NDArray[Any]]:
 
 def _write_text(path: Path, text: str) -> None:
     try:
-        data = text.encode("utf-8")
+        write_text(path, text)
     except UnicodeEncodeError as error:
         line = text[text.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
         raise DataError(f"label {line[:80]!r} cannot be stored: it has half of a surrogate pair") from None
-    atomic_write(path, lambda target: Path(target).write_bytes(data))
 
 
 def _read_text(path: Path) -> str:

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from tacit.errors import DataError, SettingsError
+from tacit.errors import DataError
 from tacit.graph.builder import Builder
-from tacit.graph.columns import (
-    ENOUGH,
-    FEWER,
-    SHARED,
-    SOME,
-    USUAL,
-    Order,
-    column_order,
-    contradicts,
-    header_order,
-    is_half_a_header,
-    words_of,
-)
-from tacit.graph.delimited import COLUMNS, check_writable, chosen_fields, table_fields, table_rows
+from tacit.graph.columns import SAY, SOME, USUAL, Order, header_order, is_half_a_header, review, told_order, words_of
+from tacit.graph.delimited import check_writable, chosen_fields, table_fields, table_rows
 from tacit.graph.duckdb_tables import PARQUET, add_parquet, add_text, parquet_columns
 from tacit.graph.files import PACKINGS, atomic_file, atomic_folder, extension
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
-
-_SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2'"
-_MELT = "; a table with a column for each relation is melted into these first"
 
 
 def read_tsv(path: Path, split: str, builder: Builder, columns: str | None = None, usual: Order = USUAL) -> Order:
@@ -53,40 +37,6 @@ def read_tsv(path: Path, split: str, builder: Builder, columns: str | None = Non
         raise DataError("holds no facts; expected lines of head, relation and tail", path)
     review(path, split, builder, header, order, columns is not None, told, lines)
     return order if len(header) <= 3 else usual
-
-
-def told_order(
-    header: Sequence[str], columns: str | None, usual: Order, path: Path, line: int | None = None
-) -> tuple[Order, bool]:
-    """Where head, relation and tail stand in a table with these columns, and whether something told it."""
-    told = header_order(header) if columns is None else column_order(columns, header)
-    if told is None and len(header) != 3:
-        wide = f" or columns that say which are meant{_MELT}" if len(header) > 3 else ""
-        number = "1 column" if len(header) == 1 else f"{len(header)} columns"
-        raise DataError(f"has {number}; expected 3 ({', '.join(COLUMNS)}){wide}", path, line)
-    order = told or usual
-    if told is None and contradicts(header, order):
-        names = ", ".join(header)
-        raise DataError(f"its columns ({names}) are not all named as head, relation and tail; {_SAY}", path, line)
-    if max(order) >= len(header):
-        raise SettingsError(
-            f"columns '{columns}' ask for column {max(order) + 1}, and {path} has {len(header)}", "columns"
-        )
-    return order, told is not None
-
-
-def review(
-    path: Path, split: str, builder: Builder, header: Sequence[str], order: Order, asked: bool, told: bool, lines: int
-) -> None:
-    """Notes how columns were read where nobody asked for it, and doubts what nothing has told."""
-    if not asked and len(header) > 3:
-        names = ", ".join(header[i] for i in order)
-        builder.notes.append(f"{split}: of {path.name} the columns {names} were read as {', '.join(COLUMNS)}")
-    elif not asked and order != USUAL:
-        names = ", ".join(COLUMNS[order.index(i)] for i in range(3))
-        builder.notes.append(f"{split}: the columns of {path.name} were read as {names}")
-    if not told and order == USUAL and lines >= ENOUGH:
-        _doubt(path, split, builder)
 
 
 def _add_text(
@@ -120,21 +70,8 @@ def _add_text(
 def _of_header(path: Path, fields: list[str], order: Order | None) -> Order:
     if order is None:
         names = f"its first line ({', '.join(fields[:3])}) names columns, but not head, relation and tail"
-        raise DataError(f"{names}; {_SAY}, or delete it", path)
+        raise DataError(f"{names}; {SAY}, or delete it", path)
     return order
-
-
-def _doubt(path: Path, split: str, builder: Builder) -> None:
-    """Notes a relation column with far more values than another, and refuses it where many of them are entities."""
-    heads, relations, tails = builder.distinct(split)
-    fewest = min(heads, tails)
-    if FEWER * fewest > relations:
-        return
-    column, positions = (3, "1,3,2") if tails == fewest else (1, "2,1,3")
-    values = f"column 2, read as the relation, has {relations:,} different values and column {column} only {fewest:,}"
-    if builder.both() >= SHARED * relations:
-        raise DataError(f"{values}; say which is the relation with columns, '{positions}' or '1,2,3'", path)
-    builder.notes.append(f"{split}: in {path.name} {values}; if that is the relation, give columns '{positions}'")
 
 
 def write_tsv(graph: Graph, path: str | Path) -> None:

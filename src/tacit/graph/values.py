@@ -37,11 +37,7 @@ class Values:
     facts: int
     distinct: int
     examples: tuple[str, ...]
-
-    @property
-    def shared(self) -> bool:
-        """Whether a value has facts enough to be an entity like any other."""
-        return self.facts >= _SHARED * self.distinct
+    shared: bool  # whether a value has facts enough to be an entity like any other
 
 
 def values(graph: Graph) -> tuple[Values, ...]:
@@ -65,7 +61,9 @@ def values(graph: Graph) -> tuple[Values, ...]:
                 ids: NDArray[np.int32] = valued[valued[:, 1] == relation][:, near]
                 distinct = list(dict.fromkeys(ids.tolist()))
                 examples = tuple(graph.entities[i] for i in distinct[:_EXAMPLES])
-                found.append(Values(graph.relations[relation], end, kind, len(ids), len(distinct), examples))
+                sizes = len(ids), len(distinct)
+                shared = sizes[0] >= _SHARED * sizes[1]
+                found.append(Values(graph.relations[relation], end, kind, *sizes, examples, shared))
     return tuple(sorted(found, key=lambda one: -one.facts))
 
 

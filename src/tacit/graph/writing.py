@@ -7,6 +7,7 @@ import io
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,7 @@ def write_scored(path: str | Path, facts: Iterable[Scored], prefixes: Prefixes) 
     kind = extension(path)
     if kind not in RDF:
         return write_table(path, COLUMNS, facts)
-    statement = _turtle if kind == ".ttl" else _n_triples
-    return write_lines(path, filter(None, (statement(fact, prefixes) for fact in facts)))
+    return write_lines(path, filter(None, (_statement(fact, prefixes, kind == ".ttl") for fact in facts)))
 
 
 def write_table(path: str | Path, columns: Mapping[str, str], rows: Iterable[Row], kind: str = "") -> int:
@@ -55,14 +55,9 @@ def write_table(path: str | Path, columns: Mapping[str, str], rows: Iterable[Row
     kind = kind or extension(path)
     if kind == ".parquet":
         return _write_parquet(path, columns, rows)
-    line, names, count = _ROWS[kind], list(columns), 0
-    with atomic_file(path) as file:
-        if kind != ".jsonl":
-            file.write(line(names, names).encode())
-        for row in rows:
-            file.write(line(names, row).encode("utf-8", "replace"))  # half of a surrogate pair has no bytes
-            count += 1
-    return count
+    line, names = _ROWS[kind], list(columns)
+    header = [] if kind == ".jsonl" else [line(names, names)]
+    return write_lines(path, chain(header, (line(names, row) for row in rows))) - len(header)
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> int:
@@ -70,24 +65,24 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> int:
     count = 0
     with atomic_file(Path(path)) as file:
         for line in lines:
-            file.write(f"{line}\n".encode("utf-8", "replace"))
+            file.write(f"{line}\n".encode("utf-8", "replace"))  # half of a surrogate pair has no bytes
             count += 1
     return count
 
 
 def _tsv(names: Row, row: Row) -> str:
     check_writable(cell for cell in row if isinstance(cell, str))
-    return "\t".join(map(_cell, row)) + "\n"
+    return "\t".join(map(_cell, row))
 
 
 def _csv(names: Row, row: Row) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="\r\n").writerow(map(_cell, row))  # which quotes both of them
-    return line.getvalue()[:-2] + "\n"
+    return line.getvalue()[:-2]
 
 
 def _json(names: Row, row: Row) -> str:
-    return json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n"
+    return json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False)
 
 
 def _cell(value: Any) -> str:
@@ -101,19 +96,11 @@ def _cell(value: Any) -> str:
 _ROWS: dict[str, Callable[[Row, Row], str]] = {".tsv": _tsv, ".csv": _csv, ".jsonl": _json}
 
 
-def _statement(fact: Scored, prefixes: Prefixes) -> str:
-    terms = [n_triples(label, prefixes) for label in fact[:3]]
-    return "" if terms[0].startswith('"') else " ".join(terms)
-
-
-def _n_triples(fact: Scored, prefixes: Prefixes) -> str:
-    statement = _statement(fact, prefixes)
-    return statement and f"{statement} ."
-
-
-def _turtle(fact: Scored, prefixes: Prefixes) -> str:
-    statement = _statement(fact, prefixes)
-    return statement and f"{statement} {{| <{SCHEME}score> {fact[3]:.6f} |}} ."
+def _statement(fact: Scored, prefixes: Prefixes, scored: bool) -> str:
+    """A fact as N-Triples writes it, or as Turtle does with its score; nothing where its subject is a literal."""
+    subject, relation, object_ = (n_triples(label, prefixes) for label in fact[:3])
+    score = f"{{| <{SCHEME}score> {fact[3]:.6f} |}} " if scored else ""
+    return "" if subject.startswith('"') else f"{subject} {relation} {object_} {score}."
 
 
 def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Row]) -> int:

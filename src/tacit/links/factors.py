@@ -20,22 +20,14 @@ class FactorModel(nn.Module, ABC):
     """Scores `(h, r, t)` as `match(compose(h, r), t)`; a model says how to compose and how to match."""
 
     bilinear: ClassVar[bool] = False
+    entity_width: ClassVar[int] = 1  # numbers of an entity's row, for each of the rank
+    relation_width: ClassVar[int] = 1  # of a relation's row
 
     def __init__(self, num_entities: int, num_relations: int, rank: int) -> None:
         super().__init__()
         self.num_entities, self.num_relations, self.rank = num_entities, num_relations, rank
-        self.entities = Embeddings(num_entities, self.entity_width(rank), MULTIPLE)
-        self.relations = Embeddings(num_relations, self.relation_width(rank))
-
-    @classmethod
-    def entity_width(cls, rank: int) -> int:
-        """How many numbers make an entity's row."""
-        return rank
-
-    @classmethod
-    def relation_width(cls, rank: int) -> int:
-        """How many numbers make a relation's row."""
-        return rank
+        self.entities = Embeddings(num_entities, self.entity_width * rank, MULTIPLE)
+        self.relations = Embeddings(num_relations, self.relation_width * rank)
 
     @property
     def head_table(self) -> Embeddings:

@@ -10,7 +10,7 @@ from tacit.errors import RunError, SettingsError
 from tacit.fitting.parts import Parts
 from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, ENCODER, ENCODING, MODEL, TRAINED, RunFolder
 from tacit.links.factors import FactorModel
-from tacit.links.models import MODELS, RotatE, TransE
+from tacit.links.models import MODELS, DistanceModel
 
 
 def make_model(
@@ -21,7 +21,7 @@ def make_model(
         raise SettingsError(f"unknown model '{name}'; the models are {', '.join(MODELS)}")
     kind = MODELS[name]
     rows = num_entities if shards is None else shards.size
-    if issubclass(kind, TransE | RotatE):
+    if issubclass(kind, DistanceModel):
         model: FactorModel = kind(rows, num_relations, rank, norm)
     else:
         model = kind(rows, num_relations, rank)
@@ -84,7 +84,7 @@ def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None
         how = "its training has not finished; go on with resume" if run.has(CHECKPOINT) else "train it first"
         raise RunError(f"run '{run.path}' has no {MODEL}: {how}")
     made_of, described, on = run.metadata(MODEL), run.settings["graph"], pick_device(device)
-    try:
+    with run.fits(MODEL, "train the run again"):
         rank, norm = int(made_of["rank"]), int(made_of["norm"])
         entities, relations = int(described["entities"]), int(described["relations"])
         with torch.device("meta"):
@@ -97,9 +97,6 @@ def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None
             if name in made and table.dtype != made[name].dtype:
                 raise ValueError(f"{name} is of {table.dtype}, not {made[name].dtype}")
         model.load_state_dict(tables, assign=mapped)
-    except (KeyError, ValueError, TypeError, OverflowError, RuntimeError, SettingsError) as error:
-        reason = " ".join(str(error).split())
-        raise RunError(f"{run.path / MODEL} does not fit the run ({reason}); train the run again") from None
     return model.requires_grad_(False).eval()
 
 

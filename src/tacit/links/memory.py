@@ -23,8 +23,8 @@ def table_bytes(settings: TrainSettings, num_entities: int, num_relations: int, 
     """The bytes of all tables with their gradients, optimizer state and, where it holds them, the best weights."""
     kind = MODELS[settings.model]
     rows = -(-num_entities // MULTIPLE) * MULTIPLE * (2 if settings.model == "cp" else 1)
-    of_relations = num_relations * kind.relation_width(settings.rank)
-    numbers = rows * kind.entity_width(settings.rank) + of_relations
+    of_relations = num_relations * kind.relation_width * settings.rank
+    numbers = rows * kind.entity_width * settings.rank + of_relations
     states = {"adagrad": numbers, "rowwise": rows + of_relations, "adam": 2 * numbers}[settings.optimizer]
     return 4 * (numbers * (1 + (not settings.negatives) + holds_best) + states)
 

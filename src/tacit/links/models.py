@@ -18,15 +18,7 @@ BLOCK_BYTES = 64 * 2**20  # temporaries of a streamed distance
 class ComplEx(BilinearModel):
     """`Re ⟨h, r, conj(t)⟩` over complex vectors (Trouillon et al., 2016); rows are real half, imaginary half."""
 
-    @classmethod
-    def entity_width(cls, rank: int) -> int:
-        """Two numbers for each complex one."""
-        return 2 * rank
-
-    @classmethod
-    def relation_width(cls, rank: int) -> int:
-        """Two numbers for each complex one."""
-        return 2 * rank
+    entity_width = relation_width = 2
 
     def compose(self, heads: Tensor, relations: Tensor) -> Tensor:
         """The complex product `h · r`."""
@@ -84,12 +76,18 @@ class CP(DistMult):
         return super().score_all(heads[..., : self.rank], relations)
 
 
-class TransE(FactorModel):
-    """`-‖h + r - t‖` in the L1 or L2 norm (Bordes et al., 2013)."""
+class DistanceModel(FactorModel):
+    """A model whose match is a negative distance, in norm 1 or 2."""
 
     def __init__(self, num_entities: int, num_relations: int, rank: int, norm: int = 1) -> None:
         super().__init__(num_entities, num_relations, rank)
-        self.norm = checked_norm(norm)
+        if norm not in (1, 2):
+            raise SettingsError(f"norm is {norm}; distances are measured in norm 1 or 2")
+        self.norm = norm
+
+
+class TransE(DistanceModel):
+    """`-‖h + r - t‖` in the L1 or L2 norm (Bordes et al., 2013)."""
 
     def compose(self, heads: Tensor, relations: Tensor) -> Tensor:
         """`h + r`."""
@@ -109,20 +107,13 @@ class TransE(FactorModel):
         return heads.square(), relations.square(), tails.square()
 
 
-class RotatE(FactorModel):
+class RotatE(DistanceModel):
     """`-‖h ∘ r - t‖` over complex vectors with `|r| = 1` (Sun et al., 2019); relations are stored as phases.
 
     The norm is the sum of moduli (1) or the length of the complex vector (2).
     """
 
-    def __init__(self, num_entities: int, num_relations: int, rank: int, norm: int = 1) -> None:
-        super().__init__(num_entities, num_relations, rank)
-        self.norm = checked_norm(norm)
-
-    @classmethod
-    def entity_width(cls, rank: int) -> int:
-        """Two numbers for each complex one."""
-        return 2 * rank
+    entity_width = 2
 
     def reset(self, scale: float, generator: torch.Generator | None = None) -> None:
         """Draw entities from a normal distribution and phases from the whole circle."""
@@ -167,13 +158,6 @@ MODELS: dict[str, type[FactorModel]] = {
     "transe": TransE,
     "rotate": RotatE,
 }
-
-
-def checked_norm(norm: int) -> int:
-    """The norm of a distance, 1 or 2."""
-    if norm not in (1, 2):
-        raise SettingsError(f"norm is {norm}; distances are measured in norm 1 or 2")
-    return norm
 
 
 def _length(vectors: Tensor, norm: int) -> Tensor:

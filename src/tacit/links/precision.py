@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-PRECISIONS = ("auto", "float32", "tf32", "bf16")
 # With so few rows MKL sums up otherwise on one thread than on two; with more, or fewer, scores are the same to the bit.
 _UNSTEADY = range(5, 12)
 STEADY = _UNSTEADY.stop  # rows from which on they are the same in a product of any more

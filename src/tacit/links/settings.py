@@ -101,6 +101,3 @@ def by_size(facts: int, entities: int) -> dict[str, Any]:
         "epochs": 100 if cost < SHORT else 30,
         "batch": 500 if facts < 100_000 else 1000,
     }
-
-
-FREE_ON_RESUME = TrainSettings.free_on_resume()

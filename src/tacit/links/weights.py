@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tacit.disk import atomic_write, from_json
+from tacit.disk import from_json, write_text
 from tacit.errors import RunError, TacitError
 from tacit.folder import MODEL, WEIGHTS, RunFolder
 
@@ -42,7 +42,7 @@ def weights_fingerprint(run: RunFolder, opened: State) -> str:
                 hashed.update(block)
     made = {"files": state, "sha256": hashed.hexdigest()}
     with suppress(TacitError):  # a run may lie where one may only read
-        atomic_write(run.path / WEIGHTS, lambda target: Path(target).write_text(json.dumps(made), encoding="utf-8"))
+        write_text(run.path / WEIGHTS, json.dumps(made))
     return hashed.hexdigest()
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, exists, parts_of, rebuilt
 
 _BUDGET = 20_000  # vertices coloured while choices are compared; past that, parts that look alike are taken as equal
 
@@ -43,27 +43,17 @@ def merged(formula: Formula) -> Formula:
     Every quantifier must have a variable of its own, as those of a skeleton do: then `(exists x . f) & g` has the value
     of `exists x . f & g` under every t-norm, since all of them are monotone.
     """
-    match formula:
-        case And(parts):
-            bound: list[Variable] = []
-            flat: list[Formula] = []
-            for part in map(merged, parts):
-                while isinstance(part, Exists):
-                    bound.append(part.variable)
-                    part = part.part
-                flat += part.parts if isinstance(part, And) else (part,)
-            joined: Formula = And(tuple(flat))
-            for variable in reversed(bound):
-                joined = Exists(variable, joined)
-            return joined
-        case Or(parts):
-            flat = [p for part in map(merged, parts) for p in (part.parts if isinstance(part, Or) else (part,))]
-            return Or(tuple(flat))
-        case Not(part):
-            return Not(merged(part))
-        case Exists(variable, part):
-            return Exists(variable, merged(part))
-    return formula
+    if isinstance(formula, Or):
+        return Or(tuple(p for part in map(merged, formula.parts) for p in parts_of(part, Or)))
+    if not isinstance(formula, And):
+        return rebuilt(formula, merged)
+    bound: list[Variable] = []
+    conjuncts: list[Formula] = []
+    for part in map(merged, formula.parts):
+        variables, inside = _block(part)
+        bound += variables
+        conjuncts += parts_of(inside, And)
+    return exists(bound, And(tuple(conjuncts)))
 
 
 @dataclass(eq=False)
@@ -156,10 +146,8 @@ class _Graph:
         """The formula with everything that may change places in the order of its colours."""
         bound, inside = _block(formula)
         if bound:
-            result = self.written(inside, self.vertices[vertex].parts[0], colours)
-            for variable in sorted(bound, key=lambda v: colours[self.variables[v]], reverse=True):
-                result = Exists(variable, result)
-            return result
+            bound = sorted(bound, key=lambda variable: colours[self.variables[variable]])
+            return exists(bound, self.written(inside, self.vertices[vertex].parts[0], colours))
         if isinstance(inside, And | Or):
             pairs = sorted(zip(self.vertices[vertex].parts, inside.parts, strict=True), key=lambda p: colours[p[0]])
             return type(inside)(tuple(self.written(part, at, colours) for at, part in pairs))

@@ -19,17 +19,8 @@ from typing import Any, TypeVar, cast
 
 from tacit.errors import PlanError
 from tacit.query.canonical import canonical
-from tacit.query.elimination import (
-    Narrowed,
-    anchored,
-    components,
-    conjunction,
-    conjuncts,
-    knotted,
-    narrow,
-    substitute,
-)
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, atoms, free_variables
+from tacit.query.elimination import Narrowed, anchored, components, conjunction, knotted, narrow, substitute
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, atoms, parts_of
 from tacit.query.plan import (
     At,
     Best,
@@ -123,7 +114,7 @@ def _plan(shape: Query, targets: tuple[int, ...], num_entities: int, num_relatio
         cut = min(open_, key=lambda v: not anchored(v, factors))
         open_.remove(cut)
         slot, deeper = slots[0], slots[1:]
-        own = [f for f in factors if free_variables(f) <= {cut}]
+        own = [f for f in factors if f.free <= {cut}]
         marginal = _node(_exists([*open_, *variables], factors), cut, slots)
         bound = [_node(f, cut, slots) for f in own]
         held.append(Held(int(cut.name), slot, _intersect([*said, marginal]), _intersect([*said, *bound])))
@@ -161,7 +152,7 @@ def _node(formula: Formula, target: Variable, slots: range) -> Node:
         case Not(part):
             return Complement(_node(part, target, slots))
         case Narrowed(variable, part):
-            return _message(variable, conjuncts(part), target, slots)
+            return _message(variable, parts_of(part, And), target, slots)
         case Exists():
             return _block(formula, target, slots)
     raise TypeError(f"not a formula: {formula!r}")
@@ -183,7 +174,7 @@ def _atom(atom: Atom) -> Node:
 
 def _edge(formula: Formula, source: Variable, target: Variable, slots: range) -> Edge:
     """A formula over two variables as an edge from one to the other."""
-    free = free_variables(formula)
+    free = formula.free
     if source not in free:
         return Target(_node(formula, target, slots))
     if target not in free:
@@ -208,8 +199,8 @@ def _edge(formula: Formula, source: Variable, target: Variable, slots: range) ->
 def _message(variable: Variable, factors: Sequence[Formula], target: Variable, slots: range) -> Node:
     """`max_s` over the values of a variable that meets no other, or the target alone."""
     index = int(variable.name)
-    own = [f for f in factors if target not in free_variables(f)]
-    shared = [f for f in factors if target in free_variables(f)]
+    own = [f for f in factors if target not in f.free]
+    shared = [f for f in factors if target in f.free]
     if not shared:
         return Best(index, _intersect([_node(f, variable, slots) for f in own]))
     try:
@@ -223,14 +214,14 @@ def _block(formula: Exists, target: Variable, slots: range) -> Node:
     """Quantifiers over a conjunction: messages towards the target, and a condition for every knot that is left."""
     variables, factors = narrow(formula)
     tied = frozenset(variables)
-    own = [f for f in factors if not free_variables(f) & tied]
+    own = [f for f in factors if not f.free & tied]
     knots = []
     for knot in components(variables, factors):
-        inside = [f for f in factors if free_variables(f) & frozenset(knot)]
+        inside = [f for f in factors if f.free & frozenset(knot)]
         if not any(anchored(variable, inside) for variable in knot):
             # Nothing but what is known of the target can rank the values to try: it goes inside.
-            inside += [f for f in own if target in free_variables(f)]
-            own = [f for f in own if target not in free_variables(f)]
+            inside += [f for f in own if target in f.free]
+            own = [f for f in own if target not in f.free]
         knots.append(_condition(knot, inside, target, slots))
     return _intersect([*(_node(f, target, slots) for f in own), *knots])
 
@@ -241,8 +232,8 @@ def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target
         raise PlanError(f"the variables form cycles that take more than {MAX_CUTS} nested cuts; ask a simpler question")
     slot, deeper = slots[0], slots[1:]
     cut = min(variables, key=lambda v: (knotted(v, variables, factors), not anchored(v, factors)))
-    own = [f for f in factors if free_variables(f) == {cut}]
-    rest = [substitute(f, cut, Entity(str(slot))) for f in factors if free_variables(f) != {cut}]
+    own = [f for f in factors if f.free == {cut}]
+    rest = [substitute(f, cut, Entity(str(slot))) for f in factors if f.free != {cut}]
     ranking = [_node(f, cut, slots) for f in own] or _neighbours(cut, factors, slots)
     inner = _exists([variable for variable in reversed(variables) if variable != cut], rest)
     body: list[Node] = [At(_node(f, cut, deeper), slot) for f in own]
@@ -256,10 +247,10 @@ def _neighbours(cut: Variable, factors: Sequence[Formula], slots: range) -> list
     They bound nothing: here an atom is read from the neighbour, in the body from the value that is tried.
     """
     ranking: list[Node] = []
-    pairs = [free_variables(f) - {cut} for f in factors if cut in free_variables(f) and len(free_variables(f)) == 2]
+    pairs = [f.free - {cut} for f in factors if cut in f.free and len(f.free) == 2]
     for (neighbour,) in dict.fromkeys(pairs):
-        own = [f for f in factors if free_variables(f) == {neighbour}]
-        shared = [f for f in factors if free_variables(f) == {cut, neighbour}]
+        own = [f for f in factors if f.free == {neighbour}]
+        shared = [f for f in factors if f.free == {cut, neighbour}]
         if anchored(neighbour, own):
             with suppress(_Stuck):
                 edge = _intersect([_edge(f, neighbour, cut, slots) for f in shared])

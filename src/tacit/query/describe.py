@@ -8,7 +8,7 @@ value it tries.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tacit.query.fold import Fold, Place
@@ -29,6 +29,7 @@ from tacit.query.plan import (
     Step,
     Target,
     Union,
+    children,
     walk,
 )
 
@@ -100,7 +101,7 @@ class _Description(Fold[str, list[_Line]]):
 
     def row(self, step: Row, place: Place[str]) -> list[_Line]:
         from_ = replace(place, source=self.entity(step.slot))
-        head = self._line(f"from {from_.source} over {self._edge(step.edge, from_)}", from_, step, _edges(step.edge))
+        head = self._line(f"from {from_.source} over {self._edge(step.edge, from_)}", from_, step, _rows(step.edge))
         return [head, *self._ends(step.edge, from_)]
 
     def project(self, step: Project, place: Place[str]) -> list[_Line]:
@@ -108,7 +109,7 @@ class _Description(Fold[str, list[_Line]]):
         which, power = ("every", _N) if isinstance(step.source, Everything) else ("the best", _K)
         what = f"from {which} {from_.source} over {self._edge(step.edge, from_)}"
         source = [] if power == _N else self._inner(step.source, replace(from_, source=None, target=from_.source))
-        return [self._line(what, from_, step, _edges(step.edge), power), *source, *self._ends(step.edge, from_)]
+        return [self._line(what, from_, step, _rows(step.edge), power), *source, *self._ends(step.edge, from_)]
 
     def loop(self, step: Loop, place: Place[str]) -> list[_Line]:
         return [self._line(f"itself over {self.relations[step.relation]}", place, step, 1)]
@@ -151,14 +152,8 @@ class _Description(Fold[str, list[_Line]]):
 
     def _ends(self, edge: Edge, place: Place[str]) -> list[_Line]:
         """The sets an edge asks at its two ends."""
-        match edge:
-            case Source() | Target():
-                return self._inner(edge, place)
-            case Intersect(parts) | Union(parts):
-                return [line for part in parts for line in self._ends(part, place)]
-            case Complement(part):
-                return self._ends(part, place)
-        return []
+        ends = (leaf for leaf in _leaves(edge) if isinstance(leaf, Source | Target))
+        return [line for end in ends for line in self._inner(end, place)]
 
     def _edge(self, edge: Edge, place: Place[str]) -> str:
         """An edge as a formula over relation names; sets at its ends stand in square brackets, and follow below."""
@@ -189,16 +184,18 @@ def _deeper(lines: list[_Line]) -> list[_Line]:
     return [replace(line, indent=line.indent + 1) for line in lines]
 
 
-def _edges(edge: Edge) -> int:
+def _rows(edge: Edge) -> int:
     """How many relations an edge itself is made of, those of sets at its ends aside."""
-    match edge:
-        case Relation():
-            return 1
-        case Intersect(parts) | Union(parts):
-            return sum(map(_edges, parts))
-        case Complement(part):
-            return _edges(part)
-    return 0
+    return sum(isinstance(leaf, Relation) for leaf in _leaves(edge))
+
+
+def _leaves(edge: Step) -> Iterator[Step]:
+    """What an edge joins: relations, and the sets at its ends."""
+    if isinstance(edge, Intersect | Union | Complement):
+        for part in children(edge):
+            yield from _leaves(part)
+    else:
+        yield edge
 
 
 def _shown(cost: Cost) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Term, Variable, free_variables
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Variable, rebuilt
 
 
 class Narrowed(Exists):
@@ -29,7 +29,7 @@ def narrow(formula: Formula) -> tuple[list[Variable], list[Formula]]:
         if ranks[chosen][0] > 1:
             break
         variables.remove(chosen)
-        mine = [f for f in factors if chosen in free_variables(f)]
+        mine = [f for f in factors if chosen in f.free]
         if mine:
             at = factors.index(mine[0])
             factors = [f for f in factors if f not in mine]
@@ -39,8 +39,8 @@ def narrow(formula: Formula) -> tuple[list[Variable], list[Formula]]:
 
 def _rank(variable: Variable, factors: Sequence[Formula]) -> tuple[int, bool]:
     """How many others a variable meets, the fewest to be closed first; and of equals, one that something narrows."""
-    mine = [f for f in factors if variable in free_variables(f)]
-    others = frozenset[Variable]().union(*map(free_variables, mine)) - {variable}
+    mine = [f for f in factors if variable in f.free]
+    others = frozenset[Variable]().union(*(f.free for f in mine)) - {variable}
     split = len(mine) == 1 and _separable(mine[0], variable)
     return 0 if split else len(others), not anchored(variable, mine)
 
@@ -48,14 +48,14 @@ def _rank(variable: Variable, factors: Sequence[Formula]) -> tuple[int, bool]:
 def _close(variable: Variable, mine: Sequence[Formula]) -> Formula:
     """`exists variable` over the factors that speak of it, inside a disjunction where only a part of it does."""
     if len(mine) == 1 and isinstance(mine[0], Or) and _separable(mine[0], variable):
-        inside = [p for p in mine[0].parts if variable in free_variables(p)]
-        outside = [p for p in mine[0].parts if variable not in free_variables(p)]
+        inside = [p for p in mine[0].parts if variable in p.free]
+        outside = [p for p in mine[0].parts if variable not in p.free]
         return Or((Exists(variable, Or(tuple(inside)) if len(inside) > 1 else inside[0]), *outside))
     return Narrowed(variable, conjunction(mine))
 
 
 def _separable(factor: Formula, variable: Variable) -> bool:
-    return isinstance(factor, Or) and any(variable not in free_variables(part) for part in factor.parts)
+    return isinstance(factor, Or) and any(variable not in part.free for part in factor.parts)
 
 
 def _flatten(formula: Formula, variables: list[Variable]) -> list[Formula]:
@@ -68,11 +68,6 @@ def _flatten(formula: Formula, variables: list[Variable]) -> list[Formula]:
     return [formula]
 
 
-def conjuncts(formula: Formula) -> tuple[Formula, ...]:
-    """The parts of a conjunction; of anything else, itself."""
-    return formula.parts if isinstance(formula, And) else (formula,)
-
-
 def conjunction(factors: Sequence[Formula]) -> Formula:
     """All factors as one formula."""
     return factors[0] if len(factors) == 1 else And(tuple(factors))
@@ -80,14 +75,14 @@ def conjunction(factors: Sequence[Formula]) -> Formula:
 
 def anchored(variable: Variable, factors: Iterable[Formula]) -> bool:
     """Whether something other than a negation speaks of the variable alone."""
-    return any(free_variables(f) == {variable} and not isinstance(f, Not) for f in factors)
+    return any(f.free == {variable} and not isinstance(f, Not) for f in factors)
 
 
 def components(variables: Sequence[Variable], factors: Sequence[Formula]) -> list[list[Variable]]:
     """The variables in groups that no factor connects."""
     groups: list[set[Variable]] = [{variable} for variable in variables]
     for factor in factors:
-        touched = [g for g in groups if g & free_variables(factor)]
+        touched = [g for g in groups if g & factor.free]
         groups = [g for g in groups if g not in touched]
         if touched:
             groups.append(set[Variable]().union(*touched))
@@ -96,7 +91,7 @@ def components(variables: Sequence[Variable], factors: Sequence[Formula]) -> lis
 
 def knotted(cut: Variable, variables: Sequence[Variable], factors: Sequence[Formula]) -> int:
     """How many of the variables still meet two others once one of them is cut."""
-    scopes = [free_variables(f) - {cut} for f in factors]
+    scopes = [f.free - {cut} for f in factors]
     left = [v for v in variables if v != cut]
     while True:
         for variable in left:
@@ -112,17 +107,8 @@ def knotted(cut: Variable, variables: Sequence[Variable], factors: Sequence[Form
 
 def substitute(formula: Formula, variable: Variable, value: Entity) -> Formula:
     """The formula with an entity in place of a variable."""
-
-    def term(old: Term) -> Term:
-        return value if old == variable else old
-
-    match formula:
-        case Atom(relation, subject, object_):
-            return Atom(relation, term(subject), term(object_))
-        case And(parts) | Or(parts):
-            return type(formula)(tuple(substitute(part, variable, value) for part in parts))
-        case Not(part):
-            return Not(substitute(part, variable, value))
-        case Exists(bound, part):
-            return formula if bound == variable else type(formula)(bound, substitute(part, variable, value))
-    raise TypeError(f"not a formula: {formula!r}")
+    if isinstance(formula, Atom):
+        return Atom(formula.relation, *(value if term == variable else term for term in formula.terms))
+    if isinstance(formula, Exists) and formula.variable == variable:
+        return formula
+    return rebuilt(formula, lambda part: substitute(part, variable, value))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tacit.errors import QueryError
@@ -74,10 +74,10 @@ class Formula:
         return _canonical(self, {}) == _canonical(other, {})
 
     def __and__(self, other: Formula) -> And:
-        return And((*_parts(And, self), *_parts(And, other)))
+        return And((*parts_of(self, And), *parts_of(other, And)))
 
     def __or__(self, other: Formula) -> Or:
-        return Or((*_parts(Or, self), *_parts(Or, other)))
+        return Or((*parts_of(self, Or), *parts_of(other, Or)))
 
     def __invert__(self) -> Not:
         return Not(self)
@@ -251,16 +251,9 @@ def _canonical(formula: Formula, scope: dict[Variable, int], depth: int = 1) -> 
     if isinstance(formula, Exists):
         return f"E({_canonical(formula.part, {**scope, formula.variable: depth}, depth + 1)})"
     if isinstance(formula, And | Or):
-        return f"{type(formula).__name__}({','.join(sorted(_canonical(p, scope, depth) for p in _merged(formula)))})"
+        parts = sorted(_canonical(part, scope, depth) for part in flat(formula, type(formula)))
+        return f"{type(formula).__name__}({','.join(parts)})"
     return f"N({','.join(_canonical(part, scope, depth) for part in children(formula))})"
-
-
-def _merged(formula: And | Or) -> Iterator[Formula]:
-    for part in formula.parts:
-        if isinstance(part, type(formula)):
-            yield from _merged(part)
-        else:
-            yield part
 
 
 def _free(formula: Formula, parts: tuple[Formula, ...]) -> frozenset[Variable]:
@@ -268,10 +261,6 @@ def _free(formula: Formula, parts: tuple[Formula, ...]) -> frozenset[Variable]:
         return frozenset(term for term in (formula.relation, *formula.terms) if isinstance(term, Variable))
     inside = parts[0].free.union(*(part.free for part in parts[1:]))
     return inside - {formula.variable} if isinstance(formula, Exists) else inside
-
-
-def _parts(kind: type[And] | type[Or], formula: Formula) -> tuple[Formula, ...]:
-    return formula.parts if isinstance(formula, kind) else (formula,)
 
 
 def _bracketed(part: Formula, around: type[Formula]) -> str:
@@ -304,14 +293,36 @@ def children(formula: Formula) -> tuple[Formula, ...]:
     return ()
 
 
+def rebuilt(formula: Formula, change: Callable[[Formula], Formula]) -> Formula:
+    """The same formula with every formula directly inside it changed."""
+    if isinstance(formula, And | Or):
+        return type(formula)(tuple(map(change, formula.parts)))
+    if isinstance(formula, Exists):
+        return type(formula)(formula.variable, change(formula.part))
+    return Not(change(formula.part)) if isinstance(formula, Not) else formula
+
+
+def exists(variables: Sequence[Variable], formula: Formula) -> Formula:
+    """The formula under quantifiers, that of the first variable outermost."""
+    for variable in reversed(variables):
+        formula = Exists(variable, formula)
+    return formula
+
+
+def parts_of(formula: Formula, kind: type[And] | type[Or]) -> tuple[Formula, ...]:
+    """The parts of a conjunction, or of a disjunction; of anything else, itself."""
+    return formula.parts if isinstance(formula, kind) else (formula,)
+
+
+def flat(formula: Formula, kind: type[And] | type[Or]) -> Iterator[Formula]:
+    """The same with nested ones of that kind taken apart."""
+    for part in parts_of(formula, kind):
+        yield from flat(part, kind) if isinstance(part, kind) else (part,)
+
+
 def atoms(formula: Formula) -> Iterator[Atom]:
     """The atoms of a formula, from left to right."""
     if isinstance(formula, Atom):
         yield formula
     for part in children(formula):
         yield from atoms(part)
-
-
-def free_variables(formula: Formula) -> frozenset[Variable]:
-    """The variables a formula speaks of without binding them."""
-    return formula.free

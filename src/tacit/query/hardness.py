@@ -30,7 +30,7 @@ from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.plan import Best, Complement, Condition, Loop, Project, Relation, Step, Target, Union, children
 from tacit.query.queries import QuerySet
 from tacit.query.sets import Sets
-from tacit.query.symbolic import GRAPHS, Ends, Facts, SetFold
+from tacit.query.symbolic import GRAPHS, Ends, SetFold
 
 Levels = tuple[Sets, ...]  # level `c`: what can be had for `c` missing links, and for no fewer
 
@@ -42,16 +42,12 @@ def missing_links(queries: QuerySet, graph: Graph, split: str = "test", observed
     """
     smaller, larger = GRAPHS[split]
     known = smaller if observed is None else tuple(observed)
-    facts = [
-        Facts(_index(graph, [name for name in larger if (name in known) == there]), graph.num_entities)
-        for there in (True, False)
-    ]
+    indexes = [_index(graph, [name for name in larger if (name in known) == there]) for there in (True, False)]
     costs = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(queries), symbolic.BATCH):
         part = queries[start : start + symbolic.BATCH]
-        levels = CostFold(tuple(SetFold(each, part.entities, part.relations) for each in facts)).of(
-            part.shape.plan.root
-        )
+        folds = (SetFold(index, graph.num_entities, part.entities, part.relations) for index in indexes)
+        levels = CostFold(tuple(folds)).of(part.shape.plan.root)
         cost = np.full(len(part.hard.ids), -1)
         for links, level in enumerate(levels):
             cost[level.contains(part.hard.rows, part.hard.ids)] = links
@@ -184,7 +180,7 @@ class CostFold(Fold[Ends, Levels]):
         return self._where(np.zeros(self._size, dtype=bool))
 
     def _where(self, true: Any) -> Sets:
-        return Sets.all_where(true, self.folds[0].facts.num_entities)
+        return Sets.all_where(true, self.folds[0].num_entities)
 
 
 def _least(priced: Iterable[tuple[int, Sets]]) -> Levels:

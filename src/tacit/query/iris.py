@@ -21,6 +21,7 @@ from tacit.graph.prefixes import Prefixes
 from tacit.graph.terms import SCHEME
 from tacit.graph.vocabulary import Vocabulary
 from tacit.query.names import alike
+from tacit.query.sparql_source import kind
 from tacit.query.text import place
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -73,7 +74,7 @@ class Labels:
 
     def iri(self, term: Any) -> str:
         """The IRI that a prefixed or relative name is short for."""
-        if _name(term) != "pname":
+        if kind(term) != "pname":
             whole = str(term if _ABSOLUTE.match(term) else urljoin(self.base, term))
             return whole + "#" * (term.endswith("#") and not whole.endswith("#"))  # which joining takes away
         prefix, local = term.prefix or "", term.localname or ""
@@ -84,14 +85,14 @@ class Labels:
 
     def _literal(self, term: Any) -> str:
         """A literal as N-Triples writes it; nothing of an IRI."""
-        if _name(term) == "literal":
-            language, kind = term.lang, self.iri(term.datatype) if term.datatype else ""
+        if kind(term) == "literal":
+            language, datatype = term.lang, self.iri(term.datatype) if term.datatype else ""
         elif not isinstance(term, dict) and hasattr(term, "datatype"):
-            language, kind = term.language, str(term.datatype or "")
+            language, datatype = term.language, str(term.datatype or "")
         else:
             return ""
-        typed = self.own.label(kind) if self.own else f"<{kind}>"
-        suffix = f"@{language.lower()}" if language else f"^^{typed}" if kind not in ("", _PLAIN) else ""
+        typed = self.own.label(datatype) if self.own else f"<{datatype}>"
+        suffix = f"@{language.lower()}" if language else f"^^{typed}" if datatype not in ("", _PLAIN) else ""
         return f'"{_text(term).translate(_ESCAPES)}"{suffix}'
 
     def _names(self, iri: str) -> Iterator[str]:
@@ -117,9 +118,9 @@ class Labels:
 
     def _unknown(self, term: Any, vocabulary: Vocabulary, name: str, near: list[str]) -> UnknownName:
         written = [f"<{term}>", str(term), *(["a"] if str(term) == _TYPE else [])]
-        if _name(term) == "pname":
+        if kind(term) == "pname":
             written = [f"{term.prefix or ''}:{term.localname or ''}"]
-        elif _name(term) == "literal":
+        elif kind(term) == "literal":
             written = [f"{mark}{_text(term)}{mark}" for mark in "\"'"]
         error = UnknownName(vocabulary.kind, name, near)
         at = next(filter(None, map(self._place, written)), None)
@@ -129,11 +130,6 @@ class Labels:
         """Line and column of the first use of a term."""
         use = re.search(rf"(?<![\w?$:.-]){re.escape(written)}(?![\w:-])", self.text)
         return place(self.text, use.start()) if use else None
-
-
-def _name(term: Any) -> str:
-    """The parser's word for a term that it leaves to be resolved; nothing for others."""
-    return str(getattr(term, "name", "")) if isinstance(term, dict) else ""
 
 
 def _text(literal: Any) -> str:

@@ -6,11 +6,11 @@ A condition is a relation to an entity, or to something of which further conditi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tacit.errors import QueryError
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, flat
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def _condition(thing: Variable, formula: Formula, bound: frozenset[Variable]) ->
             if variable == thing:
                 raise QueryError(f"{thing} stands for two things")
             return _conditions(thing, [part], bound | {variable})
-        case And(parts):
-            return _conditions(thing, _flat(parts), bound)
+        case And():
+            return _conditions(thing, flat(formula, And), bound)
         case Or(parts) if not bound:  # one thing for all alternatives is not one for each, as scores go
             return [Group("or", tuple(_single(_conditions(thing, [part], bound)) for part in parts))]
         case Not(part) if not bound:
@@ -115,14 +115,6 @@ def _apart(formulas: list[Formula], bound: frozenset[Variable]) -> list[list[For
             mine, together = mine | heap[0], [*heap[1], *together]
         heaps.append((mine, together))
     return [sorted(heap, key=formulas.index) for _, heap in heaps]
-
-
-def _flat(parts: Iterable[Formula]) -> Iterator[Formula]:
-    for part in parts:
-        if isinstance(part, And):
-            yield from _flat(part.parts)
-        else:
-            yield part
 
 
 def _single(parts: Sequence[Step | Group]) -> Step | Group:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tacit.errors import QueryError
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Term
+from tacit.query.formula import Atom, Entity, Formula, Term, rebuilt
 
 
 class Parameter(str):
@@ -32,17 +32,10 @@ def filled(formula: Formula, values: Mapping[str, str]) -> Formula:
         return Entity(label(old.name)) if isinstance(old, Entity) else old
 
     def walk(old: Formula) -> Formula:
-        match old:
-            case Atom(relation, subject, object_):
-                named = label(relation) if isinstance(relation, str) else relation
-                return Atom(named, term(subject), term(object_))
-            case And(parts) | Or(parts):
-                return type(old)(tuple(map(walk, parts)))
-            case Not(part):
-                return Not(walk(part))
-            case Exists(variable, part):
-                return Exists(variable, walk(part))
-        raise TypeError(f"not a formula: {old!r}")
+        if not isinstance(old, Atom):
+            return rebuilt(old, walk)
+        relation = label(old.relation) if isinstance(old.relation, str) else old.relation
+        return Atom(relation, term(old.subject), term(old.object))
 
     formula = walk(formula)
     check_unused(set(values) - used)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tacit.query.formula import And, Exists, Formula, Not, Or, Variable, atoms, free_variables
+from tacit.query.formula import And, Exists, Formula, Not, Or, Variable, atoms, exists, rebuilt
 
 
 def bind_loose(formula: Formula, targets: Iterable[Variable]) -> Formula:
@@ -15,24 +15,20 @@ def bind_loose(formula: Formula, targets: Iterable[Variable]) -> Formula:
     >>> bind_loose(Atom("r", Entity("a"), t) & ~Atom("q", v, t), [t])
     <r(a, ?t) & !(exists ?v . q(?v, ?t))>
     """
-    return quantified(formula, free_variables(formula).difference(targets))
+    return quantified(formula, formula.free.difference(targets))
 
 
 def quantified(formula: Formula, variables: frozenset[Variable]) -> Formula:
     """The formula with some of its free variables existential, each at the narrowest place that holds its atoms."""
     if not variables:
         return formula
-    if isinstance(formula, Not):
-        return Not(quantified(formula.part, variables))
-    if isinstance(formula, Exists):
-        return Exists(formula.variable, quantified(formula.part, variables))
+    if isinstance(formula, Not | Exists):
+        return rebuilt(formula, lambda part: quantified(part, variables))
     here = variables
     if isinstance(formula, And | Or):
         # A variable that a single part speaks of goes inside it; one that several share is bound around them.
-        here = frozenset(v for v in variables if sum(v in free_variables(part) for part in formula.parts) > 1)
-        inner = [quantified(part, (variables - here) & free_variables(part)) for part in formula.parts]
+        here = frozenset(v for v in variables if sum(v in part.free for part in formula.parts) > 1)
+        inner = [quantified(part, (variables - here) & part.free) for part in formula.parts]
         formula = type(formula)(tuple(inner))
     order = [term for atom in atoms(formula) for term in (*atom.terms, atom.relation)]  # in which atoms speak of them
-    for variable in sorted(here, key=order.index, reverse=True):
-        formula = Exists(variable, formula)
-    return formula
+    return exists(sorted(here, key=order.index), formula)

@@ -173,12 +173,8 @@ def read_queries(
     path = folder / f"{split}-queries.pkl"
     if split not in SPLITS or not path.is_file():
         raise DataError(f"no {split}-queries.pkl; a folder of queries has {_splits_of(folder)}", folder)
-    listed = load_pickle(path)
-    if not isinstance(listed, dict):
-        raise DataError("does not hold a dict of structures and their queries", path)
-    _check_length(listed, path)
     by_name: dict[str, tuple[Shape, Encoding, Any]] = {}
-    for structure, queries in listed.items():
+    for structure, queries in _table(path, "structures and their queries").items():
         try:
             shape, encoding = shape_of(structure)
             by_name[shape.name if encoding == "dnf" else f"{shape.name}-DM"] = (shape, encoding, queries)
@@ -201,8 +197,8 @@ def _query_set(
     shape: Shape,
     encoding: Encoding,
     queries: Any,
-    easy: Mapping[Any, Any] | None,
-    hard: Mapping[Any, Any] | None,
+    easy: Mapping[Any, Any],
+    hard: Mapping[Any, Any],
     sizes: tuple[int, int],
     path: Path,
 ) -> QuerySet:
@@ -213,10 +209,7 @@ def _query_set(
         queries = [queries[i] for i in order]
         none: frozenset[int] = frozenset()
         easy_answers, hard_answers = (
-            AnswerSets.none(len(queries))
-            if table is None
-            else AnswerSets.of([table.get(query, none) for query in queries])
-            for table in (easy, hard)
+            AnswerSets.of([table.get(query, none) for query in queries]) for table in (easy, hard)
         )
     except (DataError, TypeError, RecursionError) as error:
         raise DataError(f"{shape.name} cannot be read: {error}", path) from None
@@ -231,30 +224,26 @@ def _query_set(
     return QuerySet(shape, entities[order], relations[order], easy_answers, hard_answers, encoding)
 
 
-def _answer_files(folder: Path, split: str) -> tuple[Mapping[Any, Any] | None, Mapping[Any, Any] | None]:
+def _answer_files(folder: Path, split: str) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
     """The tables of easy and hard answers; train queries have one table of answers, or none."""
     if split == "train":
         path = folder / "train-answers.pkl"
-        return None, _table(path) if path.is_file() else None
+        return {}, _table(path) if path.is_file() else {}
     return _table(folder / f"{split}-easy-answers.pkl"), _table(folder / f"{split}-hard-answers.pkl")
 
 
-def _table(path: Path) -> Mapping[Any, Any]:
+def _table(path: Path, what: str = "queries and their answers") -> Mapping[Any, Any]:
+    """The dict of a pickle; lists that are longer together than the file would name one list over and over."""
     table = load_pickle(path)
     if not isinstance(table, dict):
-        raise DataError("does not hold a dict of queries and their answers", path)
-    _check_length(table, path)
-    return table
-
-
-def _check_length(table: Mapping[Any, Any], path: Path) -> None:
-    """Refuses lists that are longer together than the file: it would name one list over and over."""
+        raise DataError(f"does not hold a dict of {what}", path)
     try:
         length = sum(map(len, table.values()))
     except TypeError:
         raise DataError("cannot be read: it has something other than lists or sets under its keys", path) from None
     if length > path.stat().st_size:
         raise DataError(f"has {length:,} entries in a file of {path.stat().st_size:,} bytes", path)
+    return table
 
 
 def _sizes(folder: Path) -> tuple[int, int]:

@@ -86,12 +86,9 @@ def _translation(graph: Graph, folder: Path, split: str) -> Translation:
     if all((folder / name).is_file() for name in MAPS):
         has_facts = all((folder / f"{split}.txt").is_file() for split in SPLITS)
         there = read_betae(folder, folder.name) if has_facts else None
-        vocabularies = (
-            (there.entities, there.relations)
-            if there
-            else (read_vocabulary(folder / MAPS[0], "entity"), read_vocabulary(folder / MAPS[1], "relation"))
-        )
-        translation = Translation(_ids(vocabularies[0], graph.entities), _ids(vocabularies[1], graph.relations))
+        entities = there.entities if there else read_vocabulary(folder / MAPS[0], "entity")
+        relations = there.relations if there else read_vocabulary(folder / MAPS[1], "relation")
+        translation = Translation(_ids(entities, graph.entities), _ids(relations, graph.relations))
         if there:
             _check_facts(graph, there, translation, folder)
         return translation
@@ -132,10 +129,8 @@ def _check_facts(graph: Graph, there: Graph, translation: Translation, folder: P
 
 def _read_as(facts: Triples, translation: Translation) -> Triples:
     """Facts in the ids of the graph, forward again where a relation is the inverse of what it was."""
-    heads, relations, tails = (
-        table[column] for table, column in zip((translation.entities, translation.relations, translation.entities),
-                                               facts.T, strict=True)
-    )  # fmt: skip
+    heads, tails = translation.entities[facts[:, 0]], translation.entities[facts[:, 2]]
+    relations = translation.relations[facts[:, 1]]
     turned = relations % 2 == 1
     columns = (np.where(turned, tails, heads), relations - turned, np.where(turned, heads, tails))
     columns[1][relations < 0] = -1
@@ -188,20 +183,16 @@ def draw(
     """Queries of several shapes, each with what it took to find them; `options` are those of `sampling.sample`."""
     samples = {}
     for name, shape in shapes.items():
-        number_drawn = 0
-
-        def advance(number: int, name: str = name) -> None:
-            nonlocal number_drawn
-            number_drawn += number
-            if progress is not None:
-                progress(name, number_drawn, count)
-
-        drawn = sample(graph, shape, split, count, progress=advance, **options)
+        drawn = sample(graph, shape, split, count, progress=_told(progress, name, count), **options)
         encoding: Encoding = "dm" if name != shape.name else "dnf"
         samples[name] = replace(drawn, queries=replace(drawn.queries, encoding=encoding))
     if not any(len(drawn.queries) for drawn in samples.values()):
         raise SettingsError(f"no query found; {'; '.join(map(str, samples.values()))}")
     return samples
+
+
+def _told(progress: Drawn | None, name: str, count: int) -> Callable[[int], None]:
+    return lambda done: None if progress is None else progress(name, done, count)
 
 
 def shapes_of(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tacit.errors import PlanError
-from tacit.query.formula import And, Exists, Formula, Not, Or, Query, Variable, children, free_variables
+from tacit.query.formula import And, Exists, Formula, Not, Or, Query, Variable, children
 
 
 def check_safe(query: Query, negation: bool = True) -> None:
     """Refuse variables that are unbound and, where `negation`, ones that nothing but a negation speaks of."""
-    unbound = free_variables(query.formula).difference(query.targets)
+    unbound = query.formula.free.difference(query.targets)
     if unbound:
         names = ", ".join(sorted(map(str, unbound)))
         first = min(unbound, key=str)
@@ -18,12 +18,12 @@ def check_safe(query: Query, negation: bool = True) -> None:
     if not negation:
         return
     for target in query.targets:
-        if target not in free_variables(query.formula):
+        if target not in query.formula.free:
             raise PlanError(f"the target {target} occurs nowhere in the formula; ask about it in an atom")
         if not _asserted(target, query.formula, bound=False):
             raise PlanError(_reason(target, query.formula))
     for variable, part in _quantified(query.formula):
-        if variable in free_variables(part) and not _asserted(variable, part, bound=True):
+        if variable in part.free and not _asserted(variable, part, bound=True):
             raise PlanError(_reason(variable, part))
 
 
@@ -48,7 +48,7 @@ def _reason(variable: Variable, formula: Formula) -> str:
 
 def _affirmed(variable: Variable, formula: Formula, positive: bool) -> bool:
     """Whether an atom about the variable stands under an even number of negations."""
-    if variable not in free_variables(formula):
+    if variable not in formula.free:
         return False
     parts = children(formula)
     return any(_affirmed(variable, part, positive ^ isinstance(formula, Not)) for part in parts) if parts else positive
@@ -60,7 +60,7 @@ def _asserted(variable: Variable, formula: Formula, bound: bool, positive: bool 
     Of alternatives each has to say so: one that does not mention the target lets every entity in. For a variable that
     is `bound` such an alternative is none of its business.
     """
-    if variable not in free_variables(formula):
+    if variable not in formula.free:
         return False
     match formula:
         case Not(part):
@@ -70,6 +70,6 @@ def _asserted(variable: Variable, formula: Formula, bound: bool, positive: bool 
         case And(parts) | Or(parts):
             if isinstance(formula, And) == positive:
                 return any(_asserted(variable, part, bound, positive) for part in parts)
-            concerned = [part for part in parts if not bound or variable in free_variables(part)]
+            concerned = [part for part in parts if not bound or variable in part.free]
             return all(_asserted(variable, part, bound, positive) for part in concerned)
     return positive

@@ -106,7 +106,7 @@ def sample(
         batches.append(wanted)
         kept, tries = kept + len(wanted), tries + size
         if progress:
-            progress(len(wanted))
+            progress(kept)
     return Sample(_joined(shape, batches), count, tries, search.turned_down)
 
 
@@ -252,11 +252,8 @@ def _check(graph: Graph, split: str, count: int, max_answers: int | None, seed: 
         raise SettingsError(f"no split '{split}'; choose one of {', '.join(GRAPHS)}")
     if not len(graph.split(split)):
         raise SettingsError(f"the graph has no {split} facts to ask about; draw some with: tacit data split")
-    if count < 1:
-        raise SettingsError(f"count must be at least 1, not {count}")
-    if max_answers is not None and max_answers < 1:
-        raise SettingsError(f"max-answers must be at least 1, not {max_answers}")
-    if seed < 0:
-        raise SettingsError(f"seed must be at least 0, not {seed}")
+    for name, value, least in (("count", count, 1), ("max-answers", max_answers, 1), ("seed", seed, 0)):
+        if value is not None and value < least:
+            raise SettingsError(f"{name} must be at least {least}, not {value}")
     if not 0 <= waste < 1:
         raise SettingsError(f"waste must be at least 0 and below 1, not {waste}")

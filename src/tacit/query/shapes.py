@@ -10,9 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from reprlib import repr as shortened
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from tacit.errors import DataError, QueryError, UnknownName
 from tacit.query.compile import compile_query, compile_template
@@ -23,12 +21,9 @@ from tacit.query.tuples import (
     STRUCTURES,
     Structure,
     arranged,
-    from_tuples,
     label,
-    structure_of,
     structure_of_plan,
     template,
-    to_tuples,
     well_formed,
 )
 
@@ -126,21 +121,3 @@ def shape_of(structure: Structure) -> tuple[Shape, Encoding]:
     if not well_formed(structure):
         raise DataError(f"{shortened(structure)[:120]} is no BetaE query structure; one looks like {STRUCTURES['2i']}")
     return Shape.of_structure(structure), "dnf"
-
-
-def from_tuple(query: Any) -> tuple[Shape, tuple[int, ...], tuple[int, ...], Encoding]:
-    """The shape, entities, relations and encoding of one BetaE query.
-
-    >>> from_tuple((7, (0, 3)))[1:]
-    ((7,), (0, 3), 'dnf')
-    """
-    structure = structure_of(query)
-    shape, encoding = shape_of(structure)
-    entities, relations = from_tuples([query], structure)
-    return shape, tuple(entities[0].tolist()), tuple(relations[0].tolist()), encoding
-
-
-def to_tuple(shape: Shape, entities: Iterable[int], relations: Iterable[int], encoding: Encoding = "dnf") -> Any:
-    """One BetaE query: the inverse of `from_tuple`."""
-    rows = (np.array([list(ids)], dtype=np.int32) for ids in (entities, relations))
-    return to_tuples(shape.encoded(encoding), *rows)[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable
+from tacit.query.formula import Atom, Entity, Exists, Formula, Query, Term, Variable, rebuilt
 
 
 def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
@@ -28,17 +28,13 @@ def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tup
         return Entity(slot(entities, old.name)) if isinstance(old, Entity) else scope[old]
 
     def walk(formula: Formula, scope: dict[Variable, Variable]) -> Formula:
-        match formula:
-            case Atom(relation, subject, object_):
-                return Atom(slot(relations, str(relation)), term(subject, scope), term(object_, scope))
-            case And(parts) | Or(parts):
-                return type(formula)(tuple(walk(part, scope) for part in parts))
-            case Not(part):
-                return Not(walk(part, scope))
-            case Exists(variable, part):
-                fresh = Variable(slot(variables, variable.name))
-                return Exists(fresh, walk(part, {**scope, variable: fresh}))
-        raise TypeError(f"not a formula: {formula!r}")
+        if isinstance(formula, Atom):
+            ends = term(formula.subject, scope), term(formula.object, scope)
+            return Atom(slot(relations, str(formula.relation)), *ends)
+        if isinstance(formula, Exists):
+            fresh = Variable(slot(variables, formula.variable.name))
+            return Exists(fresh, walk(formula.part, {**scope, formula.variable: fresh}))
+        return rebuilt(formula, lambda part: walk(part, scope))
 
     scope = {target: Variable(str(number)) for number, target in enumerate(query.targets)}
     shape = Query(scope.values(), walk(query.formula, scope))

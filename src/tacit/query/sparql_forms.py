@@ -23,6 +23,7 @@ from tacit.query.sparql_terms import Terms
 
 _TOLD = ("score", "known")
 _AGGREGATE = r"COUNT|SUM|MIN|MAX|AVG|SAMPLE|GROUP_CONCAT"
+_MIRRORED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
 _NO_ANSWERS = "the query has no answers whatever the facts"
 
 
@@ -232,11 +233,7 @@ class Form:
         if name == "RelationalExpression":
             left, operator, right = inner(condition.expr), condition.op, inner(condition.other)
             if is_variable(right):
-                left, operator, right = (
-                    right,
-                    {">": "<", "<": ">", ">=": "<=", "<=": ">="}.get(operator, operator),
-                    left,
-                )
+                left, operator, right = right, _MIRRORED.get(operator, operator), left
             number = _number(right)
             if score and str(left) == score.name and operator in (">", ">=") and number is not None:
                 least = number if operator == ">=" else math.nextafter(number, math.inf)

@@ -8,20 +8,7 @@ from typing import Any
 
 from tacit.errors import QueryError
 from tacit.query.formula import MAX_ATOMS, Entity, Formula, Variable, atoms
-from tacit.query.sparql_cases import (
-    NONE,
-    START,
-    Case,
-    Cases,
-    Domain,
-    Truth,
-    both,
-    either,
-    joined,
-    not_,
-    some,
-    united,
-)
+from tacit.query.sparql_cases import NONE, START, Case, Cases, Domain, Truth, both, either, joined, not_, some, united
 from tacit.query.sparql_source import Source, inner, kind, mentioned
 from tacit.query.sparql_terms import Block, Terms
 

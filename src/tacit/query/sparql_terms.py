@@ -11,7 +11,7 @@ from functools import reduce
 from itertools import count
 from typing import Any
 
-from tacit.query.formula import Atom, Entity, Exists, Formula, Term, Variable
+from tacit.query.formula import Atom, Entity, Formula, Term, Variable, exists
 from tacit.query.iris import Labels
 from tacit.query.sparql_source import SUPPORTED, Source, is_variable, kind
 
@@ -68,7 +68,7 @@ class Terms:
         steps = [self.fresh() for _ in parts[1:]]
         ends = [subject, *steps, object_]
         hops = [self._path(part, ends[at], ends[at + 1]) for at, part in enumerate(parts)]
-        return reduce(lambda formula, step: Exists(step, formula), reversed(steps), reduce(Formula.__and__, hops))
+        return exists(steps, reduce(Formula.__and__, hops))
 
     def term(self, term: Any, block: Block) -> Term:
         """A variable, a blank node (which stands for some entity, within its block of triples), or an entity."""

@@ -9,7 +9,7 @@ from itertools import count
 from tacit.errors import QueryError
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.terms import SCHEME, n_triples
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, rebuilt
 
 _LOCAL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -124,19 +124,13 @@ def _is_union(formula: Formula) -> bool:
 
 def _apart(formula: Formula, scope: dict[Variable, Variable], used: set[Variable]) -> Formula:
     """The formula with a name of its own for each quantified variable, since a group of SPARQL has one scope."""
-    match formula:
-        case Atom(relation, subject, object_):
-            ends = (term if isinstance(term, Entity) else scope[term] for term in (subject, object_))
-            return Atom(relation, *ends)
-        case Exists(variable, part):
-            name = _unused(variable.name, used)
-            used.add(name)
-            return Exists(name, _apart(part, scope | {variable: name}, used))
-        case Not(part):
-            return Not(_apart(part, scope, used))
-        case And(parts) | Or(parts):
-            return type(formula)(tuple(_apart(part, scope, used) for part in parts))
-    raise QueryError(f"{formula} cannot be written as SPARQL")
+    if isinstance(formula, Atom):
+        return Atom(formula.relation, *(term if isinstance(term, Entity) else scope[term] for term in formula.terms))
+    if isinstance(formula, Exists):
+        name = _unused(formula.variable.name, used)
+        used.add(name)
+        return Exists(name, _apart(formula.part, scope | {formula.variable: name}, used))
+    return rebuilt(formula, lambda part: _apart(part, scope, used))
 
 
 def _unused(name: str, used: set[Variable]) -> Variable:

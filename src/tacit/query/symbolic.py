@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.graph.graph import Graph
 from tacit.graph.index import Index, Ints, distinct
-from tacit.query.compile import compile_query
 from tacit.query.fold import EVERYWHERE, Fold, Place
-from tacit.query.formula import Query
 from tacit.query.plan import Best, Condition, Edge, Intersect, Loop, Plan, Project, Relation, Step, Target
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sets import Flags, Sets
@@ -29,21 +27,6 @@ GRAPHS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 BATCH = 512  # queries evaluated at once: enough to be fast, few enough for their sets to stay in memory
 COPIES = 1 << 15  # sources an edge is followed from, or values of a cut variable, at once
 _FACTS = 1 << 23  # facts followed at once
-
-
-def symbolic_answers(query: Query, graph: Graph, *splits: str) -> Ids:
-    """The entities that answer one query over some splits of a graph (all of them by default).
-
-    >>> from tacit.query.formula import Atom, Entity, Variable
-    >>> graph = Graph.of([("France", "borders", "Spain"), ("France", "borders", "Italy")])
-    >>> question = Query(Variable("c"), Atom("borders", Entity("France"), Variable("c")))
-    >>> [graph.entities[i] for i in symbolic_answers(question, graph)]
-    ['Spain', 'Italy']
-    """
-    prepared = compile_query(query)
-    entities = np.array([[graph.entities.id(name) for name in prepared.entities]], dtype=np.int32)
-    relations = np.array([[graph.relations.id(name) for name in prepared.relations]], dtype=np.int32)
-    return answers(prepared.plan, entities, relations, graph.index(*splits), graph.num_entities)[0]
 
 
 def with_answers(queries: QuerySet, graph: Graph, split: str) -> QuerySet:
@@ -67,18 +50,17 @@ def easy_and_hard(plan: Plan, entities: Ids, relations: Ids, graph: Graph, split
 
 def answers(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entities: int) -> AnswerSets:
     """The exact answers of queries that share a plan: entity slots `[Q, E]`, directed relation slots `[Q, R]`."""
-    facts = Facts(index, num_entities)
     keys = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(entities), BATCH):
         batch = slice(start, start + BATCH)
-        sets = SetFold(facts, entities[batch], relations[batch]).of(plan.root)
+        sets = SetFold(index, num_entities, entities[batch], relations[batch]).of(plan.root)
         keys.append(sets.listed() + start * num_entities)
     return AnswerSets.of_keys(np.concatenate(keys), len(entities), num_entities)
 
 
 def holds(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entities: int) -> Flags:
     """Whether facts imply formulas that share a plan without answer variable, `[Q]`."""
-    return SetFold(Facts(index, num_entities), entities, relations).of(plan.root).nonempty()
+    return SetFold(index, num_entities, entities, relations).of(plan.root).nonempty()
 
 
 def count_tuples(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entities: int) -> int:
@@ -88,14 +70,6 @@ def count_tuples(plan: Plan, entities: Ids, relations: Ids, index: Index, num_en
         found = answers(replace(plan, root=step, held=()), entities, repeated, index, num_entities)
         entities = np.concatenate([entities[found.rows], found.ids[:, None]], axis=1)
     return len(entities)
-
-
-@dataclass(frozen=True, eq=False)
-class Facts:
-    """The index of the facts, and how many entities there are."""
-
-    index: Index
-    num_entities: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +84,8 @@ class Ends:
 class SetFold(Fold[Ends, Sets]):
     """Queries that share a plan, valued as sets: one per query, or one per source where an edge is followed."""
 
-    facts: Facts
+    index: Index  # of the facts
+    num_entities: int
     entities: NDArray[np.integer]  # [Q, E]
     relations: NDArray[np.integer]  # [Q, R]
     known: dict[Step, Sets] = field(default_factory=dict)
@@ -126,7 +101,7 @@ class SetFold(Fold[Ends, Sets]):
         if place.target is None:
             return self.known[step]
         held = self.known[step].contains(place.target.rows, place.target.entities)
-        return Sets.all_where(held, self.facts.num_entities)
+        return Sets.all_where(held, self.num_entities)
 
     def entity(self, slot: int) -> Ends:
         """The entities of a slot, one a query."""
@@ -135,8 +110,8 @@ class SetFold(Fold[Ends, Sets]):
     def relation(self, step: Relation, place: Place[Ends]) -> Sets:
         """The entities that known facts lead to from each source."""
         ends = cast(Ends, place.source)
-        at, tails = self.facts.index.neighbours(ends.entities, self._directed(step, ends.rows))
-        return Sets.finite(at * self.facts.num_entities + tails, len(ends.rows), self.facts.num_entities)
+        at, tails = self.index.neighbours(ends.entities, self._directed(step, ends.rows))
+        return Sets.finite(at * self.num_entities + tails, len(ends.rows), self.num_entities)
 
     def project(self, step: Project, place: Place[Ends]) -> Sets:
         """The entities an edge leads to from a set."""
@@ -153,20 +128,20 @@ class SetFold(Fold[Ends, Sets]):
         reached = self._nothing
         for rows, sources in self.bounded(source, edge).members():
             for portion in self._portions(sources, self._directed(edge, rows)):
-                at, tails = self.facts.index.neighbours(sources[portion], self._directed(edge, rows[portion]))
-                keys = rows[portion][at] * self.facts.num_entities + tails
-                keys = distinct(keys, len(self.entities) * self.facts.num_entities)
-                reached = reached | Sets.finite(keys, len(self.entities), self.facts.num_entities)
+                at, tails = self.index.neighbours(sources[portion], self._directed(edge, rows[portion]))
+                keys = rows[portion][at] * self.num_entities + tails
+                keys = distinct(keys, len(self.entities) * self.num_entities)
+                reached = reached | Sets.finite(keys, len(self.entities), self.num_entities)
         return reached
 
     def loop(self, step: Loop, place: Place[Ends]) -> Sets:
         """The entities that a relation leads back to themselves."""
-        at, loops = self.facts.index.loops.neighbours(self.relations[:, step.relation], np.zeros_like(self._every))
+        at, loops = self.index.loops.neighbours(self.relations[:, step.relation], np.zeros_like(self._every))
         return self._finite(self._every[at], loops)
 
     def best(self, step: Best, place: Place[Ends]) -> Sets:
         """Everything, where the set holds anything."""
-        return Sets.all_where(self.of(step.part).nonempty(), self.facts.num_entities)
+        return Sets.all_where(self.of(step.part).nonempty(), self.num_entities)
 
     def condition(self, step: Condition, place: Place[Ends]) -> Sets:
         """The union of the body over candidates for a cut variable, each filling the slot in a copy of its query."""
@@ -181,12 +156,12 @@ class SetFold(Fold[Ends, Sets]):
         entities = np.zeros((len(rows), max(step.slot + 1, width)), dtype=np.int64)
         entities[:, :width] = self.entities[rows]
         entities[:, step.slot] = values
-        return SetFold(self.facts, entities, self.relations[rows])
+        return SetFold(self.index, self.num_entities, entities, self.relations[rows])
 
     def everything(self, place: Place[Ends]) -> Sets:
         """All entities, for every query or source."""
         size = len(self.entities) if place.source is None else len(place.source.rows)
-        return Sets.all_where(np.ones(size, dtype=bool), self.facts.num_entities)
+        return Sets.all_where(np.ones(size, dtype=bool), self.num_entities)
 
     def all(self, parts: Sequence[Sets], place: Place[Ends]) -> Sets:
         """The intersection; complements last, since taking them from something finite is a difference."""
@@ -202,15 +177,15 @@ class SetFold(Fold[Ends, Sets]):
 
     @property
     def _nothing(self) -> Sets:
-        return Sets.finite(np.empty(0, dtype=np.int64), len(self.entities), self.facts.num_entities)
+        return Sets.finite(np.empty(0, dtype=np.int64), len(self.entities), self.num_entities)
 
     @property
     def _every(self) -> Ints:
         return np.arange(len(self.entities))
 
     def _finite(self, rows: Ints, entities: NDArray[np.integer]) -> Sets:
-        keys = rows * self.facts.num_entities + entities
-        return Sets.finite(keys, len(self.entities), self.facts.num_entities)
+        keys = rows * self.num_entities + entities
+        return Sets.finite(keys, len(self.entities), self.num_entities)
 
     def _directed(self, relation: Relation, rows: Ints) -> NDArray[np.integer]:
         ids: NDArray[np.integer] = self.relations[rows, relation.slot] ^ relation.flip
@@ -218,11 +193,10 @@ class SetFold(Fold[Ends, Sets]):
 
     def _portions(self, heads: Ints, relations: NDArray[np.integer]) -> Iterator[slice]:
         """Slices of pairs with about as many tails as are good to have in memory at once."""
-        index = self.facts.index
-        if len(heads) * self.facts.index.most_tails <= _FACTS:
+        if len(heads) * self.index.most_tails <= _FACTS:
             yield slice(None)
             return
-        ends = np.cumsum(index.counts(heads, relations))
+        ends = np.cumsum(self.index.counts(heads, relations))
         cuts = np.searchsorted(ends, np.arange(_FACTS, ends[-1] if len(ends) else 0, _FACTS)) + 1
         for start, end in pairwise([0, *cuts.tolist(), len(heads)]):
             yield slice(start, end)
@@ -234,7 +208,7 @@ class SetFold(Fold[Ends, Sets]):
             return source
         rows = np.flatnonzero(source.cofinite)
         ids = self._directed(relation, rows)
-        at, heads = self.facts.index.sources.neighbours(ids, np.zeros_like(rows))
+        at, heads = self.index.sources.neighbours(ids, np.zeros_like(rows))
         bound = replace(self._finite(rows[at], heads), cofinite=~source.cofinite)
         return source & bound
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tacit.errors import QueryError
 from tacit.query import tokens
-from tacit.query.formula import MAX_ATOMS, And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, atoms
+from tacit.query.formula import MAX_ATOMS, And, Atom, Entity, Formula, Not, Or, Query, Term, Variable, atoms, exists
 from tacit.query.parameters import Parameter, filled
 from tacit.query.quantify import bind_loose
 
@@ -153,9 +153,7 @@ class _Builder:
 
     def exists(self, parts: list[Token | Formula]) -> Formula:
         formula: Formula = parts.pop()  # type: ignore[assignment]
-        for variable in reversed(parts):
-            formula = Exists(_variable(variable), formula)  # type: ignore[arg-type]
-        return formula
+        return exists([_variable(token) for token in parts], formula)  # type: ignore[arg-type]
 
     def atom(self, tokens: list[Token]) -> Formula:
         subject, object_ = _term(tokens[-2]), _term(tokens[-1])

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import count
-from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -148,19 +147,6 @@ def well_formed(structure: Any) -> bool:
         return len(parts) >= 2 and all(is_whole(inner, depth - 1) for inner in parts)
 
     return is_whole(structure, _DEEPEST)
-
-
-def structure_of(query: Any) -> Structure:
-    """The structure of one BetaE query.
-
-    >>> structure_of(((7, (0,)), (9, (3, -2)))) == STRUCTURES["2in"]
-    True
-    """
-    if isinstance(query, tuple) and query and all(type(step) is int for step in query):
-        return tuple("u" if step == UNION else "n" if step == NEGATION else "r" for step in query)
-    if isinstance(query, tuple) and query:
-        return tuple("e" if type(part) is int else structure_of(part) for part in query)
-    raise DataError(f"{shortened(query)[:120]} is no BetaE query; one looks like {((7, (0,)), (9, (3, NEGATION)))}")
 
 
 def from_tuples(queries: Iterable[Any], structure: Structure) -> tuple[Ids, Ids]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import FastAPI, Query
@@ -51,15 +52,6 @@ def add_entity_routes(app: FastAPI) -> None:
         start: Start = None,
     ) -> Response:
         """The facts about an entity that the graph is most probably missing, by relation and direction, best first."""
-        job = EntityJob(
-            Kind.ENTITY,
-            label,
-            limit,
-            changes=(("typed", True),),  # as facts are completed
-            offset=offset,
-            min_score=min_score,
-            relation=relation,
-            predicted=True,
-            start=start,
-        )
-        return await answer(service, job)
+        job = EntityJob(Kind.ENTITY, label, limit, relation=relation, offset=offset, min_score=min_score)
+        typed = (("typed", True),)  # as facts are completed
+        return await answer(service, replace(job, changes=typed, predicted=True, start=start))

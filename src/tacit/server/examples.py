@@ -22,7 +22,7 @@ LONGEST = 24  # characters of a name that reads well
 SHOWN = ("1p", "2i", "2p", "2in", "2u", "pi")
 
 
-def examples(graph: Graph, seed: int = 0) -> list[dict[str, str]]:
+def examples(graph: Graph) -> list[dict[str, str]]:
     """One question per shape that the graph has some, but not many, answers to; always the same for one graph.
 
     The best has several answers, relations not shown yet, short names and well-connected entities, which people know.
@@ -33,7 +33,7 @@ def examples(graph: Graph, seed: int = 0) -> list[dict[str, str]]:
     used: set[int] = set()  # relations
     shown, reader = [], QuestionReader(graph)
     for shape in SHOWN:
-        drawn = sample(graph, SHAPES[shape], "train", TRIED, MOST, seed, waste=0.95).queries
+        drawn = sample(graph, SHAPES[shape], "train", TRIED, MOST, waste=0.95).queries
 
         def rank(row: int, drawn: QuerySet = drawn) -> tuple[bool, int, bool, int]:
             entities, relations = drawn.entities[row], drawn.relations[row] & ~1

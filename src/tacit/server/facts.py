@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -15,6 +13,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import TacitError
+from tacit.server import fork_server
 from tacit.server.replies import Reply, encoded, failure, refusal
 from tacit.server.runs import Chosen
 from tacit.server.served_run import ServedRun
@@ -86,8 +85,7 @@ async def _change(service: Service, asked: FactsRequest, remove: bool) -> Reply:
 
 def _apart(path: Path, facts: Facts, remove: bool) -> tuple[Reply, bool]:
     """Make a change in a process of its own: questions stay as fast as before, and a crash takes nothing else along."""
-    context = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
-    with ProcessPoolExecutor(1, context) as process:
+    with ProcessPoolExecutor(1, fork_server.context()) as process:
         return process.submit(_changed, path, facts, remove).result()
 
 

@@ -21,12 +21,17 @@ Question = Annotated[
 ]
 
 
-class PlanRequest(BaseModel):
-    """A question, and settings that differ from the service's own."""
+class ReadRequest(BaseModel):
+    """A question to be read, not answered."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     query: Question
+
+
+class PlanRequest(ReadRequest):
+    """A question, and settings that differ from the service's own."""
+
     parameters: dict[str, str] = Field(
         {}, description="The labels that $name stands for in the question.", examples=[{"who": "France"}]
     )
@@ -51,8 +56,8 @@ class PlanRequest(BaseModel):
     @property
     def changes(self) -> tuple[tuple[str, str | int | bool], ...]:
         """The settings that were given."""
-        given = {name: getattr(self, name) for name in ("search", "k", "logic", "observed", "new")}
-        return tuple((name, value) for name, value in given.items() if value is not None)
+        given = self.model_dump(include={"search", "k", "logic", "observed", "new"}, exclude_none=True)
+        return tuple(given.items())
 
 
 class AskRequest(PlanRequest):
@@ -74,14 +79,6 @@ class ExplainRequest(AskRequest):
     """A question with the number of answers and of reasons for each."""
 
     paths: int = Field(1, ge=1, description="Reasons wanted for each answer, at most.")
-
-
-class ReadRequest(BaseModel):
-    """A question to be read, not answered."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    query: Question
 
 
 class ReadReply(BaseModel):
@@ -170,8 +167,7 @@ class AnswersReply(BaseModel):
     threshold: float = Field(LIKELY, description="The score below which an answer is more likely wrong than right.")
     certified: bool | None = Field(description="Whether the search provably missed nothing; null where none can tell.")
     proven: int | None = Field(
-        None,
-        description="How many of the first answers are proven, with order and scores; null where none can tell.",
+        None, description="How many of the first answers are proven, with order and scores; null where none can tell."
     )
     explained: bool | None = Field(None, description="Whether the search gives reasons; null where nobody asked.")
     left_out: int | None = Field(None, description="Known answers not listed; only where new ones were asked for.")

@@ -10,20 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tacit.disk import reading
 from tacit.errors import RunError
-from tacit.folder import (
-    ADAPTATION,
-    CHECKPOINT,
-    ENCODING,
-    FILES,
-    LOG_SUMS,
-    QUESTIONS,
-    RESULTS,
-    ROWS,
-    SETTINGS,
-    TRACE,
-    WEIGHTS,
-    RunFolder,
-)
+from tacit.folder import OPENED, SETTINGS, RunFolder
 from tacit.graph.graph import Graph
 from tacit.opening import read_weights
 from tacit.run import Run, open_engine
@@ -33,9 +20,6 @@ if TYPE_CHECKING:
     from tacit.engine.engine import Engine
 
 CHANGED = "the run was changed on disk since the service opened it; restart the service, or let it reload (SIGHUP)"
-# What an engine is made of; the rest is written beside it while somebody trains, adapts, evaluates or asks.
-_BESIDE = (CHECKPOINT, ADAPTATION, ENCODING, QUESTIONS, TRACE, RESULTS, WEIGHTS, ROWS, LOG_SUMS)
-OPENED = tuple(name for name in FILES if name not in _BESIDE)
 
 
 class Served(Protocol):

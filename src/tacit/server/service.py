@@ -128,17 +128,12 @@ class Service:
             return await self._reply(Kind.ASK, asked)
 
     async def _reply(self, kind: Kind, asked: schemas.PlanRequest) -> Reply:
-        given: dict[str, Any] = {
-            name: getattr(asked, name) for name in ("top", "paths", "offset", "min_score") if hasattr(asked, name)
-        }
-        for name in ("k", "top", "paths", "offset"):
-            value, most = asked.k if name == "k" else given.get(name), getattr(self.limits, name)
-            if value is not None and value > most:
+        for name, value in asked.model_dump(include={"k", "top", "paths", "offset"}, exclude_none=True).items():
+            if value > (most := getattr(self.limits, name)):
                 return refusal(LimitError(f"{name} is {value}, this service allows at most {most}"))
-        parameters = tuple(asked.parameters.items())
-        return await self.edition.pool.answer(
-            Job(kind, asked.query, changes=asked.changes, parameters=parameters, **given)
-        )
+        page = asked.model_dump(include={"top", "paths", "offset", "min_score"})  # of what this kind of request has
+        job = Job(kind, asked.query, changes=asked.changes, parameters=tuple(asked.parameters.items()), **page)
+        return await self.edition.pool.answer(job)
 
     @property
     def ready(self) -> bool:

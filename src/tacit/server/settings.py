@@ -43,8 +43,7 @@ class ServerSettings(Settings):
     noun = "service"
 
     host: str = setting(
-        "127.0.0.1",
-        "The address to listen at; others than this machine's own let everyone in who can reach it.",
+        "127.0.0.1", "The address to listen at; others than this machine's own let everyone in who can reach it."
     )
     port: int = setting(8000, "The port; 0 takes a free one.", least=0, most=65_535)
     workers: int = setting(2, "Processes that answer questions, for each run.", least=1)

@@ -1,4 +1,4 @@
-"""What the SPARQL endpoint says of itself, where it is asked for nothing else."""
+"""What the SPARQL endpoint says of itself, where it is asked for nothing else (SPARQL 1.1 Service Description)."""
 
 from __future__ import annotations
 
@@ -6,35 +6,28 @@ from tacit.query.sparql_terms import ANSWER
 from tacit.server.sparql_formats import DESCRIPTIONS, RESULTS
 
 _SERVICE = "http://www.w3.org/ns/sparql-service-description#"
-_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-_RDFS = "http://www.w3.org/2000/01/rdf-schema#"
-_FORMATS = "http://www.w3.org/ns/formats/SPARQL_Results_"
-_TOLD = {
-    "score": "How far an answer holds, in [0, 1]: the subject is a selected variable.",
-    "known": "Whether the known facts imply an answer: the subject is a selected variable.",
-}
+_TURTLE = f"""
+@prefix sd: <{_SERVICE}> .
+@prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix formats: <http://www.w3.org/ns/formats/> .
+_:service a sd:Service ;
+  sd:supportedLanguage sd:SPARQL11Query ;
+  sd:resultFormat {", ".join(f"formats:SPARQL_Results_{name}" for name in dict.fromkeys(RESULTS.values()))} ;
+  sd:propertyFeature <{ANSWER}score>, <{ANSWER}known> .
+<{ANSWER}score> a rdf:Property ;
+  rdfs:comment "How far an answer holds, in [0, 1]: the subject is a selected variable."@en .
+<{ANSWER}known> a rdf:Property ;
+  rdfs:comment "Whether the known facts imply an answer: the subject is a selected variable."@en .
+"""
 
 
 def description(endpoint: str, media_type: str) -> bytes:
-    """The service description of an endpoint (SPARQL 1.1 Service Description)."""
-    from pyoxigraph import BlankNode, Literal, NamedNode, RdfFormat, Triple, serialize
+    """The service description of an endpoint."""
+    from pyoxigraph import BlankNode, NamedNode, RdfFormat, Triple, parse, serialize
 
-    def said(subject: NamedNode | BlankNode, predicate: str, value: NamedNode | BlankNode | Literal) -> Triple:
-        return Triple(subject, NamedNode(predicate), value)
-
-    service = BlankNode("service")
-    triples = [
-        said(service, f"{_RDF}type", NamedNode(f"{_SERVICE}Service")),
-        said(service, f"{_SERVICE}endpoint", NamedNode(endpoint)),
-        said(service, f"{_SERVICE}supportedLanguage", NamedNode(f"{_SERVICE}SPARQL11Query")),
-    ]
-    formats = dict.fromkeys(RESULTS.values())
-    triples += [said(service, f"{_SERVICE}resultFormat", NamedNode(_FORMATS + name)) for name in formats]
-    for name, words in _TOLD.items():
-        told = NamedNode(ANSWER + name)
-        triples.append(said(service, f"{_SERVICE}propertyFeature", told))
-        triples.append(said(told, f"{_RDF}type", NamedNode(f"{_RDF}Property")))
-        triples.append(said(told, f"{_RDFS}comment", Literal(words, language="en")))
-    prefixes = {"sd": _SERVICE, "rdf": _RDF, "rdfs": _RDFS, "formats": "http://www.w3.org/ns/formats/"}
-    written = serialize(triples, format=getattr(RdfFormat, DESCRIPTIONS[media_type]), prefixes=prefixes)
+    parser = parse(_TURTLE, RdfFormat.TURTLE)
+    place = Triple(BlankNode("service"), NamedNode(f"{_SERVICE}endpoint"), NamedNode(endpoint))
+    triples = [place, *(quad.triple for quad in parser)]
+    written = serialize(triples, format=getattr(RdfFormat, DESCRIPTIONS[media_type]), prefixes=dict(parser.prefixes))
     return bytes(written or b"")

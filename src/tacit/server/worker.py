@@ -33,7 +33,7 @@ class Worker:
     it is called from a thread. Of several processes the first one is spoken to, and all of them live or none does.
     """
 
-    def __init__(self, served: Served, limits: Limits, threads: int = 1, shards: int = 1) -> None:
+    def __init__(self, served: Served, limits: Limits, threads: int, shards: int) -> None:
         context = fork_server.context()
         self._connection, theirs = context.Pipe()
         self._meeting = Path(tempfile.mkdtemp(prefix="tacit-")) if shards > 1 else None
