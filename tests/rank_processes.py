@@ -8,19 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import multiprocessing as mp
 
 from tacit.distributed.shards import leave, meet
-
-# An optimizer of torch loads torch._dynamo when it is made, which takes as long as torch itself.
-PRELOADED = ["tacit.server.answering", "tacit.server.served_run", "torch._dynamo", "hypothesis", "pytest", "typer"]
+from tacit.server.fork_server import context
 
 
 def in_processes(count: int, folder: Path, work: Callable[..., Any], *arguments: Any) -> list[Any]:
     """What `work(number, *arguments)` returns in each of so many processes; None of one that was killed."""
     folder.mkdir(parents=True, exist_ok=True)
     processes = [
-        _context().Process(target=_entry, args=(number, folder, dict(os.environ), work, arguments))
+        context().Process(target=_entry, args=(number, folder, dict(os.environ), work, arguments))
         for number in range(count)
     ]
     for process in processes:
@@ -35,15 +32,6 @@ def in_processes(count: int, folder: Path, work: Callable[..., Any], *arguments:
 def on_ranks(world: int, folder: Path, work: Callable[..., Any], *arguments: Any, timeout: float = 20.0) -> list[Any]:
     """What `work(rank, world, *arguments)` returns on each of so many ranks; None of one that was killed."""
     return in_processes(world, folder, _rank, world, f"file://{folder}/meeting", timeout, work, arguments)
-
-
-def _context() -> Any:
-    """A server that has everything loaded starts a process at once; loading torch anew takes seconds."""
-    if "forkserver" not in mp.get_all_start_methods():
-        return mp.get_context("spawn")
-    context = mp.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    return context
 
 
 def _entry(number: int, folder: Path, environ: dict[str, str], work: Callable[..., Any], arguments: Any) -> None:
