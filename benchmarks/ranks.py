@@ -9,7 +9,6 @@ Each process has one thread. One that holds all rows, and two that hold half of 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import statistics
 import threading
 import time
@@ -30,6 +29,7 @@ from tacit.links.loading import make_model
 from tacit.links.settings import TrainSettings
 from tacit.links.step import Step
 from tacit.links.training import train
+from tacit.server.fork_server import context
 
 RELATIONS = 474
 WORLD = 2
@@ -39,10 +39,10 @@ Turns = dict[str, list[tuple[float, float]]]  # of one process and of all, the c
 
 def in_processes(world: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
     """What `work(rank, *arguments)` returns in each of some processes."""
-    context = multiprocessing.get_context("spawn")
-    ends = [context.Pipe() for _ in range(world)]
+    started = context()
+    ends = [started.Pipe() for _ in range(world)]
     processes = [
-        context.Process(target=_sent, args=(there, work, rank, *arguments)) for rank, (_, there) in enumerate(ends)
+        started.Process(target=_sent, args=(there, work, rank, *arguments)) for rank, (_, there) in enumerate(ends)
     ]
     for process in processes:
         process.start()

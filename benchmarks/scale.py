@@ -165,7 +165,7 @@ def table_figures(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
             file.write("".join(f"entity_{h}\trelation_{r}\tentity_{t}\n" for h, r, t in part.tolist()))
     works = {"DuckDB alone": READ_DUCKDB, "Tacit with DuckDB": READ_TABLE, "Tacit alone": READ_OWN}
     taken: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(3):
+    for _ in range(given.rounds):
         for name, code in works.items():
             taken[name] += probed(code, path)
     least = {name: min(times) for name, times in taken.items()}
@@ -228,6 +228,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark.add_argument("--memory", type=float, help="GB for scores")
     benchmark.size("--steps", 30, tiny=2)
     benchmark.add_argument("--files", action="store_true", help="measure opening and reading files instead")
+    benchmark.size("--rounds", 3, tiny=1, help="of reading a table")
     benchmark.size("--labels", 1_000_000, tiny=50, help="and five times as many")
     benchmark.run(measure, argv)
 

@@ -6,7 +6,6 @@ python benchmarks/shards.py
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model
 from tacit.query.shapes import SHAPES
+from tacit.server.fork_server import context
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def measure(given: argparse.Namespace) -> Measured:
     """Times beside each other, for one process and for several."""
     figures: dict[str, dict[str, Any]] = {}
     alone: dict[str, Any] = {}
-    missed, start = [], multiprocessing.get_context("spawn")
+    missed, start = [], context()
     for world in (1, given.shards):
         folder = given.scratch / f"ranks-{world}"
         folder.mkdir()

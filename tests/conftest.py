@@ -6,8 +6,11 @@ new ones.
 
 import os
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -16,4 +19,29 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 settings.register_profile("steady", derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
+# What processes of tests need beside what workers need. An optimizer of torch loads torch._dynamo when it is made, and
+# that takes as long as torch itself.
+PRELOADED = ["torch._dynamo", "hypothesis", "pytest", "typer"]
+
 pytest_plugins = ["family_runs", "encoder_runs"]  # fixtures of runs that several files ask for
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_are_made_once() -> Iterator[None]:
+    """All commands and options, which `CliRunner` would make anew for each call."""
+    import typer.testing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_processes_have_all_loaded() -> Iterator[None]:
+    """One server forks the workers of services and the processes of tests: whoever starts it, it loads for both."""
+    from multiprocessing.context import BaseContext
+
+    needs = BaseContext.set_forkserver_preload
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseContext, "set_forkserver_preload", lambda self, names: needs(self, [*names, *PRELOADED]))
+        yield

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from family_runs import families
-from tacit.encoding import encode_folder
 
 TINY: dict[str, Any] = {
     "model": "gqe", "width": 8, "batch": 32, "negatives": 16, "steps": 40, "validate_every": 0.5,
@@ -19,5 +18,7 @@ TINY: dict[str, Any] = {
 @pytest.fixture(scope="session")
 def gqe_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of families with GQE alone; tests leave it as it is."""
+    from tacit.encoding import encode_folder  # heavy, as in family_runs
+
     out = tmp_path_factory.mktemp("runs") / "gqe"
     return encode_folder(families(), out, progress=False, **TINY).path

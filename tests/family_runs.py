@@ -1,19 +1,24 @@
-"""A small trained run to adapt, for the tests that ask for one."""
+"""A small trained run to adapt, for the tests that ask for one.
+
+What is heavy is imported where it is used: this file is also read by the process that only hands tests out.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tacit.folder import RunFolder
-from tacit.graph.graph import Graph
-from tacit.links.settings import TrainSettings
-from tacit.links.training import train
+if TYPE_CHECKING:
+    from tacit.folder import RunFolder
+    from tacit.graph.graph import Graph
 
 
 def families() -> Graph:
     """Thirty people in ten families: siblings share a town and have friends in another."""
+    from tacit.graph.graph import Graph
+
     facts = []
     for i in range(30):
         facts += [(f"p{i}", "lives", f"t{i // 3}"), (f"p{i}", "knows", f"p{(i * 7 + 3) % 30}")]
@@ -22,8 +27,13 @@ def families() -> Graph:
     return Graph.of([fact for fact in facts if fact not in held_out], held_out[::2], held_out[1::2], "families")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of families; tests change copies of it alone."""
+    from tacit.folder import RunFolder
+    from tacit.links.settings import TrainSettings
+    from tacit.links.training import train
+
     path = tmp_path_factory.mktemp("runs") / "families"
     settings = TrainSettings(rank=8, epochs=20, batch=50, device="cpu")
     train(families(), settings, RunFolder.create(path, families(), settings.to_dict()), progress=False)
@@ -32,6 +42,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> RunFolder:
+    from tacit.folder import RunFolder
+
     copy = tmp_path / "run"
     copy.mkdir()
     for file in trained.iterdir():

@@ -12,9 +12,9 @@ from tacit.graph.datasets import load
 
 
 def quick_world(cache: Path) -> Path:
-    """The run folder of a `world` that was trained for two epochs, kept where `TACIT_CACHE=cache` finds it."""
+    """The run folder of a `world` that was trained for an epoch, kept where `TACIT_CACHE=cache` finds it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TACIT_CACHE", str(cache))
         kept = sources.world_folder(load("world"))
-        patch.setattr(sources, "WORLD", replace(sources.WORLD, epochs=2, rank=16))
+        patch.setattr(sources, "WORLD", replace(sources.WORLD, epochs=1, rank=16))
         return sources.world_run().rename(kept)

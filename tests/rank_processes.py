@@ -1,4 +1,4 @@
-"""Starts a function in several processes that meet over gloo, and hands back what each returned."""
+"""Starts a function in processes of its own, or as ranks that meet over gloo, and hands back what each returned."""
 
 from __future__ import annotations
 
@@ -8,38 +8,41 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import multiprocessing as mp
 
 from tacit.distributed.shards import leave, meet
+from tacit.server.fork_server import context
 
 
-def on_ranks(world: int, folder: Path, work: Callable[..., Any], *arguments: Any, timeout: float = 20.0) -> list[Any]:
-    """What `work(rank, world, *arguments)` returns on each of so many ranks; None of one that was killed."""
+def in_processes(count: int, folder: Path, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """What `work(number, *arguments)` returns in each of so many processes; None of one that was killed."""
     folder.mkdir(parents=True, exist_ok=True)
-    context = _context()
-    given = [(rank, world, str(folder), timeout, work, arguments) for rank in range(world)]
-    processes = [context.Process(target=_entry, args=of_rank) for of_rank in given]
+    processes = [
+        context().Process(target=_entry, args=(number, folder, dict(os.environ), work, arguments))
+        for number in range(count)
+    ]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
     assert not [process.exitcode for process in processes if (process.exitcode or 0) > 0]
-    files = [folder / f"result-{rank}" for rank in range(world)]
+    files = [folder / f"result-{number}" for number in range(count)]
     return [torch.load(file, weights_only=False) if file.exists() else None for file in files]
 
 
-def _context() -> Any:
-    """A server that has everything loaded starts a process at once; loading torch anew takes seconds."""
-    if "forkserver" not in mp.get_all_start_methods():
-        return mp.get_context("spawn")
-    context = mp.get_context("forkserver")
-    context.set_forkserver_preload(["tacit.server.answering", "tacit.server.served_run", "hypothesis"])
-    return context
+def on_ranks(world: int, folder: Path, work: Callable[..., Any], *arguments: Any, timeout: float = 20.0) -> list[Any]:
+    """What `work(rank, world, *arguments)` returns on each of so many ranks; None of one that was killed."""
+    return in_processes(world, folder, _rank, world, f"file://{folder}/meeting", timeout, work, arguments)
 
 
-def _entry(rank: int, world: int, folder: str, timeout: float, work: Callable[..., Any], arguments: Any) -> None:
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+def _entry(number: int, folder: Path, environ: dict[str, str], work: Callable[..., Any], arguments: Any) -> None:
+    os.environ |= environ  # the server's are those of when it was started
     torch.set_num_threads(1)
-    meet(f"file://{folder}/meeting", rank, world, timeout)
-    torch.save(work(rank, world, *arguments), Path(folder) / f"result-{rank}")
+    torch.save(work(number, *arguments), folder / f"result-{number}")
+
+
+def _rank(rank: int, world: int, meeting: str, timeout: float, work: Callable[..., Any], arguments: Any) -> Any:
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    meet(meeting, rank, world, timeout)
+    found = work(rank, world, *arguments)
     leave()
+    return found

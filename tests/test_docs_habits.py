@@ -27,7 +27,7 @@ def recipe(target: str) -> list[str]:
 def test_commits_are_checked_as_make_checks() -> None:
     (local,) = read(".pre-commit-config.yaml")["repos"]
     assert local["repo"] == "local"  # versions are those of the environment
-    assert [hook["entry"] for hook in local["hooks"]] == recipe("check")
+    assert [hook["entry"] for hook in local["hooks"]] == [*recipe("lint"), *recipe("types")]
 
 
 def test_the_workflow_only_calls_make_test() -> None:

@@ -27,10 +27,10 @@ from tacit.cli import app, main
 
 # Appended to the commands of the pages: the last of two equal options counts.
 SMALL = {
-    "train": "--epochs 2 --rank 16",
-    "adapt": "--steps 4 --count 60 --validate-every 2 --batch 32",
-    "sample": "--count 20",
-    "eval": "--limit 20",
+    "train": "--epochs 1 --rank 8",
+    "adapt": "--steps 2 --count 30 --validate-every 1 --batch 32",
+    "sample": "--count 10",
+    "eval": "--limit 10",
     "encode": "--steps 3 --width 8 --hidden 8 --layers 1 --batch 8 --negatives 8 --validate-queries 1",
     "compare": "--limit 5",
 }
@@ -39,12 +39,12 @@ SMALL_ENCODER: dict[str, object] = {
     "steps": 3, "width": 8, "hidden": 8, "layers": 1, "batch": 8, "negatives": 8, "validate_queries": 1,
 }  # fmt: skip
 SMALL_CALLS: dict[str, dict[str, object]] = {
-    "tacit.training.train": {"epochs": 2, "rank": 16, "progress": False},
+    "tacit.training.train": {"epochs": 1, "rank": 8, "progress": False},
     "tacit.training.train_encoder": {**SMALL_ENCODER, "progress": False},
     "tacit.run.Run.encode": SMALL_ENCODER,
     "tacit.comparing.compare": {"limit": 5},
-    "tacit.run.Run.adapt": {"steps": 4, "count": 60, "validate_every": 2, "batch": 32},
-    "tacit.run.Run.evaluate": {"limit": 20},
+    "tacit.run.Run.adapt": {"steps": 2, "count": 30, "validate_every": 1, "batch": 32},
+    "tacit.run.Run.evaluate": {"limit": 10},
 }
 RUN = [page for page in PAGES if page.name != "cli.md"]
 

@@ -21,7 +21,7 @@ import tacit
 from source_tree import ROOT
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
-SMALL = {"TACIT_EPOCHS": "3", "TACIT_COUNT": "10", "TACIT_STEPS": "10", "OMP_NUM_THREADS": "1"}
+SMALL = {"TACIT_EPOCHS": "1", "TACIT_COUNT": "5", "TACIT_STEPS": "4", "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="module")

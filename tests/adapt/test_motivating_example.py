@@ -74,7 +74,7 @@ def test_adaptation_recovers_the_answer_that_one_relation_drowned(loss: str) -> 
     assert before[0].score == pytest.approx(0.769 * 0.999, abs=1e-3)  # the film might as well not be there
 
     settings = AdaptSettings(
-        shapes=("2i",), calibration="sigmoid", loss=loss, steps=600, batch=24, patience=100, device="cpu"
+        shapes=("2i",), calibration="sigmoid", loss=loss, steps=300, batch=24, patience=100, device="cpu"
     )
     result = adapt(GRAPH, scorer, {"2i": other_questions()}, settings)
     after = Engine(GRAPH, scorer, adapter=result.calibration, **options).ask(QUESTION, top=2)

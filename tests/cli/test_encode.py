@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
+import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import tacit
 from encoder_runs import TINY
 from family_runs import families
-from source_tree import ROOT
+from rank_processes import in_processes
 from tacit.cli import app, main
 from tacit.comparing import compare
 from tacit.errors import RunError
 from tacit.evaluate.protocol import evaluate
-from tacit.folder import ENCODER, RunFolder
+from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.tsv import write_tsv
+from tacit.query.shapes import SHAPES
 
 FLAGS = [word for name, value in TINY.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
@@ -118,59 +121,47 @@ def test_runs_of_different_graphs_are_refused_by_name(gqe_run: Path, tmp_path: P
         compare([gqe_run, tmp_path / "other"], device="cpu")
 
 
-KILLED = """
-import os, signal, sys, time
-import torch
-torch.set_num_threads(1)
-sys.path.insert(0, "tests")
-import tacit
-from family_runs import families
-from tacit.cli import main
-from tacit.folder import ENCODER, ENCODING, RunFolder
-from tacit.graph.tsv import write_tsv
-from tacit.query.shapes import SHAPES
-
-facts, folder, whole, flags = *sys.argv[1:4], sys.argv[4:]
-write_tsv(families(), facts)
-
-def encode(out, *more):
-    sys.argv = ["tacit", "encode", facts, "--out", out, *more]
-    main()
-
-def ended(out, *more):
+def encoded(facts: Path, out: Path, *more: str) -> None:
+    """`tacit encode` as it is typed; it ends this process where it fails."""
+    sys.argv = ["tacit", "encode", str(facts), "--out", str(out), *more]
     try:
-        encode(out, *more)
+        main()
     except SystemExit as done:
-        assert not done.code
+        if done.code:
+            raise
 
-ended(whole, *flags)  # first, so that a child need not load what this takes
-child = os.fork()
-if not child:
-    encode(folder, *flags)
-    os._exit(0)
-for _ in range(5000):
-    if os.path.exists(f"{folder}/{ENCODING}"):
-        break
-    time.sleep(0.002)
-os.kill(child, signal.SIGKILL)
-os.waitpid(child, 0)
-assert RunFolder(folder).has(ENCODING) and not RunFolder(folder).has(ENCODER), "it was too late to kill"
-ended(folder, "--resume")
-ids = torch.arange(4).view(2, 2)
-one, other = (
-    tacit.open(path, device="cpu").engine.search.ranking(SHAPES["2i"].plan, ids, ids) for path in (folder, whole)
-)
-assert torch.equal(one, other) and one[one.isfinite()].std() > 1e-2, "other weights"
-"""
+
+def killed(number: int, facts: Path, folder: Path, whole: Path, flags: list[str]) -> tuple[bool, bool]:
+    """Fork an encoding, kill it at its first checkpoint and go on: whether it had begun then, and not ended."""
+    encoded(facts, whole, *flags)  # first, so that a child need not load what this takes
+    child = os.fork()
+    if not child:
+        encoded(facts, folder, *flags)
+        os._exit(0)
+    for _ in range(5000):
+        if (folder / ENCODING).exists():
+            break
+        time.sleep(0.002)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    left = RunFolder(folder)
+    begun, ended = left.has(ENCODING), left.has(ENCODER)
+    encoded(facts, folder, "--resume")
+    return begun, not ended
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_what_was_killed_goes_on_by_its_own_settings(tmp_path: Path) -> None:
     flags = [*FLAGS, "--steps", "24", "--validate-every", "0.5", "--checkpoint-seconds", "0"]
-    places = [str(tmp_path / name) for name in ("facts", "killed", "whole")]
-    command = [sys.executable, "-c", KILLED, *places, *flags]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    facts, folder, whole = (tmp_path / name for name in ("facts", "killed", "whole"))
+    write_tsv(families(), facts)
+    assert in_processes(1, tmp_path, killed, facts, folder, whole, flags) == [(True, True)]
+    ids = torch.arange(4).view(2, 2)
+    one, other = (
+        tacit.open(path, device="cpu").engine.search.ranking(SHAPES["2i"].plan, ids, ids) for path in (folder, whole)
+    )
+    assert torch.equal(one, other)
+    assert one[one.isfinite()].std() > 1e-2
 
 
 def test_a_comparison_reads_as_one_table(both: Path) -> None:

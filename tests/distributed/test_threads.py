@@ -13,9 +13,11 @@ from threading import Thread
 import pytest
 import torch
 
+from rank_processes import in_processes
 from source_tree import SRC
 from tacit.distributed import threads as chosen
 from tacit.distributed.threads import Cores, Watch, busy, choose_again, quota, spread, threads, threads_for, wait_asleep
+from tacit.engine.forks import survive_forks
 
 
 @pytest.mark.parametrize(
@@ -168,25 +170,35 @@ def test_threads_of_python_share_the_cores_and_each_gets_back_what_it_had(monkey
         torch.set_num_threads(before)
 
 
+def threads_of_a_fork(number: int) -> int:
+    """How many threads large work takes in a process that was forked while another thread was at work."""
+    chosen._WATCH = type("", (), {"look": lambda self: Cores(4)})()
+    torch.set_num_threads(4)
+    survive_forks()
+    inside, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with threads_for(1e12):
+            inside.set()
+            done.wait()
+
+    other = Thread(target=work)
+    other.start()
+    inside.wait()
+    child = os.fork()
+    if not child:
+        with threads_for(1e12):
+            os._exit(torch.get_num_threads())
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    done.set()
+    other.join()
+    return ended
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="without forks")
-def test_a_forked_process_stays_on_its_one_thread() -> None:
+def test_a_forked_process_stays_on_its_one_thread(tmp_path: Path) -> None:
     """Whatever its parent's other threads are at: they are gone, and the team of OpenMP with them."""
-    script = (
-        "import os, threading, torch; from tacit.engine.forks import survive_forks;"
-        "from tacit.distributed import threads; from tacit.distributed.threads import Cores, threads_for\n"
-        "threads._WATCH = type('', (), {'look': lambda self: Cores(4)})(); torch.set_num_threads(4); survive_forks()\n"
-        "inside, done = threading.Event(), threading.Event()\n"
-        "def ask():\n"
-        "    with threads_for(1e12): inside.set(); done.wait()\n"
-        "other = threading.Thread(target=ask); other.start(); inside.wait(); child = os.fork()\n"
-        "if not child:\n"
-        "    with threads_for(1e12): os._exit(torch.get_num_threads())\n"
-        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])); done.set(); other.join()"
-    )
-    environment = os.environ | {"PYTHONPATH": str(SRC)}
-    command = [sys.executable, "-W", "ignore", "-c", script]
-    done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "1"
+    assert in_processes(1, tmp_path, threads_of_a_fork) == [1]
 
 
 def test_waiting_is_left_to_who_has_said_how() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import signal
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,17 +18,32 @@ from tacit.folder import ADAPTER, CHECKPOINT, MODEL, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.finished import is_complete
 from tacit.links.loading import load_model
+from tacit.links.settings import TrainSettings
 from tacit.links.training import train
 from tacit.links.validation import Validation
+
+Whole = Callable[[TrainSettings], tuple[RunFolder, dict[str, torch.Tensor]]]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """A training that nobody stopped, once for all tests that end where it does: its run and its weights."""
+
+    @cache
+    def trained(settings: TrainSettings) -> tuple[RunFolder, dict[str, torch.Tensor]]:
+        run = new_run(tmp_path_factory.mktemp("whole") / "run", settings)
+        return run, train(GRAPH, settings, run).state_dict()
+
+    return trained
 
 
 @pytest.mark.parametrize("extra", [{}, {"negatives": 5}, {"optimizer": "adam"}, {"model": "rotate"}])
 @pytest.mark.parametrize("step", [1, 9, 20, 27])
 def test_resuming_ends_at_the_very_same_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, extra: dict[str, object]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Whole, step: int, extra: dict[str, object]
 ) -> None:
     settings = replace(SMALL, **extra)  # type: ignore[arg-type]
-    expected = train(GRAPH, settings, new_run(tmp_path / "whole", settings)).state_dict()
+    unstopped, expected = whole(settings)
     run = new_run(tmp_path / "cut", settings)
     with monkeypatch.context() as patch:
         interrupt_at(patch, step)
@@ -36,7 +53,7 @@ def test_resuming_ends_at_the_very_same_weights(
     found = train(GRAPH, settings, run, resume=True).state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert is_complete(run)
-    assert run.results()["train"]["valid_mrr"] == RunFolder.open(tmp_path / "whole").results()["train"]["valid_mrr"]
+    assert run.results()["train"]["valid_mrr"] == unstopped.results()["train"]["valid_mrr"]
     traced = [event["epoch"] for event in run.events() if event["event"] == "epoch"]
     assert traced == [1, 2, 3, 4, 5, 6]
 
@@ -113,23 +130,23 @@ def test_more_epochs_than_planned_are_the_longer_run(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("extra", [{}, {"negatives": 5}, {"optimizer": "adam"}, {"validate_every": 50}])
 @pytest.mark.parametrize("first", [4, 5])  # 5: the first part ends with a validation that the whole does not have
 def test_a_complete_run_trained_further_is_the_longer_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, extra: dict[str, object]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Whole, first: int, extra: dict[str, object]
 ) -> None:
-    whole = replace(SMALL, epochs=10, patience=100, **extra)  # type: ignore[arg-type]
-    expected = train(GRAPH, whole, new_run(tmp_path / "whole", whole)).state_dict()
-    part = replace(whole, epochs=first)
+    settings = replace(SMALL, epochs=10, patience=100, **extra)  # type: ignore[arg-type]
+    unstopped, expected = whole(settings)
+    part = replace(settings, epochs=first)
     run = new_run(tmp_path / "run", part)
     train(GRAPH, part, run)
     with monkeypatch.context() as patch:
         interrupt_at(patch, 7)
         with pytest.raises(KeyboardInterrupt):
-            train(GRAPH, whole, run, resume=True)
+            train(GRAPH, settings, run, resume=True)
     assert not is_complete(run)
-    weights = train(GRAPH, whole, run, resume=True).state_dict()
+    weights = train(GRAPH, settings, run, resume=True).state_dict()
     assert all(torch.equal(weights[name], expected[name]) for name in expected)
     assert run.settings["train"]["epochs"] == 10
     kept = ("epochs", "valid_mrr", "best_epoch")
-    told = [RunFolder.open(tmp_path / name).results()["train"] for name in ("whole", "run")]
+    told = [one.results()["train"] for one in (unstopped, RunFolder.open(tmp_path / "run"))]
     assert [told[0][key] for key in kept] == [told[1][key] for key in kept]
     assert [event["epoch"] for event in run.events() if event["event"] == "epoch"] == list(range(1, 11))
 

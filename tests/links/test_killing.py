@@ -3,54 +3,62 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import random
+import signal
+import time
 from pathlib import Path
 
 import pytest
+import torch
+
+from rank_processes import in_processes
+from tacit.folder import CHECKPOINT, RunFolder
+from tacit.graph.graph import Graph
+from tacit.links.finished import is_complete
+from tacit.links.settings import TrainSettings
+from tacit.links.training import train
 
 KILLS = 12
+GRAPH = Graph.of([(f"e{i}", "r", f"e{(i * 7 + 1) % 150}") for i in range(150)])
+SETTINGS = TrainSettings(rank=16, epochs=15, batch=50, checkpoint_seconds=0, device="cpu")
 
-# One process loads torch and forks the trainings it kills: starting each from nothing would take most of the time.
-SCRIPT = """
-import os, random, signal, sys, time
-import torch
-torch.set_num_threads(1)
-from tacit.graph.graph import Graph
-from tacit.links.settings import TrainSettings
-from tacit.links.finished import is_complete
-from tacit.links.training import train
-from tacit.folder import CHECKPOINT, RunFolder
 
-folder, kills = sys.argv[1], int(sys.argv[2])
-graph = Graph.of([(f"e{i}", "r", f"e{(i * 7 + 1) % 150}") for i in range(150)])
-settings = TrainSettings(rank=16, epochs=40, batch=50, checkpoint_seconds=0, device="cpu")
-expected = train(graph, settings).state_dict()
-run = RunFolder.create(folder, graph, settings.to_dict())
-random.seed(0)
-seen = set()
-for _ in range(kills):
-    child = os.fork()
-    if not child:
-        train(graph, settings, run, resume=True)
-        os._exit(0)
-    time.sleep(random.uniform(0.02, 0.2))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    if run.has(CHECKPOINT):
-        assert run.tensors(CHECKPOINT)
-        seen.add(run.metadata(CHECKPOINT)["position"])
-found = train(graph, settings, run, resume=True).state_dict()
-assert all(torch.equal(found[name], expected[name]) for name in expected), "other weights"
-assert is_complete(run)
-print(len(seen), "checkpoints seen")
-"""
+def written(run: RunFolder) -> int:
+    """When the checkpoint was written, in nanoseconds; 0 before the first one."""
+    path = run.path / CHECKPOINT
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def killed(number: int, folder: Path) -> tuple[int, dict[str, torch.Tensor]]:
+    """Fork trainings and kill them: how many different checkpoints they left, and the weights of one left alone."""
+    whole = train(GRAPH, SETTINGS, progress=False)  # first, so that a child need not load what this takes
+    run = RunFolder.create(folder, GRAPH, SETTINGS.to_dict())
+    moments = random.Random(0)
+    seen = set()
+    for _ in range(KILLS):
+        child = os.fork()
+        if not child:
+            train(GRAPH, SETTINGS, run, progress=False, resume=True)
+            os._exit(0)
+        before = written(run)
+        while written(run) == before and not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            time.sleep(0.001)
+        time.sleep(moments.uniform(0.0, 0.03))  # some checkpoints more, or into the middle of one
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        if run.has(CHECKPOINT):
+            assert run.tensors(CHECKPOINT)
+            seen.add(run.metadata(CHECKPOINT)["position"])
+    return len(seen), dict(whole.state_dict())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_killed_many_times(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), str(KILLS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[0]) >= 2
-    assert not [path.name for path in (tmp_path / "run").iterdir() if path.name.startswith(".tacit-")]
+    folder = tmp_path / "run"
+    ((seen, expected),) = in_processes(1, tmp_path, killed, folder)
+    assert seen >= 6
+    run = RunFolder.open(folder)
+    found = train(GRAPH, SETTINGS, run, progress=False, resume=True).state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert is_complete(run)
+    assert not [path.name for path in folder.iterdir() if path.name.startswith(".tacit-")]
