@@ -21,6 +21,7 @@ from torch import Tensor
 from tacit.distributed.ties import best
 from tacit.engine.atoms import Atoms
 from tacit.engine.floors import ceilings, floors, supremum
+from tacit.engine.followed import Followed
 from tacit.engine.found import Found, Wanted, unsettled
 from tacit.engine.frontier import (
     Frontier,
@@ -91,9 +92,9 @@ class BestFirst(Scores):
     def __post_init__(self) -> None:
         size = self.size
         given = self.atoms, self.logic, self.entities[:size], self.relations[:size], self.k, self.memory
-        self.plain = Scores(*given, keep=True)  # the queries as a beam values them
+        self.alone = Scores(*given)  # the queries as a beam values them
+        self.plain = Followed(*given, keep=True, alone=self.alone)  # and by what was followed
         self.beam = Scores(*given[:2], self.entities, self.relations, *given[4:], bounds=True)
-        self.alone = Scores(*given)
         self.passed: tuple[int, int] | None = None  # candidates thought away: times those followed, times those left
         self.exact: dict[Step, Tensor] = {}  # values of steps without hops, as lower and as upper bounds
 
@@ -140,14 +141,15 @@ class BestFirst(Scores):
         found = [each.proven_or_beam(*values) for each, *values in given]
         return [replace(each, rows=count) for each, count in zip(found, rows, strict=True)]
 
-    def followed(self) -> Scores:
+    def followed(self) -> Followed:
         """The queries as a beam values them that kept the candidates which were followed."""
         for step in [step for step in self.plain.values if not settled(step)]:
             del self.plain.values[step]
         self.plain.values |= {step: hop.beam for step, hop in self.hops.items()}
-        for step in (step for step in self.values if beamed(step)):
-            whole = self.alone.remembered(step) if negates_hops(step) else self.beam.remembered(step)[: self.size]
-            self.plain.values[step] = whole
+        self.plain.followed = {step: hop.followed for step, hop in self.hops.items()}
+        lower = ((step, bounds[: self.size]) for step, bounds in self.beam.values.items() if not negates_hops(step))
+        self.alone.values |= lower  # which are the beam's where nothing swaps them
+        self.plain.values |= {step: self.alone.remembered(step) for step in self.values if beamed(step)}
         return self.plain
 
     def of(self, step: Step, place: Place[Tensor] = EVERYWHERE) -> Tensor:
@@ -359,8 +361,7 @@ class BestFirst(Scores):
             if step not in self.hops:
                 continue
             hop, source = self.hops[step], source_of(step)
-            lower, upper = self.whole(source).chunk(2)
-            plain = self.followed().whole(source)
+            (lower, upper), plain = self.whole(source).chunk(2), self.followed().whole(source)
             values, ids = best(plain, self._kept(step))
             useful = (values > ZERO) | (isinstance(step, Condition) and not step.bounded)
             fresh = useful & ~hop.followed.gather(1, ids)
@@ -389,10 +390,8 @@ class BestFirst(Scores):
             bounds=True, budget=self.budget, hops={step: hop.only(rows, both) for step, hop in self.hops.items()},
         )  # fmt: skip
         part.plain.values = {step: value[rows] for step, value in self.plain.values.items() if settled(step)}
-        part.beam.values = {step: value[both] for step, value in self.beam.values.items()}
-        part.alone.values = {step: value[rows] for step, value in self.alone.values.items()}
-        part.exact = {step: value[both] for step, value in self.exact.items()}
-        part.floors = {step: value[rows] for step, value in self.floors.items()}
+        part.alone.values, part.floors = ({s: v[rows] for s, v in t.items()} for t in (self.alone.values, self.floors))
+        part.beam.values, part.exact = ({s: v[both] for s, v in t.items()} for t in (self.beam.values, self.exact))
         return part
 
 

@@ -45,6 +45,10 @@ class ListReasoner(Reasoner):
         """The best answers to one query with their proofs, over rows."""
         return self.rows.explain(plan, entities, relations, wanted)
 
+    def within_beam(self) -> Reasoner:
+        """What explains over rows, without a budget."""
+        return self.rows.within_beam()
+
     def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
         """The best answers to each query; certified where the finder knows what it has not listed."""
         if not listable(plan):

@@ -114,21 +114,10 @@ class Reasons(Fold[int, Proof]):
         return self.of(step.part, Place(target=entity)).choosing(step.variable, entity)
 
     def condition(self, step: Condition, place: Place[int]) -> Proof:
-        scores, t = self.scores, _target(place)
-        _, ids, _ = scores.hop(step.candidates).candidates(scores.whole(step.candidates))
-        best, best_value = int(ids[0, 0]), float("-inf")
-        if step in scores.values and hands_on(step.body):  # what is worth less is not what the search chose
-            reached = just_below(float(scores.value(step, ids.new_tensor([t]))))
-            above = replace(scores, floor=scores.relations.new_tensor([reached], dtype=torch.float32), keep=False)
-            if (promising := above.promising(step, ids)).numel():  # none, where another candidate was followed
-                scores, ids = above, promising
-        for few in ids[0].split(max(1, scores.memory // (64 * scores.atoms.widest))):
-            values = scores.repeated(len(few), step.slot, few).value(step.body, torch.full_like(few, t))
-            if float(values.max()) > best_value:
-                best, best_value = int(few[values.argmax()]), float(values.max())
-        inner = self.scores.repeated(1, step.slot, torch.tensor([best], device=ids.device))
+        cut = self._cut(step, _target(place))
+        inner = self.scores.repeated(1, step.slot, torch.tensor([cut], device=self.scores.relations.device))
         inner.keep = True
-        return Reasons(inner).of(step.body, place).choosing(step.variable, best)
+        return self._inside(inner).of(step.body, place).choosing(step.variable, cut)
 
     def everything(self, place: Place[int]) -> Proof:
         return Proof("true", 0.0)
@@ -156,10 +145,30 @@ class Reasons(Fold[int, Proof]):
             return edge.choosing(step.variable, s)
         return self._combined("and", [self.of(step.source, Place(target=s)), edge]).choosing(step.variable, s)
 
+    def _cut(self, step: Condition, t: int) -> int:
+        """The value of a cut variable that reaches `t` best, among those that the search kept."""
+        scores = self.scores
+        _, ids = scores.candidates(step)
+        best, best_value = int(ids[0, 0]), float("-inf")
+        if step in scores.values and hands_on(step.body):  # what is worth less is not what the search chose
+            reached = just_below(float(scores.value(step, ids.new_tensor([t]))))
+            above = replace(scores, floor=scores.relations.new_tensor([reached], dtype=torch.float32), keep=False)
+            if (promising := above.promising(step, ids)).numel():  # none, where another candidate was followed
+                scores, ids = above, promising
+        for few in ids[0].split(max(1, scores.memory // (64 * scores.atoms.widest))):
+            values = scores.repeated(len(few), step.slot, few).value(step.body, torch.full_like(few, t))
+            if float(values.max()) > best_value:
+                best, best_value = int(few[values.argmax()]), float(values.max())
+        return best
+
+    def _inside(self, scores: Scores) -> Reasons:
+        """The same for the query with a cut variable filled in."""
+        return Reasons(scores)
+
     def _sources(self, step: Project, t: int, count: int) -> list[int]:
         """The values of a projection's variable that reach `t` best, among those that the search kept."""
         scores = self.scores
-        values, ids, _ = scores.hop(step.source).candidates(scores.whole(step.source))
+        values, ids = scores.candidates(step)
         # A hop is worth at most its start: the search's choice is among the starts worth at least the value reached.
         reached = scores.value(step, ids.new_tensor([t]))[0]
         order = values[0].argsort(descending=True, stable=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
-from tacit.engine.frontier import settled
+from tacit.engine.frontier import Search, settled, source_of
 from tacit.engine.logic import Logic
 from tacit.engine.projection import ZERO, Hop
 from tacit.engine.sharded import at, largest, own
@@ -218,6 +218,11 @@ class Scores(Fold[Tensor, Tensor]):
             halves = torch.tensor([False, True], device=self.relations.device)
             raised = halves.repeat_interleave(self.batch // (2 * self.copies)).repeat(self.copies)
         return Hop(self.atoms, self.logic, k, self.memory, raised)
+
+    def candidates(self, step: Search) -> tuple[Tensor, Tensor]:
+        """The candidates that are followed in a step: their values and ids, `[B, K]`."""
+        values, ids, _ = self.hop(source_of(step)).candidates(self.whole(source_of(step)))
+        return values, ids
 
     def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> Scores:
         """These queries `times` over, copy by copy, with an entity slot more where given."""
