@@ -108,6 +108,24 @@ def test_a_scan_of_codes_and_kept_rows_change_nothing(folder: RunFolder) -> None
     same(coded.engine.using(cached=False).ask(QUESTIONS["2p"]), plain.ask(QUESTIONS["2p"]))
 
 
+def test_weights_that_were_written_to_are_not_answered_by_what_is_on_disk(folder: RunFolder) -> None:
+    pytest.importorskip("faiss")
+    opened(folder).index()
+    early, late = (opened(folder, candidates="scan", calibration="sigmoid") for _ in range(2))
+    early.ask(QUESTIONS["2p"])
+    for run in (early, late):  # one whose codes and rows were read before, and one that would read them
+        run.engine.scorer.keys().mul_(-1.3)  # type: ignore[attr-defined]
+        exact = run.engine.using(search="exact", candidates="rows")
+        for name in ("1p", "2p"):
+            found = run.ask(QUESTIONS[name])
+            same(found, exact.ask(QUESTIONS[name]))
+            assert found.certified
+    same(
+        opened(folder, candidates="scan", calibration="sigmoid").ask(QUESTIONS["2p"]),
+        opened(folder, search="exact", calibration="sigmoid").ask(QUESTIONS["2p"]),
+    )  # nothing of theirs was kept
+
+
 def test_an_index_answers_and_promises_nothing(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("faiss")
     monkeypatch.setattr(index_top, "_DRAWN", 100)
