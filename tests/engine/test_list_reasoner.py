@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,24 @@ def test_a_list_that_ties_cut_is_certified_only_where_it_is_the_right_one() -> N
             assert found.entities[: found.proven] == wanted.entities[: found.proven]
             np.testing.assert_allclose([a.score for a in found], [a.score for a in wanted], atol=1e-5)
     assert len(set(proven)) == 2
+
+
+@pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
+@pytest.mark.parametrize("search", [{"search": "exact"}, {"search": "certified"}, {"candidates": "scan"}])
+def test_entities_with_one_embedding_go_by_id(calibration: str, search: dict[str, str]) -> None:
+    """Wherever they stand in the table, of which the last columns are no whole tile."""
+    alike, equal = torch.randint(0, 20, (N,), generator=torch.Generator().manual_seed(3)), model()
+    equal.keys().copy_(equal.keys()[alike])
+    engine = Engine(graph(), equal, calibration=calibration, observed="none", loops=True, k=N, **search)
+    for name in (name for name in QUESTIONS if name != "cycle"):
+        found = engine.ask(QUESTIONS[name], 350)
+        kinds = [int(alike[answer.id]) for answer in found]
+        assert len(kinds) == 350
+        borders = sum(one != other for one, other in pairwise(kinds))
+        assert borders == len(set(kinds)) - 1, name  # those of one embedding stand together
+        for kind in set(kinds):
+            ids = [answer.id for answer, its in zip(found, kinds, strict=True) if its == kind]
+            assert ids == sorted(ids), name
 
 
 def test_a_scan_of_codes_and_kept_rows_change_nothing(folder: RunFolder) -> None:

@@ -20,7 +20,7 @@ from tacit.engine.possible import IMPOSSIBLE, Possible
 from tacit.engine.sharded import at, widest_share
 from tacit.errors import RunError, SettingsError
 from tacit.links.codes import Codes, forget_codes, shared_codes
-from tacit.links.precision import product
+from tacit.links.precision import even_product
 from tacit.links.scorer import BilinearScorer, Scorer, shards_of
 from tacit.query.plan import Complement, Plan, Relation, Row, negated_relation
 
@@ -260,7 +260,7 @@ class Atoms:
             return torch.mm(queries, keys.t(), out_dtype=torch.float32)
         room = self._room(len(queries), len(keys))
         if self.device.type == "cpu":
-            return product(queries, keys.t(), out=room)
+            return even_product(queries, keys, out=room)
         with _TF32:
             allowed = torch.backends.cuda.matmul.allow_tf32
             torch.backends.cuda.matmul.allow_tf32 = self.precision == "tf32"
