@@ -22,11 +22,13 @@ class Followed(Scores):
 
     def candidates(self, step: Search) -> tuple[Tensor, Tensor]:
         """What a beam keeps, all of which was followed unless less was enough, and what was followed beside it."""
-        values, ids = super().candidates(step)
-        if step not in self.followed:
-            return values, ids
-        ids = self.followed[step].scatter(1, ids, True).nonzero()[None, :, 1]
-        return self.whole(source_of(step)).gather(1, ids), ids
+        followed, source = self.followed.get(step), source_of(step)
+        if followed is None or not bool(followed.any()):
+            return super().candidates(step)
+        if self.hop(source).k is not None:
+            followed = followed.scatter(1, super().candidates(step)[1], True)
+        ids = followed.nonzero()[None, :, 1]
+        return self.whole(source).gather(1, ids), ids
 
     def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> Scores:
         """The query `times` over as a beam values it."""
