@@ -93,6 +93,15 @@ def test_a_floor_changes_no_answer(norm: str, name: str, facts: int, new: bool, 
         assert [a.score for a in found] == pytest.approx([a.score for a in wanted], abs=1e-6), text
 
 
+@pytest.mark.usefixtures("in_small_steps")
+def test_known_answers_tie_whether_they_were_followed_or_not() -> None:
+    """What facts are worth is summed up otherwise along a way than for all at once."""
+    engine = engine_of(200, 8, 60, False, calibration="sigmoid", observed="all", k=5)
+    found, exact = (engine.using(search=search).ask(f"?x : {CYCLES[7]}", 2) for search in ("certified", "exact"))
+    assert found.certified
+    assert [(a.id, a.known) for a in found] == [(a.id, a.known) for a in exact] == [(0, True), (2, True)]
+
+
 @pytest.mark.parametrize("norm", NORMS)
 def test_no_value_of_a_cut_variable_is_worth_more_than_its_ceiling(norm: str) -> None:
     engine = engine_of(2, 20, 40, False, logic=norm, calibration="softmax-count", observed="all")
