@@ -8,6 +8,7 @@ from torch import Tensor
 
 from tacit.engine.frontier import Search, source_of
 from tacit.engine.scores import Scores
+from tacit.query.plan import Project
 
 
 @dataclass(eq=False)
@@ -22,13 +23,14 @@ class Followed(Scores):
 
     def candidates(self, step: Search) -> tuple[Tensor, Tensor]:
         """What a beam keeps, all of which was followed unless less was enough, and what was followed beside it."""
-        followed, source = self.followed.get(step), source_of(step)
+        values, ids = super().candidates(step)
+        followed = self.followed.get(step)
         if followed is None or not bool(followed.any()):
-            return super().candidates(step)
-        if self.hop(source).k is not None:
-            followed = followed.scatter(1, super().candidates(step)[1], True)
+            return values, ids
+        if isinstance(step, Project):  # whose frontier keeps no account of candidates that are not exact
+            followed = followed.scatter(1, ids, True)
         ids = followed.nonzero()[None, :, 1]
-        return self.whole(source).gather(1, ids), ids
+        return self.whole(source_of(step)).gather(1, ids), ids
 
     def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> Scores:
         """The query `times` over as a beam values it."""

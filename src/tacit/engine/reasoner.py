@@ -248,7 +248,7 @@ class SymbolicReasoner(Reasoner):
 
 def explained(found: Found, scores: Scores, plan: Plan, wanted: Wanted) -> Explanation:
     """Answers with proofs from the scores of one query that remembers every set."""
-    reasons, known, facts = Reasons(scores), set(wanted.first), scores.atoms.facts
+    reasons, known, facts = Reasons(scores, found.ids), set(wanted.first), scores.atoms.facts
 
     def proofs(answer: int, count: int) -> list[Proof]:
         told = reasons.proofs(plan.root, answer, count)
