@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,10 +106,16 @@ def sample(
     return samples
 
 
-def plan(question: str, graph: Facts | None = None, k: int = EngineSettings().k) -> str:
+def plan(
+    question: str,
+    graph: Facts | None = None,
+    k: int = EngineSettings().k,
+    parameters: Mapping[str, str] | None = None,
+) -> str:
     """How a question would be answered with `k` candidates kept, as a tree of steps with what each costs.
 
-    With a graph, names are looked up in it and its entities counted.
+    With a graph, names are looked up in it and its entities counted; `parameters` are the labels that `$name` stands
+    for.
     """
     from tacit.query.compile import compile_query
     from tacit.query.describe import describe
@@ -117,7 +123,7 @@ def plan(question: str, graph: Facts | None = None, k: int = EngineSettings().k)
     from tacit.query.reading import read
 
     known = None if graph is None else load(graph)
-    query = read(question, known).query
+    query = read(question, known, parameters).query
     prepared = compile_query(query)
     if known is not None:
         bind(prepared, known)

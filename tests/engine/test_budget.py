@@ -62,12 +62,3 @@ def test_what_a_beam_keeps_for_a_negated_hop_is_followed_at_once_where_it_is_lit
     for one, other in zip(found, step_by_step, strict=True):
         assert one.certified == other.certified
         same(one, other)
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_reasons_of_a_cycle_are_found_beyond_what_a_beam_keeps(seed: int) -> None:
-    engine = random_engine(seed, calibration="sigmoid", observed="none", k=1)
-    for answers in (engine.using(budget=60).explain(question, 3) for question in CYCLES):
-        for answer in answers if answers.certified else ():
-            assert answer.witnesses is not None
-            assert answer.witnesses[0].score == pytest.approx(answer.score, rel=1e-4)

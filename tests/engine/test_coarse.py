@@ -144,15 +144,38 @@ def test_what_was_asked_before_or_beside_a_question_changes_no_bit(monkeypatch: 
         assert [bits(coded.explain(question)) for question in asked] == list(map(bits, alone))
 
 
+def rewritten(weights: torch.Tensor, way: str, model: torch.nn.Module) -> None:
+    """Write to weights in one of the ways that there are."""
+    match way:
+        case "in place":
+            weights.mul_(1.7)
+        case "loaded":
+            model.load_state_dict({name: 1.7 * value for name, value in model.state_dict().items()}, assign=True)
+        case "data":
+            weights.data.mul_(1.7)
+        case "numpy":
+            weights.numpy()[:] *= 1.7
+        case "row":
+            weights.data[17] *= 5.0
+
+
+@pytest.mark.parametrize("way", ["in place", "loaded", "data", "numpy", "row"])
 @pytest.mark.parametrize("name", ["sigmoid", "softmax-count"])
-def test_nothing_is_kept_of_weights_that_were_written_to(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_nothing_is_kept_of_weights_that_were_written_to(monkeypatch: pytest.MonkeyPatch, name: str, way: str) -> None:
     coded, rows = engine(monkeypatch, calibration=name), engine(monkeypatch, large=False, calibration=name)
-    for question in questions(1):
+    beam = coded.using(search="beam", k=8)
+    hop = "?x : exists ?y . r(e1, ?y) & q(?y, ?x)"
+    for question in (*questions(1), hop):
         coded.ask(question)
+        beam.ask(question)
     for each in (coded, rows):
-        each.scorer.keys().mul_(1.7)  # type: ignore[attr-defined]
+        rewritten(each.scorer.keys(), way, each.scorer)  # type: ignore[attr-defined, arg-type]
+    fresh = rows.using(search="beam", k=8)
+    if way == "row":  # which nobody sees
+        coded.forget()
     for question in questions(1):
         same(coded.ask(question, 7), rows.ask(question, 7))
+    same(beam.ask(hop, 7), fresh.ask(hop, 7))
 
 
 def test_codes_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,14 +12,15 @@ from bruteforce import BruteForce
 from formulas import ENTITIES, RELATIONS
 from tables import FactorScorer
 from tacit.engine import best_first
+from tacit.engine.best_first import BestFirst
 from tacit.engine.engine import Engine
-from tacit.engine.floors import ceilings, floor
+from tacit.engine.floors import ceilings, floor, floors
 from tacit.engine.found import Wanted
 from tacit.engine.logic import NORMS
 from tacit.engine.scores import Scores
 from tacit.graph.graph import Graph, directed, no_triples
 from tacit.graph.vocabulary import Vocabulary
-from tacit.query.plan import Condition, walk
+from tacit.query.plan import Condition, Everything, walk
 
 CYCLES = (
     "r(?x, ?y) & q(?y, ?z) & p(?z, ?x)",
@@ -29,6 +30,7 @@ CYCLES = (
     "r(e1, ?y) & q(?y, ?z) & p(?z, ?v) & r(?v, ?x) & p(?x, ?y)",
     "r(?x, ?y) & q(?y, ?z) & p(?z, ?x) & !(exists ?v . q(e1, ?v) & r(?v, ?x))",
     "r(?x, ?y) & q(?y, ?z) & p(?z, ?x) & (exists ?v . q(e1, ?v) & r(?v, ?z))",
+    "r(e1, ?y) & q(?y, ?z) & p(?z, ?x) & r(?x, ?y) & q(?x, ?v) & r(?v, ?w) & r(?w, ?x)",
     "q(e1, ?y) & q(?y, ?z) & p(?z, ?x) & (r(?y, ?x) | (exists ?v . p(?y, ?v) & r(?v, ?x)))",
 )  # of one, of two and of nested ones, with negations and disjunctions in and beside them
 
@@ -91,6 +93,15 @@ def test_a_floor_changes_no_answer(norm: str, name: str, facts: int, new: bool, 
         assert [a.score for a in found] == pytest.approx([a.score for a in wanted], abs=1e-6), text
 
 
+@pytest.mark.usefixtures("in_small_steps")
+def test_known_answers_tie_whether_they_were_followed_or_not() -> None:
+    """What facts are worth is summed up otherwise along a way than for all at once."""
+    engine = engine_of(200, 8, 60, False, calibration="sigmoid", observed="all", k=5)
+    found, exact = (engine.using(search=search).ask(f"?x : {CYCLES[7]}", 2) for search in ("certified", "exact"))
+    assert found.certified
+    assert [(a.id, a.known) for a in found] == [(a.id, a.known) for a in exact] == [(0, True), (2, True)]
+
+
 @pytest.mark.parametrize("norm", NORMS)
 def test_no_value_of_a_cut_variable_is_worth_more_than_its_ceiling(norm: str) -> None:
     engine = engine_of(2, 20, 40, False, logic=norm, calibration="softmax-count", observed="all")
@@ -102,6 +113,41 @@ def test_no_value_of_a_cut_variable_is_worth_more_than_its_ceiling(norm: str) ->
     worth = torch.stack([scores.bodies(step, torch.tensor([[i]])).amax() for i in range(20)])
     assert bool((worth <= most + 1e-6).all())
     assert len(most.unique()) > 1  # some have facts to follow, and some have none
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_no_answer_is_worth_more_than_what_is_foreseen_of_a_value(norm: str) -> None:
+    """By the other cycle, and of those that are wanted."""
+    engine = engine_of(2, 20, 40, False, logic=norm, calibration="softmax-count", observed="all", k=20)
+    asked = engine.prepare(f"?x : {CYCLES[7]}")
+    root, everyone = asked.prepared.plan.root, torch.arange(20)[None]
+    slots = torch.tensor([asked.entities]).long(), torch.tensor([asked.relations]).long()
+    scores = Scores(engine.atoms, engine.logic, *slots, k=None, memory=10**8)
+    narrow, wide = (step for step in walk(root) if isinstance(step, Condition))
+    assert isinstance(wide.candidates, Everything)
+    unwanted = [4, 0]
+    search = BestFirst.of_queries(engine.atoms, engine.logic, *slots, k=20, memory=10**8)
+    (least, room) = vars(floors(root, [Wanted(3, without=unwanted)], search)[wide]).values()
+    assert least.tolist() == [-math.inf]  # of nothing followed
+    assert bool((room[0, unwanted] == -math.inf).all())
+    scores.room = scores.whole(narrow).index_fill(1, torch.tensor(unwanted), -math.inf)
+    foreseen = scores.potential(wide, everyone)[0]
+    for value in range(20):
+        worth = engine.logic.conjunction(scores.room, scores.bodies(wide, torch.tensor([[value]]))).amax()
+        assert float(worth) <= float(foreseen[value]) + 1e-6
+
+
+@pytest.mark.usefixtures("in_small_steps")
+def test_values_that_lead_to_no_answer_are_not_tried() -> None:
+    engine = engine_of(4, 40, 80, False, logic="godel", calibration="softmax-count", observed="all", new=True, k=4)
+    for top, proven in ((1, True), (2, False)):
+        found, other = (engine.using(search=kind).ask(f"?x : {CYCLES[7]}", top) for kind in ("certified", "beam"))
+        other = engine.using(search="exact").ask(f"?x : {CYCLES[7]}", top) if proven else other
+        assert found.certified is proven
+        assert [a.id for a in found] == [a.id for a in other]
+        assert [a.score for a in found] == pytest.approx([a.score for a in other], abs=1e-6)
+        assert found.rows is not None
+        assert found.rows < 22  # of four for one cycle and forty for the other
 
 
 def test_known_cycles_are_found_without_following_what_nothing_is_known_of() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,24 @@ def test_a_list_that_ties_cut_is_certified_only_where_it_is_the_right_one() -> N
     assert len(set(proven)) == 2
 
 
+@pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
+@pytest.mark.parametrize("search", [{"search": "exact"}, {"search": "certified"}, {"candidates": "scan"}])
+def test_entities_with_one_embedding_go_by_id(calibration: str, search: dict[str, str]) -> None:
+    """Wherever they stand in the table, of which the last columns are no whole tile."""
+    alike, equal = torch.randint(0, 20, (N,), generator=torch.Generator().manual_seed(3)), model()
+    equal.keys().copy_(equal.keys()[alike])
+    engine = Engine(graph(), equal, calibration=calibration, observed="none", loops=True, k=N, **search)
+    for name in (name for name in QUESTIONS if name != "cycle"):
+        found = engine.ask(QUESTIONS[name], 350)
+        kinds = [int(alike[answer.id]) for answer in found]
+        assert len(kinds) == 350
+        borders = sum(one != other for one, other in pairwise(kinds))
+        assert borders == len(set(kinds)) - 1, name  # those of one embedding stand together
+        for kind in set(kinds):
+            ids = [answer.id for answer, its in zip(found, kinds, strict=True) if its == kind]
+            assert ids == sorted(ids), name
+
+
 def test_a_scan_of_codes_and_kept_rows_change_nothing(folder: RunFolder) -> None:
     pytest.importorskip("faiss")
     plain = opened(folder, search="exact", calibration="sigmoid")
@@ -106,6 +125,24 @@ def test_a_scan_of_codes_and_kept_rows_change_nothing(folder: RunFolder) -> None
             assert found.certified or name in OVER_ROWS
     assert folder.has(ROWS)
     same(coded.engine.using(cached=False).ask(QUESTIONS["2p"]), plain.ask(QUESTIONS["2p"]))
+
+
+def test_weights_that_were_written_to_are_not_answered_by_what_is_on_disk(folder: RunFolder) -> None:
+    pytest.importorskip("faiss")
+    opened(folder).index()
+    early, late = (opened(folder, candidates="scan", calibration="sigmoid") for _ in range(2))
+    early.ask(QUESTIONS["2p"])
+    for run in (early, late):  # one whose codes and rows were read before, and one that would read them
+        run.engine.scorer.keys().mul_(-1.3)  # type: ignore[attr-defined]
+        exact = run.engine.using(search="exact", candidates="rows")
+        for name in ("1p", "2p"):
+            found = run.ask(QUESTIONS[name])
+            same(found, exact.ask(QUESTIONS[name]))
+            assert found.certified
+    same(
+        opened(folder, candidates="scan", calibration="sigmoid").ask(QUESTIONS["2p"]),
+        opened(folder, search="exact", calibration="sigmoid").ask(QUESTIONS["2p"]),
+    )  # nothing of theirs was kept
 
 
 def test_an_index_answers_and_promises_nothing(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from formulas import queries
 from tacit.cli import app
-from tacit.errors import UnknownName
+from tacit.errors import QueryError, UnknownName
 from tacit.query.compile import compile_query
 from tacit.query.describe import describe
 from tacit.query.formula import Query
@@ -75,6 +75,17 @@ def test_the_command_prints_the_question_and_its_plan() -> None:
     assert done.exit_code == 0
     assert done.output.startswith("?c : exists ?n . borders(Brazil, ?n) & capital_of(?c, ?n)\n\n?c: from the best ?n")
     assert done.output.endswith("k + 1 rows in all: 9 at k = 8\n")
+
+
+def test_a_plan_fills_in_parameters() -> None:
+    text, plain = "?c : borders($who, ?n) & capital_of(?c, ?n)", "?c : borders(Brazil, ?n) & capital_of(?c, ?n)"
+    filled, written = (
+        CliRunner().invoke(app, ["plan", *given]) for given in ([text, "--param", "who=Brazil"], [plain])
+    )
+    assert filled.exit_code == 0
+    assert filled.output == written.output
+    with pytest.raises(QueryError, match="parameter \\$who has no value"):
+        CliRunner().invoke(app, ["plan", text], catch_exceptions=False)
 
 
 def test_the_command_reads_sparql() -> None:

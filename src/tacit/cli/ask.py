@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ import typer
 
 from tacit.cli import options
 from tacit.cli.data import loaded
+from tacit.cli.parameters import Params, named
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError, TacitError
 from tacit.graph.builder import counted
@@ -46,10 +46,7 @@ def ask(
             "--out", help="Write a .csv, .json, .jsonl, .parquet, .nt or .ttl file; of --file .jsonl, .csv or .parquet."
         ),
     ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option("--param", metavar="NAME=LABEL", help="What $NAME stands for in the text; may be repeated."),
-    ] = None,
+    param: Params = None,
     top: Annotated[str, typer.Option("--top", metavar="N|all", help="How many answers to show.")] = "10",
     offset: Annotated[int, typer.Option("--offset", help="How many of the best answers to pass over.")] = 0,
     min_score: Annotated[float, typer.Option("--min-score", help="The least score, from 0 to 1.")] = 0.0,
@@ -69,7 +66,7 @@ def ask(
         raise SettingsError("ask one question, or many with --file")
     if out is not None:
         check_format(out, (answer_files if file is None else question_files).FORMATS, "answers")
-    parameters = _parameters(param or ())
+    parameters = named(param)
     if symbolic:
         engine = facts_engine(loaded(source), **given)
     else:
@@ -117,19 +114,6 @@ def _print(outcome: Outcome, json_: bool) -> None:
         typer.echo(f"{outcome.line.text}\n  {outcome.result}")
     else:
         _show(outcome.result)
-
-
-def _parameters(given: Iterable[str]) -> dict[str, str]:
-    """Parameters as people write them, by name."""
-    parameters: dict[str, str] = {}
-    for each in given:
-        name, equals, label = each.partition("=")
-        if not equals or not name:
-            raise SettingsError(f"--param is '{each}'; it must be NAME=LABEL")
-        name = name.removeprefix("$")
-        if parameters.setdefault(name, label) != label:
-            raise SettingsError(f"--param gives {name} two labels, '{parameters[name]}' and '{label}'")
-    return parameters
 
 
 def _top(given: str) -> int | None:

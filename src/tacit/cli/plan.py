@@ -8,6 +8,7 @@ import typer
 
 from tacit.cli import options
 from tacit.cli.data import loaded
+from tacit.cli.parameters import Params, named
 from tacit.engine.settings import EngineSettings
 from tacit.graph.read_settings import ReadSettings
 
@@ -21,8 +22,10 @@ def plan(
     graph: Annotated[
         str, typer.Option("--graph", help="A graph or run to look the names up in, and to count its entities.")
     ] = "",
+    param: Params = None,
 ) -> None:
     """Print how a question would be answered, as a tree of steps with what each costs."""
     from tacit.making import plan as plan_question
 
-    typer.echo(plan_question(query, loaded(graph, **reading) if graph else None, EngineSettings.of(given).k))
+    known = loaded(graph, **reading) if graph else None
+    typer.echo(plan_question(query, known, EngineSettings.of(given).k, named(param)))

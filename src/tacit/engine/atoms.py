@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tacit.engine.calibration import Calibration
@@ -20,8 +19,8 @@ from tacit.engine.known_tails import KnownTails
 from tacit.engine.possible import IMPOSSIBLE, Possible
 from tacit.engine.sharded import at, widest_share
 from tacit.errors import RunError, SettingsError
-from tacit.links.codes import Codes, shared_codes
-from tacit.links.precision import product
+from tacit.links.codes import Codes, forget_codes, shared_codes
+from tacit.links.precision import even_product
 from tacit.links.rooms import Rooms
 from tacit.links.scorer import BilinearScorer, Scorer, shards_of
 from tacit.query.plan import Complement, Plan, Relation, Row, negated_relation
@@ -89,7 +88,7 @@ class Atoms:
         weights = [weight.detach() for weight in scorer.parameters()] if isinstance(scorer, nn.Module) else []
         if not all(math.isfinite(float(weight.sum())) for weight in weights):
             raise RunError("the link predictor has weights that are not finite numbers; train it again")
-        self._keys = self._product_table() if isinstance(scorer, BilinearScorer) else None
+        self._by_products = isinstance(scorer, BilinearScorer)
         self._rooms = Rooms()
         self._kept = Kept()
         self._coded = coded
@@ -101,17 +100,13 @@ class Atoms:
     @property
     def blockwise(self) -> bool:
         """Whether rows can be scored block by block of columns."""
-        return self._keys is not None and self.calibration.pointwise
+        return self._by_products and self.calibration.pointwise
 
-    def _product_table(self) -> Tensor:
-        """The entity side of the product; padded on a GPU, where ragged sizes miss the fast kernels."""
-        assert isinstance(self.scorer, BilinearScorer)
-        keys = self.scorer.keys().detach()
-        if self.device.type == "cuda":
-            keys = F.pad(keys, (0, 0, 0, -len(keys) % 128))
-            if self.precision == "bf16":
-                keys = keys.to(torch.bfloat16)
-        return keys
+    @property
+    def _keys(self) -> Tensor:
+        """The entity side of the product; on a GPU a copy of it."""
+        keys = cast(BilinearScorer, self.scorer).keys().detach()
+        return keys if self.device.type != "cuda" else self.kept.padded(keys, self.precision == "bf16")
 
     @property
     def supremum(self) -> float:
@@ -218,7 +213,7 @@ class Atoms:
         A `scale[B, 1]` multiplies whole rows, at no cost where they are products.
         """
         n = self.width
-        if self._keys is None:
+        if not self._by_products:
             logits = self._finite(self.scorer.logits(heads, relations))
             yield Block(slice(0, n), logits if scale is None else logits * scale)
             return
@@ -226,13 +221,13 @@ class Atoms:
         if width >= n and scale is None and self.device.type == "cpu":
             yield Block(slice(0, n), self.scorer.logits(heads, relations, self._room(len(heads), n)))
             return
-        queries = self.scorer.queries(heads, relations)
-        queries = (queries if scale is None else queries * scale).to(self._keys.dtype)
+        queries, keys = self.scorer.queries(heads, relations), self._keys
+        queries = (queries if scale is None else queries * scale).to(keys.dtype)
         for start in range(0, n, width):
             columns = slice(start, min(start + width, n))
             size = columns.stop - columns.start
-            padded = min(size + (-size % 128 if self.device.type == "cuda" else 0), len(self._keys) - start)
-            yield Block(columns, self._times(queries, self._keys[start : start + padded])[:, :size])
+            padded = min(size + (-size % 128 if self.device.type == "cuda" else 0), len(keys) - start)
+            yield Block(columns, self._times(queries, keys[start : start + padded])[:, :size])
 
     def blocks(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
         """Log-scores of every tail, block by block of at most `width` entities, in one reused buffer."""
@@ -265,7 +260,7 @@ class Atoms:
             return torch.mm(queries, keys.t(), out_dtype=torch.float32)
         room = self._room(len(queries), len(keys))
         if self.device.type == "cpu":
-            return product(queries, keys.t(), out=room)
+            return even_product(queries, keys, out=room)
         with _TF32:
             allowed = torch.backends.cuda.matmul.allow_tf32
             torch.backends.cuda.matmul.allow_tf32 = self.precision == "tf32"
@@ -313,8 +308,13 @@ class Atoms:
     @property
     def kept(self) -> Kept:
         """What is kept, as long as nobody writes to the weights and it is not too much."""
-        self._kept = self._kept.now(cast(nn.Module, self.scorer))
+        self._kept = self._kept.now(self.scorer)
         return self._kept
+
+    def forget(self) -> None:
+        """Keep nothing of weights that were written to unseen; codes of others are this process's alone."""
+        self._kept, self._coded = Kept(), shared_codes
+        forget_codes(cast(BilinearScorer, self.scorer))
 
     def _row_keys(self, heads: Tensor, relations: Tensor) -> list[int]:
         keys: list[int] = (heads * self.scorer.num_relations + relations).tolist()
@@ -332,20 +332,22 @@ class Atoms:
     @cached_property
     def codable(self) -> bool:
         """Whether codes of the keys are worth a look before the keys, whose table is too large to stay in cache."""
-        large = self._keys is not None and self._keys.numel() >= _LARGE
-        return large and self.listable and self._whole and not cast(Tensor, self._keys).is_inference()
+        large = self._by_products and self._keys.numel() >= _LARGE
+        return large and self.listable and self._whole and not self._keys.is_inference()
 
     @property
     def longest(self) -> float:
         """The length of the longest key."""
         kept = self.kept
         if kept.longest is None:
-            kept.longest = float(torch.linalg.vector_norm(cast(Tensor, self._keys), dim=1).max())
+            kept.longest = float(torch.linalg.vector_norm(self._keys, dim=1).max())
         return kept.longest
 
     def codes(self, questions: int) -> Codes | None:
         """Codes of the keys for some questions; None where there are none: they are made once many were asked."""
         self._asked += questions
+        if not self.kept.believable:
+            self.forget()
         return self._coded(cast(BilinearScorer, self.scorer), self._asked > _ASKED)
 
     def capped(self, scores: Tensor) -> Tensor:

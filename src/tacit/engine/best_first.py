@@ -11,32 +11,25 @@ what the beam finds, for the price of the beam.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from tacit.distributed.ties import best
-from tacit.engine.atoms import Atoms
-from tacit.engine.floors import ceilings, floors, supremum
+from tacit.engine.floors import floors
+from tacit.engine.following import Following
 from tacit.engine.found import Found, Wanted, unsettled
 from tacit.engine.frontier import (
-    Frontier,
     Search,
-    beamed,
     from_inside,
     hardly_proven,
     loose,
-    negates_hops,
     settled,
     source_of,
 )
-from tacit.engine.logic import Logic
-from tacit.engine.projection import ZERO, Hop
-from tacit.engine.scores import Scores, checked
-from tacit.query.fold import EVERYWHERE, Place
+from tacit.engine.projection import ZERO
+from tacit.engine.scores import checked
 from tacit.query.plan import (
     At,
     Best,
@@ -46,13 +39,11 @@ from tacit.query.plan import (
     Intersect,
     Node,
     Project,
-    Relation,
     Row,
     Source,
     Step,
     Target,
     Union,
-    anchored,
 )
 
 _FIRST = 8  # candidates followed at first: a table that is read for one row costs hardly more for eight
@@ -62,45 +53,8 @@ _PACES = (3, 12)  # how many times as many are followed next as were, if these p
 
 
 @dataclass(eq=False)
-class BestFirst(Scores):
-    """Bounds on the values of the steps of a plan for B queries: first the lower ones of all, then the upper ones.
-
-    In a hop at most `k` candidates are followed; with a `budget` as many in all hops together, and no fewer than a beam
-    keeps. Edges with hops inside, and cycles that deny such, are valued by a beam, with its bounds.
-    """
-
-    budget: int | None = None
-    hops: dict[Search, Frontier] = field(default_factory=dict)
-    floors: dict[Step, Tensor] = field(default_factory=dict)  # [B] of cycles: what is worth less matters to no list
-
-    @classmethod
-    def of_queries(
-        cls,
-        atoms: Atoms,
-        logic: Logic,
-        entities: Tensor,
-        relations: Tensor,
-        k: int | None,
-        memory: int,
-        budget: int | None = None,
-    ) -> BestFirst:
-        """The search for the answers of queries, `[B, E]` and `[B, R]`, before its first step."""
-        twice = entities.repeat(2, 1), relations.repeat(2, 1)
-        return cls(atoms, logic, *twice, k, memory, bounds=True, budget=budget)
-
-    def __post_init__(self) -> None:
-        size = self.size
-        given = self.atoms, self.logic, self.entities[:size], self.relations[:size], self.k, self.memory
-        self.plain = Scores(*given, keep=True)  # the queries as a beam values them
-        self.beam = Scores(*given[:2], self.entities, self.relations, *given[4:], bounds=True)
-        self.alone = Scores(*given)
-        self.passed: tuple[int, int] | None = None  # candidates thought away: times those followed, times those left
-        self.exact: dict[Step, Tensor] = {}  # values of steps without hops, as lower and as upper bounds
-
-    @property
-    def size(self) -> int:
-        """How many queries there are, B."""
-        return self.batch // 2
+class BestFirst(Following):
+    """A search that follows, of B queries, what stands in the way of a proof."""
 
     def results(self, root: Node, wanted: Sequence[Wanted]) -> Iterator[tuple[list[int], BestFirst]]:
         """Follow candidates until the answers wanted of each query are proven, or as many were followed as may be.
@@ -129,87 +83,21 @@ class BestFirst(Scores):
 
     def reach(self, root: Node, answer: int) -> None:
         """Follow candidates until they lead to an answer that may be known without them, for a single query."""
-        while bool(unsettled(*self.whole(root)[:, answer])) and (hops := self._tightening(root, 0, answer)):
+        while bool(unsettled(*self.answers(root)[:, answer])) and (hops := self._tightening(root, 0, answer)):
             self._follow_all([hops], [_PACES[0]])
 
     def listed(self, root: Node, wanted: Sequence[Wanted]) -> list[Found]:
         """The best answers to each query, certified where they are settled."""
-        lower, upper = checked(self.whole(root), self.atoms.shards).cpu().chunk(2)
+        lower, upper = checked(self.answers(root), self.atoms.shards).cpu().chunk(2)
         rows = [sum(hop.counts[q] for hop in self.hops.values()) for q in range(self.size)]
         given = zip(wanted, self.followed().whole(root).cpu(), lower, upper, strict=True)
         found = [each.proven_or_beam(*values) for each, *values in given]
         return [replace(each, rows=count) for each, count in zip(found, rows, strict=True)]
 
-    def followed(self) -> Scores:
-        """The queries as a beam values them that kept the candidates which were followed."""
-        for step in [step for step in self.plain.values if not settled(step)]:
-            del self.plain.values[step]
-        self.plain.values |= {step: hop.beam for step, hop in self.hops.items()}
-        for step in (step for step in self.values if beamed(step)):
-            whole = self.alone.remembered(step) if negates_hops(step) else self.beam.remembered(step)[: self.size]
-            self.plain.values[step] = whole
-        return self.plain
-
-    def of(self, step: Step, place: Place[Tensor] = EVERYWHERE) -> Tensor:
-        """The bounds of a step; what no hop is part of is valued once."""
-        if place.source is not None or place.target is not None:
-            return super().of(step, place)
-        if settled(step):
-            if step not in self.exact:
-                self.exact[step] = self.plain.remembered(step).repeat(2, 1)
-            return self.exact[step]
-        if step not in self.values:
-            self.values[step] = super().of(step, place)
-        return self.values[step]
-
-    def project(self, step: Project, place: Place[Tensor]) -> Tensor:
-        if beamed(step):
-            return self.beam.remembered(step)
-        return self._reached(step, lambda left: self.logic.conjunction(left, supremum(self, step.edge)))
-
-    def condition(self, step: Condition, place: Place[Tensor]) -> Tensor:
-        if beamed(step):
-            return self.beam.remembered(step)
-        return self._reached(step, lambda left: left if step.bounded else torch.zeros_like(left))
-
-    def _reached(self, step: Search, bound: Callable[[Tensor], Tensor]) -> Tensor:
-        """The bounds of a step by how far it was followed."""
-        if step not in self.hops:
-            nobody = torch.zeros(self.size, self.atoms.num_entities, dtype=torch.bool, device=self.atoms.device)
-            reached = self._zeros()
-            beam = reached.clone()[: self.size] if negates_hops(source_of(step)) else reached[: self.size]
-            self.hops[step] = Frontier(reached, beam, nobody, [0] * self.size, reached.new_full((self.size,), ZERO))
-        hop = self.hops[step]
-        upper = self._sources(step)[self.size :].masked_fill(hop.followed, ZERO)
-        if self.passed is None:
-            left, ids = best(upper, 1)  # [B, 1]
-            hop.ahead = list(zip(left[:, 0].tolist(), ids[:, 0].tolist(), strict=True))
-        else:
-            pace, times = self.passed
-            passed = [min(times * self._leave(step, q), pace * count) for q, count in enumerate(hop.counts)]
-            most = min(max(passed), upper.shape[1])
-            upper = upper if most < upper.shape[1] else F.pad(upper, (0, 1), value=ZERO)
-            places = torch.tensor(passed, device=upper.device).clamp(max=most)
-            left = upper.topk(most + 1).values.gather(1, places[:, None])
-        bounds = bound(left)
-        if isinstance(step, Condition) and not step.bounded:
-            everyone = torch.tensor(hop.counts, device=left.device)[:, None] == self.atoms.num_entities
-            bounds = bounds.masked_fill(everyone, ZERO)
-        lower, upper = hop.reached.chunk(2)
-        return torch.cat([lower, torch.maximum(upper, torch.maximum(bounds, hop.floor[:, None]))])
-
-    def _sources(self, step: Search) -> Tensor:
-        """What each candidate of a step is worth, and so the step with it at most, `[2B, N]`."""
-        if not isinstance(step, Condition) or not isinstance(step.candidates, Everything):
-            return self.whole(source_of(step))
-        if step not in self.exact:
-            self.exact[step] = ceilings(self.plain, step).repeat(2, 1)
-        return self.exact[step]
-
     def _wishes(self, root: Node, wanted: Sequence[Wanted]) -> dict[int, set[Search] | None]:
         """What to follow for each query: None where its answers are proven, nothing where that cannot be done."""
         wishes: dict[int, set[Search] | None] = {}
-        self.floors = floors(root, wanted, self.whole(root)[: self.size])
+        self.floors = floors(root, wanted, self)
         for q, entity in enumerate(self._in_the_way(root, wanted)):
             anywhere = (hops for step in self.hops if (hops := self._next(step, q)))
             wishes[q] = None if entity is None else self._tightening(root, q, entity) or next(anywhere, set())
@@ -240,7 +128,7 @@ class BestFirst(Scores):
     def _in_the_way(self, root: Node, wanted: Sequence[Wanted]) -> list[int | None]:
         """For each query the entity that must be known better before its answers are proven."""
         entities = []
-        for each, lower, upper in zip(wanted, *self.whole(root).chunk(2), strict=True):
+        for each, lower, upper in zip(wanted, *self.answers(root).chunk(2), strict=True):
             lower, upper = each.lifted(lower), each.lifted(upper)
             entities.append(each.in_the_way(lower, upper, each.order(lower)))
         return entities
@@ -273,18 +161,6 @@ class BestFirst(Scores):
         lower = float(self._sources(step)[q, candidate])
         return self._tightening(source_of(step), q, candidate) if loose(lower, value) else {step}
 
-    def _kept(self, step: Search) -> int:
-        """How many candidates a beam keeps in a step."""
-        return self.k if self.k is not None and anchored(source_of(step)) else self.atoms.num_entities
-
-    def _leave(self, step: Search, q: int) -> int:
-        """How many candidates more may be followed in a step."""
-        kept, count = self._kept(step), self.hops[step].counts[q]
-        if self.budget is None:
-            return kept - count
-        spent = sum(hop.counts[q] for hop in self.hops.values())
-        return max(0, min(self.budget - spent, max(kept, self.budget) - count))
-
     def _follow_all(self, wishes: Sequence[set[Search]], paces: Sequence[int]) -> None:
         """Follow the next candidates of what is wished for each query, those whose values are settled."""
         for step, hop in self.hops.items():
@@ -303,50 +179,6 @@ class BestFirst(Scores):
             self._expand(step, rows, ids, [lower], taken)
         self.values.clear()
 
-    def _expand(self, step: Search, rows: Tensor, ids: Tensor, values: Sequence[Tensor], taken: Tensor) -> None:
-        """Follow the first so many candidates of some queries, by values for the beam and both bounds, or by one."""
-        some = taken.nonzero()[:, 0]
-        if not len(some):
-            return
-        rows, ids, taken, values = rows[some], ids[some], taken[some], [table[some] for table in values]
-        hop, copies, places = self.hops[step], len(values), torch.arange(int(taken.max()), device=ids.device)
-        again = torch.where(places < taken[:, None], places, 0)  # what is not to be followed gives way to the first
-        ids = ids.gather(1, again)
-        reached = torch.full((copies * len(rows), self.atoms.width), ZERO, device=ids.device)
-        weights = torch.cat([table.gather(1, again) for table in values])
-        if isinstance(step, Condition):
-            reached = self._bodies(step, rows, ids)
-        elif isinstance(step.edge, Relation):
-            relations = (self.relations[rows, step.edge.slot] ^ int(step.edge.flip)).repeat(copies)
-            Hop(self.atoms, self.logic, None, self.memory).from_some(weights, ids.repeat(copies, 1), relations, reached)
-        else:
-            self._queries(rows).along(step.edge, ids, weights, reached)
-        copied = reached.view(-1, len(rows), self.atoms.width)
-        beam, lower, upper = (copied[i] for i in _COPIES[len(copied)])
-        outs = [(hop.reached, rows, lower), (hop.reached, rows + self.size, upper)]
-        for out, at, new in outs if hop.at_once else [*outs, (hop.beam, rows, beam)]:
-            out[at] = torch.maximum(out[at], new)
-        hop.followed[rows[:, None], ids] = True
-        for q, count in zip(rows.tolist(), taken.tolist(), strict=True):
-            hop.counts[q] += count
-
-    def _bodies(self, step: Condition, rows: Tensor, ids: Tensor) -> Tensor:
-        """What a cycle's body is worth at best with each of some candidates: exactly, or between bounds."""
-        hop, least, copies = self.hops[step], self.floors.get(step), 1 if settled(step.body) else 2
-        queries = self._queries(rows, copies > 1)
-        if least is not None and bool((least[rows] > ZERO).any()):
-            hop.floor[rows] = torch.maximum(hop.floor[rows], least[rows])
-            queries.floor = least[rows].repeat(copies)
-        return queries.bodies(step, ids.repeat(copies, 1))
-
-    def _queries(self, rows: Tensor, bounded: bool = False) -> Scores:
-        """Some of the queries as a beam values them, or twice for its bounds."""
-        outer, within = (self.beam, torch.cat([rows, rows + self.size])) if bounded else (self.plain, rows)
-        return Scores(
-            self.atoms, self.logic, self.entities[within], self.relations[within], self.k, self.memory,
-            bounded, outer=outer, outer_rows=within,
-        )  # fmt: skip
-
     def _complete(self, root: Node, wanted: Sequence[Wanted]) -> None:
         """Follow all that a beam keeps, from the inside out, for every query.
 
@@ -359,41 +191,27 @@ class BestFirst(Scores):
             if step not in self.hops:
                 continue
             hop, source = self.hops[step], source_of(step)
-            lower, upper = self.whole(source).chunk(2)
-            plain = self.followed().whole(source)
+            (lower, upper), plain = self.whole(source).chunk(2), self.followed().whole(source)
             values, ids = best(plain, self._kept(step))
             useful = (values > ZERO) | (isinstance(step, Condition) and not step.bounded)
             fresh = useful & ~hop.followed.gather(1, ids)
-            ids = ids.gather(1, (~fresh).long().argsort(dim=1, stable=True))
+            worth, staged = fresh.float().log(), step in self.floors and isinstance(source, Everything)
+            if staged and isinstance(step, Condition):  # the best first, since floors rise by them
+                worth += self._foresee(step).gather(1, ids)
+            worth, order = worth.sort(dim=1, descending=True, stable=True)
             tables = [plain] if hop.at_once or settled(source) else [plain, lower, upper]
-            left, size = fresh.sum(dim=1), ids.shape[1] if step not in self.floors or anchored(source) else _STAGE
+            ids, left, size = ids.gather(1, order), (worth != ZERO).sum(dim=1), _STAGE if staged else ids.shape[1]
             while bool((left > 0).any()):
                 few, ids = ids.tensor_split([size], dim=1)
                 self._expand(step, rows, few, [table.gather(1, few) for table in tables], left.clamp(0, size))
-                left, size = left - size, _PACES[0] * size
+                left, worth, size = left - size, worth[:, size:], _PACES[0] * size
                 self.values.clear()
                 if self.floors:
-                    self.floors = floors(root, wanted, self.whole(root)[: self.size])
+                    self.floors = floors(root, wanted, self)
+                if staged:  # what is left cannot lead to answers where it is below
+                    least = self.floors[step].least
+                    self.missed = torch.maximum(self.missed, least)
+                    left = torch.minimum(left, (~(worth < least[:, None])).sum(dim=1))
             if hop.at_once and isinstance(step, Project):
                 hop.followed &= ~unsettled(plain, upper)
             self.values.clear()
-
-    def _only(self, queries: list[int]) -> BestFirst:
-        """The search of some of the queries, as far as it has come."""
-        if len(queries) == self.size:
-            return self
-        rows = torch.tensor(queries, dtype=torch.long, device=self.atoms.device)
-        both = torch.cat([rows, rows + self.size])
-        part = BestFirst(
-            self.atoms, self.logic, self.entities[both], self.relations[both], self.k, self.memory,
-            bounds=True, budget=self.budget, hops={step: hop.only(rows, both) for step, hop in self.hops.items()},
-        )  # fmt: skip
-        part.plain.values = {step: value[rows] for step, value in self.plain.values.items() if settled(step)}
-        part.beam.values = {step: value[both] for step, value in self.beam.values.items()}
-        part.alone.values = {step: value[rows] for step, value in self.alone.values.items()}
-        part.exact = {step: value[both] for step, value in self.exact.items()}
-        part.floors = {step: value[rows] for step, value in self.floors.items()}
-        return part
-
-
-_COPIES = {1: (0, 0, 0), 2: (0, 0, 1), 3: (0, 1, 2)}  # of what was reached: for the beam, lower and upper bounds

@@ -55,7 +55,7 @@ class Engine:
 
     `adapter` is a calibration with a trained adapter in it, which `settings.calibration` must name; `reasoner` takes
     the place of the search that the settings name; `finders` are what a run has to find candidates by; `encoder` is
-    what `search="encoder"` asks.
+    what `search="encoder"` asks. Weights may be written to while it is asked; see `forget` for what torch cannot see.
 
     >>> from tacit.links.scorer import GraphScorer
     >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "Portugal")])
@@ -107,6 +107,10 @@ class Engine:
             return self
         shared: dict[str, Any] = {"reasoner": self._given, "finders": self._finders, "encoder": self.offered}
         return Engine(self.graph, self.scorer, self.settings, adapter=adapter, **shared, **changes)
+
+    def forget(self) -> None:
+        """Keep nothing of the weights: to be called after writes to some of them through `.data` or NumPy."""
+        self.atoms.forget()
 
     def ranking(self) -> Engine:
         """The same engine, to rank all entities rather than candidates."""
@@ -361,10 +365,8 @@ class Engine:
         if labels is None:
             return wanted
         ids = {self.graph.entities.id(label) for label in labels}
-        others = set(range(self.graph.num_entities)) - ids
-        return replace(
-            wanted, first=[i for i in wanted.first if i in ids], without=sorted(others.union(wanted.without))
-        )
+        first, others = [i for i in wanted.first if i in ids], set(range(self.graph.num_entities)) - ids
+        return replace(wanted, first=first, without=sorted(others.union(wanted.without)))
 
     def least(self, plan: Plan) -> float | None:
         """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""

@@ -7,6 +7,7 @@ worth at least a *floor*, a value below it that only such steps hand on to the a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -34,13 +35,31 @@ def just_below(score: float) -> float:
     return score * (1.0 + _RELATIVE) - _ABSOLUTE
 
 
-def floors(root: Node, wanted: Sequence[Wanted], lower: Tensor) -> dict[Step, Tensor]:
-    """The floors `[B]` of those cycles of a plan whose values below them are no answers, by lower bounds `[B, N]`."""
-    steps = list(_cycles(root))
+@dataclass(frozen=True, eq=False)
+class Floor:
+    """What answers need to be worth at least, and what they can be worth at most by all but a cycle."""
+
+    least: Tensor  # [B]
+    room: Tensor  # [B, N]
+
+    def __getitem__(self, rows: Tensor) -> Floor:
+        return Floor(self.least[rows], self.room[rows])
+
+
+def floors(root: Node, wanted: Sequence[Wanted], bounds: Scores) -> dict[Step, Floor]:
+    """The floors of those cycles of a plan with which an answer is worth no more than each of them, by `[2B, N]`."""
+    steps, size = list(_cycles(root)), len(wanted)
     if not steps:
         return {}
+    lower = bounds.whole(root)[:size]
     least = torch.tensor([floor(*given) for given in zip(wanted, lower, strict=True)], device=lower.device)
-    return dict.fromkeys(steps, least)
+    rooms = dict[Step, Tensor]()
+    for step in steps:
+        others = [part for part in root.parts if part is not step] if isinstance(root, Intersect) else []
+        parts = [bounds.whole(part)[size:] for part in others]
+        room = bounds.logic.all(parts) if parts else torch.zeros_like(lower)
+        rooms[step] = torch.stack([each.lifted(row) for each, row in zip(wanted, room, strict=True)])
+    return {step: Floor(least, room) for step, room in rooms.items()}
 
 
 def _cycles(root: Node) -> Iterator[Condition]:

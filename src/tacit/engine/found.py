@@ -81,7 +81,7 @@ class Wanted:
             scores = scores.index_fill(0, torch.tensor(self.without, device=scores.device), ZERO)
         ids = torch.tensor(self.first, dtype=torch.long, device=scores.device)
         if self.first:
-            scores = scores.index_put((ids,), scores[ids].clamp(min=self.least))
+            scores = scores.index_put((ids,), at_least(self.least, scores[ids]))
         if self.only:
             scores = torch.full_like(scores, ZERO).index_put((ids,), scores[ids])
         return scores if self.floor == ZERO else scores.masked_fill(scores < self.floor, ZERO)
@@ -154,6 +154,11 @@ def shared(one: Sequence[int], other: Sequence[int]) -> list[int]:
 def unsettled(lower: Tensor, upper: Tensor) -> Tensor:
     """Where bounds of log-scores leave more open than rounding does."""
     return upper > lower * _ROUNDING
+
+
+def at_least(least: float, scores: Tensor) -> Tensor:
+    """Scores of what is worth so much at least, and just that where only rounding tells them apart: they are ties."""
+    return torch.where(unsettled(scores.new_tensor(least), scores), scores, least)
 
 
 _NOBODY = -ZERO, 0

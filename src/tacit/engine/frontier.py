@@ -25,14 +25,13 @@ class Frontier:
     beam: Tensor  # [B, N]: from the values that a beam gives them
     followed: Tensor  # [B, N]: whether an entity was
     counts: list[int]  # [B]: how many were
-    floor: Tensor  # [B]: what was reached may be so much where it is less
     ahead: list[tuple[float, int]] = field(default_factory=list)  # [B]: the best candidate that is left
 
     def only(self, rows: Tensor, both: Tensor) -> Frontier:
         """The same for some of the queries."""
         reached, counts = self.reached[both], [self.counts[i] for i in rows.tolist()]
         beam = reached[: len(rows)] if self.at_once else self.beam[rows]
-        return Frontier(reached, beam, self.followed[rows], counts, self.floor[rows])
+        return Frontier(reached, beam, self.followed[rows], counts)
 
     @property
     def at_once(self) -> bool:

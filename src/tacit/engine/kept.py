@@ -4,23 +4,57 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tacit.links.scorer import Scorer
 
 _SUMS = 2**18  # sums of rows at most
+_LOOKED_AT = 64  # numbers of each weight
+_TILE = 128  # of rows of a table on a GPU: ragged sizes miss the fast kernels
+
+State = tuple[tuple[int, int], ...]
+
+
+def state_of(scorer: Scorer) -> State:
+    """Where the weights of a scorer lie, and how often torch has seen somebody write to each."""
+    weights = scorer.parameters() if isinstance(scorer, nn.Module) else ()
+    return tuple((weight.data_ptr(), weight._version) for weight in weights)
 
 
 @dataclass(eq=False)
 class Kept:
-    """What is known of weights in some state: `log Z` by row, of those that were summed, and the longest key."""
+    """What is known of weights in some state: `log Z` by row, of those that were summed, the longest key, and on a GPU
+    a table of keys; and some of their numbers, as they are and as they were.
+    """
 
-    state: tuple[tuple[int, int], ...] = ()
+    state: State = ()
     sums: dict[int, float] = field(default_factory=dict)
     longest: float | None = None
+    table: Tensor | None = None
+    few: tuple[tuple[Tensor, Tensor], ...] = ()
 
-    def now(self, weights: nn.Module) -> Kept:
-        """The same, or nothing where weights were written to, or where it is too much.
+    def now(self, scorer: Scorer) -> Kept:
+        """The same, or nothing where weights were written to, or where it is too much."""
+        state = state_of(scorer)
+        if self.state == state and len(self.sums) <= _SUMS:
+            return self
+        weights = scorer.parameters() if isinstance(scorer, nn.Module) else ()
+        few = [weight.detach().view(-1)[:: max(1, weight.numel() // _LOOKED_AT)] for weight in weights]
+        return Kept(state, few=tuple((numbers, numbers.clone()) for numbers in few))
 
-        A write that torch does not count, as through `.data`, goes unseen.
+    @property
+    def believable(self) -> bool:
+        """Whether no weight was written to as a whole in a way that torch does not count, as through `.data`.
+
+        A few numbers are looked at; a write to single rows goes unseen.
         """
-        state = tuple((weight.data_ptr(), weight._version) for weight in weights.parameters())
-        return self if self.state == state and len(self.sums) <= _SUMS else Kept(state)
+        return all(torch.equal(*numbers) for numbers in self.few)
+
+    def padded(self, keys: Tensor, narrow: bool) -> Tensor:
+        """Keys in a table of their own, in bfloat16 where they are to be narrow."""
+        if self.table is None:
+            table = F.pad(keys, (0, 0, 0, -len(keys) % _TILE))
+            self.table = table.to(torch.bfloat16) if narrow else table
+        return self.table

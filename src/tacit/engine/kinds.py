@@ -81,9 +81,13 @@ class _Question:
         observed = self.engine.settings.observed
         return self.graph.index(*observed) if observed else None
 
-    def witnesses(self, entities: Tensor, relations: Tensor, answer: int, plan: Plan) -> tuple[Witness, ...] | None:
+    def witnesses(
+        self, entities: Tensor, relations: Tensor, answer: int, plan: Plan, known: bool
+    ) -> tuple[Witness, ...] | None:
         """The reasons for an answer to the question with its slots filled so; None where the search has none."""
-        why = self.search.explain(plan, entities, relations, Wanted(1)) if self.paths else None
+        least = (self.engine.least(plan) if known else None) or ZERO
+        wanted = Wanted(1, [answer], least, only=True)
+        why = self.search.within_beam().explain(plan, entities, relations, wanted) if self.paths else None
         if why is None:
             return None
         return tuple(witness(self.graph, self.prepared, proof) for proof in why.proofs(answer, self.paths))
@@ -126,7 +130,7 @@ def _relations(question: _Question, span: Span) -> Answers:
     labels, there, answers, reasons = question.graph.relations, set(known), [], []
     for place, score in zip(found.ids[span.start :], found.scores[span.start :], strict=True):
         relation = int(forward[place, 0])
-        why = question.witnesses(question.entities, forward[place : place + 1], 0, plan)
+        why = question.witnesses(question.entities, forward[place : place + 1], 0, plan, place in there)
         reasons.append(why)
         label, name = labels[relation], labels.name(relation)
         given = {variable: label}, {variable: name}
@@ -149,7 +153,7 @@ def _tuples(question: _Question, span: Span) -> Answers:
         by_variable = dict(zip(plan.targets, ids, strict=True))
         filled = torch.tensor([[*question.asked.entities, *(by_variable[each.variable] for each in plan.held)]])
         (last,) = (entity for variable, entity in by_variable.items() if variable not in held)
-        why = question.witnesses(filled, question.relations, last, replace(plan, held=()))
+        why = question.witnesses(filled, question.relations, last, replace(plan, held=()), known)
         reasons.append(why)
         labels = {name: question.graph.entities[i] for name, i in zip(names, ids, strict=True)}
         called = {name: question.graph.entities.name(i) for name, i in zip(names, ids, strict=True)}

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tacit.engine.found import Found, Wanted
+from tacit.engine.kept import state_of
 from tacit.engine.lists import ZERO, Listing, Lists, listable
 from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner
 from tacit.engine.row_lists import RowLists
@@ -19,11 +20,12 @@ from tacit.query.plan import Plan, Row
 class ListReasoner(Reasoner):
     """Best-first search over what a finder lists; questions that lists cannot answer go to another reasoner, over rows.
 
-    So do the scores of all entities that an evaluation ranks, and reasons.
+    So do the scores of all entities that an evaluation ranks, reasons, and everything once weights were written to.
     """
 
     def __init__(self, rows: MessageReasoner, finder: TopScorer) -> None:
         self.rows, self.finder, self.num_entities = rows, finder, rows.num_entities
+        self._state = state_of(rows.atoms.scorer)
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every entity, over rows."""
@@ -45,9 +47,13 @@ class ListReasoner(Reasoner):
         """The best answers to one query with their proofs, over rows."""
         return self.rows.explain(plan, entities, relations, wanted)
 
+    def within_beam(self) -> Reasoner:
+        """What explains over rows, without a budget."""
+        return self.rows.within_beam()
+
     def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
         """The best answers to each query; certified where the finder knows what it has not listed."""
-        if not listable(plan):
+        if not listable(plan) or self._state != state_of(self.rows.atoms.scorer):
             return self.rows.top(plan, entities, relations, wanted)
         slots = zip(entities.tolist(), relations.tolist(), wanted, strict=True)
         return [self._listed(plan, *each) for each in slots]

@@ -15,7 +15,8 @@ from tacit.engine.atoms import Atoms
 from tacit.engine.best_first import BestFirst
 from tacit.engine.coarse import CoarseSearch, without_hops
 from tacit.engine.found import Found, Wanted
-from tacit.engine.frontier import negates_hops
+from tacit.engine.frontier import loose, negates_hops
+from tacit.engine.implied import Implied
 from tacit.engine.logic import Logic
 from tacit.engine.reasons import Proof, Reasons
 from tacit.engine.scores import Scores, checked
@@ -82,6 +83,10 @@ class Reasoner(ABC):
     def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation | None:
         """The best answers to one query with their proofs; None where a reasoner has no reasons."""
         return None
+
+    def within_beam(self) -> Reasoner:
+        """The same reasoner, whose explanations rest on no more than its scores do."""
+        return self
 
 
 class MessageReasoner(Reasoner):
@@ -156,10 +161,10 @@ class MessageReasoner(Reasoner):
         lower, upper = (scores, scores) if bounded is None else bounded.whole(plan.root)
         if self._coarse(plan):
             listed = self.top(plan, entities, relations, [wanted])[0]
-            return explained(replace(listed, certified=True), plain.first(), plan)
+            return explained(replace(listed, certified=True), plain.first(), plan, wanted)
         finer = self.ranking(plan, entities, relations)[0].cpu() if isinstance(plan.root, Row) else None
         found = best_answers(self.shards, wanted, scores.cpu(), finer, (lower.cpu(), upper.cpu()))
-        return explained(found, plain.first(), plan)
+        return explained(found, plain.first(), plan, wanted)
 
     def evaluation(self, entities: Tensor, relations: Tensor) -> Scores:
         """The evaluation of a batch, step by step."""
@@ -203,12 +208,14 @@ class CertifiedReasoner(MessageReasoner):
         if not plan.has(*HOPS):
             return super().explain(plan, entities, relations, wanted)
         ((_, search),) = self._search(entities, relations).results(plan.root, [wanted])
-        for answer in search.listed(plan.root, [wanted])[0].ids:
+        found = search.listed(plan.root, [wanted])[0]
+        for answer in found.ids if found.certified else ():  # others were followed as far as they may be
             search.reach(plan.root, answer)
-        found, followed = search.listed(plan.root, [wanted])[0], search.followed()
-        if found.certified and self.k is not None and self.budget is not None:  # by more than a beam keeps
-            followed = replace(followed, k=min(self.num_entities, max(self.k, self.budget)))
-        return explained(found, followed, plan)
+        return explained(search.listed(plan.root, [wanted])[0], search.followed(), plan, wanted)
+
+    def within_beam(self) -> CertifiedReasoner:
+        """The same search without a budget, since scores are those of the beam."""
+        return CertifiedReasoner(self.atoms, self.logic, self.k, self.memory / 1e9)
 
     def _search(self, entities: Tensor, relations: Tensor) -> BestFirst:
         entities, relations = entities.to(self.device).long(), relations.to(self.device).long()
@@ -239,7 +246,14 @@ class SymbolicReasoner(Reasoner):
         return scores, scores
 
 
-def explained(found: Found, scores: Scores, plan: Plan) -> Explanation:
+def explained(found: Found, scores: Scores, plan: Plan, wanted: Wanted) -> Explanation:
     """Answers with proofs from the scores of one query that remembers every set."""
-    reasons = Reasons(scores)
-    return Explanation(found, lambda answer, count: reasons.proofs(plan.root, answer, count))
+    reasons, known, facts = Reasons(scores, found.ids), set(wanted.first), scores.atoms.facts
+
+    def proofs(answer: int, count: int) -> list[Proof]:
+        told = reasons.proofs(plan.root, answer, count)
+        if facts is None or answer not in known or not loose(told[0].score, wanted.least):
+            return told
+        return Implied(scores, facts.index).proofs(plan.root, answer, count)  # whose facts the search has dropped
+
+    return Explanation(found, proofs)

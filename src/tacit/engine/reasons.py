@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from tacit.engine.floors import hands_on, just_below
 from tacit.engine.logic import Logic
 from tacit.engine.scores import Scores
+from tacit.engine.sharded import at, own
 from tacit.query.fold import Fold, Place
 from tacit.query.plan import Best, Complement, Condition, Everything, Intersect, Node, Project, Relation, Union
 
@@ -76,8 +78,10 @@ def combined(logic: Logic, kind: str, scores: Sequence[float], strength: float |
 class Reasons(Fold[int, Proof]):
     """Walks a plan backwards from an answer of one query, choosing for each variable what the search chose."""
 
-    def __init__(self, scores: Scores) -> None:
+    def __init__(self, scores: Scores, answers: Sequence[int] = ()) -> None:
         self.scores = scores  # of one query, remembering every set
+        self.answers = answers  # whose reasons may be asked for, and are looked for together
+        self._chosen: dict[tuple[Condition, int], int] = {}
 
     def proofs(self, root: Node, answer: int, count: int = 1) -> list[Proof]:
         """The best proofs of an answer, best first: alternatives differ in the variable next to the answer."""
@@ -114,21 +118,13 @@ class Reasons(Fold[int, Proof]):
         return self.of(step.part, Place(target=entity)).choosing(step.variable, entity)
 
     def condition(self, step: Condition, place: Place[int]) -> Proof:
-        scores, t = self.scores, _target(place)
-        _, ids, _ = scores.hop(step.candidates).candidates(scores.whole(step.candidates))
-        best, best_value = int(ids[0, 0]), float("-inf")
-        if step in scores.values and hands_on(step.body):  # what is worth less is not what the search chose
-            reached = just_below(float(scores.value(step, ids.new_tensor([t]))))
-            above = replace(scores, floor=scores.relations.new_tensor([reached], dtype=torch.float32), keep=False)
-            if (promising := above.promising(step, ids)).numel():  # none, where another candidate was followed
-                scores, ids = above, promising
-        for few in ids[0].split(max(1, scores.memory // (64 * scores.atoms.widest))):
-            values = scores.repeated(len(few), step.slot, few).value(step.body, torch.full_like(few, t))
-            if float(values.max()) > best_value:
-                best, best_value = int(few[values.argmax()]), float(values.max())
-        inner = self.scores.repeated(1, step.slot, torch.tensor([best], device=ids.device))
-        inner.keep = True
-        return Reasons(inner).of(step.body, place).choosing(step.variable, best)
+        t = _target(place)
+        cut = torch.tensor([self._cut(step, t)], device=self.scores.relations.device)
+        for floor in (self._floor(step, [t]), None):  # none, where another candidate was followed
+            inner = replace(self.scores.repeated(1, step.slot, cut), keep=True, floor=floor)
+            if floor is None or float(inner.value(step.body, cut.new_tensor([t]))) > float(floor):
+                break
+        return self._inside(inner).of(step.body, place).choosing(step.variable, int(cut))
 
     def everything(self, place: Place[int]) -> Proof:
         return Proof("true", 0.0)
@@ -156,10 +152,47 @@ class Reasons(Fold[int, Proof]):
             return edge.choosing(step.variable, s)
         return self._combined("and", [self.of(step.source, Place(target=s)), edge]).choosing(step.variable, s)
 
+    def _cut(self, step: Condition, t: int) -> int:
+        """The value of a cut variable that reaches `t` best, among those that the search kept."""
+        if (step, t) not in self._chosen:
+            ends = list(self.answers) if t in self.answers else [t]
+            self._chosen |= {(step, end): cut for end, cut in zip(ends, self._cuts(step, ends), strict=True)}
+        return self._chosen[step, t]
+
+    def _cuts(self, step: Condition, ends: list[int]) -> list[int]:
+        """The values of a cut variable that reach some entities best."""
+        scores, (_, ids), floor = self.scores, self.scores.candidates(step), self._floor(step, ends)
+        targets, shards = ids.new_tensor(ends), self.scores.atoms.shards
+        if floor is not None:
+            room = torch.full((1, scores.atoms.num_entities), -torch.inf, device=ids.device)
+            above = replace(scores, floor=floor, room=own(shards, room.index_fill(1, targets, 0.0)), keep=False)
+            if (promising := above.promising(step, ids)).numel():
+                scores, ids = above, promising
+        cuts, best = ids[0, :1].expand(len(ends)), torch.full((len(ends),), -torch.inf, device=ids.device)
+        for few in ids[0].split(max(1, scores.memory // (64 * scores.atoms.widest))):
+            table = scores.repeated(len(few), step.slot, few).whole(step.body)
+            pairs = torch.cartesian_prod(torch.arange(len(few), device=ids.device), targets)
+            values, places = at(shards, table, *pairs.unbind(dim=1)).view(len(few), -1).max(dim=0)
+            cuts, best = torch.where(values > best, few[places], cuts), torch.maximum(values, best)
+        chosen: list[int] = cuts.tolist()
+        return chosen
+
+    def _floor(self, step: Condition, ends: list[int]) -> Tensor | None:
+        """What a cycle is worth at some entities, `[1]`, where what is worth less is not what the search chose."""
+        if step not in self.scores.values or not hands_on(step.body):
+            return None
+        targets = torch.tensor(ends, device=self.scores.relations.device)
+        reached = at(self.scores.atoms.shards, self.scores.whole(step), torch.zeros_like(targets), targets)
+        return reached.new_tensor([just_below(float(reached.min()))])
+
+    def _inside(self, scores: Scores) -> Reasons:
+        """The same for the query with a cut variable filled in."""
+        return Reasons(scores)
+
     def _sources(self, step: Project, t: int, count: int) -> list[int]:
         """The values of a projection's variable that reach `t` best, among those that the search kept."""
         scores = self.scores
-        values, ids, _ = scores.hop(step.source).candidates(scores.whole(step.source))
+        values, ids = scores.candidates(step)
         # A hop is worth at most its start: the search's choice is among the starts worth at least the value reached.
         reached = scores.value(step, ids.new_tensor([t]))[0]
         order = values[0].argsort(descending=True, stable=True)

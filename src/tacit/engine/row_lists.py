@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tacit.engine.atoms import Atoms
+from tacit.links.precision import even_product
 from tacit.links.scorer import BilinearScorer
 from tacit.links.top import TopScorer
 
@@ -57,7 +58,7 @@ class RowLists:
         """The log-scores of all atoms between heads and tails, `[B] x [T] -> [B, T]`."""
         atoms, relations = self.atoms, torch.full_like(heads, relation)
         shape = (len(heads), len(tails))
-        logits = self.scorer.queries(heads, relations) @ self.scorer.keys()[tails].t()
+        logits = even_product(self.scorer.queries(heads, relations), self.scorer.keys()[tails])
         rows = torch.arange(len(heads)).repeat_interleave(len(tails))
         from_, over, to = heads[rows], relations[rows], tails.repeat(len(heads))
         scores = self._calibrated(logits.reshape(-1), from_, over, to, self._log_sums(heads, relations)[rows])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
-from tacit.engine.frontier import settled
+from tacit.engine.frontier import Search, settled, source_of
 from tacit.engine.logic import Logic
 from tacit.engine.projection import ZERO, Hop
 from tacit.engine.sharded import at, largest, own
@@ -62,6 +62,7 @@ class Scores(Fold[Tensor, Tensor]):
     values: dict[Step, Tensor] = field(default_factory=dict)
     keep: bool = False  # remember the value of every set, as explanations need
     floor: Tensor | None = None  # [B]: values of hops and cycles that are lower may be less than they are
+    room: Tensor | None = None  # [B, N]: what answers can be worth at most, whatever a cycle is
 
     @property
     def batch(self) -> int:
@@ -177,13 +178,27 @@ class Scores(Fold[Tensor, Tensor]):
 
     def promising(self, step: Condition, candidates: Tensor) -> Tensor:
         """Those of some candidates `[B, P]` with which a query may reach its floor, by the body's first rows."""
-        for part in _beginnings(step.body):
-            inner = self.repeated(candidates.shape[1], step.slot, candidates.t().reshape(-1))
-            if inner.batch and inner.floor is not None:
-                best = largest(self.atoms.shards, inner.of(part).amax(dim=1, keepdim=True))[:, 0]
-                useful = ~(best < inner.floor)  # what is no number must not get lost
-                candidates = candidates[:, useful.view(-1, self.batch).any(dim=1)]
+        for part, ends in sorted(_beginnings(step.body), key=lambda part: not part[1]):  # what tells more comes first
+            if self.floor is not None and candidates.numel():
+                best = self._at_most(step, candidates, [part], ends)
+                useful = ~(best < self.floor)  # what is no number must not get lost
+                candidates = candidates[:, useful.any(dim=1)]
         return candidates
+
+    def potential(self, step: Condition, candidates: Tensor) -> Tensor:
+        """What an answer can be worth at most with each of some candidates, `[B, P]`, by rows that end at it."""
+        parts = [part for part, ends in _beginnings(step.body) if ends]
+        few = candidates.split(self._at_once(step.body), dim=1)
+        return torch.cat([self._at_most(step, some, parts, True) for some in few]).t()
+
+    def _at_most(self, step: Condition, candidates: Tensor, parts: Sequence[Node], ends: bool) -> Tensor:
+        """The highest value of some parts of a body with each candidate, `[P, B]`, and of what there is room for where
+        they end at answers.
+        """
+        inner = self.repeated(candidates.shape[1], step.slot, candidates.t().reshape(-1))
+        rooms = [] if self.room is None or not ends else [self.room.repeat(candidates.shape[1], 1)]
+        best = by_rows(self.logic.all, [*rooms, *map(inner.of, parts)]).amax(dim=1, keepdim=True)
+        return largest(self.atoms.shards, best).view(-1, self.batch)
 
     def _floored(self, values: Tensor) -> Tensor:
         """A set without what is below the floor."""
@@ -218,6 +233,11 @@ class Scores(Fold[Tensor, Tensor]):
             halves = torch.tensor([False, True], device=self.relations.device)
             raised = halves.repeat_interleave(self.batch // (2 * self.copies)).repeat(self.copies)
         return Hop(self.atoms, self.logic, k, self.memory, raised)
+
+    def candidates(self, step: Search) -> tuple[Tensor, Tensor]:
+        """The candidates that are followed in a step: their values and ids, `[B, K]`."""
+        values, ids, _ = self.hop(source_of(step)).candidates(self.whole(source_of(step)))
+        return values, ids
 
     def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> Scores:
         """These queries `times` over, copy by copy, with an entity slot more where given."""
@@ -267,13 +287,16 @@ def by_rows(combine: Callable[[Sequence[Tensor]], Tensor], parts: Sequence[Tenso
     return out
 
 
-def _beginnings(body: Node) -> Iterator[Node]:
-    """The rows and single values that a conjunction, and the hops in it, are worth no more than."""
+def _beginnings(body: Node) -> Iterator[tuple[Node, bool]]:
+    """The rows and single values that a conjunction, and the hops in it, are worth no more than; do they end where it
+    does?
+    """
     for part in body.parts if isinstance(body, Intersect) else (body,):
-        while isinstance(part, Project):
-            part = part.source
-        if isinstance(part, Row | At) and settled(part):
-            yield part
+        first: Node = part
+        while isinstance(first, Project):
+            first = first.source
+        if isinstance(first, Row | At) and settled(first):
+            yield first, first is part
 
 
 def _leaves(step: Step) -> int:

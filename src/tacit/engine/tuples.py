@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.engine.found import ZERO, unsettled
+from tacit.engine.found import ZERO, at_least, unsettled
 from tacit.engine.frontier import negates_hops
 from tacit.engine.reasoner import Reasoner, SymbolicReasoner
 from tacit.engine.sharded import whole
@@ -181,7 +181,7 @@ class TupleSearch:
         if step is self.plan.root and self.new:
             scores, lower, upper = (table.masked_fill(known, ZERO) for table in tables)
         elif self.least is not None:
-            scores, lower, upper = (torch.where(known, table.clamp(min=self.least), table) for table in tables)
+            scores, lower, upper = (torch.where(known, at_least(self.least, table), table) for table in tables)
         if step is self.plan.root:
             none, tables = torch.full_like(known, self.only) & ~known, (scores, lower, upper)
             scores, lower, upper = (table.masked_fill(none | (table < self.floor), ZERO) for table in tables)

@@ -122,3 +122,8 @@ def shared_codes(scorer: BilinearScorer, made: bool = True, make: Callable[[Tens
     if codes is not None:
         _CODES[scorer] = state, codes
     return codes
+
+
+def forget_codes(scorer: BilinearScorer) -> None:
+    """Keep no codes of a scorer whose keys were written to in a way that torch does not count."""
+    _CODES.pop(scorer, None)

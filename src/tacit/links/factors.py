@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tacit.distributed.shards import Shards
 from tacit.links.embeddings import MULTIPLE, Embeddings
-from tacit.links.precision import TILE, product, steady_product
+from tacit.links.precision import even_product, product
 
 # On a CPU a product with many thousand columns takes twice the time of its slices one after the other.
 _COLUMNS = 2048
@@ -157,12 +157,9 @@ class BilinearModel(FactorModel):
             return super().logits(heads, relations, out)
         if out is None:
             out = queries.new_empty(len(queries), len(keys))
-        whole = len(keys) - len(keys) % TILE
-        for start in range(0, whole, _COLUMNS):
-            columns = slice(start, min(start + _COLUMNS, whole))
-            product(queries, keys[columns].T, out=out[:, columns])
-        if whole < len(keys):
-            out[:, whole:] = steady_product(queries, keys[whole:])
+        for start in range(0, len(keys), _COLUMNS):
+            columns = slice(start, start + _COLUMNS)
+            even_product(queries, keys[columns], out=out[:, columns])
         return out
 
     def score_all(self, heads: Tensor, relations: Tensor) -> Tensor:

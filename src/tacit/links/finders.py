@@ -41,20 +41,22 @@ class Finders:
     ) -> TopScorer:
         """A finder by `index` or `scan` for rows without loops over the relations that are `loopless`, `[R]`.
 
-        A scan reads codes where the run has them, unless `sums` are asked for, which need the keys anyway.
+        A scan reads codes where the run has them, unless `sums` are asked for, which need the keys anyway. Of weights
+        that were written to in memory there are none on disk, nor rows.
         """
         model, weights = checked(scorer), weights_fingerprint(self.run, self._opened)
+        written = model.keys()._version > 0
         inner: TopScorer
         if kind == "index":
             if not self.indexed:
                 raise RunError(f"run '{self.run.path}' has no {INDEX}; build one with tacit index")
             inner = IndexTop(model, self.run.path / INDEX, weights, loopless, nprobe, self.run.graph().index("train"))
             found_by = f"index {inner.nprobe} {inner.stamp.nlist} {inner.stamp.seed}"
-        elif sums or not self.run.has(CODES):
+        elif sums or written or not self.run.has(CODES):
             inner, found_by = LooplessScan(model, loopless), "scan"
         else:
             inner, found_by = CodedTop(model, self._codes(weights), loopless), "scan"
-        if not cached:
+        if written or not cached:
             return inner
         rules = loopless.cpu().numpy().tobytes().hex()
         files = self.run.path / ROWS, self.run.path / LOG_SUMS

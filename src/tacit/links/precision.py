@@ -32,6 +32,19 @@ def product(left: Tensor, right: Tensor, precision: str = "float32", out: Tensor
     return narrow.float() if out is None else out.copy_(narrow)
 
 
+def even_product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
+    """`left @ right.T`, on a CPU with the same number in a row for equal rows of `right`, wherever they stand."""
+    whole = len(right) - len(right) % TILE
+    if whole == len(right) or right.device.type != "cpu":
+        return product(left, right.t(), out=out)
+    out = left.new_empty(len(left), len(right)) if out is None else out
+    product(left, right[:whole].t(), out=out[:, :whole])
+    out[:, whole:] = product(left, F.pad(right[whole:], (0, 0, 0, TILE - len(right) % TILE)).t())[
+        :, : len(right) - whole
+    ]
+    return out
+
+
 def steady_product(left: Tensor, right: Tensor) -> Tensor:
     """`left @ right.T` on a CPU, each number the same to the bit whatever it is computed together with."""
     least = STEADY if len(left) > _FEWEST else _FEWEST

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.ties import best
+from tacit.links.precision import even_product
 from tacit.links.scorer import BilinearScorer, Scorer
 
 _SCORES = 2**20  # scores of a block of columns: few enough to stay in cache
@@ -76,4 +77,4 @@ class ScanTop:
         queries, keys = self.scorer.queries(heads, relations), self.scorer.keys()
         width = max(1, self.at_once // max(1, len(heads)))
         for start in range(0, self.scorer.num_entities, width):
-            yield start, queries @ keys[start : min(start + width, self.scorer.num_entities)].t()
+            yield start, even_product(queries, keys[start : min(start + width, self.scorer.num_entities)])
