@@ -9,7 +9,7 @@ BENCHMARKS := startup load ranking fuzz
 .PHONY: help venv demo test lint types tests check coverage bench docs clean
 help:
 	@echo "make demo     install Tacit, then train, adapt, ask and explain on the embedded graph"
-	@echo "make test     check, then every test"
+	@echo "make test     lint, then types and every test"
 	@echo "make check    ruff (lint, format) and mypy"
 	@echo "make coverage every test, and the share of lines they run"
 	@echo "make bench    the quick benchmarks: $(BENCHMARKS)"
@@ -66,3 +66,4 @@ docs: venv
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site src/*.egg-info
+	find src tests benchmarks docs data -name __pycache__ -exec rm -rf {} +
