@@ -21,8 +21,7 @@ from tacit.errors import PlanError, SettingsError
 from tacit.folder import RunFolder
 from tacit.links.loading import make_model
 from tacit.query.compile import compile_query
-from tacit.query.elimination import conjuncts
-from tacit.query.formula import Atom, Entity, Exists, Not, Query, atoms
+from tacit.query.formula import And, Atom, Entity, Exists, Not, Query, atoms, parts_of
 from tacit.query.plan import Complement
 from tacit.query.shapes import SHAPES
 from tacit.query.text import parse
@@ -86,7 +85,7 @@ def said_by(query: Query) -> list[Said]:
     formula = query.formula
     while isinstance(formula, Exists):
         formula = formula.part
-    for literal in conjuncts(formula):
+    for literal in parts_of(formula, And):
         (atom,) = atoms(literal)
         said.append((atom.subject.name, str(atom.relation), atom.object.name, -1 if isinstance(literal, Not) else 1))
     return said
