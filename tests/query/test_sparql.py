@@ -28,6 +28,10 @@ READ = {
     "SELECT ?c WHERE { :France :borders ?c }": "?c : borders(France, ?c)",
     "SELECT ?c { ?n :borders :Brazil . ?c :capital_of ?n }": "?c : borders(?n, Brazil) & capital_of(?c, ?n)",
     "SELECT ?c { { :a :p ?c } UNION { :b :q ?c } }": "?c : p(a, ?c) | q(b, ?c)",
+    # Patterns are a set, and so are alternatives.
+    "SELECT ?c { :a :p ?c . ?c :q ?n . :a :p ?c }": "?c : p(a, ?c) & q(?c, ?n)",
+    "SELECT ?c { :a :p|:q|:p ?c }": "?c : p(a, ?c) | q(a, ?c)",
+    "SELECT ?c { { :a :p ?c } UNION { :a :p ?c } }": "?c : p(a, ?c)",
     "SELECT ?c { :a :p ?c FILTER NOT EXISTS { ?c :q ?x } }": "?c : p(a, ?c) & !(exists ?x . q(?c, ?x))",
     "SELECT ?c { :a :p ?c FILTER EXISTS { ?c :q ?x } }": "?c : p(a, ?c) & (exists ?x . q(?c, ?x))",
     "SELECT ?c { :a :p ?c MINUS { ?c :q ?x . ?x :r :b } }": "?c : p(a, ?c) & !(q(?c, ?x) & r(?x, b))",

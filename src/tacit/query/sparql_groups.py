@@ -135,7 +135,8 @@ class Groups:
 
     def _triples(self, node: Any, outer: Domain, block: Block) -> Cases:
         """Triple patterns, all of which a solution satisfies."""
-        formula = reduce(Formula.__and__, [self.terms.formula(triple, block) for triple in triples(node)])
+        said = dict.fromkeys(self.terms.formula(triple, block) for triple in triples(node))  # a set of patterns
+        formula = reduce(Formula.__and__, said)
         return {Case(formula.free - outer): formula}
 
 

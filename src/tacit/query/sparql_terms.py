@@ -64,7 +64,7 @@ class Terms:
             case "PathEltOrInverse":
                 return self._path(path.part, object_, subject)
             case "PathAlternative":
-                return reduce(Formula.__or__, [self._path(part, subject, object_) for part in parts])
+                return reduce(Formula.__or__, dict.fromkeys(self._path(part, subject, object_) for part in parts))
         steps = [self.fresh() for _ in parts[1:]]
         ends = [subject, *steps, object_]
         hops = [self._path(part, ends[at], ends[at + 1]) for at, part in enumerate(parts)]
