@@ -15,6 +15,7 @@ import tacit
 from encoder_runs import TINY
 from family_runs import families
 from tacit.comparing import compare
+from tacit.distributed.shards import Shards
 from tacit.encode.settings import BY_MODEL
 from tacit.encoding import encode_folder
 from tacit.errors import DataError, PlanError, RunError, SettingsError
@@ -22,7 +23,7 @@ from tacit.evaluate.protocol import one_hop_queries
 from tacit.fitting.progress import Event
 from tacit.folder import ENCODER, ENCODING, MODEL, RunFolder
 from tacit.links.loading import load_model, save_model
-from tacit.opening import NAMES
+from tacit.opening import NAMES, read_weights
 from tacit.query.shapes import SHAPES
 
 GRAPH = families()
@@ -309,3 +310,9 @@ def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(run: RunFolder
         assert not done.has(ENCODING)
     one, other = (RunFolder.open(folder).tensors(ENCODER) for folder in (run.path, tmp_path / "own"))
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_processes_share_out_no_encoder(gqe_run: Path) -> None:
+    folder = RunFolder.open(gqe_run)
+    with pytest.raises(RunError, match="holds an encoder alone, which processes cannot share out"):
+        read_weights(folder, "cpu", Shards(folder.graph().num_entities))

@@ -51,8 +51,11 @@ def atomic_write(path: Path, write: Callable[[str], object]) -> None:
 def is_device(path: Path) -> bool:
     """Whether a path is a device or a pipe, such as `/dev/null` and `/dev/stdout`: no file may take its place."""
     parent = path.parent.resolve()
-    listed = parent == Path("/dev") or parent.parts[1:2] == ("proc",)
-    return path.exists() and (listed or not (path.is_file() or path.is_dir()))
+    if not path.exists() or parent == Path("/dev") or parent.parts[1:2] == ("proc",):
+        return path.exists()
+    if path.is_symlink():  # to `/dev/stdout`, which may be a file
+        return is_device(parent / path.readlink())
+    return not (path.is_file() or path.is_dir())
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import sys
@@ -181,6 +182,20 @@ def test_what_cannot_be_printed_is_one_line(
             main()
     assert done.value.code == 2
     assert capsys.readouterr().err == "error: what is printed cannot be written (No space left on device)\n"
+
+
+@pytest.mark.parametrize("fault", [OSError("libx.so: cannot open"), OSError(errno.ENOMEM, "Cannot allocate memory")])
+def test_a_fault_of_something_else_is_none_of_printing(
+    facts: str, monkeypatch: pytest.MonkeyPatch, fault: OSError
+) -> None:
+    def fail(*arguments: object, **settings: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"])
+    monkeypatch.setattr("tacit.run.facts_engine", fail)
+    with pytest.raises(OSError, match=r"cannot open|allocate") as raised:
+        main()
+    assert raised.value is fault
 
 
 def test_streams_that_were_closed_are_empty(facts: str, monkeypatch: pytest.MonkeyPatch) -> None:

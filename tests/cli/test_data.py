@@ -35,6 +35,14 @@ def test_describe_prints_parts_relations_degrees_and_hubs() -> None:
     assert all(name in shown for name in graph.relations.labels[::2])
 
 
+def test_describe_shows_labels_as_they_are_and_what_repeats_what(tmp_path: Path) -> None:
+    facts = [f"[red]{i}\t{relation}\tb{i}\n" for i in range(9) for relation in ("[/x]", "y[bold]")]
+    (tmp_path / "g.tsv").write_text("".join(facts), encoding="utf-8")
+    shown = run("describe", str(tmp_path / "g.tsv")).splitlines()
+    assert any(line.split()[:1] == ["[/x]"] and line.rstrip().endswith("repeats y[bold]") for line in shown)
+    assert any(line.split()[:2] == ["[red]0", "2"] for line in shown)
+
+
 def test_describe_json_can_be_read_back(tmp_path: Path) -> None:
     (tmp_path / "g.tsv").write_text("Málaga\tin\tSpain\n", encoding="utf-8")
     shown = json.loads(run("describe", str(tmp_path / "g.tsv"), "--json"))

@@ -170,6 +170,7 @@ def test_queries_without_hard_answers_are_left_out() -> None:
     ("easy", "hard", "relation", "told"),
     [
         ([{0}], [{1}], 2, "relation 2"),
+        ([{0}], [{1}], -1, "relation -1"),  # which arrays would take for the last one
         ([{2}], [{1}], 0, "entity 2"),
         ([{0}], [{7}], 0, "entity 7"),
         ([{0}] * 3, [{1}] * 3, 0, "entity 2"),
@@ -179,7 +180,7 @@ def test_queries_of_ids_that_the_graph_does_not_have_are_refused(easy, hard, rel
     graph = Graph.of([("a", "r", "b")])
     fitting = {"1p": query_set("1p", [{0}], [{1}], [1])}
     assert queries_of(graph, fitting, "test", None) == fitting
-    with pytest.raises(DataError, match=f"the 1p queries speak of {told}, but graph ends at 1"):
+    with pytest.raises(DataError, match=f"the 1p queries speak of {told}, but graph has 0 to 1"):
         queries_of(graph, {"1p": query_set("1p", easy, hard, [relation] * len(hard))}, "test", None)
 
 

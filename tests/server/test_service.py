@@ -161,6 +161,12 @@ def test_a_mistake_is_one_sentence_with_its_place(
     assert "\n" not in error["message"]
 
 
+def test_reasons_are_limited_too(service: Running) -> None:
+    response = service.client.post("/explain", json={"query": FRANCE, "paths": 10**6})
+    assert response.status_code == 422
+    assert response.json()["error"]["message"].startswith("paths is 1000000, this service allows at most")
+
+
 @pytest.mark.parametrize("route", ["ask", "explain", "plan", "read"])
 def test_a_setting_in_the_address_is_not_passed_over(service: Running, route: str) -> None:
     response = service.client.post(f"/{route}?new=true", json={"query": FRANCE})

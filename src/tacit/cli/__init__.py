@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import io
 import os
@@ -32,6 +33,7 @@ from tacit.distributed.threads import wait_asleep
 from tacit.errors import TacitError
 
 _HELD_BACK = 3.0  # seconds
+_OF_WRITING = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
 
 app = typer.Typer(
     name="tacit",
@@ -106,7 +108,7 @@ def main() -> None:
         _stop_printing()
         sys.exit(0)
     except OSError as error:  # of what is printed: files that cannot be read or written are errors of ours
-        if debug or error.filename is not None:
+        if debug or error.filename is not None or error.errno not in _OF_WRITING:
             raise
         _stop_printing()
         typer.echo(f"error: what is printed cannot be written ({error.strerror})", err=True)

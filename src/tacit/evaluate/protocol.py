@@ -94,14 +94,15 @@ def one_hop_queries(graph: Graph, split: str = "test") -> QuerySet:
 def check_ids(queries: Mapping[str, QuerySet], graph: Graph) -> None:
     """Raise a `DataError` where queries speak of ids that the graph does not have."""
     for name, chosen in queries.items():
-        ids = (chosen.entities, chosen.easy.ids, chosen.hard.ids)
-        for kind, last, size in (
-            ("entity", max(int(part.max(initial=-1)) for part in ids), graph.num_entities),
-            ("relation", int(chosen.relations.max(initial=-1)), graph.num_relations),
+        entities = np.concatenate([part.ravel() for part in (chosen.entities, chosen.easy.ids, chosen.hard.ids)])
+        for kind, ids, size in (
+            ("entity", entities, graph.num_entities),
+            ("relation", chosen.relations, graph.num_relations),
         ):
-            if last >= size:
+            wrong = ids[(ids < 0) | (ids >= size)]
+            if wrong.size:
                 raise DataError(
-                    f"the {name} queries speak of {kind} {last:,}, but {graph.name} ends at {size - 1:,}; "
+                    f"the {name} queries speak of {kind} {wrong[0]:,}, but {graph.name} has 0 to {size - 1:,}; "
                     "give queries of the graph the run was made for"
                 )
 

@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from tacit.disk import is_device
 from tacit.errors import SettingsError
 from tacit.graph.delimited import check_writable
 from tacit.graph.files import atomic_file, extension, written
@@ -109,12 +110,16 @@ def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Row]) 
     except ImportError:
         raise SettingsError("writing Parquet needs duckdb; install it with: pip install 'tacit[large]'") from None
     with written(path):
+        device = is_device(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
+        with tempfile.TemporaryDirectory(dir=None if device else path.parent, prefix=f".{path.name}.") as scratch:
             table, draft = Path(scratch) / "rows.jsonl", Path(scratch) / "rows.parquet"
             count = write_table(table, columns, rows)
             with duckdb.connect() as database:
                 read = database.read_json(str(table), columns=dict(columns), format="newline_delimited")
                 read.write_parquet(str(draft))
-            draft.replace(path)
+            if device:
+                path.write_bytes(draft.read_bytes())
+            else:
+                draft.replace(path)
     return count
