@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tables import TableScorer
-from tacit.engine.answers import Answers
+from tacit.engine.answers import Answer, Answers
 from tacit.engine.engine import Engine
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import PlanError, QueryError, TacitError, UnknownName
@@ -30,6 +31,18 @@ def engine() -> Engine:
 
 def rows(answers: Answers) -> list[tuple[tuple[str, ...], float, bool]]:
     return [(tuple(answer.values.values()), round(answer.score, 4), answer.known) for answer in answers]
+
+
+def test_names_that_several_answers_share_are_told_apart(engine: Engine) -> None:
+    listed = [
+        Answer("", -1, 0.5, -0.7, True, values={"x": label, "y": "Q3"}, names={"x": name, "y": "Europe"})
+        for label, name in (("Q1", "Georgia"), ("Q2", "Georgia"), ("Q4", "Kenya"))
+    ]
+    answers = replace(engine.ask("?x, ?y : likes(?x, ?y)", 3), answers=tuple(listed))
+    assert [line.split("  ")[:3] for line in str(answers).splitlines()[2:5]] == [
+        ["", " 1. Georgia (Q1)", "Europe"], ["", " 2. Georgia (Q2)", "Europe"], ["", " 3. Kenya", ""]
+    ]  # fmt: skip
+    assert "<b>Georgia (Q2)</b></td><td><b>Europe</b>" in answers._repr_html_()
 
 
 def test_whether_a_fact_holds(engine: Engine) -> None:

@@ -139,7 +139,7 @@ def show_on(console: Console, answers: Answers) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from tacit.engine.aligned_cells import in_columns
+    from tacit.engine.aligned_cells import cells_of, in_columns
 
     console.print(Text(_harmless(answers.query), style="bold"))
     if not answers:
@@ -147,7 +147,7 @@ def show_on(console: Console, answers: Answers) -> None:
         return
     roomy = console.width >= 64
     heads = [[f"?{name}" for name in answers.variables]] if len(answers.variables) > 1 else []
-    named = [[answers.truth] if answers.kind == "truth" else list(map(_harmless, a.cells)) for a in answers]
+    named = [[answers.truth]] if answers.kind == "truth" else [list(map(_harmless, row)) for row in cells_of(answers)]
     shown = in_columns([*heads, *named], cell_len)
     width = min(max(map(cell_len, shown)), console.width - (40 if roomy else 26))
     for head in shown[: len(heads)]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from tacit.engine import answer_files, answers_html
-from tacit.engine.aligned_cells import in_columns
+from tacit.engine.aligned_cells import cells_of, in_columns
 from tacit.errors import QueryError
 from tacit.graph.prefixes import Prefixes
 
@@ -169,11 +169,6 @@ class Answer:
     def mark(self) -> str:
         """What the answer is, in a word."""
         return "known" if self.known else "predicted"
-
-    @property
-    def cells(self) -> list[str]:
-        """The readable name of each variable that was asked for."""
-        return list(self.names.values()) or [self.name]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it."""
@@ -339,7 +334,7 @@ class Answers(Sequence[Answer]):
         if not self.answers:
             return f"{self.query}\n  {self.instead}"
         heads = [[f"?{name}" for name in self.variables]] if len(self.variables) > 1 else []
-        shown = in_columns([*heads, *(answer.cells for answer in self.answers)])
+        shown = in_columns([*heads, *cells_of(self.answers)])
         lines = [self.query, *(f"      {head}".rstrip() for head in shown[: len(heads)])]
         for (rank, answer), cells in zip(self.ranked, shown[len(heads) :], strict=True):
             place = f"{rank:>4}. {cells}" if self.kind != "truth" else f"   {self.truth}:"

@@ -6,6 +6,8 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tacit.engine.aligned_cells import cells_of
+
 if TYPE_CHECKING:
     from tacit.engine.answers import Answers
 
@@ -16,11 +18,12 @@ def table(answers: Answers) -> str:
         return f"<p><code>{html.escape(answers.query)}</code></p><p>{answers.instead}</p>"
     explained = any(answer.witnesses for answer in answers)
     rows = []
-    for rank, answer in answers.ranked:
+    named = [[answers.truth]] if answers.kind == "truth" else cells_of(answers)
+    for (rank, answer), cells in zip(answers.ranked, named, strict=True):
         told = [line for witness in answer.witnesses[:1] for line in witness.lines()]
         why = "<br>".join(html.escape(text) if plain else f"<i>{html.escape(text)}</i>" for text, plain in told)
         rows.append(
-            f"<tr><td>{rank}</td>{_cells(answer.cells if answers.kind != 'truth' else [answers.truth])}<td>"
+            f"<tr><td>{rank}</td>{_cells(cells)}<td>"
             f'<meter value="{answer.score:.4f}" min="0" max="1"></meter> {answer.score:.3f}</td>'
             f"<td>{answer.mark}</td>" + (f'<td style="text-align:left">{why}</td></tr>' if explained else "</tr>")
         )
