@@ -24,8 +24,8 @@ _RAW, _SIGMOID, _CAPPED, _ON_ODDS = range(4)  # what is made of a number
 
 
 @cache
-def _kernels() -> tuple[Any, Any] | None:
-    """The compiled kernels, or None where there is no Triton."""
+def _hop() -> Any:
+    """The compiled kernel of a hop, or None where there is no Triton."""
     try:
         import triton
         import triton.language as tl
@@ -77,6 +77,18 @@ def _kernels() -> tuple[Any, Any] | None:
                 best = tl.maximum(best, tl.minimum(score, weight) if godel else score + weight)
         tl.store(out + query * n + at, best, mask=inside)
 
+    return best_of
+
+
+@cache
+def _sum() -> Any:
+    """The compiled kernel of sums, or None where there is no Triton."""
+    try:
+        import triton
+        import triton.language as tl
+    except ImportError:
+        return None
+
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def log_sum(scores, stride, out, n, columns: tl.constexpr):  # type: ignore[no-untyped-def]
         row = tl.program_id(0).to(tl.int64)
@@ -93,7 +105,7 @@ def _kernels() -> tuple[Any, Any] | None:
         whole = tl.sum(tl.where(high == float("-inf"), 0.0, total * tl.exp(high - top)), axis=0)
         tl.store(out + row, tl.where(top == float("-inf"), top, top + tl.log(whole)))
 
-    return best_of, log_sum
+    return log_sum
 
 
 def available(scores: Tensor, norm: str) -> bool:
@@ -103,7 +115,7 @@ def available(scores: Tensor, norm: str) -> bool:
 
 def on_gpu(device: torch.device, norm: str) -> bool:
     """Whether the kernel can take hops on a device."""
-    return device.type == "cuda" and norm in ("product", "godel") and _kernels() is not None
+    return device.type == "cuda" and norm in ("product", "godel") and _hop() is not None
 
 
 def best_of(
@@ -126,10 +138,10 @@ def best_of(
     if kind in (_SIGMOID, _ON_ODDS):
         steeps = scales * LOG2_E
         tops, offsets, against = _odds(weights + ceiling, shifts[rows])
-    compiled = _kernels()
+    compiled = _hop()
     if compiled is None:
         raise TypeError("there is no Triton to compile the kernel")
-    compiled[0][grid](
+    compiled[grid](
         scores, scores.stride(0), rows.contiguous(), weights.contiguous(), shifts, scales, lifts, tops, steeps,
         offsets, against, out, n, k, cap, ceiling, norm == "godel", kind, _COLUMNS,
     )  # fmt: skip
@@ -151,8 +163,8 @@ def _odds(weights: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def log_sums(scores: Tensor) -> Tensor:
     """`log Σ e^x` of each row, `[U, n] -> [U]`, in one pass."""
     out = torch.empty(len(scores), device=scores.device)
-    compiled = _kernels()
+    compiled = _sum()
     if compiled is None or not scores.is_cuda or scores.dtype != torch.float32:
         return torch.logsumexp(scores, dim=1)
-    compiled[1][(len(scores),)](scores, scores.stride(0), out, scores.shape[1], _SUMMED)
+    compiled[(len(scores),)](scores, scores.stride(0), out, scores.shape[1], _SUMMED)
     return out
