@@ -38,3 +38,10 @@ def test_a_long_row_of_ties_is_cut_at_the_lowest_ids() -> None:
         for row in range(len(values)):
             expected = sorted_best(values[row].tolist(), k)
             assert list(zip(found[row].tolist(), ids[row].tolist(), strict=True)) == expected
+
+
+def test_gradients_reach_what_was_taken_of_equal_values() -> None:
+    values = torch.tensor([[1.0, 2.0, 1.0, 1.0], [0.0, 0.0, 3.0, 3.0]], requires_grad=True)
+    best(values, 3)[0].mul(torch.tensor([1.0, 10.0, 100.0])).sum().backward()
+    assert values.grad is not None
+    assert values.grad.tolist() == [[10.0, 1.0, 100.0, 0.0], [100.0, 0.0, 1.0, 10.0]]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
 
@@ -127,13 +129,27 @@ def test_a_scan_of_codes_and_kept_rows_change_nothing(folder: RunFolder) -> None
     same(coded.engine.using(cached=False).ask(QUESTIONS["2p"]), plain.ask(QUESTIONS["2p"]))
 
 
-def test_weights_that_were_written_to_are_not_answered_by_what_is_on_disk(folder: RunFolder) -> None:
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_rows_are_kept_wherever_the_weights_were_read_to(
+    folder: RunFolder, mode: Callable[[], AbstractContextManager[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tacit.links.loading.MAPS", False)  # as where no file that is open may be replaced
+    with mode():
+        run = opened(folder, candidates="scan", calibration="sigmoid")
+    exact = opened(folder, search="exact", calibration="sigmoid")
+    for _ in range(2):
+        same(run.ask(QUESTIONS["2p"]), exact.ask(QUESTIONS["2p"]))
+    assert folder.has(ROWS)
+
+
+@pytest.mark.parametrize("table", ["entities", "relations"])
+def test_weights_that_were_written_to_are_not_answered_by_what_is_on_disk(folder: RunFolder, table: str) -> None:
     pytest.importorskip("faiss")
     opened(folder).index()
     early, late = (opened(folder, candidates="scan", calibration="sigmoid") for _ in range(2))
     early.ask(QUESTIONS["2p"])
     for run in (early, late):  # one whose codes and rows were read before, and one that would read them
-        run.engine.scorer.keys().mul_(-1.3)  # type: ignore[attr-defined]
+        getattr(run.engine.scorer, table).weight.mul_(-1.3)
         exact = run.engine.using(search="exact", candidates="rows")
         for name in ("1p", "2p"):
             found = run.ask(QUESTIONS[name])

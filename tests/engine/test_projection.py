@@ -176,3 +176,13 @@ def test_a_hop_is_the_same_to_the_bit_on_any_threads(
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
     torch.testing.assert_close(torch.cat([found[0][:0], *alone]), found[0])
+
+
+@pytest.mark.parametrize("heads", [1, 300, 450, 511, 512])
+def test_columns_that_are_scored_at_a_time_are_whole_tiles(heads: int) -> None:
+    """A product of its own for what is left over of each block would take up to a tenth of the time."""
+    made = ComplEx(5000, R, 1).requires_grad_(False)
+    hop = Hop(Atoms(made, calibration("sigmoid", facts())), Logic(), K, 10**9)
+    width = hop._width(heads)
+    assert width == 5000 or width % 64 == 0
+    assert width == 5000 or width * heads <= 2**19

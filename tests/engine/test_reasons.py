@@ -134,8 +134,22 @@ def test_a_known_answer_is_explained_by_its_facts_where_the_search_has_dropped_t
     for text, atoms in (("", 2), (" & r(?x, ?m)", 3)):
         found = engine.explain(f"?x : exists ?m . r(hub, ?m) & q(?m, ?x){text}", 10 if not text else 1)
         assert sum(answer.known for answer in found) == (10 if not text else 1)
+        plain = engine.ask(f"?x : exists ?m . r(hub, ?m) & q(?m, ?x){text}", len(found))
+        assert [answer.id for answer in found] == [answer.id for answer in plain]
         for answer in found:
             witness = answer.witnesses[0]
             assert (witness.predicted, len(witness.atoms)) == (0, atoms)
             assert witness.variables["m"] == ("m7" if answer.entity == "y" else "m" + answer.entity[1:])
             assert witness.score == pytest.approx(answer.score, rel=1e-6)
+
+
+def test_what_is_proven_stays_proven_when_reasons_are_asked_for() -> None:
+    """A cycle of known answers is proven by a bound that is closer than those of its body with a beam of one."""
+    engine = random_engine(8, k=1, budget=30, calibration="sigmoid", observed_score=0.95, loops=True)
+    cycle = "?x : exists ?y, ?z . r(?x, ?y) & q(?y, ?z) & p(?z, ?x)"
+    plain, found = engine.ask(cycle, 2), engine.explain(cycle, 2)
+    assert plain.certified
+    assert found.certified
+    assert [(answer.id, answer.score) for answer in found] == [(answer.id, answer.score) for answer in plain]
+    for answer in found:
+        assert worth(answer.witnesses[0].tree, "product") == pytest.approx(answer.score, rel=1e-5)

@@ -20,6 +20,9 @@ def best(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if k == 1:  # `max` takes the first of equal ones, without a look at all that tie
         top, ids = values.max(dim=1, keepdim=True)
         return top, ids
+    if values.requires_grad:  # gradients reach what was taken, not what `topk` would have taken
+        ids = best(values.detach(), k)[1]
+        return values.gather(1, ids), ids
     top, ids = values.topk(min(k + 1, n), dim=1)
     same = top[:, 1:] == top[:, :-1]
     if not bool(same.any()):

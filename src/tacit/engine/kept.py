@@ -8,19 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tacit.links.scorer import Scorer
+from tacit.links.scorer import Scorer, State, state_of
 
 _SUMS = 2**18  # sums of rows at most
 _LOOKED_AT = 64  # numbers of each weight
 _TILE = 128  # of rows of a table on a GPU: ragged sizes miss the fast kernels
-
-State = tuple[tuple[int, int], ...]
-
-
-def state_of(scorer: Scorer) -> State:
-    """Where the weights of a scorer lie, and how often torch has seen somebody write to each."""
-    weights = scorer.parameters() if isinstance(scorer, nn.Module) else ()
-    return tuple((weight.data_ptr(), weight._version) for weight in weights)
 
 
 @dataclass(eq=False)
@@ -41,7 +33,7 @@ class Kept:
         if self.state == state and len(self.sums) <= _SUMS:
             return self
         weights = scorer.parameters() if isinstance(scorer, nn.Module) else ()
-        few = [weight.detach().view(-1)[:: max(1, weight.numel() // _LOOKED_AT)] for weight in weights]
+        few = [weight.detach().reshape(-1)[:: max(1, weight.numel() // _LOOKED_AT)] for weight in weights]
         return Kept(state, few=tuple((numbers, numbers.clone()) for numbers in few))
 
     @property

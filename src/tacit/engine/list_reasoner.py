@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from tacit.engine.found import Found, Wanted
-from tacit.engine.kept import state_of
 from tacit.engine.lists import ZERO, Listing, Lists, listable
 from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner
 from tacit.engine.row_lists import RowLists
+from tacit.links.scorer import state_of
 from tacit.links.top import TopScorer
 from tacit.query.plan import Plan, Row
 

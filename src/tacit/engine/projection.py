@@ -15,7 +15,7 @@ from tacit.engine import kernels
 from tacit.engine.atoms import Atoms, Block
 from tacit.engine.logic import LOG2_E, Logic, exp2_
 from tacit.engine.sharded import whole
-from tacit.links.precision import STEADY
+from tacit.links.precision import STEADY, TILE
 from tacit.links.scorer import BilinearScorer
 
 ZERO = float("-inf")
@@ -309,11 +309,15 @@ class Hop:
         return self.logic.conjunction(scores, weights)
 
     def _width(self, heads: int) -> int:
-        """How many columns of so many rows to score at a time: of few rows, more columns stay in cache."""
+        """How many columns of so many rows to score at a time: of few rows, more columns stay in cache.
+
+        They are whole tiles, as what is left beside these takes a product of its own.
+        """
         rows, width = self.sizes()
         if heads >= rows or self.atoms.device.type != "cpu":
             return width
-        return max(width, min(self.atoms.num_entities, _CPU_BYTES // (4 * max(1, heads))))
+        tiles = _CPU_BYTES // (4 * max(1, heads) * TILE)
+        return max(width, min(self.atoms.num_entities, tiles * TILE))
 
     def sizes(self) -> tuple[int, int]:
         """How many rows to score at once, and how many columns at a time."""

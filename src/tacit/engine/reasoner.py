@@ -162,8 +162,8 @@ class MessageReasoner(Reasoner):
         if self._coarse(plan):
             listed = self.top(plan, entities, relations, [wanted])[0]
             return explained(replace(listed, certified=True), plain.first(), plan, wanted)
-        finer = self.ranking(plan, entities, relations)[0].cpu() if isinstance(plan.root, Row) else None
-        found = best_answers(self.shards, wanted, scores.cpu(), finer, (lower.cpu(), upper.cpu()))
+        finer = self.ranking(plan, entities, relations)[0] if isinstance(plan.root, Row) else scores
+        found = best_answers(self.shards, wanted, scores.cpu(), finer.cpu(), (lower.cpu(), upper.cpu()))
         return explained(found, plain.first(), plan, wanted)
 
     def evaluation(self, entities: Tensor, relations: Tensor) -> Scores:
@@ -211,7 +211,9 @@ class CertifiedReasoner(MessageReasoner):
         found = search.listed(plan.root, [wanted])[0]
         for answer in found.ids if found.certified else ():  # others were followed as far as they may be
             search.reach(plan.root, answer)
-        return explained(search.listed(plan.root, [wanted])[0], search.followed(), plan, wanted)
+        # What was proven stays so, also where a cycle's body is known less well than its bound was.
+        rows = search.listed(plan.root, [wanted])[0].rows
+        return explained(replace(found, rows=rows), search.followed(), plan, wanted)
 
     def within_beam(self) -> CertifiedReasoner:
         """The same search without a budget, since scores are those of the beam."""

@@ -16,7 +16,7 @@ from tacit.links.cached_top import CachedTop
 from tacit.links.codes import Codes, shared_codes
 from tacit.links.index_top import IndexTop, build_index
 from tacit.links.scan import CodedTop, LooplessScan
-from tacit.links.scorer import BilinearScorer, Scorer
+from tacit.links.scorer import BilinearScorer, Scorer, state_of
 from tacit.links.top import TopScorer
 from tacit.links.weights import weights_fingerprint, weights_state
 
@@ -45,7 +45,7 @@ class Finders:
         that were written to in memory there are none on disk, nor rows.
         """
         model, weights = checked(scorer), weights_fingerprint(self.run, self._opened)
-        written = model.keys()._version > 0
+        written = any(writes for _, writes in state_of(model))
         inner: TopScorer
         if kind == "index":
             if not self.indexed:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import torch
+from torch import nn
 
 from tacit.disk import MAPS
 from tacit.distributed.shards import Shards
 from tacit.errors import RunError, SettingsError
 from tacit.fitting.parts import Parts
 from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, ENCODER, ENCODING, MODEL, TRAINED, RunFolder
+from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, DistanceModel
 
@@ -97,6 +99,9 @@ def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None
             if name in made and table.dtype != made[name].dtype:
                 raise ValueError(f"{name} is of {table.dtype}, not {made[name].dtype}")
         model.load_state_dict(tables, assign=mapped)
+    for part in model.modules() if not mapped else ():
+        if isinstance(part, Embeddings):  # what was read nobody has written to, as where it is mapped
+            part.storage = nn.Parameter(part.storage.data)
     return model.requires_grad_(False).eval()
 
 

@@ -6,10 +6,12 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tacit.distributed.shards import Shards
 from tacit.graph.index import Index
+
+State = tuple[tuple[int, int], ...]
 
 
 @runtime_checkable
@@ -100,3 +102,12 @@ class GraphScorer:
         """`±scale` for single atoms."""
         known = torch.from_numpy(self.index.contains(heads.numpy(), relations.numpy(), tails.numpy()))
         return torch.where(known, self.scale, -self.scale)
+
+
+def state_of(scorer: Scorer) -> State:
+    """Where the weights of a scorer lie, and how often torch has seen somebody write to each.
+
+    Writes to what was made in inference mode it does not count.
+    """
+    weights = scorer.parameters() if isinstance(scorer, nn.Module) else ()
+    return tuple((weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights)
