@@ -1,4 +1,4 @@
-"""The rows that an adapter scales and shifts, of atoms `p(s, ·)`: computed once, and kept while there is room.
+"""The rows that an adapter scales and shifts, of atoms `p(s, ·)`: those of a batch are computed once.
 
 Their values `x` are logits, or the log-odds of calibrated scores: constants, while the link predictor is frozen. The
 queries of a batch share many of their rows, and so do batches.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from heapq import nsmallest
+from typing import cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,11 +19,13 @@ from tacit.adapt.calibrated import Adapted
 from tacit.distributed.threads import spread
 from tacit.engine.atoms import Atoms
 from tacit.graph.index import Ints
-from tacit.links.precision import STEADY
+from tacit.links.precision import STEADY, product
+from tacit.links.scorer import BilinearScorer
 
 _WIDTH = 1024  # columns of a product on a CPU
 _ROWS = 512  # and its rows, at most
 _CACHED = 2**18  # floats that stay in cache beside what becomes of them
+_COMPUTED = 2**12  # rows computed at a time, where none is kept
 
 
 class SharedRows:
@@ -90,3 +94,31 @@ class SharedRows:
                         self.table[part] = self.adapted.adaptable(self.table[part], h, r)
 
         spread(fill, [slice(start, start + size) for start in range(0, len(keys), size)], alone=not self.on_cpu)
+
+
+class ComputedRows(SharedRows):
+    """Rows of logits on a CPU, computed anew in each block of columns: that is sooner done than to fetch them.
+
+    The rows are those whose places were asked for last.
+    """
+
+    def __init__(self, atoms: Atoms, adapted: Adapted) -> None:
+        super().__init__(atoms, adapted, 0)
+        self.room = _COMPUTED
+        self._scorer = cast(BilinearScorer, atoms.scorer)
+
+    def places(self, keys: Ints) -> Tensor:
+        """The numbers of distinct keys, `[D]`."""
+        self._heads, self._ids = (torch.from_numpy(each) for each in np.divmod(keys, self._scorer.num_relations))
+        with torch.no_grad():
+            self._queries, self._keys = self._scorer.queries(self._heads, self._ids), self._scorer.keys().detach()
+        return torch.arange(len(keys))
+
+    def block(self, places: Tensor, columns: slice, out: Tensor) -> Tensor:
+        """The rows in some columns, `[D, n]`, written into `out`."""
+        return product(self._queries, self._keys[columns].t(), out=out)
+
+    def at(self, places: Tensor, tails: Tensor) -> Tensor:
+        """`x` of each row at one entity, `[P]`."""
+        with torch.no_grad():
+            return self._scorer.logits_of(self._heads[places], self._ids[places], tails)

@@ -20,7 +20,7 @@ from torch import Tensor
 from tacit.adapt import sum_kernels
 from tacit.adapt.calibrated import Adapted
 from tacit.adapt.query_batches import Batch
-from tacit.adapt.shared_rows import SharedRows
+from tacit.adapt.shared_rows import ComputedRows, SharedRows
 from tacit.distributed.threads import spread
 from tacit.engine.atoms import Atoms
 from tacit.engine.known_tails import KnownTails
@@ -75,7 +75,8 @@ class StreamedTotals:
     def __init__(self, atoms: Atoms, adapted: Adapted, logic: Logic, log_scores: bool, memory: int) -> None:
         self.atoms, self.adapted, self.logic = atoms, adapted, logic
         self.log_scores = log_scores  # φ(S) = S instead of exp(S)
-        self.rows = SharedRows(atoms, adapted, memory // 2)
+        computed = atoms.blockwise and atoms.device.type == "cpu"
+        self.rows = ComputedRows(atoms, adapted) if computed else SharedRows(atoms, adapted, memory // 2)
         self.block = memory // (4 * _BUFFERS)  # bytes
         self.room = Rooms()
 
