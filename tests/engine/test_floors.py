@@ -15,7 +15,7 @@ from tacit.engine import best_first
 from tacit.engine.best_first import BestFirst
 from tacit.engine.engine import Engine
 from tacit.engine.floors import ceilings, floor, floors
-from tacit.engine.found import Wanted
+from tacit.engine.found import ZERO, Wanted
 from tacit.engine.logic import NORMS
 from tacit.engine.scores import Scores
 from tacit.graph.graph import Graph, directed, no_triples
@@ -100,6 +100,15 @@ def test_known_answers_tie_whether_they_were_followed_or_not() -> None:
     found, exact = (engine.using(search=search).ask(f"?x : {CYCLES[7]}", 2) for search in ("certified", "exact"))
     assert found.certified
     assert [(a.id, a.known) for a in found] == [(a.id, a.known) for a in exact] == [(0, True), (2, True)]
+
+
+def test_known_answers_that_were_followed_make_a_floor_whatever_their_ids() -> None:
+    """Of four known answers two are followed, with higher ids than the others, which tie with them."""
+    lower = torch.tensor([ZERO, ZERO, -0.1, -0.1, -3.0])
+    assert floor(Wanted(2, [0, 1, 2, 3], -0.1), lower) == pytest.approx(-0.1, abs=1e-4)
+    assert floor(Wanted(2, [0, 1, 2, 3], -0.1), lower) < -0.1
+    assert floor(Wanted(3, [0, 1, 2, 3], -0.1), lower) == ZERO
+    assert floor(Wanted(3, [2, 3], -0.1), lower) == pytest.approx(-3.0, abs=1e-4)
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -24,7 +24,7 @@ _RELATIVE, _ABSOLUTE = 1e-5, 1e-6  # by how much a floor stays below log-scores,
 
 def floor(wanted: Wanted, lower: Tensor) -> float:
     """A log-score that all answers of the list wanted have, by lower bounds `[N]`; none where the list is not full."""
-    ids = wanted.order(wanted.lifted(lower))
+    ids = wanted.order(wanted.lifted(lower), lower)  # of known answers, those that were followed
     if not ids or len(ids) < wanted.count:
         return ZERO
     return just_below(float(lower[ids].min()))  # as it is: known answers may be listed for more than that
