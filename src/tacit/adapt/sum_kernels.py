@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.links.precision import has_triton
+
 _COLUMNS = 1024  # entities that one program sums up
 LEFT_OUT = 128  # the mark of an entity that does not count; that of a known atom is a bit for each literal
 MOST = 7  # literals, so that each has its bit
@@ -19,12 +21,9 @@ MOST = 7  # literals, so that each has its bit
 
 @cache
 def _kernel() -> Any:
-    """The compiled kernel, or None where there is no Triton."""
-    try:
-        import triton
-        import triton.language as tl
-    except ImportError:
-        return None
+    """The compiled kernel."""
+    import triton
+    import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def sums(  # type: ignore[no-untyped-def]
@@ -67,7 +66,7 @@ def _kernel() -> Any:
 
 def available(device: torch.device, literals: int) -> bool:
     """Whether the kernel can sum up queries of so many literals on a device."""
-    return device.type == "cuda" and literals <= MOST and _kernel() is not None
+    return device.type == "cuda" and literals <= MOST and has_triton()
 
 
 def sums(

@@ -8,13 +8,13 @@ there are no atomic additions, and the same numbers come out every time.
 from __future__ import annotations
 
 from functools import cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tacit.encode.segments import Segments
+from tacit.links.precision import has_triton
 
 if TYPE_CHECKING:
     from tacit.encode.aggregation import SortedFacts
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 MOST_TIES = 32767  # of one kind: two counts share an integer
 _COLUMNS = 1024  # at most, that one program handles
 _HELD = 6  # numbers that a piece leaves for each column: sum, squares, largest, smallest, and how often these occur
-
-
-@cache
-def has_triton() -> bool:
-    """Whether kernels can be compiled at all."""
-    return find_spec("triton") is not None
 
 
 @cache

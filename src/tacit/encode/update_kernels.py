@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.encode.aggregation_kernels import has_triton
+from tacit.links.precision import has_triton
 
 EPSILON = 1e-5  # of the layer norm, torch's own
 _NUMBERS = 2048  # of a program

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from tacit.engine.logic import LOG2_E
+from tacit.links.precision import has_triton
 
 if TYPE_CHECKING:
     from tacit.engine.calibration import ByRow
@@ -25,12 +26,9 @@ _RAW, _SIGMOID, _CAPPED, _ON_ODDS = range(4)  # what is made of a number
 
 @cache
 def _best_of() -> Any:
-    """The compiled kernel of a hop, or None where there is no Triton."""
-    try:
-        import triton
-        import triton.language as tl
-    except ImportError:
-        return None
+    """The compiled kernel of a hop."""
+    import triton
+    import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def best_of(  # type: ignore[no-untyped-def]
@@ -82,12 +80,9 @@ def _best_of() -> Any:
 
 @cache
 def _log_sum() -> Any:
-    """The compiled kernel of sums, or None where there is no Triton."""
-    try:
-        import triton
-        import triton.language as tl
-    except ImportError:
-        return None
+    """The compiled kernel of sums."""
+    import triton
+    import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def log_sum(scores, stride, out, n, columns: tl.constexpr):  # type: ignore[no-untyped-def]
@@ -115,7 +110,7 @@ def available(scores: Tensor, norm: str) -> bool:
 
 def on_gpu(device: torch.device, norm: str) -> bool:
     """Whether the kernel can take hops on a device."""
-    return device.type == "cuda" and norm in ("product", "godel") and _best_of() is not None
+    return device.type == "cuda" and norm in ("product", "godel") and has_triton()
 
 
 def best_of(
@@ -138,10 +133,7 @@ def best_of(
     if kind in (_SIGMOID, _ON_ODDS):
         steeps = scales * LOG2_E
         tops, offsets, against = _odds(weights + ceiling, shifts[rows])
-    compiled = _best_of()
-    if compiled is None:
-        raise TypeError("there is no Triton to compile the kernel")
-    compiled[grid](
+    _best_of()[grid](
         scores, scores.stride(0), rows.contiguous(), weights.contiguous(), shifts, scales, lifts, tops, steeps,
         offsets, against, out, n, k, cap, ceiling, norm == "godel", kind, _COLUMNS,
     )  # fmt: skip
@@ -163,8 +155,7 @@ def _odds(weights: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def log_sums(scores: Tensor) -> Tensor:
     """`log Σ e^x` of each row, `[U, n] -> [U]`, in one pass."""
     out = torch.empty(len(scores), device=scores.device)
-    compiled = _log_sum()
-    if compiled is None or not scores.is_cuda or scores.dtype != torch.float32:
+    if not scores.is_cuda or scores.dtype != torch.float32 or not has_triton():
         return torch.logsumexp(scores, dim=1)
-    compiled[(len(scores),)](scores, scores.stride(0), out, scores.shape[1], _SUMMED)
+    _log_sum()[(len(scores),)](scores, scores.stride(0), out, scores.shape[1], _SUMMED)
     return out

@@ -1,9 +1,11 @@
-"""Matrix products at a chosen precision."""
+"""Matrix products at a chosen precision, and what there is to compute with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +18,12 @@ _FEWEST = _UNSTEADY.start - 1  # and of which they are the same as well; of fewe
 TILE = 64  # columns that it sums up alike, wherever they stand; those that are left beside them it does not
 # From this version on a product of bfloat16 matrices can leave the accelerator in float32.
 _WIDE_RESULTS = torch.__version__ >= "2.8"
+
+
+@cache
+def has_triton() -> bool:
+    """Whether kernels for a GPU can be compiled at all."""
+    return find_spec("triton") is not None
 
 
 def product(left: Tensor, right: Tensor, precision: str = "float32", out: Tensor | None = None) -> Tensor:

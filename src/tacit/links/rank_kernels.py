@@ -8,17 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.links.precision import has_triton
+
 _COLUMNS = 2048  # scores that a program compares at a time
 
 
 @cache
 def _kernel() -> Any:
-    """The compiled kernel, or None where there is no Triton."""
-    try:
-        import triton
-        import triton.language as tl
-    except ImportError:
-        return None
+    """The compiled kernel."""
+    import triton
+    import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def count(scores, stride, rows, wanted, better, least, n, columns: tl.constexpr):  # type: ignore[no-untyped-def]
@@ -40,7 +39,7 @@ def _kernel() -> Any:
 
 def available(scores: Tensor) -> bool:
     """Whether the kernel can compare these scores."""
-    return scores.is_cuda and scores.dtype == torch.float32 and scores.stride(1) == 1 and _kernel() is not None
+    return scores.is_cuda and scores.dtype == torch.float32 and scores.stride(1) == 1 and has_triton()
 
 
 def count(scores: Tensor, rows: Tensor, wanted: Tensor, counts: Tensor) -> None:
