@@ -5,7 +5,7 @@
 
 On a CPU: NELL995's test queries of all 14 types at rank 100, k = 64, product, sigmoid, on 2 threads, and the peak
 memory of 3p at k = 512 and 8,192, in a process of its own. On a GPU, or with --throughput: queries a second at rank
-1000, k = 256, with its MRR: 2p at each precision, other types in bfloat16 with both calibrations and an adapter, and
+1000, k = 256, with its MRR: 2p at each precision, other types in 16 bits with both calibrations and an adapter, and
 exact search on FB15k-237. Beside them stands how fast bare products are, and which share of that a query reaches whose
 rows are its own. Without a run the weights are random, normal with deviation 0.5, so that logits spread as trained ones
 do; candidates are then shared by fewer queries, and the MRR says nothing.
@@ -25,6 +25,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from tacit.graph.graph import Graph
 from tacit.links.factors import BilinearModel
 from tacit.links.loading import load_model
 from tacit.links.models import ComplEx
+from tacit.links.precision import NARROW
 from tacit.query.queries import QuerySet, read_queries
 from tacit.query.shapes import Shape
 
@@ -216,16 +218,17 @@ def throughputs(given: argparse.Namespace) -> Measured:
     ):
         if where is None:
             continue
-        rows = {p: throughput(where.reasoner(k, precision=p), chosen, given) for p in ("float32", "tf32", "bf16")}
+        rows = {p: throughput(where.reasoner(k, precision=p), chosen, given) for p in ("float32", "tf32", *NARROW)}
         for precision, row in rows.items():
             figures[f"{name}, {precision}"] = row | {"mrr difference": row["mrr"] - rows["float32"]["mrr"]}
-    for scores, adapted in (("sigmoid", False), ("softmax-count", False), ("softmax-count", True)):
-        reasoner = bench.reasoner(given.k, scores, "bf16", adapted)
+    hows = (("sigmoid", False), ("softmax-count", False), ("softmax-count", True))
+    for (scores, adapted), precision in product(hows, NARROW):
+        reasoner = bench.reasoner(given.k, scores, precision, adapted)
         how = f"{scores}, adapted" if adapted else scores
         for name, every in queries.items():
             row = throughput(reasoner, sample(every, count), given)
             flop = 2.0 * rows_of(every.shape, given.k) * bench.model.keys().numel()
-            figures[f"{name}, {how}, bf16"] = row | {"share of products": row["queries_per_s"] * flop / rate}
+            figures[f"{name}, {how}, {precision}"] = row | {"share of products": row["queries_per_s"] * flop / rate}
     kind = "throughput-untrained" if given.run is None else "throughput"
     return Measured(figures, {"graph": bench.graph.name, "trained": given.run is not None}, kind=kind)
 

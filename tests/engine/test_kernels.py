@@ -103,6 +103,24 @@ def test_kernels_change_no_adapted_score(monkeypatch: pytest.MonkeyPatch, calibr
 
 
 @gpu
+@pytest.mark.parametrize("search", ["beam", "exact"])
+@pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count", "softmax-observed"])
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_16_bits_change_scores_by_their_rounding(search: str, calibration: str, precision: str) -> None:
+    settings: dict[str, Any] = {"search": search, "calibration": calibration, "observed": "none"}
+    near = 0.03 if precision == "bf16" else 0.005  # for logits up to 10, in products of up to three atoms
+    wide = scores_of(odd_graph(), "cuda", **settings)
+    narrow = scores_of(odd_graph(), "cuda", precision=precision, **settings)
+    for name in ("2p", "ip", "3p"):
+        there = wide[name].isfinite()
+        assert torch.equal(there, narrow[name].isfinite())  # what cannot be, loops, is no other
+        apart = (wide[name] - narrow[name])[there].abs()
+        assert 0 < float(apart.mean()) < near
+        if search == "exact":
+            assert float(apart.max()) < 10 * near
+
+
+@gpu
 def test_maxima_of_sigmoids_hold_where_odds_are_too_large_for_a_float() -> None:
     """Scores far below 0, candidates that are nearly or wholly impossible, and columns that no row can reach."""
     drawn = torch.Generator("cuda").manual_seed(0)
@@ -136,6 +154,7 @@ def test_sums_and_maxima_of_rows_equal_plain_operations() -> None:
     raw = torch.randn(300, 5000, generator=drawn, device="cuda") * 8
     raw[3], raw[4, 5] = -torch.inf, -torch.inf
     torch.testing.assert_close(kernels.log_sums(raw), raw.double().logsumexp(1).float(), rtol=1e-6, atol=1e-5)
+    assert torch.equal(kernels.log_sums(raw.half()), kernels.log_sums(raw.half().float()))
     rows = torch.randint(300, (20, 40), generator=drawn, device="cuda")
     weights = -torch.rand(20, 40, generator=drawn, device="cuda")
     shift, scale = (torch.rand(300, generator=drawn, device="cuda") + 0.5 for _ in range(2))
@@ -144,3 +163,8 @@ def test_sums_and_maxima_of_rows_equal_plain_operations() -> None:
     for by_row, values in ((ByRow(shift, scale), moved), (ByRow(shift, cap=-0.001), capped)):
         expected = (values[rows] + weights[:, :, None]).amax(1)
         torch.testing.assert_close(kernels.best_of(raw, rows, weights, "product", by_row, -0.01), expected)
+        narrow, wide = (
+            kernels.best_of(scores, rows, weights, "product", by_row, -0.01)
+            for scores in (raw.half(), raw.half().float())
+        )
+        assert torch.equal(narrow, wide)

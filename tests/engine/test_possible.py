@@ -83,6 +83,20 @@ def test_encoders_answer_no_loop_either(question: str, observed: str) -> None:
     assert {GRAPH.entities[int(i)] for i in ranking.isfinite().nonzero()} <= found
 
 
+@pytest.mark.parametrize("typed", [False, True])
+def test_whole_rows_lose_loops_as_their_blocks_do(typed: bool) -> None:
+    graph = Graph.of([("a", "r", "b"), ("b", "r", "c"), ("c", "s", "c"), ("a", "s", "b"), ("c", "t", "a")])
+    model = ComplEx(graph.num_entities, graph.num_relations, 3)
+    model.reset(0.7, torch.Generator().manual_seed(0))
+    atoms = Engine(graph, model, typed=typed).atoms
+    heads, relations = (ids.flatten() for ids in torch.meshgrid(torch.arange(3), torch.arange(6), indexing="ij"))
+    with torch.no_grad():
+        rows = atoms.raw(heads, relations).clone()
+        assert torch.equal(rows, atoms.logits(heads, relations))
+    assert rows.isneginf().any()
+    assert rows[:, 2].isfinite().any()
+
+
 def test_softmax_shares_out_what_a_loop_would_have_taken() -> None:
     """Without `a` itself, the odds of b, c and d share one: `x / (b + c + d)`."""
     odds = {name: p / (1 - p) for name, p in zip("bcd", (0.21, 0.22, 0.23), strict=True)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +19,7 @@ from tacit.engine.possible import IMPOSSIBLE, Possible
 from tacit.engine.sharded import at, widest_share
 from tacit.errors import RunError, SettingsError
 from tacit.links.codes import Codes, forget_codes, shared_codes
-from tacit.links.precision import even_product
+from tacit.links.precision import NARROW, even_product, switched
 from tacit.links.rooms import Rooms
 from tacit.links.scorer import BilinearScorer, Scorer, shards_of
 from tacit.query.plan import Complement, Plan, Relation, Row, negated_relation
@@ -30,7 +29,6 @@ _PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
 _HELD = 2**24  # floats of whole rows held for the sake of single atoms
 _LARGE = 2**20  # numbers of a table of keys whose codes are worth their making
 _ASKED = 32  # questions after which they are made, which takes as long
-_TF32 = threading.Lock()  # the switch for TF32 is one for the whole process
 OBSERVED = 1.0 - 2.0**-10  # a known fact is nearly certain: its negation stays comparable to others
 
 
@@ -106,7 +104,9 @@ class Atoms:
     def _keys(self) -> Tensor:
         """The entity side of the product; on a GPU a copy of it."""
         keys = cast(BilinearScorer, self.scorer).keys().detach()
-        return keys if self.device.type != "cuda" else self.kept.padded(keys, self.precision == "bf16")
+        if self.device.type != "cuda":
+            return keys
+        return self.kept.padded(keys, NARROW.get(self.precision, torch.float32))
 
     @property
     def supremum(self) -> float:
@@ -141,8 +141,10 @@ class Atoms:
 
     def raw(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Raw scores of every tail, `[B, N]`, valid until others are asked for; the impossible is minus infinity."""
-        block = next(self.products(heads, relations, self.width))
-        return self._ruling(heads, relations)(block.scores, block.columns)
+        block = next(self.products(heads, relations, self.width, narrow=True))
+        if self.possible is None or self.shards.world > 1:
+            return self._ruling(heads, relations)(block.scores, block.columns)
+        return self.possible.rule_out_rows(block.scores, heads, relations)
 
     def rows(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every tail, `[B, N]`, in memory of their own; gradients reach the calibration."""
@@ -207,10 +209,12 @@ class Atoms:
             out[here] = at(self.shards, self.rows(part // r, part % r), inverse[here] - start, tails[here])
         return out
 
-    def products(self, heads: Tensor, relations: Tensor, width: int, scale: Tensor | None = None) -> Iterator[Block]:
+    def products(
+        self, heads: Tensor, relations: Tensor, width: int, scale: Tensor | None = None, narrow: bool = False
+    ) -> Iterator[Block]:
         """Raw scores of every tail, block by block of at most `width` entities, in one reused buffer.
 
-        A `scale[B, 1]` multiplies whole rows, at no cost where they are products.
+        A `scale[B, 1]` multiplies whole rows, at no cost where they are products. They may be `narrow`.
         """
         n = self.width
         if not self._by_products:
@@ -227,7 +231,7 @@ class Atoms:
             columns = slice(start, min(start + width, n))
             size = columns.stop - columns.start
             padded = min(size + (-size % 128 if self.device.type == "cuda" else 0), len(keys) - start)
-            yield Block(columns, self._times(queries, keys[start : start + padded])[:, :size])
+            yield Block(columns, self._times(queries, keys[start : start + padded], narrow)[:, :size])
 
     def blocks(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
         """Log-scores of every tail, block by block of at most `width` entities, in one reused buffer."""
@@ -254,20 +258,18 @@ class Atoms:
                 known.lift(logits, block.columns, logit)
             yield Block(block.columns, logits)
 
-    def _times(self, queries: Tensor, keys: Tensor) -> Tensor:
+    def _times(self, queries: Tensor, keys: Tensor, narrow: bool = False) -> Tensor:
         """`queries @ keys.T` in float32, in a buffer: fresh memory costs more to touch than products to compute."""
-        if keys.dtype == torch.bfloat16:  # bf16 operands, float32 sums: a bf16 result would be full of ties
+        if narrow and keys.dtype == torch.float16:  # float32 sums, rounded once; in bfloat16 they would be full of ties
+            with switched("allow_fp16_reduced_precision_reduction", False):
+                return torch.mm(queries, keys.t())
+        if keys.dtype != torch.float32:
             return torch.mm(queries, keys.t(), out_dtype=torch.float32)
         room = self._room(len(queries), len(keys))
         if self.device.type == "cpu":
             return even_product(queries, keys, out=room)
-        with _TF32:
-            allowed = torch.backends.cuda.matmul.allow_tf32
-            torch.backends.cuda.matmul.allow_tf32 = self.precision == "tf32"
-            try:
-                return torch.mm(queries, keys.t(), out=room)
-            finally:
-                torch.backends.cuda.matmul.allow_tf32 = allowed
+        with switched("allow_tf32", self.precision == "tf32"):
+            return torch.mm(queries, keys.t(), out=room)
 
     def _room(self, rows: int, columns: int) -> Tensor:
         return self._rooms("scores", (rows, columns), self.device)

@@ -126,7 +126,7 @@ class Sigmoid(Calibration):
 
     def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
         """Sigmoids as they are."""
-        return ByRow(logits.new_zeros(len(logits)))
+        return ByRow(torch.zeros(len(logits), device=logits.device))
 
 
 class MinMax(Calibration):
@@ -227,7 +227,7 @@ class SoftmaxObserved(Calibration):
         """`log Σ e^x` of the known tails of each row that are columns here, `[B]`; minus infinity where none is."""
         rows, tails = self.facts.tails(heads, relations)
         held, places = (None, tails) if self.shards.world == 1 else self.shards.inside(tails)
-        x = logits[rows, places]
+        x = logits[rows, places].float()
         if held is not None:
             x = x.masked_fill(~held, -torch.inf)
         top = torch.segment_reduce(x.detach(), "max", lengths=counts, unsafe=True)

@@ -44,9 +44,8 @@ class Kept:
         """
         return all(torch.equal(*numbers) for numbers in self.few)
 
-    def padded(self, keys: Tensor, narrow: bool) -> Tensor:
-        """Keys in a table of their own, in bfloat16 where they are to be narrow."""
+    def padded(self, keys: Tensor, kind: torch.dtype) -> Tensor:
+        """Keys in a table of their own, of a kind of numbers."""
         if self.table is None:
-            table = F.pad(keys, (0, 0, 0, -len(keys) % _TILE))
-            self.table = table.to(torch.bfloat16) if narrow else table
+            self.table = F.pad(keys, (0, 0, 0, -len(keys) % _TILE)).to(kind)
         return self.table

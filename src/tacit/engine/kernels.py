@@ -46,7 +46,7 @@ def _best_of() -> Any:
             least = tl.full((columns,), float("inf"), tl.float32)
             for j in range(k):
                 row = tl.load(rows + query * k + j)
-                score = tl.load(scores + row * stride + at, mask=inside, other=0.0)
+                score = tl.load(scores + row * stride + at, mask=inside, other=0.0).to(tl.float32)
                 if kind == 3:
                     score = tl.minimum(score + tl.load(lifts + row), cap)
                     score = score - tl.log(1.0 - tl.exp(score))
@@ -61,7 +61,7 @@ def _best_of() -> Any:
             for j in range(k):
                 row = tl.load(rows + query * k + j)
                 weight = tl.load(weights + query * k + j)
-                score = tl.load(scores + row * stride + at, mask=inside, other=float("-inf"))
+                score = tl.load(scores + row * stride + at, mask=inside, other=float("-inf")).to(tl.float32)
                 if kind == 3:
                     score = tl.minimum(score + tl.load(lifts + row), cap)
                     score = score - tl.log(1.0 - tl.exp(score))
@@ -91,7 +91,7 @@ def _log_sum() -> Any:
         total = tl.zeros((columns,), tl.float32)
         for start in range(0, n, columns):
             at = start + tl.arange(0, columns)
-            score = tl.load(scores + row * stride + at, mask=at < n, other=float("-inf"))
+            score = tl.load(scores + row * stride + at, mask=at < n, other=float("-inf")).to(tl.float32)
             higher = tl.maximum(high, score)
             still = higher == float("-inf")
             total = total * tl.where(still, 1.0, tl.exp(high - higher)) + tl.where(still, 0.0, tl.exp(score - higher))
@@ -153,9 +153,9 @@ def _odds(weights: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def log_sums(scores: Tensor) -> Tensor:
-    """`log Σ e^x` of each row, `[U, n] -> [U]`, in one pass."""
+    """`log Σ e^x` of each row, `[U, n] -> [U]`, in one pass, in float32."""
     out = torch.empty(len(scores), device=scores.device)
-    if not scores.is_cuda or scores.dtype != torch.float32 or not has_triton():
+    if not scores.is_cuda or scores.dtype not in (torch.float32, torch.float16) or not has_triton():
         return torch.logsumexp(scores, dim=1)
     _log_sum()[(len(scores),)](scores, scores.stride(0), out, scores.shape[1], _SUMMED)
     return out

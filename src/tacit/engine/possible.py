@@ -43,6 +43,13 @@ class Possible:
         """The rows `relation(head, ·)` that cannot come back to their head."""
         return self.without_loops[relations].nonzero()[:, 0]
 
+    def rule_out_rows(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
+        """Logits of whole rows, minus infinity for loops too; a GPU is not waited for."""
+        rows = torch.arange(len(heads), device=heads.device)
+        back = self.without_loops[relations]
+        logits[rows, heads] = torch.where(back, IMPOSSIBLE, logits[rows, heads])
+        return self.rule_out(logits, heads, relations, slice(0, logits.shape[1]))
+
     def rule_out(self, logits: Tensor, heads: Tensor, relations: Tensor, columns: slice) -> Tensor:
         """Logits of rows `relation(head, ·)` for the entities in `columns`, minus infinity for kinds that cannot be."""
         if self._ends is not None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from tacit.distributed.shards import Shards
 from tacit.engine.reasoner import Reasoner
 from tacit.engine.work import threads_to_answer
-from tacit.links.ranking import Ties, ranks
+from tacit.links.ranking import Ties, numbers, ranks
 from tacit.query.plan import Plan
 from tacit.query.queries import AnswerSets, QuerySet
 
@@ -56,7 +56,7 @@ def hard_ranks(
         progress(start + len(part))
     for at, found in taken:
         ordered[at] = found.cpu()
-    return processes.sum(ordered)
+    return numbers(processes.sum(ordered))
 
 
 def batch_size(reasoner: Reasoner, plan: Plan) -> int:

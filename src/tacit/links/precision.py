@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -16,6 +17,8 @@ _UNSTEADY = range(5, 12)
 STEADY = _UNSTEADY.stop  # rows from which on they are the same in a product of any more
 _FEWEST = _UNSTEADY.start - 1  # and of which they are the same as well; of fewer not, where a table lies at odd places
 TILE = 64  # columns that it sums up alike, wherever they stand; those that are left beside them it does not
+NARROW = {"bf16": torch.bfloat16, "fp16": torch.float16}  # precisions of 16 bits
+_SWITCHES = threading.Lock()  # those of a GPU's products are for the whole process
 # From this version on a product of bfloat16 matrices can leave the accelerator in float32.
 _WIDE_RESULTS = torch.__version__ >= "2.8"
 
@@ -63,6 +66,19 @@ def steady_product(left: Tensor, right: Tensor) -> Tensor:
     if len(rest):
         out[:, len(whole) :] = torch.mm(rows, F.pad(rest, (0, 0, 0, TILE - len(rest))).t())[:, : len(rest)]
     return out[: len(left)]
+
+
+@contextmanager
+def switched(name: str, on: bool) -> Iterator[None]:
+    """Set one of the switches of a GPU's products, of which `torch.backends.cuda.matmul` has a few."""
+    switches = torch.backends.cuda.matmul
+    with _SWITCHES:
+        before = getattr(switches, name)
+        setattr(switches, name, on)
+        try:
+            yield
+        finally:
+            setattr(switches, name, before)
 
 
 @contextmanager

@@ -34,7 +34,8 @@ def ranks(
     `known` lists all answers of the rows, easy and hard; none of them competes. A non-answer with the same score counts
     half (`realistic`: the mean over all orders), not at all (`optimistic`) or fully (`pessimistic`). The scores are
     overwritten in part while counting and are whole again on return. With `shards` they are the columns of this
-    process; ids are those of all, and so are the ranks: processes tell each other wanted scores and counts alone.
+    process; ids are those of all, and so are the ranks: processes tell each other wanted scores and counts alone. Where
+    some score is not a number, no rank is; a GPU is not waited for to see that, which is left to `numbers`.
 
     >>> row = torch.tensor([[0.9, 0.5, 0.7, 0.5, 0.1]])
     >>> zero = torch.tensor([0])
@@ -51,8 +52,7 @@ def ranks(
     with torch.inference_mode():
         held, column = shards.inside(hard)
         wanted = shards.sum(torch.where(held, scores[rows, column], 0.0))
-        if shards.any(bool(torch.isnan(scores.max())))[0]:
-            raise TrainingError("some scores are not numbers, so answers cannot be ranked; is the model damaged?")
+        damaged = torch.isnan(scores.max())
         taken = torch.cat([rows, known_rows]), torch.cat([hard, known])
         if shards.world > 1:
             held, column = shards.inside(taken[1])
@@ -63,8 +63,16 @@ def ranks(
             _count(scores, rows, wanted, counts, ties)
         finally:
             scores[taken] = kept
+        counts += torch.where(damaged, torch.nan, 0.0)
         shards.sum(counts)
     return 1 + {"realistic": counts.mean(0), "optimistic": counts[0], "pessimistic": counts[1]}[ties]
+
+
+def numbers(ranks: Tensor) -> Tensor:
+    """Ranks, refused where they are none."""
+    if bool(torch.isnan(ranks).any()):
+        raise TrainingError("some scores are not numbers, so answers cannot be ranked; is the model damaged?")
+    return ranks
 
 
 def _count(scores: Tensor, rows: Tensor, wanted: Tensor, counts: Tensor, ties: Ties) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tacit.distributed.shards import Shards
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.index import Index, within
-from tacit.links.ranking import ranks
+from tacit.links.ranking import numbers, ranks
 from tacit.links.scorer import Scorer
 
 Validate = Callable[[Scorer], dict[str, float]]  # figures whose mean decides which weights are best
@@ -58,7 +58,7 @@ class Validation:
                     _ids(known, model),
                     shards=self.shards,
                 )
-                total += float(places.double().reciprocal().sum())
+                total += float(numbers(places).double().reciprocal().sum())
         return total / max(1, len(self))
 
 
