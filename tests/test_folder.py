@@ -98,6 +98,15 @@ def test_tensors_keep_values_and_metadata(run: RunFolder) -> None:
     assert run.metadata(MODEL)["rank"] == "3"
 
 
+@pytest.mark.parametrize("rank", ["3", "30", "300000", "ü"])
+def test_the_first_table_of_a_file_starts_at_a_line_of_memory(run: RunFolder, rank: str) -> None:
+    for rows in (1, 7, 12_345):
+        run.write_tensors(MODEL, {"b": torch.ones(rows, 3), "a": torch.zeros(rows, 200)}, {"rank": rank})
+        header = int.from_bytes((run.path / MODEL).read_bytes()[:8], "little")
+        assert (8 + header) % 64 == 0
+        assert run.tensors(MODEL)["a"].shape == (rows, 200)
+
+
 def test_files_are_as_readable_as_any_other(run: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "any").touch()
     run.write_tensors(MODEL, {"table": torch.zeros(1)})

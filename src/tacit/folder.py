@@ -186,6 +186,7 @@ class RunFolder:
 
         ready = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
         stamped = {**(metadata or {}), **self.fingerprint._asdict()}
+        stamped["padding"] = disk.padding({key: tensor.shape for key, tensor in ready.items()}, stamped)
 
         def write(target: str) -> None:
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tacit.links.precision import product
+from tacit.links.precision import even_product, product
 
 
 @pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="other libraries sum up otherwise")
@@ -24,3 +24,39 @@ def test_threads_change_no_bit_of_a_product() -> None:
             torch.testing.assert_close(alone, (left.double() @ right.T.double()).float(), rtol=1e-4, atol=1e-4)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="other libraries sum up otherwise")
+@pytest.mark.parametrize("width", [8, 40, 200, 1000])
+def test_a_number_of_few_rows_is_the_same_to_the_bit_whatever_stands_beside_it(width: int) -> None:
+    before, generator = torch.get_num_threads(), torch.Generator().manual_seed(0)
+    left, right = torch.randn(3, width, generator=generator), torch.randn(5000, width, generator=generator)
+    right[4321] = right[7]
+    try:
+        whole = even_product(left, right)
+        torch.testing.assert_close(whole, (left.double() @ right.T.double()).float(), rtol=1e-4, atol=1e-3)
+        assert torch.equal(whole[:, 4321], whole[:, 7])
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            assert torch.equal(even_product(left, right, out=torch.empty(3, 5000)), whole)
+            for row in range(3):
+                assert torch.equal(even_product(left[row : row + 1], right), whole[row : row + 1])
+            for some in (torch.tensor([7]), torch.tensor([7, 4999, 0]), torch.arange(1, 66)):
+                assert torch.equal(even_product(left[:2], right[some]), whole[:2, some])
+            assert torch.equal(even_product(left, right[11:2060]), whole[:, 11:2060])
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("odd", ["width", "address", "stride"])
+def test_few_rows_with_a_table_that_lies_at_odd_places(odd: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    width = 30 if odd == "width" else 40
+    room = torch.randn(301 * width * 2, generator=generator)
+    table = room[1 : 1 + 300 * width] if odd == "address" else room[: 300 * width]
+    right = room.view(-1, 2 * width)[:300, :width] if odd == "stride" else table.view(300, width)
+    left = torch.randn(2, width, generator=generator)
+    torch.testing.assert_close(even_product(left, right), left @ right.T)
+    right[250] = right[8]
+    found = even_product(left, right)
+    assert torch.equal(found[:, 250], found[:, 8])

@@ -16,6 +16,7 @@ from torch import Tensor
 _UNSTEADY = range(5, 12)
 STEADY = _UNSTEADY.stop  # rows from which on they are the same in a product of any more
 _FEWEST = _UNSTEADY.start - 1  # and of which they are the same as well; of fewer not, where a table lies at odd places
+_LANE = 8  # floats that it reads at once; where rows of a table do not start at such places it sums up otherwise
 TILE = 64  # columns that it sums up alike, wherever they stand; those that are left beside them it does not
 NARROW = {"bf16": torch.bfloat16, "fp16": torch.float16}  # precisions of 16 bits
 _SWITCHES = threading.Lock()  # those of a GPU's products are for the whole process
@@ -46,14 +47,33 @@ def product(left: Tensor, right: Tensor, precision: str = "float32", out: Tensor
 def even_product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
     """`left @ right.T`, on a CPU with the same number in a row for equal rows of `right`, wherever they stand."""
     whole = len(right) - len(right) % TILE
-    if whole == len(right) or right.device.type != "cpu":
+    if right.device.type != "cpu":
         return product(left, right.t(), out=out)
     out = left.new_empty(len(left), len(right)) if out is None else out
+    if len(left) < _FEWEST and _in_lanes(right):
+        return out.copy_(_of_few(left, right))
+    if whole == len(right):
+        return product(left, right.t(), out=out)
     product(left, right[:whole].t(), out=out[:, :whole])
     out[:, whole:] = product(left, F.pad(right[whole:], (0, 0, 0, TILE - len(right) % TILE)).t())[
         :, : len(right) - whole
     ]
     return out
+
+
+def _in_lanes(table: Tensor) -> bool:
+    """Whether every row of a table starts where registers are read from at once."""
+    by_row = table.is_contiguous() and table.dtype == torch.float32
+    return by_row and table.shape[1] % _LANE == 0 and table.data_ptr() % (4 * _LANE) == 0
+
+
+def _of_few(left: Tensor, right: Tensor) -> Tensor:
+    """`left @ right.T` of few rows, as a product of the table with them: it is read more than twice as fast so.
+
+    A number is the same to the bit for one, two or three rows, on any number of threads, whatever stands beside it.
+    """
+    table = right if len(right) > 1 else F.pad(right, (0, 0, 0, 1))  # a single row goes another way
+    return torch.mm(table, F.pad(left, (0, 0, 0, _FEWEST - len(left))).t()).t()[: len(left), : len(right)]
 
 
 def steady_product(left: Tensor, right: Tensor) -> Tensor:
