@@ -33,7 +33,7 @@ from tacit.evaluate.protocol import evaluate
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model
-from tacit.links.precision import float32_products
+from tacit.links.precision import NARROW, float32_products
 from tacit.query.queries import QuerySet
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
@@ -72,13 +72,15 @@ def aggregation(graph: Graph, given: argparse.Namespace) -> dict[str, dict[str, 
 
 
 def rates(given: argparse.Namespace) -> dict[str, float]:
-    """FLOP a second of plain matrix products in float32 and, on a GPU, in TF32, and bytes a second of a copy."""
+    """FLOP a second of plain matrix products by precision, of which a CPU rounds to none, and bytes of a copy."""
     size = 64 if given.tiny else 8192 if given.device == "cuda" else 1024
     left, right = (torch.randn(size, size, device=given.device) for _ in range(2))
     found = {}
-    for precision in ("float32", "tf32"):
+    for precision in ("float32", "tf32", "bf16"):
+        kind = NARROW[precision] if precision in NARROW and given.device == "cuda" else torch.float32
+        factors = left.to(kind), right.to(kind)
         with float32_products(precision):
-            taken = in_turns({precision: lambda: torch.mm(left, right)}, given.turns, given.device)[precision]
+            taken = in_turns({precision: partial(torch.mm, *factors)}, given.turns, given.device)[precision]
         found[precision] = 2 * size**3 / min(taken)
     taken = in_turns({"copy": lambda: right.copy_(left)}, given.turns, given.device)["copy"]
     return found | {"bytes": 2 * 4 * size**2 / min(taken)}
@@ -92,7 +94,7 @@ def step_times(training: EncoderTraining, given: argparse.Namespace) -> dict[str
         if captured and not recorded:
             break
         module.captured = captured
-        with float32_products(training.precision):
+        with float32_products(training.products):
             for _ in range(WARM + 1 if captured else 1):
                 training.step(next(numbers))
             times = in_turns({name: lambda: training.step(next(numbers))}, given.turns, given.device)[name]
@@ -126,7 +128,7 @@ def row(
         predictor.requires_grad_(False)
     training = EncoderTraining(graph, settings, valid={}, scorer=predictor)
     taken = step_times(training, given)
-    mix = counts({name: SHAPES[name].plan for name in training.shapes}, settings.batch)
+    mix = counts({name: SHAPES[name].plan for name in training.shapes}, settings.batch, settings.negated)
     cost = step_cost(model, settings, sizes(graph, predictor), mix)
     floor = 1e3 * (cost.products / rate[training.precision] + cost.others / rate["float32"])
     best = min(taken.values())

@@ -197,6 +197,67 @@ def test_a_loss_over_sets_is_one_of_graph_networks_alone(graph: Graph) -> None:
         encode(graph, EncodeSettings("gqe", loss="sets", **QUICK))
 
 
+def test_graph_networks_do_not_compute_in_bfloat16(graph: Graph) -> None:
+    with pytest.raises(SettingsError, match="precision is 'bf16', in which gnnqe cannot compute; take tf32"):
+        encode(graph, EncodeSettings("gnnqe", precision="bf16", **QUICK))
+
+
+@pytest.mark.parametrize("model", ["gqe", "q2b", "betae", "cone", "fuzzqe"])
+def test_bfloat16_is_near_and_for_learning_alone(model: str, graph: Graph) -> None:
+    trainings = [
+        EncoderTraining(graph, EncodeSettings(model, precision=precision, **QUICK).settled(30), valid={})
+        for precision in ("float32", "bf16")
+    ]
+    losses = [[float(training.step(number)[0]) for number in range(5)] for training in trainings]
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+    plan = SHAPES["2i"].plan
+    slots = torch.tensor([[0, 7], [3, 9]]), torch.tensor([[0, 2], [1, 3]])
+    trainings[1].module.load_state_dict(trainings[0].module.state_dict())
+    exact, near = (training.module.eval().logits(plan, *slots) for training in trainings)
+    assert torch.equal(exact, near)
+
+
+def test_likely_negatives_answer_other_queries_and_the_rest_is_anything(graph: Graph) -> None:
+    settings = EncodeSettings("gqe", **QUICK | {"negatives": 20}, likely=0.75, loss="softmax").settled(30)
+    training = EncoderTraining(graph, settings, valid={})
+    answers = torch.tensor([4, 4, 9])
+    drawn = torch.stack([training.negatives(answers) for _ in range(60)])
+    assert set(drawn[:, :15].flatten().tolist()) == {4, 9}
+    assert set(drawn[:, 15:].flatten().tolist()) == set(range(30))
+    every = EncoderTraining(graph, settings.changed(negatives=30), valid={})
+    assert every.negatives(answers).tolist() == list(range(30))
+
+
+def test_what_is_drawn_stands_for_all_entities_in_a_softmax(graph: Graph) -> None:
+    """The sum over negatives, each by how often it was to be drawn, is in the mean that over all entities."""
+    settings = EncodeSettings("gqe", **QUICK | {"negatives": 12}, likely=0.5, loss="softmax").settled(30)
+    training = EncoderTraining(graph, settings, valid={})
+    seen: dict[str, torch.Tensor] = {}
+
+    def loss(batch: object, negatives: torch.Tensor, often: torch.Tensor) -> torch.Tensor:
+        seen.update(negatives=negatives, often=often)
+        return training.module.entities.sum()
+
+    training.module.loss = loss  # type: ignore[method-assign,assignment]
+    training.step(0)
+    facts = graph.train
+    ends = [0.0] * 30
+    for head, _, tail in facts.tolist():
+        ends[head] += 0.5 / len(facts)
+        ends[tail] += 0.5 / len(facts)
+    expected = [12 * (0.5 / 30 + 0.5 * ends[entity]) for entity in seen["negatives"].tolist()]
+    assert seen["often"].exp().tolist() == pytest.approx(expected, rel=1e-5)
+    worth, drawn = torch.rand(30, generator=torch.Generator().manual_seed(0)), torch.Generator().manual_seed(1)
+    answers = torch.tensor([end for head, _, tail in facts.tolist() for end in (head, tail)])
+    sums = []
+    for _ in range(4000):
+        some = training.negatives(answers[torch.randint(len(answers), (16,), generator=drawn)])
+        sums.append(float((worth[some] / training._often[some].exp()).sum()))  # type: ignore[index]
+    assert np.mean(sums) == pytest.approx(float(worth.sum()), rel=0.02)
+    assert EncoderTraining(graph, settings.changed(loss="margin"), valid={})._often is None
+
+
 def test_files_that_do_not_fit_are_refused(graph: Graph, tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", graph, {})
     with pytest.raises(RunError, match="train it with tacit encode"):

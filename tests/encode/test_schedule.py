@@ -205,3 +205,16 @@ def test_the_loss_of_a_mix_is_that_of_its_queries(private: bool) -> None:
             expected += -0.5 * float(drawn.weights[i]) * (float(right) + sum(terms))
             row += 1
     assert float(space.loss(batch, negatives)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_negatives_that_are_drawn_often_count_less() -> None:
+    space, plan = SetSpace(FACTS, False), SHAPES["2p"].plan
+    space.settings = space.settings.changed(loss="softmax")
+    batch = [Drawn(plan, *slots(plan, 3), torch.tensor([1, 0, 4]), torch.tensor([1.0, 0.5, 2.0]))]
+    negatives, often = torch.tensor([2, 3, 0]), torch.tensor([0.3, -1.2, 2.0])
+    logits, expected = space.logits(plan, batch[0].entities, batch[0].relations).detach(), 0.0
+    for i in range(3):
+        right = logits[i, batch[0].answers[i]]
+        wrong = [logits[i, n] - often[j] for j, n in enumerate(negatives.tolist()) if n != batch[0].answers[i]]
+        expected += float(batch[0].weights[i]) * float(torch.stack([right, *wrong]).logsumexp(0) - right)
+    assert float(space.loss(batch, negatives, often)) == pytest.approx(expected, rel=1e-5)

@@ -36,7 +36,7 @@ from tacit.query.shapes import SHAPES
 TRIES = 4  # for each query; the first that counts is taken
 FOLLOWED = 128  # facts into an entity that are looked through for what is negated; with more a query does not count
 ALONE = 5**-0.5  # the weight of a query of one answer, (4 + answers)^-½
-PATH, NEGATIVE = 2 / 3, 0.2  # the share of chains, and that of negation among the rest
+PATH, NEGATED = 2 / 3, 0.2  # the share of chains, and that of negation among the rest, as in BetaE
 Way = tuple[Tensor, Tensor]  # the sources and relations of the facts that lead to some entities
 
 
@@ -238,8 +238,8 @@ class _Backwards:
         return every, every
 
 
-def counts(plans: Mapping[str, Plan], batch: int) -> dict[str, int]:
-    """How many queries of each shape a batch has: chains ⅔ of it, of the rest a fifth with negation, at least one each.
+def counts(plans: Mapping[str, Plan], batch: int, negated: float = NEGATED) -> dict[str, int]:
+    """How many queries of each shape a batch has: chains ⅔ of it, of the rest a share with negation, at least one each.
 
     >>> counts({name: SHAPES[name].plan for name in ("1p", "2p", "2i", "2in")}, 30)
     {'1p': 10, '2p': 10, '2i': 8, '2in': 2}
@@ -249,7 +249,7 @@ def counts(plans: Mapping[str, Plan], batch: int) -> dict[str, int]:
         return "negative" if plan.has(Complement) else "other" if plan.has(Intersect, Union) else "path"
 
     kinds = {name: kind(plan) for name, plan in plans.items()}
-    shares = {"path": PATH, "other": (1 - PATH) * (1 - NEGATIVE), "negative": (1 - PATH) * NEGATIVE}
+    shares = {"path": PATH, "other": (1 - PATH) * (1 - negated), "negative": (1 - PATH) * negated}
     number = {each: list(kinds.values()).count(each) for each in shares}
     total = sum(shares[each] for each in shares if number[each])
     exact = {name: batch * shares[each] / total / number[each] for name, each in kinds.items()}
@@ -266,10 +266,11 @@ def draws(
     batch: int,
     steps: int,
     device: torch.device,
+    negated: float = NEGATED,
 ) -> list[Draw]:
     """What draws the queries of some steps: of shapes that are given from there, of all others over the facts."""
     plans = {name: queries[name].shape.plan if name in queries else SHAPES[name].plan for name in shapes}
-    sizes = {name: steps * size for name, size in counts(plans, batch).items()}
+    sizes = {name: steps * size for name, size in counts(plans, batch, negated).items()}
     given = {name: Given(queries[name], sizes[name], device) for name in plans if name in queries}
     facts = None if len(given) == len(plans) else Facts(index, num_entities, device)
     return [

@@ -35,6 +35,7 @@ class Encoder(nn.Module, ABC):
     num_entities: int
     num_relations: int
     captured = True  # on a GPU, whether a step can be recorded once and replayed
+    narrow = False  # whether its networks compute in bfloat16 while they learn
 
     @property
     def device(self) -> torch.device:
@@ -54,11 +55,13 @@ class Encoder(nn.Module, ABC):
         return self.logits(plan, entities, relations).gather(1, answers[:, None])[:, 0]
 
     @abstractmethod
-    def loss(self, batch: Sequence[Drawn], negatives: Tensor) -> Tensor:
+    def loss(self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None) -> Tensor:
         """The loss of queries of any mix of plans, summed over them by weight.
 
         `negatives` are wrong for most queries: `[K]` for all of them, or `[n, K]`, a row for each in the batch's order.
-        It computes without a look at any value on the host, so that a step can be captured once and replayed.
+        The first kind may come with the logs of how `often` each was to be drawn, `[K]`: their logits are lowered by
+        that, so that what is drawn stands for all entities. It computes without a look at any value on the host, so
+        that a step can be captured once and replayed.
         """
 
     @abstractmethod

@@ -16,7 +16,7 @@ from tacit.adapt.validation import mean_reciprocal_ranks, with_hard_answers
 from tacit.encode.draws import draws
 from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.models import make_encoder
-from tacit.encode.settings import TRAINED, EncodeSettings
+from tacit.encode.settings import NARROW, TRAINED, EncodeSettings
 from tacit.errors import PlanError, TrainingError
 from tacit.fitting.checkpoint import Weights
 from tacit.fitting.loop import Schedule
@@ -32,6 +32,7 @@ COLUMNS = ("entities", "relations", "answers", "weights")  # of what is drawn
 WASTE = 0.99  # shapes that are hard to find are given up early
 WARM = 3  # steps before one is recorded
 AHEAD = 32  # steps that may wait for a GPU, whose time the clock would not see
+LEAST_OFTEN = 1e-9  # that an entity is drawn, where answers alone are
 BLOCK = 16  # steps whose queries are drawn together: to draw takes many small operations, however many the queries
 
 
@@ -57,11 +58,14 @@ class EncoderTraining:
         encoder = make_encoder(settings, graph, scorer)
         encoder.reset(torch.Generator().manual_seed(settings.seed))
         self.module: Encoder = encoder.to(self.device)
+        self.module.narrow = self.precision == "bf16"
         self.queries = {name: one.share(settings.share, settings.seed) for name, one in (queries or {}).items()}
         self.shapes, self.num_entities = self._shapes(), graph.num_entities
         self.draws = draws(
-            self.shapes, self.queries, graph.index("train"), graph.num_entities, settings.batch, BLOCK, self.device
-        )
+            self.shapes, self.queries, graph.index("train"), graph.num_entities, settings.batch, BLOCK, self.device,
+            settings.negated,
+        )  # fmt: skip
+        self._often = self._expected(graph)
         self.valid = self._valid(graph, valid)
         self.optimizer = self._optimizer()
         self.clock: Callable[[], float] = lambda: 0.0  # the share of the time that is over
@@ -73,10 +77,16 @@ class EncoderTraining:
 
     @property
     def precision(self) -> str:
-        """Of products."""
-        if self.settings.precision != "auto":
-            return self.settings.precision
-        return "tf32" if self.device.type == "cuda" else "float32"
+        """Of products, while it learns."""
+        settings = self.settings
+        if settings.precision != "auto" or self.device.type != "cuda":
+            return settings.precision if settings.precision != "auto" else "float32"
+        return "bf16" if settings.recipe == "lean" and settings.model in NARROW else "tf32"
+
+    @property
+    def products(self) -> str:
+        """The precision of all products but those of networks that learn."""
+        return "tf32" if self.precision == "bf16" else self.precision
 
     @property
     def flops(self) -> float:
@@ -165,7 +175,8 @@ class EncoderTraining:
         self.module.train()
         self.optimizer.zero_grad(set_to_none=False)  # where gradients are, rows of tables are added
         batch = self.batch()
-        loss = self.module.loss(batch, self.negatives(sum(len(drawn.answers) for drawn in batch)))
+        negatives = self.negatives(torch.cat([drawn.answers for drawn in batch]))
+        loss = self.module.loss(batch, negatives, None if self._often is None else self._often[negatives])
         loss = loss / torch.cat([drawn.weights for drawn in batch]).sum().clamp(min=1e-6)
         loss.backward()
         self.optimizer.step()
@@ -179,14 +190,32 @@ class EncoderTraining:
             self._learn()
         torch.cuda.current_stream(self.device).wait_stream(stream)
 
-    def negatives(self, queries: int) -> Tensor:
-        """Entities to compare with: `[K]`, all of them where there are no more, or `[n, K]` where they are private."""
+    def _expected(self, graph: Graph) -> Tensor | None:
+        """The logs of how often each entity is to be drawn among the negatives of a step, `[N]`, by the train facts.
+
+        None where the loss is no softmax, whose sum over all entities what is drawn stands for, or all are there.
+        """
+        settings, many = self.settings, graph.num_entities
+        if settings.loss != "softmax" or settings.private or settings.negatives >= many or not settings.likely:
+            return None
+        ends = np.bincount(graph.index("train").all_tails, minlength=many)
+        often = settings.negatives * ((1 - settings.likely) / many + settings.likely * ends / max(1, ends.sum()))
+        return torch.from_numpy(np.log(np.maximum(often, LEAST_OFTEN))).float().to(self.device)
+
+    def negatives(self, answers: Tensor) -> Tensor:
+        """Entities to compare with, by the answers `[n]` of a batch.
+
+        `[n, K]` where they are private; else `[K]`, all of them where there are no more, and *likely* ones among them,
+        which answer other queries: of the kinds that questions are about, and so the hardest to tell from right ones.
+        """
         settings, many = self.settings, self.num_entities
         if settings.private:
-            return torch.randint(many, (queries, settings.negatives), device=self.device)
+            return torch.randint(many, (len(answers), settings.negatives), device=self.device)
         if settings.negatives >= many:
             return torch.arange(many, device=self.device)
-        return torch.randint(many, (settings.negatives,), device=self.device)
+        likely = round(settings.likely * settings.negatives)
+        places = torch.randint(len(answers), (likely,), device=self.device)
+        return torch.cat((answers[places], torch.randint(many, (settings.negatives - likely,), device=self.device)))
 
     def validate(self) -> dict[str, float]:
         """The mean reciprocal rank of each shape."""

@@ -76,7 +76,7 @@ def encode(
         if run is not None and "train" not in run.settings:  # by these a training that is killed goes on
             run.write_settings("encode", settings.to_dict())
         training.clock = lambda: fitting.share
-        with float32_products(training.precision), threads_for(training.flops):
+        with float32_products(training.products), threads_for(training.flops):
             fitting.go()
         fitting.finish()
     training.module.renew()

@@ -56,7 +56,8 @@ class FuzzQE(Space):
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
         """`clip(LN(x W_r + b_r))`."""
         weights = rows(self.mixtures, relations)
-        mixed = (weights[:, :, None] * states[:, None]).flatten(1) @ self.bases.flatten(0, 1)
+        kind = torch.bfloat16 if self.narrow and self.training else states.dtype
+        mixed = (weights.to(kind)[:, :, None] * states.to(kind)[:, None]).flatten(1) @ self.bases.flatten(0, 1)
         return layer_norm(mixed + weights @ self.biases, (self.width,)).clamp(0, 1)
 
     def intersect(self, states: Tensor) -> Tensor:

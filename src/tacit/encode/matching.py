@@ -48,14 +48,16 @@ class Matching(Encoder):
         branches = self.states([(plan, entities, relations)])[0]
         return _best(self.match_of(torch.cat(branches), answers.repeat(len(branches))), [branches])
 
-    def loss(self, batch: Sequence[Drawn], negatives: Tensor) -> Tensor:
+    def loss(self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None) -> Tensor:
         """The loss by the settings, summed over the queries by weight."""
-        outputs = self.states([(drawn.plan, drawn.entities, drawn.relations) for drawn in batch])
-        states = torch.cat([branch for branches in outputs for branch in branches])
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.narrow):
+            outputs = self.states([(drawn.plan, drawn.entities, drawn.relations) for drawn in batch])
+        states = torch.cat([branch for branches in outputs for branch in branches]).float()
         answers = torch.cat([drawn.answers for drawn in batch])
         right = _best(self.match_of(states, _repeated(answers, outputs)), outputs)
         if negatives.dim() == 1:
             wrong = self.match(states, negatives)
+            wrong = wrong if often is None else wrong - often
         else:  # a row of its own for each query
             own = _repeated(negatives, outputs)
             each = states.repeat_interleave(own.shape[1], 0)

@@ -114,10 +114,10 @@ class SetProjector(Space):
         """Log-odds of every entity, `[B, E] x [B, R] -> [B, N]`; of a single atom what the network says."""
         return self.reasoner().ranking(plan, entities, relations)
 
-    def loss(self, batch: Sequence[Drawn], negatives: Tensor) -> Tensor:
+    def loss(self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None) -> Tensor:
         """With the loss `sets` that of all entities against all answers, which the exact sets are."""
         if self.settings.loss != "sets":
-            return super().loss(batch, negatives)
+            return super().loss(batch, negatives, often)
         outputs = self.states([(drawn.plan, drawn.entities, drawn.relations) for drawn in batch])
         sets, exact = torch.cat([branches[0] for branches in outputs]).chunk(2, 1)
         weights = torch.cat([drawn.weights for drawn in batch])

@@ -13,6 +13,7 @@ ENCODERS = ("gqe", "q2b", "betae", "cone", "fuzzqe", "gnnqe", "ultra", "lmpnn")
 RECIPES = ("lean", "paper")
 LOSSES = ("margin", "ranking", "softmax", "sets")
 DECAYS = ("cosine", "steps", "none")
+NARROW = ("betae", "cone", "fuzzqe")  # models whose networks learn in bfloat16 on a GPU by the recipe lean
 SMALL = 20_000  # entities below which a narrow model does
 _BY_MODEL = "by model, recipe and size of the graph where nothing is given"
 
@@ -24,18 +25,20 @@ RECIPE: dict[str, dict[str, Any]] = {
     "paper": {
         "steps": 1_350_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
         "dropout": 0.0, "residual": False,
-        "loss": "margin", "adversarial": 0.0, "negatives": 128, "private": True, "batch": 512,
+        "loss": "margin", "adversarial": 0.0, "negatives": 128, "private": True, "likely": 0.0, "batch": 512,
+        "negated": 0.2,
         "lr": 1e-4, "decay": "steps", "weight_decay": 0.0,
         "validate_every": 0.1, "validate_queries": 200,
     },
     "lean": {
         "steps": 100_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
         "dropout": 0.0, "residual": True,
-        "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "batch": 2048,
+        "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "likely": 0.0, "batch": 2048,
+        "negated": 0.2,
         "lr": 1e-3, "decay": "cosine", "weight_decay": 0.0,
         "validate_every": 0.1, "validate_queries": 200,
     },
-    "small": {"steps": 12_000, "hidden": 128, "negatives": 128, "batch": 256, "lr": 5e-3},
+    "small": {"steps": 12_000, "hidden": 128, "negatives": 128, "likely": 0.0, "batch": 256, "lr": 5e-3},
 }  # fmt: skip
 # Graph networks: all entities against all answers, with a quarter of the facts that a hop follows taken away.
 _SETS = {"loss": "sets", "adversarial": 5.0, "dropout": 0.25, "negatives": 1, "private": False, "batch": 32}
@@ -59,20 +62,26 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     },
     "betae": {
         "paper": {"width": 400, "margin": 60.0},
-        "lean": {"width": 400, "margin": 60.0, "negatives": 4096, "loss": "softmax", "lr": 2e-3, "weight_decay": 0.1},
+        "lean": {
+            "width": 400, "margin": 60.0, "negatives": 4096, "likely": 0.5, "negated": 0.3, "loss": "softmax",
+            "lr": 2e-3, "weight_decay": 0.1,
+        },
         "small": {"width": 32, "margin": 20.0, "negatives": 512, "lr": 1e-2},
     },
     "cone": {
         "paper": {"width": 800, "margin": 20.0, "dropout": 0.2, "steps": 900_000},
-        "lean": {"width": 800, "margin": 20.0, "negatives": 2048, "loss": "softmax", "weight_decay": 0.3},
+        "lean": {
+            "width": 800, "margin": 20.0, "negatives": 2048, "likely": 0.5, "negated": 0.3, "loss": "softmax",
+            "weight_decay": 0.3,
+        },
         "small": {"width": 64, "margin": 12.0, "weight_decay": 1.0},
     },
     "fuzzqe": {
         "paper": {
             "width": 1000, "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2, "decay": "cosine", "steps": 900_000,
         },
-        "lean": {"width": 1000, "loss": "softmax", "lr": 2e-3, "temperature": 0.1},
-        "small": {"width": 128, "bases": 8, "lr": 5e-3, "weight_decay": 0.0},
+        "lean": {"width": 1000, "loss": "softmax", "likely": 0.5, "lr": 2e-3, "temperature": 0.05},
+        "small": {"width": 128, "bases": 8, "lr": 5e-3, "temperature": 0.1, "weight_decay": 0.0},
     },
     "gnnqe": {
         "paper": _PUBLISHED | {"width": 32, "layers": 4, "hidden": 160, "joined": True, "steps": 30_000, "lr": 5e-3},
@@ -129,7 +138,13 @@ class EncodeSettings(Settings):
     adversarial: float = setting(None, f"How much negatives count by their scores; {_BY_MODEL}.", least=0)
     negatives: int = setting(None, f"Entities to compare with, shared by a batch; {_BY_MODEL}.", least=1)
     private: bool = setting(None, f"Draw negatives for every query of its own; {_BY_MODEL}.")
+    likely: float = setting(
+        None, f"The share of shared negatives that answer other queries of the batch; {_BY_MODEL}.", least=0, most=1
+    )
     batch: int = setting(None, f"Queries a step; {_BY_MODEL}.", least=1)
+    negated: float = setting(
+        None, f"The share of negation among queries that are no chains; {_BY_MODEL}.", least=0, most=1
+    )
     lr: float = setting(None, f"Learning rate of Adam; {_BY_MODEL}.", above=0)
     decay: str = setting(None, f"How the learning rate falls; {_BY_MODEL}.", choices=DECAYS)
     weight_decay: float = setting(None, f"Weight decay of AdamW; {_BY_MODEL}.", least=0)
@@ -141,7 +156,12 @@ class EncodeSettings(Settings):
     share: float = setting(1.0, "The share of given queries to learn from.", above=0, most=1)
     validate_every: float = setting(None, f"The share between two validations; {_BY_MODEL}.", above=0, most=1)
     validate_queries: int = setting(None, f"Queries of each shape to validate with, at most; {_BY_MODEL}.", least=1)
-    precision: str = setting("auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16"))
+    precision: str = setting(
+        "auto",
+        "Precision of products; bf16 is for the networks of query embeddings, while they learn, and what auto is for "
+        "lean betae, cone and fuzzqe on a GPU.",
+        choices=("auto", "float32", "tf32", "bf16"),
+    )
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", least=0, resumes=True)
     seed: int = setting(0, "Seed of weights and draws.", least=0)
     device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
@@ -160,6 +180,8 @@ class EncodeSettings(Settings):
             chosen["steps"] = ENDLESS
         if self.loss == "sets" and chosen["loss"] != "sets":
             raise SettingsError(f"loss is 'sets', by which gnnqe and ultra alone learn, not {self.model}", "loss")
+        if self.precision == "bf16" and chosen["loss"] == "sets":
+            raise SettingsError(f"precision is 'bf16', in which {self.model} cannot compute; take tf32", "precision")
         return self.changed(**{name: value for name, value in chosen.items() if getattr(self, name) is None})
 
     def to_dict(self) -> dict[str, Any]:
