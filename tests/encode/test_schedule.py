@@ -217,4 +217,4 @@ def test_negatives_that_are_drawn_often_count_less() -> None:
         right = logits[i, batch[0].answers[i]]
         wrong = [logits[i, n] - often[j] for j, n in enumerate(negatives.tolist()) if n != batch[0].answers[i]]
         expected += float(batch[0].weights[i]) * float(torch.stack([right, *wrong]).logsumexp(0) - right)
-    assert float(space.loss(batch, negatives, often)) == pytest.approx(expected, rel=1e-5)
+    assert float(space.loss(batch, negatives, often).detach()) == pytest.approx(expected, rel=1e-5)

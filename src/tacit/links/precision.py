@@ -18,6 +18,7 @@ STEADY = _UNSTEADY.stop  # rows from which on they are the same in a product of 
 _FEWEST = _UNSTEADY.start - 1  # and of which they are the same as well; of fewer not, where a table lies at odd places
 _LANE = 8  # floats that it reads at once; where rows of a table do not start at such places it sums up otherwise
 TILE = 64  # columns that it sums up alike, wherever they stand; those that are left beside them it does not
+_COLUMNS = 2048  # a product of many rows with many more columns takes twice the time of its slices one after the other
 NARROW = {"bf16": torch.bfloat16, "fp16": torch.float16}  # precisions of 16 bits
 _SWITCHES = threading.Lock()  # those of a GPU's products are for the whole process
 # From this version on a product of bfloat16 matrices can leave the accelerator in float32.
@@ -46,22 +47,22 @@ def product(left: Tensor, right: Tensor, precision: str = "float32", out: Tensor
 
 def even_product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
     """`left @ right.T`, on a CPU with the same number in a row for equal rows of `right`, wherever they stand."""
-    whole = len(right) - len(right) % TILE
     if right.device.type != "cpu":
         return product(left, right.t(), out=out)
     out = left.new_empty(len(left), len(right)) if out is None else out
-    if len(left) < _FEWEST and _in_lanes(right):
+    if len(left) < _FEWEST and in_lanes(right):
         return out.copy_(_of_few(left, right))
-    if whole == len(right):
-        return product(left, right.t(), out=out)
-    product(left, right[:whole].t(), out=out[:, :whole])
-    out[:, whole:] = product(left, F.pad(right[whole:], (0, 0, 0, TILE - len(right) % TILE)).t())[
-        :, : len(right) - whole
-    ]
+    whole = len(right) - len(right) % TILE
+    for start in range(0, whole, _COLUMNS):
+        columns = slice(start, min(start + _COLUMNS, whole))
+        product(left, right[columns].t(), out=out[:, columns])
+    if whole < len(right):
+        rest = F.pad(right[whole:], (0, 0, 0, TILE - len(right) % TILE))
+        out[:, whole:] = product(left, rest.t())[:, : len(right) - whole]
     return out
 
 
-def _in_lanes(table: Tensor) -> bool:
+def in_lanes(table: Tensor) -> bool:
     """Whether every row of a table starts where registers are read from at once."""
     by_row = table.is_contiguous() and table.dtype == torch.float32
     return by_row and table.shape[1] % _LANE == 0 and table.data_ptr() % (4 * _LANE) == 0
