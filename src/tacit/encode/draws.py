@@ -37,6 +37,7 @@ TRIES = 4  # for each query; the first that counts is taken
 FOLLOWED = 128  # facts into an entity that are looked through for what is negated; with more a query does not count
 ALONE = 5**-0.5  # the weight of a query of one answer, (4 + answers)^-½
 PATH, NEGATED = 2 / 3, 0.2  # the share of chains, and that of negation among the rest, as in BetaE
+LEAST = 1e-9  # the share of a kind that is nothing beside others, and yet all where it is alone
 Way = tuple[Tensor, Tensor]  # the sources and relations of the facts that lead to some entities
 
 
@@ -249,6 +250,7 @@ def counts(plans: Mapping[str, Plan], batch: int, negated: float = NEGATED) -> d
         return "negative" if plan.has(Complement) else "other" if plan.has(Intersect, Union) else "path"
 
     kinds = {name: kind(plan) for name, plan in plans.items()}
+    negated = min(max(negated, LEAST), 1 - LEAST)
     shares = {"path": PATH, "other": (1 - PATH) * (1 - negated), "negative": (1 - PATH) * negated}
     number = {each: list(kinds.values()).count(each) for each in shares}
     total = sum(shares[each] for each in shares if number[each])
