@@ -20,7 +20,7 @@ from tacit.engine.engine import Engine
 from tacit.errors import LimitError, PlanError, RunError, SettingsError, TrainingError
 from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.graph import Graph
-from tacit.query.queries import QuerySet
+from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
 
@@ -256,6 +256,25 @@ def test_what_is_drawn_stands_for_all_entities_in_a_softmax(graph: Graph) -> Non
         sums.append(float((worth[some] / training._often[some].exp()).sum()))  # type: ignore[index]
     assert np.mean(sums) == pytest.approx(float(worth.sum()), rel=0.02)
     assert EncoderTraining(graph, settings.changed(loss="margin"), valid={})._often is None
+
+
+@pytest.mark.parametrize("likely", [0.04, 0.5, 1.0])
+def test_answers_of_given_queries_count_as_often_as_they_are_drawn(likely: float, graph: Graph) -> None:
+    """Half of the batch is given, where 4 answers one query and with two others the second, half follows facts."""
+    ids, hard = np.array([[0], [1]], np.int32), AnswerSets.of([{4}, {4, 9, 29}])
+    given = QuerySet(SHAPES["1p"], ids, ids, AnswerSets.none(2), hard)
+    settings = EncodeSettings("gqe", **QUICK | {"negatives": 12}, likely=likely, loss="softmax", shapes="1p,2p")
+    often = EncoderTraining(graph, settings.settled(30), {"1p": given}, valid={})._often
+    shares = [0.0] * 30
+    for entity, share in ((4, 2 / 3), (9, 1 / 6), (29, 1 / 6)):
+        shares[entity] += share / 2
+    for head, _, tail in graph.train.tolist():
+        shares[head] += 1 / 4 / len(graph.train)
+        shares[tail] += 1 / 4 / len(graph.train)
+    many = round(12 * likely)
+    expected = [(12 - many) / 30 + many * share for share in shares]
+    assert (often is None) == (many == 0)
+    assert often is None or often.exp().tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_files_that_do_not_fit_are_refused(graph: Graph, tmp_path: Path) -> None:
