@@ -15,7 +15,7 @@ from tacit.encode.encoder_training import EncoderTraining
 from tacit.encode.encoding import EncodeResult, encode
 from tacit.encode.loading import load_encoder
 from tacit.encode.models import make_encoder
-from tacit.encode.settings import EncodeSettings
+from tacit.encode.settings import ENCODERS, NARROW, EncodeSettings
 from tacit.engine.engine import Engine
 from tacit.errors import LimitError, PlanError, RunError, SettingsError, TrainingError
 from tacit.folder import ENCODER, ENCODING, RunFolder
@@ -190,6 +190,13 @@ def test_what_does_not_fit_in_memory_says_what_to_lower(graph: Graph, monkeypatc
     monkeypatch.setattr(EncoderTraining, "step", exhausted)
     with pytest.raises(LimitError, match="out of memory at model gqe and batch 16; lower batch, negatives, width"):
         encode(graph, EncodeSettings("gqe", **QUICK), valid={})
+
+
+def test_likely_negatives_and_more_negation_are_for_large_graphs() -> None:
+    for model in ENCODERS:
+        small, large = (EncodeSettings(model).settled(many) for many in (19_999, 20_000))
+        assert (small.likely, small.negated) == (0.0, 0.2)
+        assert (large.likely, large.negated) == (0.5 * (model in NARROW), 0.3 if model in ("betae", "cone") else 0.2)
 
 
 def test_a_loss_over_sets_is_one_of_graph_networks_alone(graph: Graph) -> None:
