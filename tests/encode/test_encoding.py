@@ -221,8 +221,9 @@ def test_bfloat16_is_near_and_for_learning_alone(model: str, graph: Graph) -> No
     plan = SHAPES["2i"].plan
     slots = torch.tensor([[0, 7], [3, 9]]), torch.tensor([[0, 2], [1, 3]])
     trainings[1].module.load_state_dict(trainings[0].module.state_dict())
-    exact, near = (training.module.eval().logits(plan, *slots) for training in trainings)
-    assert torch.equal(exact, near)
+    for learns in (False, True):  # whatever mode a module is left in
+        exact, near = (training.module.train(learns).logits(plan, *slots) for training in trainings)
+        assert torch.equal(exact, near)
 
 
 def test_likely_negatives_answer_other_queries_and_the_rest_is_anything(graph: Graph) -> None:
