@@ -137,3 +137,12 @@ def test_the_mix_of_a_batch() -> None:
     assert sum(sizes[name] for name in ("2in", "3in", "inp", "pin", "pni")) == pytest.approx(200, abs=1)
     assert min(counts(plans, 4).values()) == 1
     assert counts({"2i": plans["2i"]}, 7) == {"2i": 7}
+
+
+def test_the_share_of_negation_may_be_anything() -> None:
+    plans = {name: SHAPES[name].plan for name in ("1p", "2i", "2in")}
+    assert counts(plans, 300, 0.3) == {"1p": 200, "2i": 70, "2in": 30}
+    assert counts(plans, 300, 0.0) == {"1p": 200, "2i": 100, "2in": 1}
+    assert counts(plans, 300, 1.0) == {"1p": 200, "2i": 1, "2in": 100}
+    assert counts({"2in": plans["2in"]}, 7, 0.0) == {"2in": 7}
+    assert counts({"2i": plans["2i"]}, 7, 1.0) == {"2i": 7}

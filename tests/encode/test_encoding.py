@@ -15,12 +15,12 @@ from tacit.encode.encoder_training import EncoderTraining
 from tacit.encode.encoding import EncodeResult, encode
 from tacit.encode.loading import load_encoder
 from tacit.encode.models import make_encoder
-from tacit.encode.settings import EncodeSettings
+from tacit.encode.settings import ENCODERS, NARROW, EncodeSettings
 from tacit.engine.engine import Engine
 from tacit.errors import LimitError, PlanError, RunError, SettingsError, TrainingError
 from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.graph import Graph
-from tacit.query.queries import QuerySet
+from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
 
@@ -192,6 +192,13 @@ def test_what_does_not_fit_in_memory_says_what_to_lower(graph: Graph, monkeypatc
         encode(graph, EncodeSettings("gqe", **QUICK), valid={})
 
 
+def test_likely_negatives_and_more_negation_are_for_large_graphs() -> None:
+    for model in ENCODERS:
+        small, large = (EncodeSettings(model).settled(many) for many in (19_999, 20_000))
+        assert (small.likely, small.negated) == (0.0, 0.2)
+        assert (large.likely, large.negated) == (0.5 * (model in NARROW), 0.3 if model in ("betae", "cone") else 0.2)
+
+
 def test_a_loss_over_sets_is_one_of_graph_networks_alone(graph: Graph) -> None:
     with pytest.raises(SettingsError, match="loss is 'sets', by which gnnqe and ultra alone learn, not gqe"):
         encode(graph, EncodeSettings("gqe", loss="sets", **QUICK))
@@ -214,8 +221,9 @@ def test_bfloat16_is_near_and_for_learning_alone(model: str, graph: Graph) -> No
     plan = SHAPES["2i"].plan
     slots = torch.tensor([[0, 7], [3, 9]]), torch.tensor([[0, 2], [1, 3]])
     trainings[1].module.load_state_dict(trainings[0].module.state_dict())
-    exact, near = (training.module.eval().logits(plan, *slots) for training in trainings)
-    assert torch.equal(exact, near)
+    for learns in (False, True):  # whatever mode a module is left in
+        exact, near = (training.module.train(learns).logits(plan, *slots) for training in trainings)
+        assert torch.equal(exact, near)
 
 
 def test_likely_negatives_answer_other_queries_and_the_rest_is_anything(graph: Graph) -> None:
@@ -256,6 +264,25 @@ def test_what_is_drawn_stands_for_all_entities_in_a_softmax(graph: Graph) -> Non
         sums.append(float((worth[some] / training._often[some].exp()).sum()))  # type: ignore[index]
     assert np.mean(sums) == pytest.approx(float(worth.sum()), rel=0.02)
     assert EncoderTraining(graph, settings.changed(loss="margin"), valid={})._often is None
+
+
+@pytest.mark.parametrize("likely", [0.04, 0.5, 1.0])
+def test_answers_of_given_queries_count_as_often_as_they_are_drawn(likely: float, graph: Graph) -> None:
+    """Half of the batch is given, where 4 answers one query and with two others the second, half follows facts."""
+    ids, hard = np.array([[0], [1]], np.int32), AnswerSets.of([{4}, {4, 9, 29}])
+    given = QuerySet(SHAPES["1p"], ids, ids, AnswerSets.none(2), hard)
+    settings = EncodeSettings("gqe", **QUICK | {"negatives": 12}, likely=likely, loss="softmax", shapes="1p,2p")
+    often = EncoderTraining(graph, settings.settled(30), {"1p": given}, valid={})._often
+    shares = [0.0] * 30
+    for entity, share in ((4, 2 / 3), (9, 1 / 6), (29, 1 / 6)):
+        shares[entity] += share / 2
+    for head, _, tail in graph.train.tolist():
+        shares[head] += 1 / 4 / len(graph.train)
+        shares[tail] += 1 / 4 / len(graph.train)
+    many = round(12 * likely)
+    expected = [(12 - many) / 30 + many * share for share in shares]
+    assert (often is None) == (many == 0)
+    assert often is None or often.exp().tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_files_that_do_not_fit_are_refused(graph: Graph, tmp_path: Path) -> None:

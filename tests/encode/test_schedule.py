@@ -14,8 +14,10 @@ from torch.nn.functional import logsigmoid
 from formulas import queries
 from set_space import RELATIONS, SIZE, SetSpace, random_facts
 from tacit.encode.encoder import Drawn, Encoder
+from tacit.encode.fuzzy import FuzzQE
 from tacit.encode.reasoner import EncoderReasoner
 from tacit.encode.schedule import few, schedule_of
+from tacit.encode.settings import EncodeSettings
 from tacit.engine.reasoner import SymbolicReasoner
 from tacit.errors import PlanError
 from tacit.graph.index import Index
@@ -218,3 +220,14 @@ def test_negatives_that_are_drawn_often_count_less() -> None:
         wrong = [logits[i, n] - often[j] for j, n in enumerate(negatives.tolist()) if n != batch[0].answers[i]]
         expected += float(batch[0].weights[i]) * float(torch.stack([right, *wrong]).logsumexp(0) - right)
     assert float(space.loss(batch, negatives, often).detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_space_of_64_bits_learns_in_them() -> None:
+    space = FuzzQE(SIZE, RELATIONS, EncodeSettings("fuzzqe", width=3, loss="softmax").settled(SIZE))
+    space.reset(torch.Generator().manual_seed(0))
+    plan = SHAPES["2p"].plan
+    batch = [Drawn(plan, *slots(plan, 3), torch.tensor([1, 0, 4]), torch.ones(3))]
+    loss = float(space.loss(batch, torch.arange(SIZE)).detach())
+    wide = space.double().loss(batch, torch.arange(SIZE))
+    assert wide.dtype == torch.float64
+    assert float(wide.detach()) == pytest.approx(loss, rel=1e-5)

@@ -10,6 +10,7 @@ taken away, or a walk comes to an end too early, the query counts nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -37,6 +38,7 @@ TRIES = 4  # for each query; the first that counts is taken
 FOLLOWED = 128  # facts into an entity that are looked through for what is negated; with more a query does not count
 ALONE = 5**-0.5  # the weight of a query of one answer, (4 + answers)^-½
 PATH, NEGATED = 2 / 3, 0.2  # the share of chains, and that of negation among the rest, as in BetaE
+LEAST = 1e-9  # the share of a kind that is nothing beside others, and yet all where it is alone
 Way = tuple[Tensor, Tensor]  # the sources and relations of the facts that lead to some entities
 
 
@@ -44,9 +46,13 @@ class Draw(Protocol):
     """Draws a number of queries of one plan, from the default generator of the device."""
 
     plan: Plan
+    count: int
 
     def __call__(self) -> Drawn:
         """Other queries each time."""
+
+    def shares(self, num_entities: int) -> Tensor:
+        """How often each entity is the answer, as a share of all queries, `[N]`, on the CPU."""
 
 
 class Given:
@@ -70,12 +76,18 @@ class Given:
         answers = self.ids[_among(first, sizes)].long()
         return Drawn(self.plan, self.entities[rows].long(), self.relations[rows].long(), answers, (4.0 + sizes).rsqrt())
 
+    def shares(self, num_entities: int) -> Tensor:
+        """All queries alike, and all answers of one."""
+        sizes = self.offsets.diff().cpu()
+        each = (1 / sizes.double()).repeat_interleave(sizes)
+        return torch.bincount(self.ids.cpu().long(), each, num_entities) / len(sizes)
+
 
 class Facts:
     """The facts of an index on a device, sorted: the keys (entity, relation) of each entity, the tails of each key.
 
     A fact is one number, by the place of its key and its tail: by the key itself it would not fit into 64 bits where
-    many entities meet many relations. Nothing here is of the size of all entities.
+    many entities meet many relations. Nothing on the device is of the size of all entities.
     """
 
     def __init__(self, index: Index, num_entities: int, device: torch.device) -> None:
@@ -92,6 +104,11 @@ class Facts:
     def answers(self, count: int) -> Tensor:
         """Entities as often as facts lead to them, `[n]`."""
         return self.tails[torch.randint(len(self.tails), (count,), device=self.device)]
+
+    @cached_property
+    def shares(self) -> Tensor:
+        """How many of the facts lead to each entity, as a share of all, `[N]`."""
+        return torch.bincount(self.tails.cpu(), minlength=self.num_entities).double() / len(self.tails)
 
     def anywhere(self, count: int) -> Tensor:
         """Any entities, `[n]`."""
@@ -153,6 +170,10 @@ class Online:
         chosen = alive.to(torch.uint8).argmax(1) + torch.arange(self.count, device=alive.device) * TRIES
         entities, relations = (torch.stack([column[chosen] for column in slots], 1) for slots in walk.slots())
         return Drawn(self.plan, entities, relations, walk.answers[chosen], walk.alive[chosen] * ALONE)
+
+    def shares(self, num_entities: int) -> Tensor:
+        """About as facts lead to entities; answers whose walks end early are fewer."""
+        return self.facts.shares
 
 
 class _Backwards:
@@ -249,6 +270,7 @@ def counts(plans: Mapping[str, Plan], batch: int, negated: float = NEGATED) -> d
         return "negative" if plan.has(Complement) else "other" if plan.has(Intersect, Union) else "path"
 
     kinds = {name: kind(plan) for name, plan in plans.items()}
+    negated = min(max(negated, LEAST), 1 - LEAST)
     shares = {"path": PATH, "other": (1 - PATH) * (1 - negated), "negative": (1 - PATH) * negated}
     number = {each: list(kinds.values()).count(each) for each in shares}
     total = sum(shares[each] for each in shares if number[each])

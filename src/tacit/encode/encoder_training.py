@@ -32,7 +32,6 @@ COLUMNS = ("entities", "relations", "answers", "weights")  # of what is drawn
 WASTE = 0.99  # shapes that are hard to find are given up early
 WARM = 3  # steps before one is recorded
 AHEAD = 32  # steps that may wait for a GPU, whose time the clock would not see
-LEAST_OFTEN = 1e-9  # that an entity is drawn, where answers alone are
 BLOCK = 16  # steps whose queries are drawn together: to draw takes many small operations, however many the queries
 
 
@@ -65,7 +64,7 @@ class EncoderTraining:
             self.shapes, self.queries, graph.index("train"), graph.num_entities, settings.batch, BLOCK, self.device,
             settings.negated,
         )  # fmt: skip
-        self._often = self._expected(graph)
+        self._often = self._expected()
         self.valid = self._valid(graph, valid)
         self.optimizer = self._optimizer()
         self.clock: Callable[[], float] = lambda: 0.0  # the share of the time that is over
@@ -190,17 +189,22 @@ class EncoderTraining:
             self._learn()
         torch.cuda.current_stream(self.device).wait_stream(stream)
 
-    def _expected(self, graph: Graph) -> Tensor | None:
-        """The logs of how often each entity is to be drawn among the negatives of a step, `[N]`, by the train facts.
+    @property
+    def _likely(self) -> int:
+        """How many of the shared negatives answer other queries of the batch."""
+        return round(self.settings.likely * self.settings.negatives)
+
+    def _expected(self) -> Tensor | None:
+        """The logs of how often each entity is to be drawn among the negatives of a step, `[N]`.
 
         None where the loss is no softmax, whose sum over all entities what is drawn stands for, or all are there.
         """
-        settings, many = self.settings, graph.num_entities
-        if settings.loss != "softmax" or settings.private or settings.negatives >= many or not settings.likely:
+        settings, many, likely = self.settings, self.num_entities, self._likely
+        if settings.loss != "softmax" or settings.private or settings.negatives >= many or not likely:
             return None
-        ends = np.bincount(graph.index("train").all_tails, minlength=many)
-        often = settings.negatives * ((1 - settings.likely) / many + settings.likely * ends / max(1, ends.sum()))
-        return torch.from_numpy(np.log(np.maximum(often, LEAST_OFTEN))).float().to(self.device)
+        answers = sum((draw.count * draw.shares(many) for draw in self.draws), torch.zeros(many, dtype=torch.double))
+        often = (settings.negatives - likely) / many + likely * answers / answers.sum()
+        return often.log().float().to(self.device)
 
     def negatives(self, answers: Tensor) -> Tensor:
         """Entities to compare with, by the answers `[n]` of a batch.
@@ -213,9 +217,9 @@ class EncoderTraining:
             return torch.randint(many, (len(answers), settings.negatives), device=self.device)
         if settings.negatives >= many:
             return torch.arange(many, device=self.device)
-        likely = round(settings.likely * settings.negatives)
-        places = torch.randint(len(answers), (likely,), device=self.device)
-        return torch.cat((answers[places], torch.randint(many, (settings.negatives - likely,), device=self.device)))
+        places = torch.randint(len(answers), (self._likely,), device=self.device)
+        anywhere = torch.randint(many, (settings.negatives - self._likely,), device=self.device)
+        return torch.cat((answers[places], anywhere))
 
     def validate(self) -> dict[str, float]:
         """The mean reciprocal rank of each shape."""

@@ -56,7 +56,7 @@ class FuzzQE(Space):
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
         """`clip(LN(x W_r + b_r))`."""
         weights = rows(self.mixtures, relations)
-        kind = torch.bfloat16 if self.narrow and self.training else states.dtype
+        kind = torch.bfloat16 if torch.is_autocast_enabled(states.device.type) else states.dtype
         mixed = (weights.to(kind)[:, :, None] * states.to(kind)[:, None]).flatten(1) @ self.bases.flatten(0, 1)
         return layer_norm(mixed + weights @ self.biases, (self.width,)).clamp(0, 1)
 

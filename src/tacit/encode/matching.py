@@ -52,7 +52,8 @@ class Matching(Encoder):
         """The loss by the settings, summed over the queries by weight."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.narrow):
             outputs = self.states([(drawn.plan, drawn.entities, drawn.relations) for drawn in batch])
-        states = torch.cat([branch for branches in outputs for branch in branches]).float()
+        states = torch.cat([branch for branches in outputs for branch in branches])
+        states = states.float() if self.narrow else states
         answers = torch.cat([drawn.answers for drawn in batch])
         right = _best(self.match_of(states, _repeated(answers, outputs)), outputs)
         if negatives.dim() == 1:

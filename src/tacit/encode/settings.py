@@ -38,7 +38,9 @@ RECIPE: dict[str, dict[str, Any]] = {
         "lr": 1e-3, "decay": "cosine", "weight_decay": 0.0,
         "validate_every": 0.1, "validate_queries": 200,
     },
-    "small": {"steps": 12_000, "hidden": 128, "negatives": 128, "likely": 0.0, "batch": 256, "lr": 5e-3},
+    "small": {
+        "steps": 12_000, "hidden": 128, "negatives": 128, "likely": 0.0, "batch": 256, "negated": 0.2, "lr": 5e-3,
+    },
 }  # fmt: skip
 # Graph networks: all entities against all answers, with a quarter of the facts that a hop follows taken away.
 _SETS = {"loss": "sets", "adversarial": 5.0, "dropout": 0.25, "negatives": 1, "private": False, "batch": 32}
