@@ -57,7 +57,7 @@ def measure(given: argparse.Namespace) -> Measured:
             row = compared(run, calibration, some)
             figures[f"{name} {calibration}"] = row
             if row["again_of_plain"] > HALF.get(name, 1.0) or row["unlike"]:
-                missed.append(f"{name} {calibration}: {row['again_of_plain']:.2f} of rows, {row['unlike']} unlike")
+                missed.append(f"{name} {calibration}: {row['again_of_plain']:.2f} of plain, {row['unlike']} unlike")
     return Measured(figures, missed=missed, kind=given.graph.lower())
 
 

@@ -17,6 +17,7 @@ _UNSTEADY = range(5, 12)
 STEADY = _UNSTEADY.stop  # rows from which on they are the same in a product of any more
 _FEWEST = _UNSTEADY.start - 1  # and of which they are the same as well; of fewer not, where a table lies at odd places
 _LANE = 8  # floats that it reads at once; where rows of a table do not start at such places it sums up otherwise
+_FASTER = range(96, 1024)  # numbers of a row that it reads faster so; longer ones it reads as fast as memory anyway
 TILE = 64  # columns that it sums up alike, wherever they stand; those that are left beside them it does not
 _COLUMNS = 2048  # a product of many rows with many more columns takes twice the time of its slices one after the other
 NARROW = {"bf16": torch.bfloat16, "fp16": torch.float16}  # precisions of 16 bits
@@ -50,7 +51,7 @@ def even_product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tens
     if right.device.type != "cpu":
         return product(left, right.t(), out=out)
     out = left.new_empty(len(left), len(right)) if out is None else out
-    if len(left) < _FEWEST and in_lanes(right):
+    if len(left) < _FEWEST and right.shape[1] in _FASTER and in_lanes(right):
         return out.copy_(_of_few(left, right))
     whole = len(right) - len(right) % TILE
     for start in range(0, whole, _COLUMNS):
@@ -69,7 +70,7 @@ def in_lanes(table: Tensor) -> bool:
 
 
 def _of_few(left: Tensor, right: Tensor) -> Tensor:
-    """`left @ right.T` of few rows, as a product of the table with them: it is read more than twice as fast so.
+    """`left @ right.T` of few rows, as a product of the table with them: it is read about twice as fast so.
 
     A number is the same to the bit for one, two or three rows, on any number of threads, whatever stands beside it.
     """
