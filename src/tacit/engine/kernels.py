@@ -48,10 +48,10 @@ def _best_of() -> Any:
                 row = tl.load(rows + query * k + j)
                 score = tl.load(scores + row * stride + at, mask=inside, other=0.0).to(tl.float32)
                 if kind == 3:
-                    score = tl.minimum(score + tl.load(lifts + row), cap)
+                    score = tl.minimum(score + tl.load(lifts + row), cap, propagate_nan=tl.PropagateNan.ALL)
                     score = score - tl.log(1.0 - tl.exp(score))
                 odds = tl.exp2(tl.load(offsets + query * k + j) - score * tl.load(steeps + row))
-                least = tl.minimum(least, odds + tl.load(against + query * k + j))
+                least = tl.minimum(least, odds + tl.load(against + query * k + j), propagate_nan=tl.PropagateNan.ALL)
             # log1p, which keeps the digits of log-scores near 0
             rest = tl.where(least < 1e-3, least - least * least * (0.5 - least / 3.0), tl.log(1.0 + least))
             best = tl.load(tops + query) - rest
@@ -63,16 +63,20 @@ def _best_of() -> Any:
                 weight = tl.load(weights + query * k + j)
                 score = tl.load(scores + row * stride + at, mask=inside, other=float("-inf")).to(tl.float32)
                 if kind == 3:
-                    score = tl.minimum(score + tl.load(lifts + row), cap)
+                    score = tl.minimum(score + tl.load(lifts + row), cap, propagate_nan=tl.PropagateNan.ALL)
                     score = score - tl.log(1.0 - tl.exp(score))
                 if kind == 1 or kind == 3:
                     moved = score * tl.load(scales + row) + tl.load(shifts + row)
                     near = tl.exp(-tl.abs(moved))
                     lost = tl.where(near < 1e-3, near - near * near * (0.5 - near / 3.0), tl.log(1.0 + near))
-                    score = tl.minimum(moved, 0.0) - lost + ceiling
+                    score = tl.minimum(moved, 0.0, propagate_nan=tl.PropagateNan.ALL) - lost + ceiling
                 if kind == 2:
-                    score = tl.minimum(score + tl.load(shifts + row), cap) + ceiling
-                best = tl.maximum(best, tl.minimum(score, weight) if godel else score + weight)
+                    score = tl.minimum(score + tl.load(shifts + row), cap, propagate_nan=tl.PropagateNan.ALL) + ceiling
+                best = tl.maximum(
+                    best,
+                    tl.minimum(score, weight, propagate_nan=tl.PropagateNan.ALL) if godel else score + weight,
+                    propagate_nan=tl.PropagateNan.ALL,
+                )
         tl.store(out + query * n + at, best, mask=inside)
 
     return best_of
@@ -92,7 +96,7 @@ def _log_sum() -> Any:
         for start in range(0, n, columns):
             at = start + tl.arange(0, columns)
             score = tl.load(scores + row * stride + at, mask=at < n, other=float("-inf")).to(tl.float32)
-            higher = tl.maximum(high, score)
+            higher = tl.maximum(high, score, propagate_nan=tl.PropagateNan.ALL)
             still = higher == float("-inf")
             total = total * tl.where(still, 1.0, tl.exp(high - higher)) + tl.where(still, 0.0, tl.exp(score - higher))
             high = higher
@@ -156,6 +160,6 @@ def log_sums(scores: Tensor) -> Tensor:
     """`log Σ e^x` of each row, `[U, n] -> [U]`, in one pass, in float32."""
     out = torch.empty(len(scores), device=scores.device)
     if not scores.is_cuda or scores.dtype not in (torch.float32, torch.float16) or not has_triton():
-        return torch.logsumexp(scores, dim=1)
+        return torch.logsumexp(scores.float(), dim=1)
     _log_sum()[(len(scores),)](scores, scores.stride(0), out, scores.shape[1], _SUMMED)
     return out
