@@ -58,6 +58,14 @@ def test_labels_are_printed_as_they_are(tmp_path: Path) -> None:
     assert ":smile:" in shown
 
 
+def test_control_characters_of_labels_are_written_out(tmp_path: Path) -> None:
+    path = tmp_path / "facts.tsv"
+    path.write_text("a\x1b[31m\tr\x1b[2J\tb\x9b\n")
+    printed = run("describe", str(path))
+    assert not {"\x1b", "\x9b"} & set(printed)
+    assert all(shown in printed for shown in (r"a\x1b[31m", r"r\x1b[2J", r"b\x9b"))
+
+
 def test_long_lists_of_relations_are_cut_and_said_to_be(tmp_path: Path) -> None:
     (tmp_path / "g.tsv").write_text("".join(f"a\tr{i}\tb{i}\n" for i in range(40)))
     assert "... and 15 more relations: --json lists them all" in run("describe", str(tmp_path / "g.tsv"))

@@ -141,13 +141,13 @@ def show_on(console: Console, answers: Answers) -> None:
 
     from tacit.engine.aligned_cells import cells_of, in_columns
 
-    console.print(Text(_harmless(answers.query), style="bold"))
+    console.print(Text(harmless(answers.query), style="bold"))
     if not answers:
         console.print(answers.instead)
         return
     roomy = console.width >= 64
     heads = [[f"?{name}" for name in answers.variables]] if len(answers.variables) > 1 else []
-    named = [[answers.truth]] if answers.kind == "truth" else [list(map(_harmless, row)) for row in cells_of(answers)]
+    named = [[answers.truth]] if answers.kind == "truth" else [list(map(harmless, row)) for row in cells_of(answers)]
     shown = in_columns([*heads, *named], cell_len)
     width = min(max(map(cell_len, shown)), console.width - (40 if roomy else 26))
     for head in shown[: len(heads)]:
@@ -158,7 +158,7 @@ def show_on(console: Console, answers: Answers) -> None:
             if number:
                 console.print(Padding(Text(f"or {witness.score:.3f}, because", style="dim"), (0, 0, 0, 5)))
             for text, carries in witness.lines():
-                console.print(Padding(Text(_harmless(text), style="" if carries else "dim"), (0, 0, 0, 7)))
+                console.print(Padding(Text(harmless(text), style="" if carries else "dim"), (0, 0, 0, 7)))
     if answers.certified is not None:
         missed = answers.indexed and not answers.certified
         console.print(MAY_MISS if missed else VERDICTS[answers.certified], style="dim")
@@ -168,7 +168,7 @@ def show_on(console: Console, answers: Answers) -> None:
         console.print(note, style="dim")
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """A text whose control characters are written out: in labels of other people they could command the terminal."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda control: repr(control[0])[1:-1], text)
 

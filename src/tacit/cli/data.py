@@ -183,6 +183,7 @@ def loaded(source: str | list[str], **reading: Any) -> Graph:
 def _print(statistics: Statistics) -> None:
     from rich.console import Console
 
+    from tacit.cli.ask import harmless
     from tacit.graph.values import ADVICE
 
     console = Console(highlight=False, markup=False, emoji=False)
@@ -190,7 +191,7 @@ def _print(statistics: Statistics) -> None:
         console.width = 200  # a file or a pipe has no edge to fold names at
     total = sum(statistics.facts.values())
     sizes = f"{statistics.num_entities:,} entities, {statistics.num_relations:,} relations, {total:,} facts"
-    console.print(f"{statistics.name}: {sizes}", soft_wrap=True)
+    console.print(f"{harmless(statistics.name)}: {sizes}", soft_wrap=True)
     console.print(_splits(statistics))
     console.print(_relations(statistics.relations[:MOST_RELATIONS]))
     if len(statistics.relations) > MOST_RELATIONS:
@@ -208,6 +209,8 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], wo
     from rich import box
     from rich.table import Table
 
+    from tacit.cli.ask import harmless
+
     table = Table(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
     )
@@ -216,7 +219,7 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], wo
     for column in words:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(harmless, row))
     return table
 
 
