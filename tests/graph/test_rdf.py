@@ -325,3 +325,11 @@ def test_names_that_were_written_as_iris_are_read_as_what_they_were(tmp_path: Pa
     assert len(mixed.entities) == 4
     (tmp_path / "plain.ttl").write_text("@prefix t: <tacit:> . t:Oslo t:in t:Norway .")
     assert with_facts(Graph.of([("Oslo", "in", "Norway")]), load(tmp_path / "plain.ttl"))[1:] == (0, 1)
+
+
+@pytest.mark.parametrize("extension", ["nt", "ttl"])
+def test_half_a_surrogate_pair_is_an_error_that_names_the_label(tmp_path: Path, extension: str) -> None:
+    for label in ("x\ud800", "a:\ud800", '"\ud800"'):
+        with pytest.raises(DataError, match=r"^label '.*\\ud800\"?' has half a surrogate pair"):
+            write_scored(tmp_path / f"facts.{extension}", [(label, "r", "b", 0.5)], Prefixes({"a": "http://a.b/"}))
+    assert not any(tmp_path.iterdir())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
+from tacit.errors import DataError
 from tacit.graph.prefixes import Prefixes
 
 SCHEME = "tacit:"
@@ -30,6 +31,10 @@ def n_triples(label: str, prefixes: Prefixes) -> str:
     >>> n_triples('"1815"^^xsd:gYear', prefixes), n_triples("_:b1", prefixes)
     ('"1815"^^<http://www.w3.org/2001/XMLSchema#gYear>', '_:b1')
     """
+    try:
+        label.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"label {label!a} has half a surrogate pair, which RDF cannot write; rename it") from None
     if prefixes and label.startswith("_:"):
         return label
     if prefixes and label.startswith('"'):
