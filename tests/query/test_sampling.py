@@ -232,3 +232,18 @@ def test_positive_templates_are_answered_by_what_they_are_drawn_from() -> None:
     found = sample(random_graph(), Shape.of("mine", Query(T, formula)), "train", count=50)
     assert found.complete
     assert "without an answer" not in str(found)
+
+
+def test_a_graph_of_three_entities_is_given_up_once_all_is_found() -> None:
+    facts = [("a", "r", "b"), ("b", "r", "c"), ("c", "r", "a"), ("a", "s", "c")]
+    ring = Graph.of(facts)
+    tails: dict[tuple[int, int], set[int]] = {}
+    for head, relation, tail in ring.train.tolist():
+        tails.setdefault((head, relation), set()).add(tail)
+        tails.setdefault((tail, relation ^ 1), set()).add(head)
+    pairs = {tuple(sorted((one, other))) for one in tails for other in tails if one != other}
+    wanted = {pair for pair in pairs if tails[pair[0]] & tails[pair[1]]}
+    drawn = sample(ring, SHAPES["2i"], count=10**12)
+    rows = zip(drawn.queries.entities.tolist(), drawn.queries.relations.tolist(), strict=True)
+    assert {tuple(sorted(zip(*row, strict=True))) for row in rows} == wanted
+    assert drawn.tries < 200_000

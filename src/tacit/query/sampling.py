@@ -25,6 +25,7 @@ from tacit.query.tuples import Ids
 MAX_ANSWERS = 80  # as in BetaE's files for NELL995
 _SPARE = "more than asked for"
 _FEWEST, _MOST = 256, 4096  # tries made at once
+_IN_VAIN = 100  # times the tries that a query may take: so many without one not seen before, and all are found
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def sample(
     with 1 to `max_answers` (80) hard answers; where it has a negation, facts of the split must take away at least one
     easy answer, and at most `max_answers`. A query of `train` is kept with any answers, or at most `max_answers`; where
     it has a negation, that must take away at least one. Sampling ends early, with fewer queries than asked for, when
-    more than a share `waste` of the tries would have to be turned down; the sample says so. Branches that could change
+    more than a share `waste` of the tries would have to be turned down, or when they find nothing that was not drawn
+    before; the sample says so. Branches that could change
     places are put in the order of their ids, so that a question occurs once; where `mirrored`, they stay as drawn and
     `a & b` is another query than `b & a`, as in BetaE's files.
 
@@ -96,11 +98,14 @@ def sample(
     random = np.random.default_rng([seed, zlib.crc32(shape.name.encode())])
     most = round(count / (1 - waste))
     batches: list[QuerySet] = []
-    kept = tries = 0
-    while kept < count and tries < most:
+    kept = tries = stale = 0
+    patience = _IN_VAIN * round(1 / (1 - waste))  # a small graph has no more than it has
+    while kept < count and tries < most and stale < patience:
         share = max(kept, 1) / max(tries, 1)
         size = int(min(max((count - kept) / share, _FEWEST), _MOST, most - tries))
+        before = len(search.seen)
         good = search.attempt(size, random)
+        stale = stale + size if len(search.seen) == before else 0
         wanted = good[: count - kept]
         search.turn_down(_SPARE, len(good) - len(wanted))
         batches.append(wanted)
