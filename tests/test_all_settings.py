@@ -57,6 +57,16 @@ def test_an_engine_setting_that_makes_no_sense_fails_at_once(values: dict[str, A
         assert caught.value.parameter == next(iter(values))
 
 
+def test_a_learning_rate_to_adapt_with_is_one_that_float32_holds() -> None:
+    with pytest.raises(SettingsError, match=r"^lr is 1e\+308; it must be at most 1000000$"):
+        AdaptSettings(lr=1e308)
+
+
+def test_a_batch_to_adapt_with_is_drawn_at_once() -> None:
+    with pytest.raises(SettingsError, match=r"^batch is 1000001; it must be at most 1000000$"):
+        AdaptSettings(batch=1_000_001)
+
+
 @pytest.mark.parametrize(("kind", "name"), NUMBERS)
 def test_every_number_has_a_type_and_a_range(kind: type[Settings], name: str) -> None:
     for value in ("x", math.nan, math.inf, -(10**9), True, [1], 2**63):  # the last is more than settings.toml holds

@@ -60,9 +60,9 @@ class AdaptSettings(Settings):
     hidden: int = setting(32, "Width of the layer between, with 2 layers.", least=1)
     loss: str = setting(None, "What is made small: log, or 1vsall in the paper's recipe.", choices=LOSSES)
     negatives: int = setting(1, "Wrong answers drawn per query, for bce.", least=1)
-    lr: float = setting(0.1, "Learning rate of Adagrad.", above=0)
+    lr: float = setting(0.1, "Learning rate of Adagrad.", above=0, most=1_000_000)
     steps: int = setting(1000, "Steps, at most.", least=1, resumes=True)
-    batch: int = setting(512, "Queries a step, shapes in equal parts.", least=1)
+    batch: int = setting(512, "Queries a step, shapes in equal parts.", least=1, most=1_000_000)
     share: float = setting(1.0, "The share of the queries to learn from.", above=0, most=1)
     held_out: bool | None = setting(
         None, "Learn from validation queries, which need facts not trained on; by default where there are such facts."
