@@ -308,3 +308,8 @@ def test_angles_in_another_unit_are_refused(graph: Graph, tmp_path: Path) -> Non
     run.write_tensors(ENCODER, {name: tensor for name, tensor in tensors.items() if name != "unit"}, about)
     with pytest.raises(RunError, match="does not fit the run"):
         load_encoder(run, graph)
+
+
+def test_a_width_that_overflows_is_a_limit() -> None:
+    with pytest.raises(LimitError, match="lower batch, negatives, width or hidden"):
+        encode(Graph.of([("a", "r", "b"), ("b", "r", "a")]), EncodeSettings("gqe", width=2**63 - 1, steps=1))

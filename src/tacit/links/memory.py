@@ -56,8 +56,9 @@ def clear_memory_errors(size: str, advice: str = ADVICE) -> Iterator[None]:
     """Turn an allocation that failed into a `LimitError` with advice."""
     try:
         yield
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+    except (MemoryError, RuntimeError, TypeError) as error:
+        said = ("can't allocate memory", "Storage size calculation overflowed", "Overflow when unpacking long")
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in str(error) for words in said):
             raise LimitError(f"out of memory at {size}; {advice}") from None
         raise
 
