@@ -72,7 +72,7 @@ def aggregation(graph: Graph, given: argparse.Namespace) -> dict[str, dict[str, 
 
 
 def rates(given: argparse.Namespace) -> dict[str, float]:
-    """FLOP a second of plain matrix products by precision, of which a CPU rounds to none, and bytes of a copy."""
+    """FLOP a second of plain matrix products by precision, which on a CPU is float32 always, and bytes of a copy."""
     size = 64 if given.tiny else 8192 if given.device == "cuda" else 1024
     left, right = (torch.randn(size, size, device=given.device) for _ in range(2))
     found = {}

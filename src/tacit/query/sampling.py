@@ -25,7 +25,7 @@ from tacit.query.tuples import Ids
 MAX_ANSWERS = 80  # as in BetaE's files for NELL995
 _SPARE = "more than asked for"
 _FEWEST, _MOST = 256, 4096  # tries made at once
-_IN_VAIN = 100  # times the tries that a query may take: so many without one not seen before, and all are found
+_IN_VAIN = 100  # times the tries that a query may take: after so many without a query not seen before it ends
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,8 @@ def sample(
     easy answer, and at most `max_answers`. A query of `train` is kept with any answers, or at most `max_answers`; where
     it has a negation, that must take away at least one. Sampling ends early, with fewer queries than asked for, when
     more than a share `waste` of the tries would have to be turned down, or when they find nothing that was not drawn
-    before; the sample says so. Branches that could change
-    places are put in the order of their ids, so that a question occurs once; where `mirrored`, they stay as drawn and
-    `a & b` is another query than `b & a`, as in BetaE's files.
+    before; the sample says so. Branches that could change places are put in the order of their ids, so that a question
+    occurs once; where `mirrored`, they stay as drawn and `a & b` is another query than `b & a`, as in BetaE's files.
 
     With `missing`, 2 or "2+", the hard answers are those that exactly, or at least, so many links must be predicted for
     beside the facts before the split (`tacit.query.hardness`); a query has 1 to `max_answers` of them. Its other hard
