@@ -38,9 +38,7 @@ RECIPE: dict[str, dict[str, Any]] = {
         "lr": 1e-3, "decay": "cosine", "weight_decay": 0.0,
         "validate_every": 0.1, "validate_queries": 200,
     },
-    "small": {
-        "steps": 12_000, "hidden": 128, "negatives": 128, "likely": 0.0, "batch": 256, "negated": 0.2, "lr": 5e-3,
-    },
+    "small": {"steps": 12_000, "hidden": 128, "negatives": 128, "batch": 256, "negated": 0.2, "lr": 5e-3},
 }  # fmt: skip
 # Graph networks: all entities against all answers, with a quarter of the facts that a hop follows taken away.
 _SETS = {"loss": "sets", "adversarial": 5.0, "dropout": 0.25, "negatives": 1, "private": False, "batch": 32}
@@ -68,7 +66,7 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
             "width": 400, "margin": 60.0, "negatives": 4096, "likely": 0.5, "negated": 0.3, "loss": "softmax",
             "lr": 2e-3, "weight_decay": 0.1,
         },
-        "small": {"width": 32, "margin": 20.0, "negatives": 512, "lr": 1e-2},
+        "small": {"width": 32, "margin": 20.0, "negatives": 512, "likely": 0.0, "lr": 1e-2},
     },
     "cone": {
         "paper": {"width": 800, "margin": 20.0, "dropout": 0.2, "steps": 900_000},
@@ -83,7 +81,7 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
             "width": 1000, "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2, "decay": "cosine", "steps": 900_000,
         },
         "lean": {"width": 1000, "loss": "softmax", "likely": 0.5, "lr": 2e-3, "temperature": 0.05},
-        "small": {"width": 128, "bases": 8, "lr": 5e-3, "temperature": 0.1, "weight_decay": 0.0},
+        "small": {"width": 128, "bases": 8, "lr": 5e-3, "weight_decay": 0.0},
     },
     "gnnqe": {
         "paper": _PUBLISHED | {"width": 32, "layers": 4, "hidden": 160, "joined": True, "steps": 30_000, "lr": 5e-3},
