@@ -78,8 +78,10 @@ class EncoderTraining:
     def precision(self) -> str:
         """Of products, while it learns."""
         settings = self.settings
-        if settings.precision != "auto" or self.device.type != "cuda":
-            return settings.precision if settings.precision != "auto" else "float32"
+        if settings.precision != "auto":
+            return settings.precision
+        if self.device.type != "cuda":
+            return "float32"
         return "bf16" if settings.recipe == "lean" and settings.model in NARROW else "tf32"
 
     @property
