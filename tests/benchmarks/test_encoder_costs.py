@@ -38,7 +38,7 @@ def drawn(mix: dict[str, int]) -> list[Drawn]:
         entities = torch.zeros(count, plan.num_entities, dtype=torch.long)
         relations = torch.zeros(count, plan.num_relations, dtype=torch.long)
         ones = torch.ones(count)
-        batch.append(Drawn(plan, entities, relations, torch.zeros(count, dtype=torch.long), ones))
+        batch.append(Drawn(plan, entities, relations, torch.zeros(count, 1, dtype=torch.long), ones))
     return batch
 
 

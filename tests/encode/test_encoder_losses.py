@@ -9,7 +9,7 @@ import torch
 
 from tacit.encode.losses import LOSSES
 
-RIGHT = torch.tensor([0.3, -1.2, 2.0])
+RIGHT = torch.tensor([[0.3, 0.7], [-1.2, 2.5], [2.0, 2.0]])
 WRONG = torch.tensor([[0.1, -0.4], [1.5, 0.2], [-3.0, -torch.inf]])
 
 
@@ -21,16 +21,19 @@ def log_sigmoid(x: float) -> float:
 @pytest.mark.parametrize("name", list(LOSSES))
 def test_losses_by_hand(name: str, adversarial: float) -> None:
     found = LOSSES[name](RIGHT, WRONG, adversarial)
-    for right, wrong, loss in zip(RIGHT.tolist(), WRONG.tolist(), found.tolist(), strict=True):
+    for rights, wrong, loss in zip(RIGHT.tolist(), WRONG.tolist(), found.tolist(), strict=True):
         raised = [math.exp(adversarial * w) if adversarial else 1.0 for w in wrong]
         shares = [r / sum(raised) for r in raised]
         kept = [(s, w) for s, w in zip(shares, wrong, strict=True) if w > -math.inf]
-        if name == "margin":
-            expected = -0.5 * log_sigmoid(right) - 0.5 * sum(s * log_sigmoid(-w) for s, w in kept)
-        elif name == "ranking":
-            expected = -sum(s * log_sigmoid(right - w) for s, w in kept)
-        else:
-            expected = -math.log(math.exp(right) / (math.exp(right) + sum(math.exp(w) for _, w in kept)))
+        expected = 0.0
+        for right in rights:
+            if name == "margin":
+                each = -0.5 * log_sigmoid(right) - 0.5 * sum(s * log_sigmoid(-w) for s, w in kept)
+            elif name == "ranking":
+                each = -sum(s * log_sigmoid(right - w) for s, w in kept)
+            else:
+                each = -math.log(math.exp(right) / (math.exp(right) + sum(math.exp(w) for _, w in kept)))
+            expected += each / len(rights)
         assert loss == pytest.approx(expected, rel=1e-5)
 
 
@@ -38,7 +41,7 @@ def test_losses_by_hand(name: str, adversarial: float) -> None:
 def test_a_query_whose_wrong_answers_all_are_its_right_one_counts_by_that_alone(name: str) -> None:
     right, wrong = RIGHT[:1].clone().requires_grad_(), torch.full((1, 2), -torch.inf)
     loss = LOSSES[name](right, wrong, 0.5)
-    assert loss.tolist() == pytest.approx([-0.5 * log_sigmoid(0.3) if name == "margin" else 0.0])
+    assert loss.tolist() == pytest.approx([-0.25 * (log_sigmoid(0.3) + log_sigmoid(0.7)) if name == "margin" else 0.0])
     loss.sum().backward()
     assert right.grad is not None
     assert torch.isfinite(right.grad).all()
@@ -53,9 +56,12 @@ def test_weights_take_no_part_in_the_gradient(name: str) -> None:
     assert torch.isfinite(gradient).all()
     assert gradient[2, 1] == 0
     shares = torch.softmax(0.7 * WRONG, 1)
-    by_hand = {
-        "margin": 0.5 * shares * torch.sigmoid(WRONG),
-        "ranking": shares * torch.sigmoid(WRONG - RIGHT[:, None]),
-        "softmax": torch.softmax(torch.cat((RIGHT[:, None], WRONG), 1), 1)[:, 1:],
-    }[name]
-    assert torch.allclose(gradient, by_hand.nan_to_num(), atol=1e-6)
+    by_hand = [
+        {
+            "margin": 0.5 * shares * torch.sigmoid(WRONG),
+            "ranking": shares * torch.sigmoid(WRONG - right[:, None]),
+            "softmax": torch.softmax(torch.cat((right[:, None], WRONG), 1), 1)[:, 1:],
+        }[name].nan_to_num()
+        for right in RIGHT.unbind(1)
+    ]
+    assert torch.allclose(gradient, torch.stack(by_hand).mean(0), atol=1e-6)

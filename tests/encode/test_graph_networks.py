@@ -233,7 +233,7 @@ def test_gradients_reach_the_first_hop_where_they_go_through(thirty: Graph) -> N
         wanted = EncodeSettings("gnnqe", through=through, **SMALL).settled(30)
         encoder = make_encoder(wanted, thirty)
         encoder.reset(torch.Generator().manual_seed(0))
-        batch = [Drawn(SHAPES["2p"].plan, *slots_, torch.tensor([0]), torch.ones(1))]
+        batch = [Drawn(SHAPES["2p"].plan, *slots_, torch.tensor([[0]]), torch.ones(1))]
         encoder.loss(batch, torch.zeros(1, dtype=torch.long)).backward()
         assert isinstance(encoder, GNNQE)
         grad = encoder.query.weight.grad

@@ -158,7 +158,7 @@ def test_only_the_network_and_first_vectors_learn(model: str) -> None:
     before = [made.entities.clone(), made.relations.clone()]
     assert {name.split(".")[0] for name in made.state_dict()} == {"asked", "between", "network"}
     plan = SHAPES["2p"].plan
-    batch = [Drawn(plan, torch.tensor([[1]]), torch.tensor([[0, 3]]), torch.tensor([4]), torch.ones(1))]
+    batch = [Drawn(plan, torch.tensor([[1]]), torch.tensor([[0, 3]]), torch.tensor([[4]]), torch.ones(1))]
     made.loss(batch, torch.arange(N)).backward()
     assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in made.parameters())
     with torch.no_grad():
@@ -187,7 +187,7 @@ def test_it_learns_a_small_graph_by_heart() -> None:
     made = LMPNN(graph.num_entities, graph.num_relations, settled, predictor)
     made.reset(torch.Generator().manual_seed(0))
     facts = torch.from_numpy(graph.split("train")).long()
-    batch = [Drawn(SHAPES["1p"].plan, facts[:, :1], facts[:, 1:2], facts[:, 2], torch.ones(len(facts)))]
+    batch = [Drawn(SHAPES["1p"].plan, facts[:, :1], facts[:, 1:2], facts[:, 2:], torch.ones(len(facts)))]
     optimizer = torch.optim.Adam(made.parameters(), 5e-3)
     for _ in range(60):
         optimizer.zero_grad()

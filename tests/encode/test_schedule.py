@@ -186,13 +186,13 @@ def test_sixteen_branches_and_no_more() -> None:
 
 @pytest.mark.parametrize("private", [False, True])
 def test_the_loss_of_a_mix_is_that_of_its_queries(private: bool) -> None:
-    """By a loop over queries, branches and negatives, with the answer itself left out of the negatives."""
+    """By a loop over queries, branches, answers and negatives, with answers themselves left out of the negatives."""
     space, generator = SetSpace(FACTS, False), torch.Generator().manual_seed(1)
     space.match = lambda states, entities=None: 2 * (states if entities is None else states[:, entities]) - 0.7
     batch, many = [], 5
-    for name in ("2u", "2p", "up"):
+    for name, known in (("2u", 3), ("2p", 1), ("up", 3)):
         plan = SHAPES[name].plan
-        answers = torch.randint(0, SIZE, (many,), generator=generator)
+        answers = torch.randint(0, SIZE, (many, known), generator=generator)
         batch.append(Drawn(plan, *slots(plan, many), answers, torch.rand(many, generator=generator)))
     negatives = torch.randint(0, SIZE, (3 * many, 6) if private else (6,), generator=generator)
     expected, row = 0.0, 0
@@ -200,11 +200,13 @@ def test_the_loss_of_a_mix_is_that_of_its_queries(private: bool) -> None:
         logits = space.logits(drawn.plan, drawn.entities, drawn.relations)
         for i in range(many):
             own = (negatives[row] if private else negatives).tolist()
-            wrong = torch.tensor([logits[i, n] if n != drawn.answers[i] else -torch.inf for n in own])
+            right = drawn.answers[i].tolist()
+            wrong = torch.tensor([logits[i, n] if n not in right else -torch.inf for n in own])
             shares = torch.exp(0.5 * wrong) / torch.exp(0.5 * wrong).sum()
-            right = logsigmoid(logits[i, drawn.answers[i]])
             terms = [float(s * logsigmoid(-w)) for s, w in zip(shares, wrong, strict=True) if w > -torch.inf]
-            expected += -0.5 * float(drawn.weights[i]) * (float(right) + sum(terms))
+            for answer in right:
+                each = float(logsigmoid(logits[i, answer])) + sum(terms)
+                expected += -0.5 * float(drawn.weights[i]) * each / len(right)
             row += 1
     assert float(space.loss(batch, negatives)) == pytest.approx(expected, rel=1e-5)
 
@@ -212,12 +214,12 @@ def test_the_loss_of_a_mix_is_that_of_its_queries(private: bool) -> None:
 def test_negatives_that_are_drawn_often_count_less() -> None:
     space, plan = SetSpace(FACTS, False), SHAPES["2p"].plan
     space.settings = space.settings.changed(loss="softmax")
-    batch = [Drawn(plan, *slots(plan, 3), torch.tensor([1, 0, 4]), torch.tensor([1.0, 0.5, 2.0]))]
+    batch = [Drawn(plan, *slots(plan, 3), torch.tensor([[1], [0], [4]]), torch.tensor([1.0, 0.5, 2.0]))]
     negatives, often = torch.tensor([2, 3, 0]), torch.tensor([0.3, -1.2, 2.0])
     logits, expected = space.logits(plan, batch[0].entities, batch[0].relations).detach(), 0.0
     for i in range(3):
-        right = logits[i, batch[0].answers[i]]
-        wrong = [logits[i, n] - often[j] for j, n in enumerate(negatives.tolist()) if n != batch[0].answers[i]]
+        right = logits[i, batch[0].answers[i, 0]]
+        wrong = [logits[i, n] - often[j] for j, n in enumerate(negatives.tolist()) if n != batch[0].answers[i, 0]]
         expected += float(batch[0].weights[i]) * float(torch.stack([right, *wrong]).logsumexp(0) - right)
     assert float(space.loss(batch, negatives, often).detach()) == pytest.approx(expected, rel=1e-5)
 
@@ -226,7 +228,7 @@ def test_a_space_of_64_bits_learns_in_them() -> None:
     space = FuzzQE(SIZE, RELATIONS, EncodeSettings("fuzzqe", width=3, loss="softmax").settled(SIZE))
     space.reset(torch.Generator().manual_seed(0))
     plan = SHAPES["2p"].plan
-    batch = [Drawn(plan, *slots(plan, 3), torch.tensor([1, 0, 4]), torch.ones(3))]
+    batch = [Drawn(plan, *slots(plan, 3), torch.tensor([[1], [0], [4]]), torch.ones(3))]
     loss = float(space.loss(batch, torch.arange(SIZE)).detach())
     wide = space.double().loss(batch, torch.arange(SIZE))
     assert wide.dtype == torch.float64

@@ -115,7 +115,8 @@ def test_16_bits_change_scores_by_their_rounding(search: str, calibration: str, 
         there = wide[name].isfinite()
         assert torch.equal(there, narrow[name].isfinite())  # what cannot be, loops, is no other
         apart = (wide[name] - narrow[name])[there].abs()
-        assert 0 < float(apart.median()) < near
+        assert float(apart.median()) < near  # 0 where most scores are what no score exceeds
+        assert float(apart.max()) > 0
         if search == "exact":  # a beam may keep another one of two candidates that are nearly alike
             assert float(apart.max()) < 10 * near
 

@@ -10,8 +10,9 @@ taken away, or a walk comes to an end too early, the query counts nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -56,24 +57,24 @@ class Draw(Protocol):
 
 
 class Given:
-    """Queries of a set, each with an answer drawn evenly; the more answers a query has, the less it counts."""
+    """Queries of a set, each with some answers drawn evenly; the more answers a query has, the less it counts."""
 
-    def __init__(self, queries: QuerySet, count: int, device: torch.device) -> None:
+    def __init__(self, queries: QuerySet, count: int, device: torch.device, answers: int = 1) -> None:
         answered = queries.subset(np.flatnonzero(queries.hard.counts))
         if not len(answered):
             raise TrainingError(f"no {queries.name} query has an answer to learn from")
-        self.plan, self.count, self.device = queries.shape.plan, count, device
+        self.plan, self.count, self.device, self.answers = queries.shape.plan, count, device, answers
         columns = (answered.entities, answered.relations, answered.hard.offsets, answered.hard.ids)
         self.entities, self.relations, self.offsets, self.ids = (
             torch.from_numpy(np.ascontiguousarray(column)).to(device) for column in columns
         )
 
     def __call__(self) -> Drawn:
-        """Other queries each time, with replacement."""
+        """Other queries each time, they and their answers with replacement."""
         rows = torch.randint(len(self.entities), (self.count,), device=self.device)
         first = self.offsets[rows]
         sizes = self.offsets[rows + 1] - first
-        answers = self.ids[_among(first, sizes)].long()
+        answers = torch.stack([self.ids[_among(first, sizes)].long() for _ in range(self.answers)], 1)
         return Drawn(self.plan, self.entities[rows].long(), self.relations[rows].long(), answers, (4.0 + sizes).rsqrt())
 
     def shares(self, num_entities: int) -> Tensor:
@@ -158,18 +159,20 @@ class Facts:
 
 
 class Online:
-    """Queries of a plan drawn backwards over facts."""
+    """Queries of a plan drawn backwards over facts, each with the answer it was drawn from and some that it leads to."""
 
-    def __init__(self, plan: Plan, count: int, facts: Facts) -> None:
-        self.plan, self.count, self.facts = plan, count, facts
+    def __init__(self, plan: Plan, count: int, facts: Facts, answers: int = 1) -> None:
+        self.plan, self.count, self.facts, self.answers = plan, count, facts, answers
 
     def __call__(self) -> Drawn:
         """Other queries each time; of a few tries at each, the first that counts."""
         walk = _Backwards(self.facts, self.plan, self.facts.answers(self.count * TRIES))
         alive = walk.alive.view(self.count, TRIES)
         chosen = alive.to(torch.uint8).argmax(1) + torch.arange(self.count, device=alive.device) * TRIES
-        entities, relations = (torch.stack([column[chosen] for column in slots], 1) for slots in walk.slots())
-        return Drawn(self.plan, entities, relations, walk.answers[chosen], walk.alive[chosen] * ALONE)
+        walk = walk.of(chosen)
+        answers = torch.stack([walk.answers, *(walk.another() for _ in range(self.answers - 1))], 1)
+        entities, relations = (torch.stack(slots, 1) for slots in walk.slots())
+        return Drawn(self.plan, entities, relations, answers, walk.alive * ALONE)
 
     def shares(self, num_entities: int) -> Tensor:
         """About as facts lead to entities; answers whose walks end early are fewer."""
@@ -185,6 +188,20 @@ class _Backwards:
         self.relations: dict[int, Tensor] = {}
         self.alive = torch.ones_like(answers, dtype=torch.bool)
         self._fill(plan.root, answers)
+
+    def of(self, rows: Tensor) -> Self:
+        """Some of the queries."""
+        some = copy(self)
+        some.answers, some.alive = self.answers[rows], self.alive[rows]
+        some.entities, some.relations = (
+            {slot: column[rows] for slot, column in slots.items()} for slots in (self.entities, self.relations)
+        )
+        return some
+
+    def another(self) -> Tensor:
+        """An answer that a walk from the entities leads to, as a rule another one than that they were found from."""
+        ends, found = self._follow(self.plan.root)
+        return torch.where(found, ends, self.answers)
 
     def slots(self) -> tuple[list[Tensor], list[Tensor]]:
         """The columns of entities and relations."""
@@ -217,6 +234,25 @@ class _Backwards:
             case Everything():
                 return None
         raise PlanError(f"queries with {type(node).__name__} cannot be drawn on a device; give them")
+
+    def _follow(self, node: Node) -> tuple[Tensor, Tensor]:
+        """An entity in the set of a node that is filled, and whether it surely is."""
+        match node:
+            case Row(slot, Relation(number, flip)):
+                way = self.entities[slot], self.relations[number] ^ int(flip)
+                return self.facts.sibling(way), self.facts.span(*way)[1] > 0
+            case Project(_, source, Relation(number, flip)):
+                starts, found = self._follow(source)
+                way = starts, self.relations[number] ^ int(flip)
+                return self.facts.sibling(way), found & (self.facts.span(*way)[1] > 0)
+            case Intersect(parts) | Union(parts):
+                first = next((part for part in parts if not isinstance(part, Complement)), parts[0])
+                ends, found = self._follow(first)
+                if isinstance(node, Intersect):
+                    for part in parts:
+                        found = found if part is first else found & self._bounds(part, ends)[0]
+                return ends, found
+        return self.answers, torch.zeros_like(self.alive)
 
     def _hop(self, edge: Relation, targets: Tensor, came_by: Tensor | None) -> Way:
         way, found = self.facts.leading(targets, came_by)
@@ -289,14 +325,15 @@ def draws(
     steps: int,
     device: torch.device,
     negated: float = NEGATED,
+    answers: int = 1,
 ) -> list[Draw]:
     """What draws the queries of some steps: of shapes that are given from there, of all others over the facts."""
     plans = {name: queries[name].shape.plan if name in queries else SHAPES[name].plan for name in shapes}
     sizes = {name: steps * size for name, size in counts(plans, batch, negated).items()}
-    given = {name: Given(queries[name], sizes[name], device) for name in plans if name in queries}
+    given = {name: Given(queries[name], sizes[name], device, answers) for name in plans if name in queries}
     facts = None if len(given) == len(plans) else Facts(index, num_entities, device)
     return [
-        given[name] if facts is None or name in given else Online(plan, sizes[name], facts)
+        given[name] if facts is None or name in given else Online(plan, sizes[name], facts, answers)
         for name, plan in plans.items()
     ]
 

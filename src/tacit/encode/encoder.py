@@ -16,12 +16,12 @@ from tacit.query.plan import Plan
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Queries of one plan to learn from, each with one of its right answers and what it counts."""
+    """Queries of one plan to learn from, each with some of its right answers and what it counts."""
 
     plan: Plan
     entities: Tensor  # [n, E]
     relations: Tensor  # [n, R]
-    answers: Tensor  # [n]
+    answers: Tensor  # [n, A]; where a query has fewer, some of them twice
     weights: Tensor  # [n]
 
 

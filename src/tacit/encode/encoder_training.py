@@ -62,7 +62,7 @@ class EncoderTraining:
         self.shapes, self.num_entities = self._shapes(), graph.num_entities
         self.draws = draws(
             self.shapes, self.queries, graph.index("train"), graph.num_entities, settings.batch, BLOCK, self.device,
-            settings.negated,
+            settings.negated, settings.answers,
         )  # fmt: skip
         self._often = self._expected()
         self.valid = self._valid(graph, valid)
@@ -176,7 +176,7 @@ class EncoderTraining:
         self.module.train()
         self.optimizer.zero_grad(set_to_none=False)  # where gradients are, rows of tables are added
         batch = self.batch()
-        negatives = self.negatives(torch.cat([drawn.answers for drawn in batch]))
+        negatives = self.negatives(torch.cat([drawn.answers[:, 0] for drawn in batch]))
         loss = self.module.loss(batch, negatives, None if self._often is None else self._often[negatives])
         loss = loss / torch.cat([drawn.weights for drawn in batch]).sum().clamp(min=1e-6)
         loss.backward()
@@ -209,7 +209,7 @@ class EncoderTraining:
         return often.log().float().to(self.device)
 
     def negatives(self, answers: Tensor) -> Tensor:
-        """Entities to compare with, by the answers `[n]` of a batch.
+        """Entities to compare with, by an answer `[n]` to each query of a batch.
 
         `[n, K]` where they are private; else `[K]`, all of them where there are no more, and *likely* ones among them,
         which answer other queries: of the kinds that questions are about, and so the hardest to tell from right ones.

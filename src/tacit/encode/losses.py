@@ -1,30 +1,31 @@
 """What training makes small: right answers are to score high, wrong ones low.
 
-Each loss takes logits `right [n]` and `wrong [n, K]` and gives one number a query, `[n]`. `adversarial` weights the
-wrong ones by a softmax of that times their logits, which takes no part in the gradient; with 0 all count alike. A wrong
-one of `-inf` counts nothing.
+Each loss takes logits `right [n, A]` and `wrong [n, K]` and gives one number a query, `[n]`, the mean over its right
+answers. `adversarial` weights the wrong ones by a softmax of that times their logits, which takes no part in the
+gradient; with 0 all count alike. A wrong one of `-inf` counts nothing.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, softplus
 
 
 def margin(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
     """`-½ log σ(right) - ½ Σ_j a_j log σ(-wrong_j)`: logits are a margin minus a distance (RotatE's loss)."""
-    return -0.5 * (logsigmoid(right) + (_shares(wrong, adversarial) * logsigmoid(-wrong)).sum(1))
+    return -0.5 * (logsigmoid(right).mean(1) + (_shares(wrong, adversarial) * logsigmoid(-wrong)).sum(1))
 
 
 def ranking(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
     """`-Σ_j a_j log σ(right - wrong_j)`: a right answer above each wrong one (FuzzQE)."""
-    return -(_shares(wrong, adversarial) * logsigmoid(right[:, None] - wrong)).sum(1)
+    above = logsigmoid(right[:, :, None] - wrong[:, None]).mean(1)
+    return -(_shares(wrong, adversarial) * above).sum(1)
 
 
 def softmax(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
-    """`-log` of the share of the right answer in a softmax over all, which weights wrong ones by itself."""
-    return torch.logsumexp(torch.cat((right[:, None], wrong), 1), 1) - right
+    """`-log` of the share of a right answer in a softmax of it and all wrong ones, which weights these by itself."""
+    return softplus(torch.logsumexp(wrong, 1, keepdim=True) - right).mean(1)
 
 
 def _shares(wrong: Tensor, adversarial: float) -> Tensor:

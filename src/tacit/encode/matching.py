@@ -54,19 +54,23 @@ class Matching(Encoder):
             outputs = self.states([(drawn.plan, drawn.entities, drawn.relations) for drawn in batch])
         states = torch.cat([branch for branches in outputs for branch in branches])
         states = states.float() if self.narrow else states
-        answers = torch.cat([drawn.answers for drawn in batch])
-        right = _best(self.match_of(states, _repeated(answers, outputs)), outputs)
+        most = max(drawn.answers.shape[1] for drawn in batch)
+        answers = torch.cat([drawn.answers.expand(-1, most) for drawn in batch])
+        right = _best(self._each(states, _repeated(answers, outputs)), outputs)
         if negatives.dim() == 1:
             wrong = self.match(states, negatives)
             wrong = wrong if often is None else wrong - often
         else:  # a row of its own for each query
-            own = _repeated(negatives, outputs)
-            each = states.repeat_interleave(own.shape[1], 0)
-            wrong = self.match_of(each, own.flatten()).view_as(own)
-        # The answer of a query is no wrong one, whoever drew it.
-        wrong = _best(wrong, outputs).masked_fill(negatives == answers[:, None], -torch.inf)
+            wrong = self._each(states, _repeated(negatives, outputs))
+        # What is known to answer a query is no wrong answer, whoever drew it.
+        known = torch.stack([negatives == column[:, None] for column in answers.unbind(1)]).any(0)
+        wrong = _best(wrong, outputs).masked_fill(known, -torch.inf)
         loss = LOSSES[self.settings.loss](right, wrong, self.settings.adversarial)
         return (loss * torch.cat([drawn.weights for drawn in batch])).sum()
+
+    def _each(self, states: Tensor, entities: Tensor) -> Tensor:
+        """Logits of some entities of its own for each state, `[n, W] x [n, m] -> [n, m]`."""
+        return self.match_of(states.repeat_interleave(entities.shape[1], 0), entities.flatten()).view_as(entities)
 
 
 def _repeated(rows: Tensor, outputs: Sequence[Sequence[Tensor]]) -> Tensor:

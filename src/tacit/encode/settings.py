@@ -25,16 +25,16 @@ RECIPE: dict[str, dict[str, Any]] = {
     "paper": {
         "steps": 1_350_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
         "dropout": 0.0, "residual": False,
-        "loss": "margin", "adversarial": 0.0, "negatives": 128, "private": True, "likely": 0.0, "batch": 512,
-        "negated": 0.2,
+        "loss": "margin", "adversarial": 0.0, "negatives": 128, "private": True, "likely": 0.0, "answers": 1,
+        "batch": 512, "negated": 0.2,
         "lr": 1e-4, "decay": "steps", "weight_decay": 0.0,
         "validate_every": 0.1, "validate_queries": 200,
     },
     "lean": {
         "steps": 100_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
         "dropout": 0.0, "residual": True,
-        "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "likely": 0.0, "batch": 2048,
-        "negated": 0.2,
+        "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "likely": 0.0, "answers": 8,
+        "batch": 2048, "negated": 0.2,
         "lr": 1e-3, "decay": "cosine", "weight_decay": 0.0,
         "validate_every": 0.1, "validate_queries": 200,
     },
@@ -141,6 +141,7 @@ class EncodeSettings(Settings):
     likely: float = setting(
         None, f"The share of shared negatives that answer other queries of the batch; {_BY_MODEL}.", least=0, most=1
     )
+    answers: int = setting(None, f"Right answers of a given query to learn from at once; {_BY_MODEL}.", least=1)
     batch: int = setting(None, f"Queries a step; {_BY_MODEL}.", least=1)
     negated: float = setting(
         None, f"The share of negation among queries that are no chains; {_BY_MODEL}.", least=0, most=1
