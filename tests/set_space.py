@@ -70,5 +70,5 @@ class SetSpace(Space):
         return 200 * (states if entities is None else states[:, entities]) - 100 + self.nothing
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """The same of single entities."""
-        return self.match(states).gather(1, entities[:, None])[:, 0]
+        """The same of a state's own entities."""
+        return self.match(states).gather(1, entities)

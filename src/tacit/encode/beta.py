@@ -89,9 +89,9 @@ class BetaE(Space):
         return self.margin - _volume(states)[:, None] - offsets + exact_product(states, features)
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """The margin minus the divergence of single entities."""
+        """The margin minus the divergence of a state's own entities."""
         features, offsets = _terms(regular(rows(self.entities, entities)))
-        return self.margin - _volume(states) - offsets + (states * features).sum(1)
+        return self.margin - _volume(states)[:, None] - offsets + (states[:, None] * features).sum(2)
 
 
 def regular(parameters: Tensor) -> Tensor:
@@ -100,14 +100,14 @@ def regular(parameters: Tensor) -> Tensor:
 
 
 def _volume(states: Tensor) -> Tensor:
-    """`h`: the sum of `ln B(α, β)`, `[n, W] -> [n]`."""
-    alpha, beta = states.chunk(2, 1)
-    return (torch.lgamma(alpha) + torch.lgamma(beta) - torch.lgamma(alpha + beta)).sum(1)
+    """`h`: the sum of `ln B(α, β)`, `[..., W] -> [...]`."""
+    alpha, beta = states.chunk(2, -1)
+    return (torch.lgamma(alpha) + torch.lgamma(beta) - torch.lgamma(alpha + beta)).sum(-1)
 
 
 def _terms(entities: Tensor) -> tuple[Tensor, Tensor]:
-    """`φ` and `f` of the distributions of entities, `[m, W] -> [m, W], [m]`."""
-    a, b = entities.chunk(2, 1)
+    """`φ` and `f` of the distributions of entities, `[..., W] -> [..., W], [...]`."""
+    a, b = entities.chunk(2, -1)
     both = torch.digamma(a + b)
-    features = torch.cat((torch.digamma(a) - both, torch.digamma(b) - both), 1)
-    return features, (entities * features).sum(1) - _volume(entities)
+    features = torch.cat((torch.digamma(a) - both, torch.digamma(b) - both), -1)
+    return features, (entities * features).sum(-1) - _volume(entities)

@@ -64,6 +64,6 @@ class Query2Box(Space):
         )
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """The margin minus the distance of single entities."""
-        centres, offsets = states.chunk(2, 1)
+        """The margin minus the distance of a state's own entities."""
+        centres, offsets = states[:, None].chunk(2, 2)
         return self.margin - box_of(centres, offsets, rows(self.entities, entities), INSIDE)

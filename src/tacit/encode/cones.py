@@ -103,8 +103,8 @@ class ConE(Space):
         return self.margin - self.scale * cone(axes, apertures, angles, INSIDE)
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """The margin minus the distance of single entities."""
-        axes, apertures = states.chunk(2, 1)
+        """The margin minus the distance of a state's own entities."""
+        axes, apertures = states[:, None].chunk(2, 2)
         return self.margin - self.scale * cone_of(
             axes, apertures, axis(rows(self.entities, entities) / self.unit), INSIDE
         )

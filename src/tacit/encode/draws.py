@@ -159,7 +159,7 @@ class Facts:
 
 
 class Online:
-    """Queries of a plan drawn backwards over facts, each with the answer it was drawn from and some that it leads to."""
+    """Queries of a plan drawn backwards over facts, each with the answer it was drawn from and others it leads to."""
 
     def __init__(self, plan: Plan, count: int, facts: Facts, answers: int = 1) -> None:
         self.plan, self.count, self.facts, self.answers = plan, count, facts, answers

@@ -85,8 +85,9 @@ class FuzzQE(Space):
         return normalize(states) @ degrees.T / self.temperature
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """Cosines of states and single entities."""
-        return (normalize(states) * normalize(rows(self.entities, entities).clamp(0, 1))).sum(1) / self.temperature
+        """Cosines of states and their own entities."""
+        degrees = normalize(rows(self.entities, entities).clamp(0, 1), dim=2)
+        return (normalize(states)[:, None] * degrees).sum(2) / self.temperature
 
 
 def _product(states: Tensor) -> Tensor:

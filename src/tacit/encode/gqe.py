@@ -53,5 +53,5 @@ class GQE(Space):
         return self.margin - l1(states, self.entities if entities is None else rows(self.entities, entities))
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """The margin minus the distance of single entities."""
-        return self.margin - l1_of(states, rows(self.entities, entities))
+        """The margin minus the distance of a state's own entities."""
+        return self.margin - l1_of(states[:, None], rows(self.entities, entities))

@@ -150,8 +150,8 @@ class LMPNN(Matching):
         return (self._sharpened(states) @ self.keys.t())[:, : self.num_entities]
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """Cosines with single entities over the temperature."""
-        return (self._sharpened(states) * self.keys[entities]).sum(1)
+        """Cosines with a state's own entities over the temperature."""
+        return (self._sharpened(states)[:, None] * self.keys[entities]).sum(2)
 
     def _sharpened(self, states: Tensor) -> Tensor:
         return F.normalize(states, dim=1) / self.settings.temperature

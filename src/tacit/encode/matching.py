@@ -36,7 +36,7 @@ class Matching(Encoder):
 
     @abstractmethod
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """Logits of one entity for each state, `[n, W] x [n] -> [n]`."""
+        """Logits of some entities of its own for each state, `[n, W] x [n, m] -> [n, m]`."""
 
     def logits(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Raw scores of every entity, `[B, E] x [B, R] -> [B, N]`; of branches the best counts."""
@@ -46,7 +46,8 @@ class Matching(Encoder):
     def logits_of(self, plan: Plan, entities: Tensor, relations: Tensor, answers: Tensor) -> Tensor:
         """Raw scores of single answers, `[B, E] x [B, R] x [B] -> [B]`."""
         branches = self.states([(plan, entities, relations)])[0]
-        return _best(self.match_of(torch.cat(branches), answers.repeat(len(branches))), [branches])
+        own = answers.repeat(len(branches))[:, None]
+        return _best(self.match_of(torch.cat(branches), own), [branches])[:, 0]
 
     def loss(self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None) -> Tensor:
         """The loss by the settings, summed over the queries by weight."""
@@ -56,21 +57,17 @@ class Matching(Encoder):
         states = states.float() if self.narrow else states
         most = max(drawn.answers.shape[1] for drawn in batch)
         answers = torch.cat([drawn.answers.expand(-1, most) for drawn in batch])
-        right = _best(self._each(states, _repeated(answers, outputs)), outputs)
+        right = _best(self.match_of(states, _repeated(answers, outputs)), outputs)
         if negatives.dim() == 1:
             wrong = self.match(states, negatives)
             wrong = wrong if often is None else wrong - often
         else:  # a row of its own for each query
-            wrong = self._each(states, _repeated(negatives, outputs))
+            wrong = self.match_of(states, _repeated(negatives, outputs))
         # What is known to answer a query is no wrong answer, whoever drew it.
         known = torch.stack([negatives == column[:, None] for column in answers.unbind(1)]).any(0)
         wrong = _best(wrong, outputs).masked_fill(known, -torch.inf)
         loss = LOSSES[self.settings.loss](right, wrong, self.settings.adversarial)
         return (loss * torch.cat([drawn.weights for drawn in batch])).sum()
-
-    def _each(self, states: Tensor, entities: Tensor) -> Tensor:
-        """Logits of some entities of its own for each state, `[n, W] x [n, m] -> [n, m]`."""
-        return self.match_of(states.repeat_interleave(entities.shape[1], 0), entities.flatten()).view_as(entities)
 
 
 def _repeated(rows: Tensor, outputs: Sequence[Sequence[Tensor]]) -> Tensor:

@@ -40,18 +40,18 @@ def cone(axes: Tensor, apertures: Tensor, angles: Tensor, inside: float) -> Tens
 
 
 def l1_of(points: Tensor, entities: Tensor) -> Tensor:
-    """`l1` of one entity for each point, `[n, d] x [n, d] -> [n]`."""
+    """`l1` of entities beside points, `[..., d] x [..., d] -> [...]`."""
     return (entities - points).abs().sum(-1)
 
 
 def box_of(centres: Tensor, offsets: Tensor, entities: Tensor, inside: float) -> Tensor:
-    """`box` of one entity for each box, `[n, d] x [n, d] x [n, d] -> [n]`."""
+    """`box` of entities beside boxes, `[..., d] x [..., d] x [..., d] -> [...]`."""
     gap = (entities - centres).abs()
     return ((gap - offsets).relu() + inside * torch.minimum(gap, offsets).abs()).sum(-1)
 
 
 def cone_of(axes: Tensor, apertures: Tensor, angles: Tensor, inside: float) -> Tensor:
-    """`cone` of one angle for each cone, `[n, d] x [n, d] x [n, d] -> [n]`."""
+    """`cone` of angles beside cones, `[..., d] x [..., d] x [..., d] -> [...]`."""
     half, reach = (angles - axes) / 2, apertures / 2
     sine, bound = half.sin().abs(), reach.sin()
     return ((sine * reach.cos() - half.cos().abs() * bound).relu() + inside * torch.minimum(sine, bound)).sum(-1)

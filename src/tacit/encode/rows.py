@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def rows(table: Tensor, ids: Tensor) -> Tensor:
-    """The rows of some ids, `[N, D] x [n] -> [n, D]`.
+    """The rows of some ids, `[N, D] x [...] -> [..., D]`.
 
     A step takes rows of a large table several times. The gradients of rows are added to the `.grad` of the table, which
     is made where there is none; otherwise each time would make another one of the size of the table, and the sums of
@@ -22,13 +22,13 @@ def rows(table: Tensor, ids: Tensor) -> Tensor:
 class _Rows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor) -> Tensor:
-        ctx.table, ctx.ids = table, ids
-        return table.index_select(0, ids)
+        ctx.table, ctx.ids = table, ids.flatten()
+        return table.index_select(0, ctx.ids).view(*ids.shape, table.shape[1])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
         if ctx.table.grad is None:
             ctx.table.grad = torch.zeros_like(ctx.table)
-        ctx.table.grad.index_add_(0, ctx.ids, gradient)
+        ctx.table.grad.index_add_(0, ctx.ids, gradient.reshape(len(ctx.ids), -1))
         return None, None

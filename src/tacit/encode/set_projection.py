@@ -102,8 +102,8 @@ class SetProjector(Space):
         return logits if entities is None else logits[:, entities]
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """Log-odds of one entity a state."""
-        return self.match(states).gather(1, entities[:, None])[:, 0]
+        """Log-odds of a state's own entities."""
+        return self.match(states).gather(1, entities)
 
     def check(self, plan: Plan) -> None:
         """Raise a `PlanError` for an atom with one variable at both ends, which would take a hop from every entity."""
