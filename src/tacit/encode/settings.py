@@ -33,7 +33,7 @@ RECIPE: dict[str, dict[str, Any]] = {
     "lean": {
         "steps": 100_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
         "dropout": 0.0, "residual": True,
-        "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "likely": 0.0, "answers": 8,
+        "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "likely": 0.0, "answers": 1,
         "batch": 2048, "negated": 0.2,
         "lr": 1e-3, "decay": "cosine", "weight_decay": 0.0,
         "validate_every": 0.1, "validate_queries": 200,
@@ -52,27 +52,27 @@ _FEW: dict[str, Any] = {
 BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     "gqe": {
         "paper": {"width": 800},
-        "lean": {"width": 800, "loss": "softmax", "weight_decay": 0.3},
+        "lean": {"width": 800, "answers": 4, "loss": "softmax", "weight_decay": 0.3},
         "small": {"width": 64, "margin": 9.0, "steps": 1500, "weight_decay": 1.0},
     },
     "q2b": {
         "paper": {"width": 400},
-        "lean": {"width": 400, "loss": "softmax", "weight_decay": 0.3},
+        "lean": {"width": 400, "answers": 4, "loss": "softmax", "weight_decay": 0.3},
         "small": {"width": 64, "margin": 9.0, "steps": 1500, "weight_decay": 1.0},
     },
     "betae": {
         "paper": {"width": 400, "margin": 60.0},
         "lean": {
-            "width": 400, "margin": 60.0, "negatives": 4096, "likely": 0.5, "negated": 0.3, "loss": "softmax",
-            "lr": 2e-3, "weight_decay": 0.1,
+            "width": 400, "margin": 60.0, "negatives": 4096, "likely": 0.5, "answers": 4, "negated": 0.5,
+            "loss": "softmax", "lr": 2e-3, "weight_decay": 0.3,
         },
-        "small": {"width": 32, "margin": 20.0, "negatives": 512, "likely": 0.0, "lr": 1e-2},
+        "small": {"width": 32, "margin": 20.0, "negatives": 512, "likely": 0.0, "lr": 1e-2, "weight_decay": 0.1},
     },
     "cone": {
         "paper": {"width": 800, "margin": 20.0, "dropout": 0.2, "steps": 900_000},
         "lean": {
-            "width": 800, "margin": 20.0, "negatives": 2048, "likely": 0.5, "negated": 0.3, "loss": "softmax",
-            "weight_decay": 0.3,
+            "width": 800, "margin": 20.0, "negatives": 2048, "likely": 0.5, "answers": 4, "negated": 0.5,
+            "loss": "softmax", "weight_decay": 2.0,
         },
         "small": {"width": 64, "margin": 12.0, "weight_decay": 1.0},
     },
@@ -80,7 +80,10 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {
             "width": 1000, "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2, "decay": "cosine", "steps": 900_000,
         },
-        "lean": {"width": 1000, "loss": "softmax", "likely": 0.5, "lr": 2e-3, "temperature": 0.05},
+        "lean": {
+            "width": 1000, "loss": "softmax", "likely": 0.5, "answers": 4, "lr": 2e-3, "weight_decay": 1.0,
+            "temperature": 0.05,
+        },
         "small": {"width": 128, "bases": 8, "lr": 5e-3, "weight_decay": 0.0},
     },
     "gnnqe": {
