@@ -77,7 +77,7 @@ def step_cost(model: str, settings: EncodeSettings, graph: Sizes, mix: Mapping[s
     products: float = sum(
         count * _meet(model, settings.width, parts) for plan, count in plans.items() for parts in _meets(plan)
     )
-    compared = batch * (settings.negatives + 1)
+    compared = batch * (settings.negatives + settings.answers)
     others = float(compared * settings.width * PAIR_FLOP[model]) if model in PAIR_FLOP else 0.0
     match model:
         case "gnnqe":

@@ -52,12 +52,12 @@ _FEW: dict[str, Any] = {
 BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     "gqe": {
         "paper": {"width": 800},
-        "lean": {"width": 800, "answers": 4, "loss": "softmax", "weight_decay": 0.3},
+        "lean": {"width": 800, "loss": "softmax", "weight_decay": 0.3},
         "small": {"width": 64, "margin": 9.0, "steps": 1500, "weight_decay": 1.0},
     },
     "q2b": {
         "paper": {"width": 400},
-        "lean": {"width": 400, "answers": 4, "loss": "softmax", "weight_decay": 0.3},
+        "lean": {"width": 400, "loss": "softmax", "weight_decay": 0.3},
         "small": {"width": 64, "margin": 9.0, "steps": 1500, "weight_decay": 1.0},
     },
     "betae": {
@@ -66,7 +66,9 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
             "width": 400, "margin": 60.0, "negatives": 4096, "likely": 0.5, "answers": 4, "negated": 0.5,
             "loss": "softmax", "lr": 2e-3, "weight_decay": 0.3,
         },
-        "small": {"width": 32, "margin": 20.0, "negatives": 512, "likely": 0.0, "lr": 1e-2, "weight_decay": 0.1},
+        "small": {
+            "width": 32, "margin": 20.0, "negatives": 512, "likely": 0.0, "answers": 1, "lr": 1e-2, "weight_decay": 0.1,
+        },
     },
     "cone": {
         "paper": {"width": 800, "margin": 20.0, "dropout": 0.2, "steps": 900_000},
@@ -80,10 +82,7 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {
             "width": 1000, "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2, "decay": "cosine", "steps": 900_000,
         },
-        "lean": {
-            "width": 1000, "loss": "softmax", "likely": 0.5, "answers": 4, "lr": 2e-3, "weight_decay": 1.0,
-            "temperature": 0.05,
-        },
+        "lean": {"width": 1000, "loss": "softmax", "likely": 0.5, "lr": 2e-3, "temperature": 0.05},
         "small": {"width": 128, "bases": 8, "lr": 5e-3, "weight_decay": 0.0},
     },
     "gnnqe": {
@@ -144,7 +143,7 @@ class EncodeSettings(Settings):
     likely: float = setting(
         None, f"The share of shared negatives that answer other queries of the batch; {_BY_MODEL}.", least=0, most=1
     )
-    answers: int = setting(None, f"Right answers of a given query to learn from at once; {_BY_MODEL}.", least=1)
+    answers: int = setting(None, f"Right answers of a query to learn from at once; {_BY_MODEL}.", least=1, most=1000)
     batch: int = setting(None, f"Queries a step; {_BY_MODEL}.", least=1)
     negated: float = setting(
         None, f"The share of negation among queries that are no chains; {_BY_MODEL}.", least=0, most=1
