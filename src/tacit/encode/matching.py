@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -64,7 +65,7 @@ class Matching(Encoder):
         else:  # a row of its own for each query
             wrong = self.match_of(states, _repeated(negatives, outputs))
         # What is known to answer a query is no wrong answer, whoever drew it.
-        known = torch.stack([negatives == column[:, None] for column in answers.unbind(1)]).any(0)
+        known = reduce(torch.logical_or, (negatives == column[:, None] for column in answers.unbind(1)))
         wrong = _best(wrong, outputs).masked_fill(known, -torch.inf)
         loss = LOSSES[self.settings.loss](right, wrong, self.settings.adversarial)
         return (loss * torch.cat([drawn.weights for drawn in batch])).sum()
