@@ -83,7 +83,7 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
             "width": 1000, "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2, "decay": "cosine", "steps": 900_000,
         },
         "lean": {"width": 1000, "loss": "softmax", "likely": 0.5, "lr": 2e-3, "temperature": 0.05},
-        "small": {"width": 128, "bases": 8, "lr": 5e-3, "weight_decay": 0.0},
+        "small": {"width": 128, "bases": 8, "answers": 4, "lr": 5e-3, "weight_decay": 0.0},
     },
     "gnnqe": {
         "paper": _PUBLISHED | {"width": 32, "layers": 4, "hidden": 160, "joined": True, "steps": 30_000, "lr": 5e-3},
@@ -148,7 +148,7 @@ class EncodeSettings(Settings):
     negated: float = setting(
         None, f"The share of negation among queries that are no chains; {_BY_MODEL}.", least=0, most=1
     )
-    lr: float = setting(None, f"Learning rate of Adam; {_BY_MODEL}.", above=0)
+    lr: float = setting(None, f"Learning rate of Adam; {_BY_MODEL}.", above=0, most=1_000_000)
     decay: str = setting(None, f"How the learning rate falls; {_BY_MODEL}.", choices=DECAYS)
     weight_decay: float = setting(None, f"Weight decay of AdamW; {_BY_MODEL}.", least=0)
     shapes: tuple[str, ...] | None = setting(
@@ -157,7 +157,7 @@ class EncodeSettings(Settings):
         read=_shapes,
     )
     share: float = setting(1.0, "The share of given queries to learn from.", above=0, most=1)
-    validate_every: float = setting(None, f"The share between two validations; {_BY_MODEL}.", above=0, most=1)
+    validate_every: float = setting(None, f"The share between two validations; {_BY_MODEL}.", least=1e-6, most=1)
     validate_queries: int = setting(None, f"Queries of each shape to validate with, at most; {_BY_MODEL}.", least=1)
     precision: str = setting(
         "auto",
