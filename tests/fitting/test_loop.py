@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +18,7 @@ from tacit.fitting import loop
 from tacit.fitting.interruption import Stopped
 from tacit.fitting.loop import Fitting, Schedule
 from tacit.fitting.progress import Event
-from tacit.folder import RunFolder
+from tacit.folder import CHECKPOINT, RunFolder
 from tacit.graph.graph import Graph
 
 FILE = "adaptation.safetensors"
@@ -131,6 +132,24 @@ def test_a_checkpoint_of_something_else_is_refused(run: RunFolder) -> None:
     other.stamp = {"shoes": "red"}
     with pytest.raises(RunError, match="was made with other shoes; give those, or start again without resume"):
         other.resume()
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ('{"lr": 0.2, "rank": 4}', "(lr 0.1, not 0.2); give those, or start again with force"),
+        ('{"lr": 0.1, "rank": 4, "likely": true}', "(likely unset, not True); start again with force"),  # a later one
+        ('{"lr": 0.1}', "(rank 4, not unset); start again with force"),
+        ("3", "other settings; give those, or start again with force"),
+    ],
+)
+def test_settings_that_differ_are_told_with_what_would_work(run: RunFolder, settings: str, told: str) -> None:
+    for stamp in ('{"lr": 0.1, "rank": 4}', settings):
+        fitting = Fitting(Walk([]), SCHEDULE, lambda event: None, run, CHECKPOINT, {"settings": stamp})
+        if stamp != settings:
+            fitting.save()
+    with pytest.raises(RunError, match=re.escape(told)):
+        fitting.resume()
 
 
 def test_numbers_that_explode_are_not_saved(run: RunFolder) -> None:
