@@ -160,6 +160,11 @@ def test_numbers_that_explode_are_not_saved(run: RunFolder) -> None:
     with pytest.raises(TrainingError, match="not a number in lap 1 of 3; the last checkpoint is whole; walk slower"):
         fitting.go()
     assert (run.path / FILE).read_bytes() == whole
+    task = Walk([])
+    nn.init.constant_(task.module.weight, float("nan"))
+    with pytest.raises(TrainingError, match="a weight is not a number in lap 1 of 3; walk slower"):
+        told(task)[0].go()
+    assert not task.seen  # nobody validates it
 
 
 def test_what_takes_long_is_said_once_with_what_would_be_faster(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from tacit.links.settings import TrainSettings
         ({"rank": 0}, "rank is 0; it must be at least 1"),
         ({"rank": 1.5}, r"rank is 1\.5; it must be a whole number"),
         ({"lr": 0.0}, r"lr is 0\.0; it must be above 0"),
+        ({"lr": 1e308}, r"lr is 1e\+308; it must be at most 1000000"),  # optimizers compute in 32 bits
         ({"lr": float("nan")}, "lr is nan; it must be a finite number"),
         ({"lr": 10**400}, "lr is 1000000.*; it must be a finite number"),
         ({"lr": [0.1]}, r"lr is \(0\.1,\); it must be a finite number"),

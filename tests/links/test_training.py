@@ -212,7 +212,7 @@ def test_validation_takes_a_sample_of_many_facts() -> None:
 
 
 def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
-    wild = replace(SMALL, lr=1e30, reg=0.0)
+    wild = replace(SMALL, init=1e30, reg=0.0)
     run = new_run(tmp_path / "run", wild)
     with pytest.raises(TrainingError, match=r"not a number in epoch \d+.*lower lr"):
         train(GRAPH, wild, run)

@@ -255,7 +255,10 @@ class Fitting:
         if not planned and at.step == schedule.steps:
             self._planned = replace(at, history=list(at.history)), self.best
         with self._pace.paused():
-            figures = self.task.validate() if planned or at.step == schedule.steps else {}
+            figures = {}
+            if planned or at.step == schedule.steps:
+                self._check_weights()
+                figures = self.task.validate()
         metric = statistics.fmean(figures.values()) if figures else None
         if metric is not None:
             at.stale += 1

@@ -32,7 +32,7 @@ class TrainSettings(Settings):
     rank: int = setting(None, f"Numbers per entity (complex ones for complex, rotate); {_BY_SIZE}.", least=1)
     epochs: int = setting(None, f"Passes over the facts, at most; {_BY_SIZE}.", least=1, resumes=True)
     batch: int = setting(None, f"Triples per step; {_BY_SIZE}.", least=1)
-    lr: float = setting(0.1, "Learning rate.", above=0)
+    lr: float = setting(0.1, "Learning rate.", above=0, most=1_000_000)
     reg: float = setting(None, f"Weight of the regulariser; {_BY_SIZE}.", least=0)
     regulariser: str = setting("n3", "What keeps weights small.", choices=("n3", "l2"))
     optimizer: str = setting("adagrad", "How weights are moved; rowwise: one sum an entity.", choices=OPTIMIZER_NAMES)
