@@ -29,6 +29,7 @@ from tacit.cli import (
     serve,
     train,
 )
+from tacit.cli.terminal import say
 from tacit.distributed.threads import wait_asleep
 from tacit.errors import TacitError
 
@@ -96,7 +97,7 @@ def main() -> None:
             raise
         message = " ".join(str(error).split())
         _hold_back()
-        typer.echo(f"error: {message}", err=True)
+        say(f"error: {message}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         if debug:
