@@ -295,7 +295,7 @@ class Fitting:
         if self._best_in_run and self.run is not None and self.shards.leads:
             for path in self.run.path.glob(BEST.format(step="*")):
                 if best is None or path.name.split("-")[1].split(".")[0] != str(best.step):
-                    path.unlink(missing_ok=True)
+                    self.run.remove(path.name)
 
     def _tell_step(self, examples: int) -> None:
         """Tell that there is progress, now and then; once, where it will take long, how long."""
