@@ -56,6 +56,7 @@ def test_only_what_leaves_the_weights_alone_may_change() -> None:
 @pytest.mark.parametrize(
     ("facts", "entities", "rank", "reg", "epochs", "batch", "every"),
     [
+        (32, 20, 100, 0.05, 100, 500, 100),  # an epoch is one step, however large a batch
         (1592, 14, 200, 0.0075, 100, 500, 16),  # an epoch has 7 steps: 100 of them are 15.7 epochs
         (5216, 135, 200, 0.0075, 100, 500, 10),  # ten validations
         (4393, 2310, 100, 0.05, 30, 500, 6),  # two facts an entity
@@ -72,3 +73,4 @@ def test_what_is_not_given_is_chosen_by_size(
     given = TrainSettings(rank=7, reg=0.0, epochs=1, batch=2, validate_every=3)
     assert given.settled(facts, entities) == given
     assert not given.told(given, facts, entities)
+    assert TrainSettings(batch=2**63 - 1).settled(facts, entities).validate_every == 100

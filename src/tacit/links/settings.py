@@ -70,7 +70,8 @@ class TrainSettings(Settings):
         7
         """
         sizes = by_size(facts, entities)
-        enough = -(-STEPS * (self.batch or sizes["batch"]) // max(1, 2 * facts))
+        both_ways = max(1, 2 * facts)
+        enough = -(-STEPS * min(self.batch or sizes["batch"], both_ways) // both_ways)
         sizes["validate_every"] = max(5, enough, (self.epochs or sizes["epochs"]) // 10)
         return self.changed(**{name: value for name, value in sizes.items() if getattr(self, name) is None})
 
