@@ -268,7 +268,7 @@ class RunFolder:
             if not isinstance(results, dict):
                 raise ValueError("it holds no table")
         except ValueError as error:
-            raise RunError(f"{self.path / RESULTS} is damaged ({error})") from None
+            raise RunError(f"{self.path / RESULTS} is damaged ({error}); delete it") from None
         return results
 
     def remove(self, name: str) -> None:

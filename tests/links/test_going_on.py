@@ -117,6 +117,14 @@ def test_checkpoints_that_are_not_ours(tmp_path: Path, monkeypatch: pytest.Monke
     train(GRAPH, SMALL, run, resume=True)
 
 
+def test_a_complete_training_without_its_weights_starts_again(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    train(GRAPH, SMALL, run)
+    run.remove(MODEL)
+    with pytest.raises(RunError, match=r"complete training, and model\.safetensors .* is gone; start again with force"):
+        train(GRAPH, SMALL, run, resume=True)
+
+
 def test_more_epochs_than_planned_are_the_longer_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = stopped_run(tmp_path / "run", monkeypatch, 9)
     longer = SMALL.continued(epochs=8)

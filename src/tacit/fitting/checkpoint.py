@@ -53,6 +53,8 @@ class Checkpoint:
         for what, value in stamp.items():
             if made_with.get(what) != value:
                 raise _other(path, what, made_with.get(what), value)
+        if complete and not run.has(MODEL):
+            raise RunError(f"{path} is of a complete training, and {MODEL} with its weights is gone; {anew(name)}")
         groups: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimizer": {}, "state": {}}
         for key, tensor in files.read(name).items():
             group, _, rest = key.partition(".")
