@@ -232,6 +232,23 @@ def test_a_full_disk_under_the_tensor_writer(run: RunFolder, monkeypatch: pytest
         run.write_tensors(MODEL, {"table": torch.zeros(2)})
 
 
+def test_a_file_system_to_be_read_alone(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path, missing_ok: bool = False) -> None:  # whether the file is there or not
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    run.write_results({})
+    for name in ("touch", "unlink"):
+        monkeypatch.setattr(Path, name, refused)
+    run.remove(MODEL)  # which it has not
+    for change in (
+        lambda: run.write_results({}),
+        lambda: run.remove(RESULTS),
+        lambda: RunFolder.create(run.path, GRAPH, {}, force=True),
+    ):
+        with pytest.raises(RunError, match=r"cannot be written \(Read-only file system\)"):
+            change()
+
+
 def test_trace_survives_a_cut_line(run: RunFolder) -> None:
     run.trace({"event": "epoch", "loss": 0.5})
     with (run.path / TRACE).open("a") as file:

@@ -47,7 +47,16 @@ def atomic_write(path: Path, write: Callable[[str], object]) -> None:
     except OSError as error:
         raise write_error(path, error) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        remove(temporary)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, if it is there."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        if path.exists():  # a file system to be read alone refuses to delete what is not there, too
+            raise write_error(path, error) from None
 
 
 def is_device(path: Path) -> bool:

@@ -268,18 +268,18 @@ class RunFolder:
             if not isinstance(results, dict):
                 raise ValueError("it holds no table")
         except ValueError as error:
-            raise RunError(f"{self.path / RESULTS} is damaged ({error})") from None
+            raise RunError(f"{self.path / RESULTS} is damaged ({error}); delete it") from None
         return results
 
     def remove(self, name: str) -> None:
         """Delete a file of the run, if it is there."""
-        (self.path / name).unlink(missing_ok=True)
+        disk.remove(self.path / name)
 
     def tidy(self) -> None:
         """Delete what writers that were killed have left behind."""
         for path in self.path.glob(disk.TEMPORARY + "*"):
             if path.is_file() and path.name != disk.LOCK:
-                path.unlink(missing_ok=True)
+                disk.remove(path)
 
     def _read_text(self, name: str) -> str:
         path = self.path / name
@@ -364,7 +364,7 @@ def _make_empty(path: Path, force: bool) -> None:
     if names - ours and SETTINGS not in names:
         raise RunError(f"folder '{path}' is not empty and holds no run; choose another")
     for name in sorted(ours - {disk.LOCK}, key=lambda name: name != SETTINGS):  # the mark of a run goes first
-        (path / name).unlink()
+        disk.remove(path / name)
 
 
 def _is_ours(name: str) -> bool:

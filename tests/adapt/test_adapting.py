@@ -18,7 +18,7 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.cli import app
 from tacit.engine.known_facts import KnownFacts
-from tacit.errors import DataError, RunError, TrainingError
+from tacit.errors import DataError, LimitError, RunError, SettingsError, TrainingError
 from tacit.fitting.progress import Event
 from tacit.folder import ADAPTATION, ADAPTER, MODEL, RunFolder
 from tacit.graph.betae import write_betae
@@ -188,6 +188,14 @@ def test_resuming_with_other_settings_or_queries_is_refused(run: RunFolder) -> N
     run.write_tensors(ADAPTATION, {"bias": torch.zeros(3)}, {"kind": "else"})
     with pytest.raises(RunError, match="is no checkpoint of this version"):
         adapt(graph, model, queries, PLAIN, run=run, resume=True)
+
+
+def test_a_width_that_overflows_is_a_limit(run: RunFolder) -> None:
+    graph, settings = run.graph(), replace(PLAIN, layers=2, hidden=2**62)
+    with pytest.raises(LimitError, match=f"out of memory at batch .* hidden {2**62}; lower those"):
+        adapt(graph, load_model(run), training_queries(graph, settings, count=10), settings)
+    with pytest.raises(SettingsError, match="it must be at most 1000000"):
+        replace(PLAIN, negatives=2**62)
 
 
 def test_nothing_to_learn_from_is_said(run: RunFolder) -> None:

@@ -6,9 +6,11 @@ import errno
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
@@ -184,16 +186,35 @@ def test_what_cannot_be_printed_is_one_line(
     assert capsys.readouterr().err == "error: what is printed cannot be written (No space left on device)\n"
 
 
-@pytest.mark.parametrize("fault", [OSError("libx.so: cannot open"), OSError(errno.ENOMEM, "Cannot allocate memory")])
-def test_a_fault_of_something_else_is_none_of_printing(
-    facts: str, monkeypatch: pytest.MonkeyPatch, fault: OSError
+@pytest.mark.parametrize("take", [lambda: bytes(1 << 60), lambda: torch.empty(1 << 58)])  # refused in other ways
+def test_what_does_not_fit_in_memory_is_one_line(
+    facts: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], take: Callable[[], object]
+) -> None:
+    monkeypatch.setattr("tacit.run.facts_engine", lambda *_, **__: take())
+    monkeypatch.setattr(sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"])
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert done.value.code == 2
+    assert capsys.readouterr().err.startswith("error: out of memory; lower --memory")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        OSError("libx.so: cannot open"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("CUDA error: an illegal memory access was encountered"),
+    ],
+)
+def test_a_fault_of_something_else_is_none_of_printing_or_memory(
+    facts: str, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     def fail(*arguments: object, **settings: object) -> None:
         raise fault
 
     monkeypatch.setattr(sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"])
     monkeypatch.setattr("tacit.run.facts_engine", fail)
-    with pytest.raises(OSError, match=r"cannot open|allocate") as raised:
+    with pytest.raises(type(fault), match=r"cannot open|allocate|illegal") as raised:
         main()
     assert raised.value is fault
 

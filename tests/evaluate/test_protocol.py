@@ -17,7 +17,7 @@ from tacit.engine.engine import Engine
 from tacit.engine.logic import Logic
 from tacit.engine.ranking import batch_size, hard_ranks
 from tacit.engine.reasoner import MessageReasoner, Reasoner
-from tacit.errors import DataError, SettingsError
+from tacit.errors import DataError, SettingsError, TrainingError
 from tacit.evaluate.evaluation import queries_of
 from tacit.evaluate.protocol import evaluate, measure, one_hop_queries
 from tacit.evaluate.results import average, read_results
@@ -82,6 +82,13 @@ def test_figures_stay_in_the_order_of_the_queries_while_batches_follow_the_last_
     assert [batch[0][-1] for batch in reasoner.batches] == [0, 2, 4]
     by_relation = figures.grouped(QUERIES.relations[:, -1])
     assert by_relation[4] == {"mrr": pytest.approx(0.75), "hits@1": 0.5, "hits@3": 1.0, "hits@10": 1.0, "queries": 1}
+
+
+def test_scores_that_are_no_numbers_are_told_before_the_next_batch() -> None:
+    reasoner = Fixed([ROWS[0], [1.0, np.nan, 1.0, 0.0], ROWS[2]])  # which is first, by its relation
+    with pytest.raises(TrainingError, match="some scores are not numbers"):
+        measure(reasoner, QUERIES, batch=1)
+    assert len(reasoner.batches) == 1
 
 
 def test_json_has_the_documented_form(tmp_path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +18,7 @@ from tacit.fitting import loop
 from tacit.fitting.interruption import Stopped
 from tacit.fitting.loop import Fitting, Schedule
 from tacit.fitting.progress import Event
-from tacit.folder import RunFolder
+from tacit.folder import CHECKPOINT, RunFolder
 from tacit.graph.graph import Graph
 
 FILE = "adaptation.safetensors"
@@ -133,6 +134,24 @@ def test_a_checkpoint_of_something_else_is_refused(run: RunFolder) -> None:
         other.resume()
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ('{"lr": 0.2, "rank": 4}', "(lr 0.1, not 0.2); give those, or start again with force"),
+        ('{"lr": 0.1, "rank": 4, "likely": true}', "(likely unset, not True); start again with force"),  # a later one
+        ('{"lr": 0.1}', "(rank 4, not unset); start again with force"),
+        ("3", "other settings; give those, or start again with force"),
+    ],
+)
+def test_settings_that_differ_are_told_with_what_would_work(run: RunFolder, settings: str, told: str) -> None:
+    for stamp in ('{"lr": 0.1, "rank": 4}', settings):
+        fitting = Fitting(Walk([]), SCHEDULE, lambda event: None, run, CHECKPOINT, {"settings": stamp})
+        if stamp != settings:
+            fitting.save()
+    with pytest.raises(RunError, match=re.escape(told)):
+        fitting.resume()
+
+
 def test_numbers_that_explode_are_not_saved(run: RunFolder) -> None:
     fitting, _ = told(Walk([]), run=run)
     fitting.save()
@@ -141,6 +160,11 @@ def test_numbers_that_explode_are_not_saved(run: RunFolder) -> None:
     with pytest.raises(TrainingError, match="not a number in lap 1 of 3; the last checkpoint is whole; walk slower"):
         fitting.go()
     assert (run.path / FILE).read_bytes() == whole
+    task = Walk([])
+    nn.init.constant_(task.module.weight, float("nan"))
+    with pytest.raises(TrainingError, match="a weight is not a number in lap 1 of 3; walk slower"):
+        told(task)[0].go()
+    assert not task.seen  # nobody validates it
 
 
 def test_what_takes_long_is_said_once_with_what_would_be_faster(monkeypatch: pytest.MonkeyPatch) -> None:

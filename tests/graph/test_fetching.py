@@ -246,6 +246,12 @@ def test_only_web_addresses_are_asked(url: str) -> None:
         Endpoint(url)
 
 
+@pytest.mark.parametrize("wrong", [{"timeout": 1e308}, {"timeout": float("nan")}, {"delay": -1}, {"page": 0}])
+def test_times_and_sizes_have_bounds(wrong: dict[str, float]) -> None:
+    with pytest.raises(SettingsError, match=f"{next(iter(wrong))} is .*; it must be from"):
+        Endpoint("http://localhost", **wrong)  # type: ignore[arg-type]
+
+
 def test_the_command(server: Moody, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["data", "fetch", server.url, "--out", str(tmp_path / "facts.nt"), "--delay", "0"])
     assert done.output == f"wrote {len(server.lines())} facts to {tmp_path / 'facts.nt'}\n"

@@ -106,7 +106,7 @@ def test_checkpoints_that_are_not_ours(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(RunError, match="no checkpoint of this version"):
         train(GRAPH, SMALL, run, resume=True)
     (run.path / CHECKPOINT).write_bytes(whole)
-    with pytest.raises(RunError, match="other settings; give those, or start again without resume"):
+    with pytest.raises(RunError, match=r"other settings \(lr 0\.1, not 0\.2\); give those, or start again with force"):
         train(GRAPH, replace(SMALL, lr=0.2), run, resume=True)
     for split in ("train", "valid", "test"):
         facts = {name: getattr(GRAPH, name)[: -1 if name == split else None] for name in ("train", "valid", "test")}
@@ -115,6 +115,14 @@ def test_checkpoints_that_are_not_ours(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(RunError, match="another vocabulary"):
         train(Graph.of([("a", "r", "b")]), SMALL, run, resume=True)
     train(GRAPH, SMALL, run, resume=True)
+
+
+def test_a_complete_training_without_its_weights_starts_again(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    train(GRAPH, SMALL, run)
+    run.remove(MODEL)
+    with pytest.raises(RunError, match=r"complete training, and model\.safetensors .* is gone; start again with force"):
+        train(GRAPH, SMALL, run, resume=True)
 
 
 def test_more_epochs_than_planned_are_the_longer_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

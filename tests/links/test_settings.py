@@ -19,6 +19,7 @@ from tacit.links.settings import TrainSettings
         ({"rank": 0}, "rank is 0; it must be at least 1"),
         ({"rank": 1.5}, r"rank is 1\.5; it must be a whole number"),
         ({"lr": 0.0}, r"lr is 0\.0; it must be above 0"),
+        ({"lr": 1e308}, r"lr is 1e\+308; it must be at most 1000000"),  # optimizers compute in 32 bits
         ({"lr": float("nan")}, "lr is nan; it must be a finite number"),
         ({"lr": 10**400}, "lr is 1000000.*; it must be a finite number"),
         ({"lr": [0.1]}, r"lr is \(0\.1,\); it must be a finite number"),
@@ -55,6 +56,7 @@ def test_only_what_leaves_the_weights_alone_may_change() -> None:
 @pytest.mark.parametrize(
     ("facts", "entities", "rank", "reg", "epochs", "batch", "every"),
     [
+        (32, 20, 100, 0.05, 100, 500, 100),  # an epoch is one step, however large a batch
         (1592, 14, 200, 0.0075, 100, 500, 16),  # an epoch has 7 steps: 100 of them are 15.7 epochs
         (5216, 135, 200, 0.0075, 100, 500, 10),  # ten validations
         (4393, 2310, 100, 0.05, 30, 500, 6),  # two facts an entity
@@ -71,3 +73,4 @@ def test_what_is_not_given_is_chosen_by_size(
     given = TrainSettings(rank=7, reg=0.0, epochs=1, batch=2, validate_every=3)
     assert given.settled(facts, entities) == given
     assert not given.told(given, facts, entities)
+    assert TrainSettings(batch=2**63 - 1).settled(facts, entities).validate_every == 100

@@ -21,6 +21,7 @@ from tacit.fitting.loop import Fitting
 from tacit.fitting.progress import Progress, shown
 from tacit.folder import ADAPTATION, RunFolder, fingerprint
 from tacit.graph.graph import Graph
+from tacit.links.memory import clear_memory_errors
 from tacit.links.scorer import Scorer
 from tacit.query.queries import QuerySet
 
@@ -65,17 +66,18 @@ def adapt(
     settings = (settings or AdaptSettings()).settled(len(graph.valid) > 0)
     if run is not None:
         run.check(graph)
-    if variant is None:
-        training = AdapterTraining(graph, scorer, queries, settings, valid)
-    else:
-        training = VariantTraining(variant, graph, scorer, queries, settings, valid)
-    stamp = {
-        "settings": json.dumps(settings.lasting(), sort_keys=True),
-        "facts": fingerprint(graph).facts,
-        "queries": training.checksum(),
-        "variants": variant or "none",
-    }
-    with shown(progress) as tell:
+    size = f"batch {settings.batch}, k {settings.k} and hidden {settings.hidden}"
+    with clear_memory_errors(size, "lower those, negatives or memory"), shown(progress) as tell:
+        if variant is None:
+            training = AdapterTraining(graph, scorer, queries, settings, valid)
+        else:
+            training = VariantTraining(variant, graph, scorer, queries, settings, valid)
+        stamp = {
+            "settings": json.dumps(settings.lasting(), sort_keys=True),
+            "facts": fingerprint(graph).facts,
+            "queries": training.checksum(),
+            "variants": variant or "none",
+        }
         fitting = Fitting(training, training.schedule(), tell, run, ADAPTATION, stamp)
         if resume:
             fitting.resume()

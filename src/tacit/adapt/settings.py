@@ -59,7 +59,7 @@ class AdaptSettings(Settings):
     layers: int = setting(1, "1 (linear) or 2 (with ReLU).", choices=(1, 2))
     hidden: int = setting(32, "Width of the layer between, with 2 layers.", least=1)
     loss: str = setting(None, "What is made small: log, or 1vsall in the paper's recipe.", choices=LOSSES)
-    negatives: int = setting(1, "Wrong answers drawn per query, for bce.", least=1)
+    negatives: int = setting(1, "Wrong answers drawn per query, for bce.", least=1, most=1_000_000)
     lr: float = setting(0.1, "Learning rate of Adagrad.", above=0, most=1_000_000)
     steps: int = setting(1000, "Steps, at most.", least=1, resumes=True)
     batch: int = setting(512, "Queries a step, shapes in equal parts.", least=1, most=1_000_000)

@@ -29,11 +29,14 @@ from tacit.cli import (
     serve,
     train,
 )
+from tacit.cli.terminal import say
 from tacit.distributed.threads import wait_asleep
 from tacit.errors import TacitError
 
 _HELD_BACK = 3.0  # seconds
 _OF_WRITING = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
+
+_OF_MEMORY = ("out of memory", "can't allocate memory")  # by what torch says on a GPU, and elsewhere
 
 app = typer.Typer(
     name="tacit",
@@ -96,7 +99,7 @@ def main() -> None:
             raise
         message = " ".join(str(error).split())
         _hold_back()
-        typer.echo(f"error: {message}", err=True)
+        say(f"error: {message}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         if debug:
@@ -107,6 +110,12 @@ def main() -> None:
     except BrokenPipeError:  # the reader of a pipe went away: not an error
         _stop_printing()
         sys.exit(0)
+    except (MemoryError, RuntimeError) as error:
+        if debug or not (isinstance(error, MemoryError) or any(words in str(error) for words in _OF_MEMORY)):
+            raise
+        _hold_back()
+        say("error: out of memory; lower --memory, --k, --top or --batch, where the command has them", err=True)
+        sys.exit(2)
     except OSError as error:  # of what is printed: files that cannot be read or written are errors of ours
         if debug or error.filename is not None or error.errno not in _OF_WRITING:
             raise

@@ -10,6 +10,7 @@ import typer
 from tacit.adapt.settings import AdaptSettings
 from tacit.cli import options
 from tacit.cli.progress import resumable
+from tacit.cli.terminal import say
 
 
 @options.of_settings(AdaptSettings)
@@ -37,11 +38,11 @@ def adapt(
     run = open_run(source, device=given.get("device", "auto"))
     if drop:
         run.drop_adapter()
-        typer.echo(f"{run.folder.path}: the adapter is deleted")
+        say(f"{run.folder.path}: the adapter is deleted")
         return
     with resumable():
         summary = run.adapt(queries, count=count, variant=variant, resume=resume, progress=True, **given)
     learned = ", ".join(f"{number:,} {name}" for name, number in summary["queries"].items())
     work = f"{summary['parameters']:,} parameters, {summary['steps']} steps in {summary['seconds']:.1f} s"
-    typer.echo(f"learned from {learned} queries: {work}", err=True)
-    typer.echo(f"{run.folder.path}: {summary['verdict']}")
+    say(f"learned from {learned} queries: {work}", err=True)
+    say(f"{run.folder.path}: {summary['verdict']}")

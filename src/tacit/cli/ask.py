@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +12,8 @@ import typer
 from tacit.cli import options
 from tacit.cli.data import loaded
 from tacit.cli.parameters import Params, named
+from tacit.cli.terminal import say
+from tacit.engine.aligned_cells import cells_of, harmless, in_columns
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError, TacitError
 from tacit.graph.builder import counted
@@ -80,7 +81,7 @@ def ask(
     answers = engine.ask((query or "", parameters), **page)
     if out is not None:
         answer_files.write(out, answers)
-        typer.echo(f"wrote {counted(len(answers), 'answer')} to {out}")
+        say(f"wrote {counted(len(answers), 'answer')} to {out}")
     elif json_:
         typer.echo(answers.to_json(indent=2))
     else:
@@ -97,12 +98,12 @@ def _ask_many(
     many = tally.over(outcomes(engine, question_lines(file, parameters), **page))
     if out is not None:
         write_outcomes(out, many)
-        typer.echo(f"wrote the answers to {counted(tally.asked - tally.failed, 'question')} to {out}")
+        say(f"wrote the answers to {counted(tally.asked - tally.failed, 'question')} to {out}")
     else:
         for outcome in many:
             _print(outcome, json_)
     if tally.failed:
-        typer.echo(f"error: {tally}", err=True)
+        say(f"error: {tally}", err=True)
         raise typer.Exit(1)
 
 
@@ -111,7 +112,8 @@ def _print(outcome: Outcome, json_: bool) -> None:
     if json_:
         typer.echo(json.dumps(outcome.to_dict(), ensure_ascii=False))
     elif isinstance(outcome.result, TacitError):
-        typer.echo(f"{outcome.line.text}\n  {outcome.result}")
+        say(outcome.line.text)
+        say(f"  {outcome.result}")
     else:
         _show(outcome.result)
 
@@ -139,15 +141,13 @@ def show_on(console: Console, answers: Answers) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from tacit.engine.aligned_cells import cells_of, in_columns
-
     console.print(Text(harmless(answers.query), style="bold"))
     if not answers:
         console.print(answers.instead)
         return
     roomy = console.width >= 64
     heads = [[f"?{name}" for name in answers.variables]] if len(answers.variables) > 1 else []
-    named = [[answers.truth]] if answers.kind == "truth" else [list(map(harmless, row)) for row in cells_of(answers)]
+    named = [[answers.truth]] if answers.kind == "truth" else cells_of(answers)
     shown = in_columns([*heads, *named], cell_len)
     width = min(max(map(cell_len, shown)), console.width - (40 if roomy else 26))
     for head in shown[: len(heads)]:
@@ -158,7 +158,7 @@ def show_on(console: Console, answers: Answers) -> None:
             if number:
                 console.print(Padding(Text(f"or {witness.score:.3f}, because", style="dim"), (0, 0, 0, 5)))
             for text, carries in witness.lines():
-                console.print(Padding(Text(harmless(text), style="" if carries else "dim"), (0, 0, 0, 7)))
+                console.print(Padding(Text(text, style="" if carries else "dim"), (0, 0, 0, 7)))
     if answers.certified is not None:
         missed = answers.indexed and not answers.certified
         console.print(MAY_MISS if missed else VERDICTS[answers.certified], style="dim")
@@ -166,11 +166,6 @@ def show_on(console: Console, answers: Answers) -> None:
             console.print(f"{answers.proven_first.capitalize()}.", style="dim")
     for note in answers.notes:
         console.print(note, style="dim")
-
-
-def harmless(text: str) -> str:
-    """A text whose control characters are written out: in labels of other people they could command the terminal."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda control: repr(control[0])[1:-1], text)
 
 
 def _line(rank: int, name: str, answer: Answer, width: int, bar: int) -> Text:

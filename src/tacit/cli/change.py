@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import data, options
+from tacit.cli.terminal import say
 from tacit.graph.read_settings import ReadSettings
 
 if TYPE_CHECKING:
@@ -49,6 +50,6 @@ def remove(
 
 
 def _tell(run: str, change: Change) -> None:
-    typer.echo(f"{run}: {change}, in {change.seconds:.1f} s")
+    say(f"{run}: {change}, in {change.seconds:.1f} s")
     if change.index_removed:
-        typer.echo(f"its index was of other weights and is gone; build it again with: tacit index {shlex.quote(run)}")
+        say(f"its index was of other weights and is gone; build it again with: tacit index {shlex.quote(run)}")

@@ -9,6 +9,7 @@ import typer
 
 from tacit.cli import options, shell_completion
 from tacit.cli.progress import bar
+from tacit.cli.terminal import say
 
 
 def compare(
@@ -37,6 +38,7 @@ def compare(
             sources, queries, split, shapes, limit=limit, ties=ties, seed=seed, device=device, out=out,
             progress=progress,
         )  # fmt: skip
-    typer.echo(str(found))
+    for line in str(found).split("\n"):
+        say(line)
     if out is not None:
-        typer.echo(f"wrote {out}", err=True)
+        say(f"wrote {out}", err=True)

@@ -10,6 +10,7 @@ import typer
 from tacit.cli import options
 from tacit.cli.progress import bar
 from tacit.cli.shell_completion import relations
+from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
 
 _ENGINE = ("calibration", "observed", "loops", "typed", "precision", "memory")
@@ -48,10 +49,10 @@ def complete(
             progress=lambda what, done, total: progress("facts", done, total), **given,
         )  # fmt: skip
         if out is not None:
-            typer.echo(f"wrote {counted(missing.write(out), 'predicted fact')} to {out}")
+            say(f"wrote {counted(missing.write(out), 'predicted fact')} to {out}")
             return
         facts = list(missing)
     for fact in facts:
-        typer.echo(f"{fact.score:.3f}  {fact.relation}({fact.subject}, {fact.object})")
+        say(f"{fact.score:.3f}  {fact.relation}({fact.subject}, {fact.object})")
     if not facts:
-        typer.echo(f"no missing fact has a score of {min_score} or more; --min-score asks for less")
+        say(f"no missing fact has a score of {min_score} or more; --min-score asks for less")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from tacit.cli import options
+from tacit.cli.terminal import say
+from tacit.engine.aligned_cells import harmless
 from tacit.graph.read_settings import ReadSettings
 
 if TYPE_CHECKING:
@@ -43,8 +45,8 @@ def list_() -> None:
     for name, about in DATASETS.items():
         graph = load(name)
         facts = f"{graph.num_entities:,} entities, {graph.num_relations // 2} relations, {len(graph.facts()):,} facts"
-        typer.echo(f"{name}  {facts}: {about}")
-    typer.echo("Any file or folder of facts does as well: tacit data describe FILE")
+        say(f"{name}  {facts}: {about}")
+    say("Any file or folder of facts does as well: tacit data describe FILE")
 
 
 @app.command()
@@ -74,7 +76,7 @@ def world(
 
     graph = load("world")
     write_tsv(graph, out)
-    typer.echo(f"wrote {len(graph.facts()):,} facts to {out}")
+    say(f"wrote {len(graph.facts()):,} facts to {out}")
 
 
 @app.command("split")
@@ -107,8 +109,8 @@ def split_(
         )
     write_tsv(drawn, out)
     for note in drawn.notes:
-        typer.echo(f"note: {note}", err=True)
-    typer.echo(f"wrote {', '.join(f'{len(drawn.split(name)):,} {name}' for name in SPLITS)} facts to {out}")
+        say(f"note: {note}", err=True)
+    say(f"wrote {', '.join(f'{len(drawn.split(name)):,} {name}' for name in SPLITS)} facts to {out}")
 
 
 @app.command()
@@ -128,7 +130,7 @@ def fetch(
     endpoint = Endpoint(url, pattern, page, delay, timeout)
     with bar() as progress:
         count, whole = fetch(endpoint, out, most, lambda facts: progress("facts", facts, most))
-    typer.echo(f"wrote {count:,} facts to {out}" + ("" if whole else f"; there may be more than --most {most:,}"))
+    say(f"wrote {count:,} facts to {out}" + ("" if whole else f"; there may be more than --most {most:,}"))
 
 
 @app.command()
@@ -176,14 +178,13 @@ def loaded(source: str | list[str], **reading: Any) -> Graph:
 
     graph = load(source, **reading)
     for note in graph.notes:
-        typer.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     return graph
 
 
 def _print(statistics: Statistics) -> None:
     from rich.console import Console
 
-    from tacit.cli.ask import harmless
     from tacit.graph.values import ADVICE
 
     console = Console(highlight=False, markup=False, emoji=False)
@@ -208,8 +209,6 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], wo
     """A plain table: the first column holds names, the others numbers, and those of `words` after them text."""
     from rich import box
     from rich.table import Table
-
-    from tacit.cli.ask import harmless
 
     table = Table(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False

@@ -10,6 +10,7 @@ import typer
 
 from tacit.cli import data, options
 from tacit.cli.progress import resumable
+from tacit.cli.terminal import say
 from tacit.encode.settings import EncodeSettings
 from tacit.graph.read_settings import ReadSettings
 
@@ -56,7 +57,7 @@ def encode(
 
         run = open_run(source[0], device="cpu")
         run.drop_encoder()
-        typer.echo(f"{run.folder.path}: the encoder is deleted")
+        say(f"{run.folder.path}: the encoder is deleted")
         return
     facts: Any = source[0] if within else data.loaded(source, **reading)
     with resumable():
@@ -65,14 +66,14 @@ def encode(
         )
     _report(folder.path, folder.results().get("encode", {}))
     asked = shlex.join(["tacit", "eval", str(folder.path), "--search", "encoder"])
-    typer.echo(f"measure it with: {asked}", err=True)
+    say(f"measure it with: {asked}", err=True)
 
 
 def _report(path: Path, summary: dict[str, Any]) -> None:
     if "imported" in summary:
-        typer.echo(f"{path}: {summary['parameters']:,} parameters from {summary['imported']}")
+        say(f"{path}: {summary['parameters']:,} parameters from {summary['imported']}")
         return
     mrr = summary.get("valid_mrr")
     quality = "not validated" if mrr is None else f"validation MRR {mrr:.4f}"
     work = f"{summary.get('steps', 0):,} steps in {summary.get('seconds', 0.0):.1f} s"
-    typer.echo(f"{path}: {work}, {quality}")
+    say(f"{path}: {work}, {quality}")

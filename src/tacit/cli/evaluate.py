@@ -10,6 +10,8 @@ import typer
 
 from tacit.cli import options, shell_completion
 from tacit.cli.progress import bar
+from tacit.cli.terminal import say
+from tacit.engine.aligned_cells import harmless
 from tacit.engine.settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -61,9 +63,9 @@ def evaluate(
         return
     _show(evaluation)
     if json_ is not None:
-        typer.echo(f"wrote {json_}", err=True)
+        say(f"wrote {json_}", err=True)
     if evaluation.unkept:
-        typer.echo(f"the results are not kept in the run: {evaluation.unkept}", err=True)
+        say(f"the results are not kept in the run: {evaluation.unkept}", err=True)
 
 
 def report(
@@ -76,7 +78,7 @@ def report(
     from tacit.evaluate.report import write_report
     from tacit.sources import find_run
 
-    typer.echo(f"wrote {write_report(find_run(source), out)}")
+    say(f"wrote {write_report(find_run(source), out)}")
 
 
 def _show(evaluation: Evaluation) -> None:
@@ -86,19 +88,19 @@ def _show(evaluation: Evaluation) -> None:
     written = evaluation.to_json()
     _print(metrics_table(written))
     how = ", ".join(f"{name} {value}" for name, value in evaluation.settings.items())
-    typer.echo(how)
+    say(how)
     if evaluation.settings.get("new"):
-        typer.echo("answers that the observed facts imply are ranked last (new)")
+        say("answers that the observed facts imply are ranked last (new)")
     for name, shapes in AVERAGES.items():
         missing = [shape for shape in shapes if shape not in written["mrr"]]
         if 0 < len(missing) < len(shapes) and len(written["mrr"]) > 1:
-            typer.echo(f"{name} is not stated: there are no {', '.join(missing)} queries")
+            say(f"{name} is not stated: there are no {', '.join(missing)} queries")
     if evaluation.by_missing:
         _print(missing_table(evaluation.by_missing))
     if evaluation.relations:
-        _print(relations_table(evaluation.relations))
+        _print(relations_table({harmless(name): row for name, row in evaluation.relations.items()}))
     for name, measured in evaluation.reliability.items():
-        typer.echo(f"{name}: calibration error {measured.calibration_error:.4f}, Brier score {measured.brier:.4f}")
+        say(f"{name}: calibration error {measured.calibration_error:.4f}, Brier score {measured.brier:.4f}")
 
 
 def _print(table: Table) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from tacit.cli import options
 from tacit.cli.data import loaded
+from tacit.cli.terminal import say
 from tacit.graph.read_settings import ReadSettings
 
 
@@ -36,4 +37,4 @@ def import_(
     facts = imported.graph(source.name) if graph is None else loaded(graph, **reading)
     run = import_run(imported, facts, out, source.name, force)
     about = run.settings["train"]
-    typer.echo(f"{out}: {about['model']} of rank {about['rank']} for {facts}")
+    say(f"{out}: {about['model']} of rank {about['rank']} for {facts}")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tacit.cli.shell_completion import runs
+from tacit.cli.terminal import say
 
 
 def index(
@@ -25,9 +26,9 @@ def index(
     run = open_run(source, device="cpu")
     built = run.index(nlist=nlist, seed=seed)
     size = f"{built['entities']:,} entities in {built['nlist']:,} clusters, {built['bytes'] / 1e6:,.1f} MB"
-    typer.echo(f"{run.folder.path}: {size}, built in {built['seconds']:.1f} s")
+    say(f"{run.folder.path}: {size}, built in {built['seconds']:.1f} s")
     if built["entities"] <= WORTH:
-        typer.echo(
+        say(
             f"Up to {WORTH:,} entities exact search is faster, and stays the default; "
             "--candidates index asks through the index all the same."
         )

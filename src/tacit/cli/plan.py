@@ -9,6 +9,7 @@ import typer
 from tacit.cli import options
 from tacit.cli.data import loaded
 from tacit.cli.parameters import Params, named
+from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
 from tacit.graph.read_settings import ReadSettings
 
@@ -28,4 +29,5 @@ def plan(
     from tacit.making import plan as plan_question
 
     known = loaded(graph, **reading) if graph else None
-    typer.echo(plan_question(query, known, EngineSettings.of(given).k, named(param)))
+    for line in plan_question(query, known, EngineSettings.of(given).k, named(param)).split("\n"):
+        say(line)

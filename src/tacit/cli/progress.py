@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from tacit.cli.terminal import say
+
 
 @contextmanager
 def bar() -> Iterator[Callable[[str, int, int], None]]:
@@ -38,5 +40,5 @@ def resumable() -> Iterator[None]:
         yield
     except KeyboardInterrupt as interrupt:
         said = f"{interrupt}; go on with the same command and --resume" if str(interrupt) else "interrupted"
-        typer.echo(said, err=True)
+        say(said, err=True)
         raise typer.Exit(130) from None

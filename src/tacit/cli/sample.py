@@ -11,6 +11,7 @@ import typer
 from tacit.cli import options, shell_completion
 from tacit.cli.data import Graphs, loaded
 from tacit.cli.progress import bar
+from tacit.cli.terminal import say
 from tacit.graph.read_settings import ReadSettings
 
 if TYPE_CHECKING:
@@ -59,18 +60,18 @@ def sample(
         )  # fmt: skip
     _print(samples.values())
     sizes = [len(drawn.queries) for drawn in samples.values() if len(drawn.queries)]
-    typer.echo(f"wrote {sum(sizes):,} {split} queries of {counted(len(sizes), 'shape')} and the graph to {out}")
+    say(f"wrote {sum(sizes):,} {split} queries of {counted(len(sizes), 'shape')} and the graph to {out}")
 
 
 def _print(samples: Collection[Sample]) -> None:
     """A line per shape, and why a sample is smaller than asked for."""
     width = max(len("shape"), *(len(drawn.queries.name) for drawn in samples))
-    typer.echo(f"{'shape':{width}}  queries    tries   good    easy    hard")
+    say(f"{'shape':{width}}  queries    tries   good    easy    hard")
     for drawn in samples:
         queries = drawn.queries
         easy, hard = (part.counts.mean() if len(part) else 0.0 for part in (queries.easy, queries.hard))
         numbers = f"{len(queries):7,}  {drawn.tries:7,}  {drawn.share:5.1%}  {easy:6.1f}  {hard:6.1f}"
-        typer.echo(f"{queries.name:{width}}  {numbers}")
+        say(f"{queries.name:{width}}  {numbers}")
     for drawn in samples:
         if not drawn.complete:
-            typer.echo(f"note: fewer than asked for: {drawn}", err=True)
+            say(f"note: fewer than asked for: {drawn}", err=True)

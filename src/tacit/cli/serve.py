@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import options
+from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
 from tacit.server import fork_server
@@ -56,13 +57,13 @@ def serve(
         for name, source in named(sources).items()
     }
     for note in notes(settings):
-        typer.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
 
-    def say(service: Service, address: str) -> None:
+    def ready(service: Service, address: str) -> None:
         graph = service.edition.graph
-        typer.echo(f"{graph.name}: {graph.num_entities:,} entities, ready at {address}  (Ctrl-C ends it)")
+        say(f"{graph.name}: {graph.num_entities:,} entities, ready at {address}  (Ctrl-C ends it)")
 
-    serve_runs(runs, settings, say)
+    serve_runs(runs, settings, ready)
 
 
 def notes(settings: ServerSettings) -> Iterator[str]:

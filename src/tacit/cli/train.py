@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import data, options
+from tacit.cli.terminal import say
 from tacit.errors import SettingsError
 from tacit.graph.read_settings import STANDARD_INPUT, ReadSettings
 from tacit.links.settings import TrainSettings
@@ -41,20 +42,20 @@ def train(
     facts = data.loaded(graph, **reading)
     leads, world = process_number() == 0, world_size()
     if leads:
-        typer.echo(str(facts), err=True)
+        say(str(facts), err=True)
     try:
         run = train_folder(facts, out, resume=resume, force=force, **given)
     except KeyboardInterrupt as interrupt:
         start = ["tacit"] if world == 1 else ["torchrun", "--nproc-per-node", str(world), "-m", "tacit"]
         again = shlex.join([*start, "train", *graph, "--out", str(out), "--resume"])
         if leads:
-            typer.echo(f"{str(interrupt) or 'interrupted'}; go on with: {again}", err=True)
+            say(f"{str(interrupt) or 'interrupted'}; go on with: {again}", err=True)
         sys.exit(130)
     leave()
     if not leads:
         return
     _report(out, run.results()["train"])
-    typer.echo(f"ask it with: {shlex.join(['tacit', 'ask', str(out), _question(facts)])}", err=True)
+    say(f"ask it with: {shlex.join(['tacit', 'ask', str(out), _question(facts)])}", err=True)
 
 
 def _question(graph: Graph) -> str:
@@ -70,6 +71,6 @@ def _report(out: Path, results: dict[str, Any]) -> None:
     mrr = results["valid_mrr"]
     quality = "not validated" if mrr is None else f"validation MRR {mrr:.4f} at epoch {results['best_epoch']}"
     shapes = ", ".join(f"{shape} {value:.4f}" for shape, value in results["mrr"].items())
-    typer.echo(f"{out}: {results['epochs']} epochs in {results['seconds']:.1f} s, {quality}")
+    say(f"{out}: {results['epochs']} epochs in {results['seconds']:.1f} s, {quality}")
     if shapes:
-        typer.echo(f"validated on {shapes}", err=True)
+        say(f"validated on {shapes}", err=True)

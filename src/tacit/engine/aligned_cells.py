@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,15 @@ def cells_of(answers: Iterable[Answer]) -> list[list[str]]:
         for variable, name in answer.names.items():
             meant.setdefault(name, set()).add(answer.values[variable])
     return [
-        [f"{name} ({answer.values[v]})" if len(meant[name]) > 1 else name for v, name in answer.names.items()]
+        [harmless(f"{name} ({answer.values[v]})" if len(meant[name]) > 1 else name) for v, name in answer.names.items()]
         or [answer.name]
         for answer in listed
     ]
+
+
+def harmless(text: str) -> str:
+    """A text whose control characters are written out: in labels of other people they could command the terminal."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda control: repr(control[0])[1:-1], text)
 
 
 def in_columns(rows: Sequence[Sequence[str]], length: Callable[[str], int] = len) -> list[str]:

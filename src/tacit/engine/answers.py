@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from tacit.engine import answer_files, answers_html
-from tacit.engine.aligned_cells import cells_of, in_columns
+from tacit.engine.aligned_cells import cells_of, harmless, in_columns
 from tacit.errors import QueryError
 from tacit.graph.prefixes import Prefixes
 
@@ -126,7 +126,7 @@ class Witness:
 
     def lines(self) -> list[tuple[str, bool]]:
         """The witness for people: lines, each with whether it carries the answer, and what share is predicted."""
-        lines, total = self.tree.lines(), len(self.atoms)
+        lines, total = [(harmless(text), carries) for text, carries in self.tree.lines()], len(self.atoms)
         return [*lines, (f"{self.predicted} of {total} atoms predicted", False)] if total > 1 else lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -331,11 +331,12 @@ class Answers(Sequence[Answer]):
         answer_files.write(path, self, ".nt")
 
     def __str__(self) -> str:
+        query = harmless(self.query)
         if not self.answers:
-            return f"{self.query}\n  {self.instead}"
+            return f"{query}\n  {self.instead}"
         heads = [[f"?{name}" for name in self.variables]] if len(self.variables) > 1 else []
         shown = in_columns([*heads, *cells_of(self.answers)])
-        lines = [self.query, *(f"      {head}".rstrip() for head in shown[: len(heads)])]
+        lines = [query, *(f"      {head}".rstrip() for head in shown[: len(heads)])]
         for (rank, answer), cells in zip(self.ranked, shown[len(heads) :], strict=True):
             place = f"{rank:>4}. {cells}" if self.kind != "truth" else f"   {self.truth}:"
             lines.append(f"{place}  {answer.score:.3f}  {answer.mark}")

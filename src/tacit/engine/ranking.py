@@ -52,7 +52,9 @@ def hard_ranks(
                 for column in (answers.rows, answers.ids)
             )
             found = ranks(scores, rows, hard, known_rows, known, ties, reasoner.shards)
-        taken.append((_ids(places.subset(chosen).ids), found))  # a GPU is not waited for
+        if not taken or found.device.type == "cpu":  # a GPU is waited for once: a damaged model shows in any batch
+            numbers(found)
+        taken.append((_ids(places.subset(chosen).ids), found))
         progress(start + len(part))
     for at, found in taken:
         ordered[at] = found.cpu()

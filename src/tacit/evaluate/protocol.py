@@ -47,7 +47,7 @@ def evaluate(
     """
     for name, value, choices in (("ties", ties, TIES), ("mean", mean, MEANS)):
         if value not in choices:
-            raise SettingsError(f"{name} is '{value}'; it must be one of {', '.join(choices)}")
+            raise SettingsError(f"{name} is '{value}'; it must be one of {', '.join(choices)}", name)
     figures = {}
     for name, asked in queries.items():
         kept = sample(asked.subset(np.flatnonzero(asked.hard.counts)), limit)

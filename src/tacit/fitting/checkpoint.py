@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +16,7 @@ from torch.optim import Optimizer
 from tacit.disk import from_json
 from tacit.errors import RunError
 from tacit.fitting.parts import Parts
-from tacit.fitting.position import FORMAT, Position, about, no_checkpoint
+from tacit.fitting.position import FORMAT, Position, about, anew, no_checkpoint
 from tacit.folder import MODEL
 
 Weights = Mapping[str, Tensor]
@@ -49,7 +52,9 @@ class Checkpoint:
             raise no_checkpoint(path) from None
         for what, value in stamp.items():
             if made_with.get(what) != value:
-                raise RunError(f"{path} was made with other {what}; give those, or start again without resume")
+                raise _other(path, what, made_with.get(what), value)
+        if complete and not run.has(MODEL):
+            raise RunError(f"{path} is of a complete training, and {MODEL} with its weights is gone; {anew(name)}")
         groups: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimizer": {}, "state": {}}
         for key, tensor in files.read(name).items():
             group, _, rest = key.partition(".")
@@ -58,6 +63,19 @@ class Checkpoint:
             for group in ("model", "best") if position.best_step else ("model",):
                 groups[group] = groups[group] or files.read(MODEL)
         return cls(position, groups, complete)
+
+
+def _other(path: Path, what: str, before: Any, now: str) -> RunError:
+    """What to raise of a checkpoint with another stamp; of settings it tells which differ, where that can be told."""
+    told, remedy = "", f"give those, or {anew(path.name)}"
+    with suppress(ValueError, TypeError):
+        there, here = (dict(from_json(values)) if what == "settings" else {} for values in (before, now))
+        pairs = {name: (there.get(name, "unset"), here.get(name, "unset")) for name in there | here}
+        differing = [f"{name} {was}, not {given}" for name, (was, given) in pairs.items() if was != given]
+        told = f" ({'; '.join(differing)})" if differing else ""
+        if there.keys() != here.keys():  # those of another version, which nobody can give
+            remedy = anew(path.name)
+    return RunError(f"{path} was made with other {what}{told}; {remedy}")
 
 
 def optimizer_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:

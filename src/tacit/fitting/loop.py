@@ -23,7 +23,7 @@ from tacit.fitting.checkpoint import Checkpoint, Weights, optimizer_tensors, res
 from tacit.fitting.interruption import Stopped, stop_on_signals
 from tacit.fitting.pace import Pace
 from tacit.fitting.parts import Parts
-from tacit.fitting.position import Position
+from tacit.fitting.position import Position, anew
 from tacit.fitting.progress import Event, Progress, duration
 from tacit.folder import BEST, RunFolder, versions
 
@@ -221,7 +221,7 @@ class Fitting:
             return
         checkpoint = Checkpoint.read(self.files, self.file, self.stamp)
         groups = checkpoint.groups
-        with self.run.fits(self.file, "delete it and start again"):
+        with self.run.fits(self.file, anew(self.file)):
             self.task.module.load_state_dict(groups["model"])
             restore_optimizer(self.task.optimizer, self.task.module, groups["optimizer"])
             self.task.restore(groups["state"])
@@ -255,7 +255,10 @@ class Fitting:
         if not planned and at.step == schedule.steps:
             self._planned = replace(at, history=list(at.history)), self.best
         with self._pace.paused():
-            figures = self.task.validate() if planned or at.step == schedule.steps else {}
+            figures = {}
+            if planned or at.step == schedule.steps:
+                self._check_weights()
+                figures = self.task.validate()
         metric = statistics.fmean(figures.values()) if figures else None
         if metric is not None:
             at.stale += 1
@@ -284,7 +287,7 @@ class Fitting:
         if self._best_in_run and self.run is not None and self.run.has(best.file):
             return best
         if not weights:
-            raise RunError(f"the run has no {best.file}, the best weights so far; start again without resume")
+            raise RunError(f"the run has no {best.file}, the best weights so far; {anew(self.file)}")
         return self._kept({name: tensor.to(self._loss.device) for name, tensor in weights.items()})
 
     def _remove_best_but(self, best: Best | None) -> None:
@@ -292,7 +295,7 @@ class Fitting:
         if self._best_in_run and self.run is not None and self.shards.leads:
             for path in self.run.path.glob(BEST.format(step="*")):
                 if best is None or path.name.split("-")[1].split(".")[0] != str(best.step):
-                    path.unlink(missing_ok=True)
+                    self.run.remove(path.name)
 
     def _tell_step(self, examples: int) -> None:
         """Tell that there is progress, now and then; once, where it will take long, how long."""

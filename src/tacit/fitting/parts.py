@@ -77,7 +77,7 @@ class Parts:
         """Delete the parts of a file, but for some."""
         for path in self.run.path.glob(part_name(name, "*", None, None)):
             if path.name not in but:
-                path.unlink(missing_ok=True)
+                self.run.remove(path.name)
 
     def _by_row(self, key: str, tensor: Tensor) -> bool:
         """Whether a tensor has a row for each entity, by its name."""

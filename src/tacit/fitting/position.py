@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.disk import from_json
 from tacit.errors import RunError
-from tacit.folder import RunFolder
+from tacit.folder import ADAPTATION, RunFolder
 
 FORMAT = "tacit checkpoint 3"
 
@@ -52,4 +52,9 @@ def about(run: RunFolder, name: str) -> tuple[Position, bool]:
 
 def no_checkpoint(path: Path) -> RunError:
     """What to raise of a file that is none."""
-    return RunError(f"{path} is no checkpoint of this version; delete it, then start from the beginning")
+    return RunError(f"{path} is no checkpoint of this version; {anew(path.name)}")
+
+
+def anew(name: str) -> str:
+    """How to start again where there is a checkpoint that is of no use: an adaptation stands in nobody's way."""
+    return f"start again {'without resume' if name == ADAPTATION else 'with force'}"

@@ -48,9 +48,9 @@ class Endpoint:
     def __post_init__(self) -> None:
         if not _is_address(self.url):
             raise SettingsError(f"'{self.url}' is no address of an endpoint; it begins with http:// or https://", "url")
-        for name, least in (("page", 1), ("delay", 0), ("timeout", 0.1)):
-            if not getattr(self, name) >= least:
-                raise SettingsError(f"{name} is {getattr(self, name)}; it must be at least {least}", name)
+        for name, least, most in (("page", 1, 10**9), ("delay", 0, 86_400), ("timeout", 0.1, 86_400)):
+            if not least <= getattr(self, name) <= most:
+                raise SettingsError(f"{name} is {getattr(self, name)}; it must be from {least} to {most}", name)
 
     def query(self, offset: int, most: int) -> str:
         """The query for the rows of a page; ordered, since pages of an unordered whole may overlap."""

@@ -112,7 +112,9 @@ def pick_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise SettingsError(f"device is '{name}'; it must be auto, cpu, cuda or cuda:N") from None
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):  # torch knows others, which nothing here was tried on
+        raise SettingsError(f"device is '{name}'; it must be auto, cpu, cuda or cuda:N", "device")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise SettingsError(f"device is '{name}' but no GPU is available here; use cpu or auto")
     return device

@@ -32,7 +32,7 @@ class TrainSettings(Settings):
     rank: int = setting(None, f"Numbers per entity (complex ones for complex, rotate); {_BY_SIZE}.", least=1)
     epochs: int = setting(None, f"Passes over the facts, at most; {_BY_SIZE}.", least=1, resumes=True)
     batch: int = setting(None, f"Triples per step; {_BY_SIZE}.", least=1)
-    lr: float = setting(0.1, "Learning rate.", above=0)
+    lr: float = setting(0.1, "Learning rate.", above=0, most=1_000_000)
     reg: float = setting(None, f"Weight of the regulariser; {_BY_SIZE}.", least=0)
     regulariser: str = setting("n3", "What keeps weights small.", choices=("n3", "l2"))
     optimizer: str = setting("adagrad", "How weights are moved; rowwise: one sum an entity.", choices=OPTIMIZER_NAMES)
@@ -70,7 +70,8 @@ class TrainSettings(Settings):
         7
         """
         sizes = by_size(facts, entities)
-        enough = -(-STEPS * (self.batch or sizes["batch"]) // max(1, 2 * facts))
+        both_ways = max(1, 2 * facts)
+        enough = -(-STEPS * min(self.batch or sizes["batch"], both_ways) // both_ways)
         sizes["validate_every"] = max(5, enough, (self.epochs or sizes["epochs"]) // 10)
         return self.changed(**{name: value for name, value in sizes.items() if getattr(self, name) is None})
 

@@ -125,7 +125,8 @@ class Training:
         self.facts = torch.from_numpy(facts).to(device)  # [M, 3]
         self.steps = -(-2 * len(self.facts) // settings.batch)  # of an epoch, both directions
         self._batches: tuple[int, tuple[Tensor, ...]] = -1, ()  # an epoch, and the facts of its steps
-        self.remedy = f"lower lr (it is {settings.lr}) or init ({settings.init}), or use precision float32"
+        tried = f"lr (it is {settings.lr}), init ({settings.init}) or reg ({settings.reg})"
+        self.remedy = f"lower {tried}, or use precision float32"
 
     def schedule(self) -> Schedule:
         """Epochs, each told, some validated."""

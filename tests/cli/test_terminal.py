@@ -1,0 +1,67 @@
+"""Labels of other people, which must not command the terminal that they are printed on."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from tacit.cli import main
+from tacit.graph.graph import Graph
+from tacit.run import facts_engine
+
+ENTITIES = [f"\x1b[2J{i}\x9b\x07" for i in range(8)]
+RELATION = "\x1b]0;owned\x07"
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("facts")
+    ring = [f"{head}\t{RELATION}\t{tail}\n" for head, tail in zip(ENTITIES, ENTITIES[1:] + ENTITIES[:1], strict=True)]
+    for split, lines in (("train", ring[:7] + ring[:1]), ("valid", ring[7:]), ("test", ring[7:])):
+        (folder / f"{split}.tsv").write_text("".join(lines))
+    return folder
+
+
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """What a command prints for people."""
+    monkeypatch.setattr(sys, "argv", ["tacit", *map(str, arguments)])
+    with pytest.raises(SystemExit):
+        main()
+    return "".join(capsys.readouterr())
+
+
+def test_no_command_prints_control_characters(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, asked = tmp_path / "run\x1b[2J", ("?x : $r($who, ?x)", "--param", f"r={RELATION}", "--param")
+    known, unknown = (*asked, f"who={ENTITIES[0]}"), (*asked, f"who={ENTITIES[0]}!")
+    (tmp_path / "questions").write_text(f"?x : r({ENTITIES[0]}, ?x)\n")
+    for command in (
+        ("train", facts, "--out", run, "--epochs", 1, "--rank", 2),
+        ("train", facts, "--out", run),
+        ("ask", run, *known, "--explain"),
+        ("ask", run, *unknown),
+        ("ask", run, "--file", tmp_path / "questions"),
+        ("plan", *known),
+        ("complete", run, "--min-score", 0.001),
+        ("eval", run, "--split", "valid", "--per-relation"),
+        ("compare", run, "--split", "valid", "--shapes", "1p"),
+        ("data", "describe", facts),
+        ("sample", facts, "--out", tmp_path / "drawn\x1b[2J", "--shapes", "1p"),
+        ("add", run, facts),
+    ):
+        shown = printed(monkeypatch, capsys, *command)
+        assert "\\x1b" in shown or command[0] == "sample", command
+        assert not [letter for letter in shown if unicodedata.category(letter) == "Cc" and letter != "\n"], shown
+    told = json.loads(printed(monkeypatch, capsys, "ask", run, *known, "--json"))
+    assert {answer["entity"] for answer in told["answers"]} <= set(ENTITIES)  # JSON is exact
+
+
+def test_a_label_is_on_one_line() -> None:
+    graph = Graph.of([("a\nb", "r", "  1. x  1.000  known\n  2. y")])
+    answers = facts_engine(graph).ask("?x : r($who, ?x)", explain=True, who="a\nb")
+    assert len(str(answers).split("\n")) == 3  # the question, its answer, and why
