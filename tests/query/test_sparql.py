@@ -302,6 +302,7 @@ def test_every_label_can_be_named_in_the_scheme_of_tables(label: str) -> None:
         ("'Rio'^^<http://www.w3.org/2001/XMLSchema#string>", '"Rio"'),
         ("'05'^^t:int", '"05"^^<http://t.org/int>'),
         ("5", '"5"^^<http://www.w3.org/2001/XMLSchema#integer>'),
+        ("TRUE", '"true"^^<http://www.w3.org/2001/XMLSchema#boolean>'),
         (r'"say \"hi\"\n\\"', r'"say \"hi\"\n\\"'),
     ],
 )
@@ -319,6 +320,19 @@ def test_literals_from_rdf_can_be_asked_about_whatever_they_hold(tmp_path: Path)
     file.write_text(f"<http://a.org/b> <http://a.org/c> {written} .\n", encoding="utf-8")
     graph = load(file, literals=True)
     assert bind(compile_query(parse_sparql(f"SELECT ?x {{ ?x <http://a.org/c> {written} }}", graph).query), graph)
+
+
+@pytest.mark.parametrize("number", ["05", "007", "+5", "-05", "1e0", "1.0e0", "5", "-5", "1.50", "5 ."])
+def test_a_number_is_no_other_that_has_its_value(number: str) -> None:
+    labels = ["5", "7", "-5", "1.0", "1.50"]
+    graph = Graph.of([("a", "p", label) for label in labels])
+    try:
+        found = bind(compile_query(parse_sparql(f"{PREFIX}SELECT ?x {{ ?x :p {number} }}", graph).query), graph)[0]
+    except QueryError as error:
+        assert "is written otherwise" in str(error)  # noqa: PT017 - some are found
+        assert number not in labels
+    else:
+        assert [graph.entities[i] for i in found] == [number.removesuffix(" .")]
 
 
 def test_names_in_a_query_are_unescaped() -> None:

@@ -91,11 +91,18 @@ class Labels:
             language, datatype = term.lang, self.iri(term.datatype) if term.datatype else ""
         elif not isinstance(term, dict) and hasattr(term, "datatype"):
             language, datatype = term.language, str(term.datatype or "")
+            self._check_number(str(term), datatype)
         else:
             return ""
         typed = self.own.label(datatype) if self.own else f"<{datatype}>"
         suffix = f"@{language.lower()}" if language else f"^^{typed}" if datatype not in ("", _PLAIN) else ""
         return f'"{_text(term).translate(_ESCAPES)}"{suffix}'
+
+    def _check_number(self, number: str, datatype: str) -> None:
+        """Refuse a number that is written otherwise than rdflib hands it on: `05` is another literal than `5`."""
+        if not re.search(rf"(?<![\w.+-]){re.escape(number)}(?!\w|\.\d)", self.text, re.IGNORECASE):
+            written = f'"..."^^<{datatype}>' if self.own else '"..."'
+            raise QueryError(f"a number that is read as {number} is written otherwise; write it as {written}")
 
     def _names(self, iri: str) -> Iterator[str]:
         """What an IRI may be called in a graph from tables, the plainest last."""
