@@ -72,7 +72,7 @@ class Labels:
         same, near = alike(vocabulary, names[-1])
         if len(same) == 1:
             return vocabulary.labels[vocabulary.id(same[0])]
-        raise self._unknown(term, vocabulary, names[-1], same or near)
+        raise self._unknown(term, vocabulary, names[-1], same[:3] or near)
 
     def iri(self, term: Any) -> str:
         """The IRI that a prefixed or relative name is short for."""
