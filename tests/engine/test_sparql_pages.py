@@ -9,6 +9,7 @@ import pytest
 
 from tables import TableScorer
 from tacit.engine.engine import Engine
+from tacit.errors import QueryError
 from tacit.graph.graph import Graph
 
 pytest.importorskip("rdflib")
@@ -101,3 +102,21 @@ def test_what_new_answers_leave_out_is_counted_among_the_values_given(engine: En
         values = " ".join(f":{NAMES[i]}" for i in given)
         text = f"PREFIX : <tacit:> SELECT ?x {{ ?y :p ?x VALUES ?x {{ {values} }} }}"
         assert engine.using(new=True).ask(text).left_out == KNOWN[0].any(axis=0)[given].sum()
+
+
+def test_a_count_is_of_the_answers_that_are_asked_for(engine: Engine) -> None:
+    every = QUESTIONS["?x { :e0 :p ?x"]
+    some = [row for row in every if row[0] in (("e2",), ("e3",))]
+    assert {row[2] for row in every} == {True, False}
+    for words, chosen in (
+        ("", every),
+        ("VALUES ?x { :e2 :e3 }", some),
+        ("?x answer:known ?k FILTER(?k)", [row for row in every if row[2]]),
+        ("?x answer:known ?k FILTER(!?k)", [row for row in every if not row[2]]),
+    ):
+        text = f"PREFIX : <tacit:> PREFIX answer: <tacit:answer#> SELECT ?x {{ :e0 :p ?x . {words} }}"
+        known, expected = engine.count(text)
+        assert known == sum(row[2] for row in chosen)
+        assert expected == pytest.approx(sum(1 if row[2] else row[1] for row in chosen), rel=1e-5)
+    with pytest.raises(QueryError, match="a count is of all answers; leave LIMIT and OFFSET out"):
+        engine.count("PREFIX : <tacit:> SELECT ?x { :e0 :p ?x } LIMIT 2")

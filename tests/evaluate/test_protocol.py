@@ -18,7 +18,7 @@ from tacit.engine.logic import Logic
 from tacit.engine.ranking import batch_size, hard_ranks
 from tacit.engine.reasoner import MessageReasoner, Reasoner
 from tacit.errors import DataError, SettingsError, TrainingError
-from tacit.evaluate.evaluation import queries_of
+from tacit.evaluate.evaluation import evaluated, queries_of
 from tacit.evaluate.protocol import evaluate, measure, one_hop_queries
 from tacit.evaluate.results import average, read_results
 from tacit.graph.graph import Graph, directed
@@ -131,6 +131,20 @@ def test_a_question_with_two_answers_counts_once_or_twice() -> None:
     assert per_fact.metric("hits@1")["2p"] == pytest.approx(1 / 4)
     by_name = per_fact.figures["2p"].grouped(np.array([0, 0, 1]), "fact")
     assert by_name[0]["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 2) / 3)
+
+
+def test_relations_are_told_apart_by_the_mean_of_all() -> None:
+    graph = Graph.of([("a", "s", "b")], test=[("a", "r", "a"), ("a", "r", "b"), ("b", "r", "c")])
+    # Ranks among what is no answer: a and b of `r(a, ?)` 1 and 2, c of `r(b, ?)` 3.
+    scorer = FactorScorer([np.full((3, 3), 0.5), np.array([[0.9, 0.2, 0.4], [0.7, 0.6, 0.5], [0.5, 0.5, 0.5]])])
+    engine = Engine(graph, scorer, calibration="sigmoid", observed="none", loops=True)
+    both = {
+        mean: evaluated(engine, {"1p": one_hop_queries(graph)}, "test", about={}, mean=mean, per_relation=True)
+        for mean in ("question", "fact")
+    }
+    found = {mean: each.relations["r"]["mrr"] for mean, each in both.items() if each.relations}
+    assert found["question"] == pytest.approx(((1 + 1 / 2) / 2 + 1 / 3) / 2)
+    assert found["fact"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
 
 
 def test_results_carry_both_means_and_name_theirs() -> None:

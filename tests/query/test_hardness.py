@@ -16,7 +16,7 @@ from tacit.graph.vocabulary import Vocabulary
 from tacit.query import symbolic
 from tacit.query.compile import compile_query
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
-from tacit.query.hardness import missing_links
+from tacit.query.hardness import missing_links, most_links
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.shapes import SHAPES, Shape
 
@@ -73,6 +73,7 @@ def test_any_formula_over_any_graph(query: Query, facts: tuple[Facts, tuple[str,
         cost(query.formula, observed, every, entities, {query.target: entities[i]}) for i in found.hard.ids.tolist()
     ]
     assert missing_links(found, graph_of(observed, every, entities), "test", ("train",)).tolist() == expected
+    assert max(expected, default=0) <= most_links(found.shape.plan.root)
 
 
 def random_graph(size: int = 9) -> Graph:

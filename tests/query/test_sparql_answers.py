@@ -26,7 +26,7 @@ WANTED: dict[str, dict[str, object]] = {
     SCORED + "FILTER(?s >= 0.5) }": {"min_score": 0.5},
     SCORED + "FILTER(0.25 <= ?s) FILTER(?s >= 0.125) }": {"min_score": 0.25},
     SCORED + "FILTER(?s > 0.5) }": {"min_score": 0.5000000000000001},
-    SCORED + "FILTER(?s >= -1) }": {},
+    SCORED + "FILTER(?s >= -1) }": {"min_score": 5e-324},
     SCORED + "FILTER(?k) }": {"known": True},
     SCORED + "FILTER(!?k && ?s >= 5e-1) }": {"known": False, "min_score": 0.5},
     SCORED + "FILTER(?k = false) }": {"known": False},
@@ -83,6 +83,7 @@ def test_reads_the_columns(text: str, columns: list[tuple[str, str, str]]) -> No
         ("SELECT ?x { ?x :p :a ; answer:score ?s MINUS { ?x :q ?s } }", 37, "can be nothing else"),
         ("SELECT ?x { ?x :p :a ; answer:score ?s, ?t }", 41, "not the only variable"),
         ("SELECT ?s { ?x :p :a ; answer:score ?s }", 1, "no variable of an entity"),
+        ("SELECT * { :a :p [] }", 1, "no variable of an entity"),  # which is no ASK
         ("SELECT (COUNT(?x) AS ?n) { ?x :p :a ; answer:score ?s FILTER(?s > 0.5) }", 55, "what is counted"),
     ],
 )

@@ -129,6 +129,22 @@ def test_names_are_matched_exactly_then_loosely() -> None:
 
 
 @pytest.mark.parametrize(
+    ("labels", "names", "meant"),
+    [
+        (["a b", "á b", "à b", "A-B"], {}, {"a b", "A-B"}),  # more than are suggested, some with accents
+        (["A B", "q1", "q2"], {"q1": ["a-b"], "q2": ["a-b"]}, {"A B", "q1", "q2"}),  # a name that two have
+    ],
+)
+def test_a_name_that_several_may_have_is_refused(
+    labels: list[str], names: dict[str, list[str]], meant: set[str]
+) -> None:
+    graph = Graph.of([("x", "r", label) for label in labels]).named(names)
+    with pytest.raises(UnknownName, match="unknown entity 'a_b'") as caught:
+        bind(compile_query(parse("?x : r(?x, a_b)")), graph)
+    assert set(caught.value.suggestions) == meant
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("?c : boarders(France, ?c)", "unknown relation 'boarders' at column 6; did you mean 'borders'?"),

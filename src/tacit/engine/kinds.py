@@ -7,6 +7,7 @@ yes/no question a plan whose value is the same whatever the entity, a relation t
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from tacit.engine.paging import Page, Span
 from tacit.engine.sharded import whole
 from tacit.engine.tuples import TupleSearch
 from tacit.engine.witnesses import witness
+from tacit.errors import QueryError
 from tacit.graph.index import Index
 from tacit.query.plan import Complement, Plan
 from tacit.query.symbolic import count_tuples, holds
@@ -169,12 +171,21 @@ def _tuples(question: _Question, span: Span) -> Answers:
 
 
 def _count(question: _Question, span: Span) -> Answers:
-    """How many answers there are; no list of them."""
+    """How many answers there are, of those that SPARQL asks for; no list of them."""
     search, plan, slots = question.search, question.plan, (question.entities, question.relations)
+    asked, labels = question.asked, question.graph.entities
+    if asked.limit is not None or asked.offset:
+        raise QueryError("a count is of all answers; leave LIMIT and OFFSET out")
     known = question.engine.known(plan, *slots)[0]
     scores = whole(search.shards, search.scores(plan, *slots))[0]
     scores = scores.masked_fill(scores < span.floor, ZERO).double().exp()
-    ids = torch.tensor(known, dtype=torch.long, device=scores.device)
+    if asked.among is not None:
+        among = {labels.id(label) for label in asked.among}
+        known = [i for i in known if i in among]
+        scores = scores.index_fill(0, _ids(set(range(len(labels))) - among, scores), 0.0)
+    ids = _ids(known, scores)
+    if asked.known:
+        scores = torch.zeros_like(scores).index_copy(0, ids, scores[ids])
     if question.new:
         scores = scores.index_fill(0, ids, 0.0)
     elif not plan.has(Complement):
@@ -185,3 +196,7 @@ def _count(question: _Question, span: Span) -> Answers:
         certified = None if bounds is None else not bool(unsettled(*bounds).any())
     counted = Count(0 if question.new else len(known), float(scores.sum()))
     return Answers("", (), certified, counted=counted, left_out=len(known) if question.new else None)
+
+
+def _ids(entities: Iterable[int], scores: Tensor) -> Tensor:
+    return torch.tensor(list(entities), dtype=torch.long, device=scores.device)

@@ -96,6 +96,8 @@ class TupleSearch:
         bound, known = torch.zeros(1), torch.ones(1, dtype=torch.bool)
         for held in self.plan.held:
             entities, bound, known = self._held(held, entities)
+            if not len(entities):  # no value is possible, whatever the others are
+                break
         most, start, step = max(1, self.reasoner.batch(self.plan) // 4), 0, _FIRST
         while start < len(entities):  # few at first: what they are worth rules others out
             part = slice(start, start + min(step, most))

@@ -111,7 +111,7 @@ def evaluated(
     relations = None
     if per_relation:
         figures, labels = results.figures["1p"], engine.graph.relations.labels
-        by_relation = figures.grouped(figures.queries.relations[:, 0])
+        by_relation = figures.grouped(figures.queries.relations[:, 0], results.mean)
         relations = {labels[relation]: row for relation, row in by_relation.items()}
     wanted = with_reliability and (processes is None or processes.leads)
     measured = _reliability(engine, queries, split, limit or RELIABILITY_QUERIES) if wanted else {}

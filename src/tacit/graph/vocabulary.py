@@ -124,9 +124,13 @@ class Vocabulary(Sequence[str]):
         """Labels or names a person may have meant: the same but for case, accents and separators, else by spelling."""
         if len(label) > 200:  # nobody mistypes this much
             return []
-        if is_large(self._texts):
-            return self._written(self._folded.equal(folded(label)) or self._misspelt_of_many(label, count), count)
-        return self._written(self._by_folding.get(folded(label)) or self._misspelt(label, count), count)
+        misspelt = self._misspelt_of_many if is_large(self._texts) else self._misspelt
+        return self._written(self.like(label) or misspelt(label, count), count)
+
+    def like(self, label: str) -> list[str]:
+        """All labels and names that are the same but for case, accents and separators."""
+        wanted = folded(label)
+        return list(self._folded.equal(wanted) if is_large(self._texts) else self._by_folding.get(wanted, ()))
 
     def _misspelt_of_many(self, label: str, count: int) -> list[str]:
         """The texts one letter away, and of those next in the alphabet the ones a few letters away; nearest first."""

@@ -107,21 +107,23 @@ def _places(names: tuple[str, ...]) -> tuple[int, ...]:
 @lru_cache(maxsize=4096)
 def _plan(shape: Query, targets: tuple[int, ...], num_entities: int, num_relations: int, num_variables: int) -> Plan:
     """The plan of a structure: of several answer variables all but one are held, those that something narrows first."""
-    slots = range(num_entities, num_entities + MAX_CUTS)
     open_, held, said = list(shape.targets) or [_NOBODY], list[Held](), list[Node]()
+    # Cuts come after all that is held: what is said of a value is valued beside the values held after it, too.
+    first = num_entities + len(open_) - 1
+    slots = range(first, first + MAX_CUTS)
     variables, factors = narrow(shape.formula)
     while len(open_) > 1:
         cut = min(open_, key=lambda v: not anchored(v, factors))
         open_.remove(cut)
-        slot, deeper = slots[0], slots[1:]
+        slot = num_entities + len(held)
         own = [f for f in factors if f.free <= {cut}]
         marginal = _node(_exists([*open_, *variables], factors), cut, slots)
         bound = [_node(f, cut, slots) for f in own]
         held.append(Held(int(cut.name), slot, _intersect([*said, marginal]), _intersect([*said, *bound])))
         # A value is worth in a tuple what the bound says of it: the same atoms, read the same way.
-        said += [At(_node(f, cut, deeper), slot) for f in own]
+        said += [At(part, slot) for part in bound]
         rest = [substitute(f, cut, Entity(str(slot))) for f in factors if f not in own]
-        (variables, factors), slots = narrow(_exists(variables, rest)) if rest else ([], []), deeper
+        variables, factors = narrow(_exists(variables, rest)) if rest else ([], [])
     root = _node(_exists(variables, factors) if held else shape.formula, open_[0], slots) if factors else Everything()
     return Plan(_intersect([*said, root]), num_entities, num_relations, num_variables, targets, tuple(held))
 

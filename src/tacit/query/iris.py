@@ -27,7 +27,9 @@ from tacit.query.text import place
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"  # which `a` is short for
 _PLAIN = "http://www.w3.org/2001/XMLSchema#string"  # the type of a literal that names none
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
+_NAMED = {"\\": r"\\", '"': r"\"", "\b": r"\b", "\t": r"\t", "\n": r"\n", "\f": r"\f", "\r": r"\r"}
+# As in labels from RDF, whose literals are those that canonical N-Triples writes.
+_ESCAPES = str.maketrans({chr(i): f"\\u{i:04X}" for i in (*range(32), 127, 0xFFFE, 0xFFFF)} | _NAMED)
 
 
 class Labels:
@@ -70,7 +72,7 @@ class Labels:
         same, near = alike(vocabulary, names[-1])
         if len(same) == 1:
             return vocabulary.labels[vocabulary.id(same[0])]
-        raise self._unknown(term, vocabulary, names[-1], same or near)
+        raise self._unknown(term, vocabulary, names[-1], same[:3] or near)
 
     def iri(self, term: Any) -> str:
         """The IRI that a prefixed or relative name is short for."""
@@ -89,11 +91,18 @@ class Labels:
             language, datatype = term.lang, self.iri(term.datatype) if term.datatype else ""
         elif not isinstance(term, dict) and hasattr(term, "datatype"):
             language, datatype = term.language, str(term.datatype or "")
+            self._check_number(str(term), datatype)
         else:
             return ""
         typed = self.own.label(datatype) if self.own else f"<{datatype}>"
         suffix = f"@{language.lower()}" if language else f"^^{typed}" if datatype not in ("", _PLAIN) else ""
         return f'"{_text(term).translate(_ESCAPES)}"{suffix}'
+
+    def _check_number(self, number: str, datatype: str) -> None:
+        """Refuse a number that is written otherwise than rdflib hands it on: `05` is another literal than `5`."""
+        if not re.search(rf"(?<![\w.+-]){re.escape(number)}(?!\w|\.\d)", self.text, re.IGNORECASE):
+            written = f'"..."^^<{datatype}>' if self.own else '"..."'
+            raise QueryError(f"a number that is read as {number} is written otherwise; write it as {written}")
 
     def _names(self, iri: str) -> Iterator[str]:
         """What an IRI may be called in a graph from tables, the plainest last."""

@@ -37,15 +37,20 @@ def _id(vocabulary: Vocabulary, name: str, text: str) -> int:
     same, near = alike(vocabulary, name)
     if len(same) == 1:
         return vocabulary.id(same[0])
-    error = UnknownName(vocabulary.kind, name, same or near)
+    error = UnknownName(vocabulary.kind, name, same[:3] or near)
     place = locate(text, vocabulary.kind, name)
     raise error.located(*place) if place else error
 
 
 def alike(vocabulary: Vocabulary, name: str) -> tuple[list[str], list[str]]:
-    """The labels that are the name but for case, spaces, `_` and `-`; and the nearest ones, to suggest."""
-    near = [label for label in vocabulary.nearest(name) if name.endswith(INVERSE) or not label.endswith(INVERSE)]
-    return [label for label in near if _loosely(label) == _loosely(name)], near
+    """The labels of all that is called so but for case, spaces, `_` and `-`; and the nearest ones, to suggest."""
+
+    def forward(text: str) -> bool:
+        return name.endswith(INVERSE) or not text.endswith(INVERSE)
+
+    texts = [text for text in vocabulary.like(name) if _loosely(text) == _loosely(name) and forward(text)]
+    ids = dict.fromkeys(i for text in texts for i in vocabulary.meant(text))
+    return [vocabulary[i] for i in ids], list(filter(forward, vocabulary.nearest(name)))
 
 
 def _loosely(label: str) -> str:

@@ -24,6 +24,7 @@ from tacit.query.sparql_terms import Terms
 _TOLD = ("score", "known")
 _AGGREGATE = r"COUNT|SUM|MIN|MAX|AVG|SAMPLE|GROUP_CONCAT"
 _MIRRORED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
+_LOWEST = math.nextafter(0.0, 1.0)  # what no answer is below: a filter that leaves none out has been given, too
 _NO_ANSWERS = "the query has no answers whatever the facts"
 
 
@@ -113,7 +114,7 @@ class Form:
         values = [column.name for column in columns if column.shows == "value"]
         counted = [column.label for column in columns if column.shows in ("count", "expected")]
         targets = tuple(map(Variable, dict.fromkeys(values + counted)))
-        if (columns and not targets) or len(set(counted)) > 1:
+        if (self.tree.name == "SelectQuery" and not targets) or len(set(counted)) > 1:
             raise self.source.error(
                 "SELECT asks for no variable of an entity, or for several counts", keyword("SELECT")
             )
@@ -237,7 +238,7 @@ class Form:
             number = _number(right)
             if score and str(left) == score.name and operator in (">", ">=") and number is not None:
                 least = number if operator == ">=" else math.nextafter(number, math.inf)
-                self.min_score = max(self.min_score, least)
+                self.min_score = max(self.min_score, least, _LOWEST)
                 if least > 1:
                     raise self.source.error(f"{_NO_ANSWERS}: no score is above 1", *self.source.written(node))
                 return
