@@ -24,7 +24,7 @@ ROWS = [p.Row(i, p.Relation(i, bool(i % 2))) for i in range(4)]
 NESTED = Plan(
     p.Project(
         1,
-        p.Intersect((p.Union((ROWS[0], ROWS[1])), p.Complement(p.Intersect((ROWS[2], p.Complement(ROWS[3])))))),
+        p.Intersect((p.Union((ROWS[1], ROWS[0])), p.Complement(p.Intersect((ROWS[2], p.Complement(ROWS[3])))))),
         p.Relation(4, True),
     ),
     4, 5, 2,

@@ -200,6 +200,12 @@ def test_more_negation_is_for_large_graphs_and_so_are_likely_negatives_of_betae(
         assert (small.answers, large.answers) == {"cone": (4, 4), "betae": (1, 4), "fuzzqe": (4, 1)}.get(model, (1, 1))
 
 
+def test_a_step_has_as_many_answers_as_are_set(graph: Graph) -> None:
+    training = EncoderTraining(graph, EncodeSettings("gqe", **QUICK, answers=3).settled(graph.num_entities), valid={})
+    training.step(0)
+    assert {drawn.answers.shape[1] for drawn in training.batch()} == {3}
+
+
 def test_a_loss_over_sets_is_one_of_graph_networks_alone(graph: Graph) -> None:
     with pytest.raises(SettingsError, match="loss is 'sets', by which gnnqe and ultra alone learn, not gqe"):
         encode(graph, EncodeSettings("gqe", loss="sets", **QUICK))
@@ -312,5 +318,5 @@ def test_angles_in_another_unit_are_refused(graph: Graph, tmp_path: Path) -> Non
 
 
 def test_a_width_that_overflows_is_a_limit() -> None:
-    with pytest.raises(LimitError, match="lower batch, negatives, width, hidden or bases"):
+    with pytest.raises(LimitError, match="; lower those numbers, negatives, width, hidden or bases"):
         encode(Graph.of([("a", "r", "b"), ("b", "r", "a")]), EncodeSettings("gqe", width=2**63 - 1, steps=1))

@@ -140,6 +140,12 @@ def test_of_branches_the_best_counts_and_logits_are_cosines() -> None:
         assert float(logits[entity]) == pytest.approx(float(max(cosines)) / made.settings.temperature, abs=1e-4)
 
 
+def test_a_state_meets_entities_of_its_own() -> None:
+    made, own = encoder(), torch.tensor([[0, 3], [2, 2], [4, 1]])
+    states = torch.randn(3, made.entities.shape[1], generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(made.match_of(states, own), made.match(states).gather(1, own))
+
+
 def test_a_mix_of_shapes_is_encoded_as_each_is_alone() -> None:
     made, generator = encoder(), torch.Generator().manual_seed(0)
     mix = []

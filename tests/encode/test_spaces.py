@@ -10,9 +10,12 @@ from torch import Tensor
 from torch.distributions import Beta, kl_divergence
 
 from tacit.encode.beta import BetaE
+from tacit.encode.boxes import Query2Box
 from tacit.encode.cones import ConE
 from tacit.encode.fuzzy import FuzzQE
+from tacit.encode.gqe import GQE
 from tacit.encode.network import exact_product
+from tacit.encode.rows import rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
 
@@ -24,7 +27,7 @@ OWN = torch.tensor([[0, 8], [5, 1], [2, 2], [7, 3], [4, 0], [1, 6]])  # entities
 def made(model: str, **given: object) -> Space:
     """A small model in float64, with weights drawn by a seed."""
     settings = EncodeSettings.of({"model": model, "width": 5, "hidden": 6, "bases": 3, **given}).settled(ENTITIES)
-    space = MODELS[model](ENTITIES, RELATIONS, settings)
+    space = {**MODELS, "gqe": GQE, "q2b": Query2Box}[model](ENTITIES, RELATIONS, settings)
     space.reset(torch.Generator().manual_seed(1))
     return space.double().eval()
 
@@ -34,6 +37,24 @@ def states_of(space: Space, *shape: int) -> Tensor:
     ids = torch.arange(math.prod(shape)) % ENTITIES
     found = space.project(space.anchor(ids), ids % RELATIONS)
     return found.detach().view(*shape, space.width)
+
+
+@pytest.mark.parametrize("model", ["gqe", "q2b"])
+def test_a_state_meets_entities_of_its_own(model: str) -> None:
+    space = made(model)
+    states = states_of(space, 6)
+    torch.testing.assert_close(space.match_of(states, OWN), space.match(states).gather(1, OWN))
+
+
+def test_gradients_of_rows_are_those_of_the_table() -> None:
+    table, weights = torch.rand(ENTITIES, 3, requires_grad=True), torch.rand(*OWN.shape, 3)
+    gradients = []
+    for taken in (rows(table, OWN), table[OWN]):
+        table.grad = torch.zeros_like(table)
+        (taken * weights).sum().backward()
+        gradients.append(table.grad)
+    torch.testing.assert_close(*gradients)
+    rows(table, torch.empty(0, dtype=torch.long)).sum().backward()  # no rows have no gradient, and are no error
 
 
 def test_divergences_are_those_of_beta_distributions() -> None:

@@ -73,8 +73,9 @@ class Batches:
 
     def draw(self, size: int) -> Batch:
         """The next queries, each with one of its hard answers."""
-        rounds = range(-((len(self.order) - size) // len(self)))  # that are missing, if any
-        self.order = np.concatenate([self.order, *(self._random.permutation(len(self)) for _ in rounds)])
+        if len(self.order) < size:
+            rounds = range(-((len(self.order) - size) // len(self)))
+            self.order = np.concatenate([self.order, *(self._random.permutation(len(self)) for _ in rounds)])
         drawn, self.order = self.queries.subset(self.order[:size]), self.order[size:]
         at = drawn.hard.offsets[:-1] + (self._random.random(size) * drawn.hard.counts).astype(np.int64)
         return Batch(drawn, drawn.hard.ids[at].astype(np.int64))

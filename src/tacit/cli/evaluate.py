@@ -11,7 +11,6 @@ import typer
 from tacit.cli import options, shell_completion
 from tacit.cli.progress import bar
 from tacit.cli.terminal import say
-from tacit.engine.aligned_cells import harmless
 from tacit.engine.settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def _show(evaluation: Evaluation) -> None:
     if evaluation.by_missing:
         _print(missing_table(evaluation.by_missing))
     if evaluation.relations:
-        _print(relations_table({harmless(name): row for name, row in evaluation.relations.items()}))
+        _print(relations_table(evaluation.relations))
     for name, measured in evaluation.reliability.items():
         say(f"{name}: calibration error {measured.calibration_error:.4f}, Brier score {measured.brier:.4f}")
 

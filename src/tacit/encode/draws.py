@@ -245,7 +245,7 @@ class _Backwards:
                 starts, found = self._follow(source)
                 way = starts, self.relations[number] ^ int(flip)
                 return self.facts.sibling(way), found & (self.facts.span(*way)[1] > 0)
-            case Intersect(parts) | Union(parts):
+            case Intersect(parts) | Union(parts):  # of a union the first part alone is followed
                 first = next((part for part in parts if not isinstance(part, Complement)), parts[0])
                 ends, found = self._follow(first)
                 if isinstance(node, Intersect):

@@ -95,7 +95,7 @@ class EncoderTraining:
         settings, width = self.settings, self.settings.width or 1
         if settings.loss == "sets":
             return 200.0 * settings.batch * self.num_entities * settings.layers * width**2
-        return 30.0 * settings.batch * settings.negatives * width
+        return 30.0 * settings.batch * (settings.negatives + settings.answers) * width
 
     def schedule(self) -> Schedule:
         """Steps, or minutes of them, validated a few times on the way."""

@@ -60,8 +60,8 @@ def encode(
     if run is not None:
         run.check(graph)
         run.tidy()
-    size = f"model {settings.model} and batch {settings.batch}"
-    advice = "lower batch, negatives, width, hidden or bases"
+    size = f"model {settings.model}, batch {settings.batch} and answers {settings.answers}"
+    advice = "lower those numbers, negatives, width, hidden or bases"
     with clear_memory_errors(size, advice), shown(progress) as tell, _apart(pick_device(settings.device)):
         training = EncoderTraining(graph, settings, queries, valid, scorer)
         stamp = {

@@ -24,7 +24,10 @@ def ranking(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
 
 
 def softmax(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
-    """`-log` of the share of a right answer in a softmax of it and all wrong ones, which weights these by itself."""
+    """`-log` of the share of a right answer in a softmax of it and all wrong ones, which weights these by itself.
+
+    Where all wrong ones count nothing their own slopes are not numbers; whoever left them out leaves those out, too.
+    """
     return softplus(torch.logsumexp(wrong, 1, keepdim=True) - right).mean(1)
 
 

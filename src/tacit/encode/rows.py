@@ -30,5 +30,5 @@ class _Rows(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         if ctx.table.grad is None:
             ctx.table.grad = torch.zeros_like(ctx.table)
-        ctx.table.grad.index_add_(0, ctx.ids, gradient.reshape(len(ctx.ids), -1))
+        ctx.table.grad.index_add_(0, ctx.ids, gradient.reshape(len(ctx.ids), ctx.table.shape[1]))
         return None, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tacit.engine.aligned_cells import harmless
 from tacit.evaluate.results import AVERAGES, average
 from tacit.links.ranking import METRICS
 from tacit.query.shapes import NEGATIVE, POSITIVE
@@ -81,7 +82,9 @@ def relations_table(relations: Mapping[str, Mapping[str, float]]) -> Table:
 
     table = _table(("relation", *TITLES.values(), "queries"))
     for name, row in sorted(relations.items(), key=lambda item: (-item[1]["queries"], item[0])):
-        table.add_row(escape(name), *(cell(100 * row[metric]) for metric in METRICS), f"{row['queries']:,.0f}")
+        table.add_row(
+            escape(harmless(name)), *(cell(100 * row[metric]) for metric in METRICS), f"{row['queries']:,.0f}"
+        )
     return table
 
 
