@@ -188,7 +188,8 @@ def test_what_does_not_fit_in_memory_says_what_to_lower(graph: Graph, monkeypatc
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr(EncoderTraining, "step", exhausted)
-    with pytest.raises(LimitError, match="out of memory at model gqe and batch 16; lower batch, negatives, width"):
+    told = "out of memory at model gqe, batch 16 and answers 1; lower those numbers, negatives, width"
+    with pytest.raises(LimitError, match=told):
         encode(graph, EncodeSettings("gqe", **QUICK), valid={})
 
 

@@ -82,9 +82,8 @@ def relations_table(relations: Mapping[str, Mapping[str, float]]) -> Table:
 
     table = _table(("relation", *TITLES.values(), "queries"))
     for name, row in sorted(relations.items(), key=lambda item: (-item[1]["queries"], item[0])):
-        table.add_row(
-            escape(harmless(name)), *(cell(100 * row[metric]) for metric in METRICS), f"{row['queries']:,.0f}"
-        )
+        figures = (cell(100 * row[metric]) for metric in METRICS)
+        table.add_row(escape(harmless(name)), *figures, f"{row['queries']:,.0f}")
     return table
 
 
