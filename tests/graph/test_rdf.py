@@ -6,6 +6,7 @@ import gzip
 import sys
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -15,6 +16,7 @@ from tacit.graph.graph import Graph
 from tacit.graph.merging import with_facts
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.writing import write_scored
+from tacit.server.sparql_results import term
 
 TURTLE = """
 @prefix geo: <http://example.org/geo/> .
@@ -333,3 +335,24 @@ def test_half_a_surrogate_pair_is_an_error_that_names_the_label(tmp_path: Path, 
         with pytest.raises(DataError, match=r"^label '.*\\ud800\"?' has half a surrogate pair"):
             write_scored(tmp_path / f"facts.{extension}", [(label, "r", "b", 0.5)], Prefixes({"a": "http://a.b/"}))
     assert not any(tmp_path.iterdir())
+
+
+def test_terms_of_a_graph_without_namespaces_are_written_as_what_they_are(tmp_path: Path) -> None:
+    lines = ['<urn:a> <urn:p> "Oslo" .', "_:b <urn:p> <urn:a> ."]
+    (tmp_path / "in.nt").write_text("\n".join(lines) + "\n")
+    graph = load(tmp_path / "in.nt", literals=True)
+    facts = [(graph.entities[h], graph.relations[r], graph.entities[t], 1.0) for h, r, t in graph.train.tolist()]
+    write_scored(tmp_path / "out.nt", facts, graph.prefixes)
+    assert (tmp_path / "out.nt").read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize("label", ['"Weird Al" Yankovic', '"Oslo', '"', '"a"b"@en', "_:b 1", "_:"])
+def test_names_that_begin_as_literals_and_blank_nodes_do_are_neither(tmp_path: Path, label: str) -> None:
+    import pyoxigraph
+
+    prefixes = Prefixes({"geo": "http://example.org/geo/"})
+    write_scored(tmp_path / "out.nt", [("geo:a", "geo:p", label, 1.0)], prefixes)
+    (quad,) = pyoxigraph.parse(path=tmp_path / "out.nt")
+    assert quad.object == pyoxigraph.NamedNode(f"tacit:{quote(label, safe='')}")
+    assert term(label, prefixes) == {"type": "uri", "value": quad.object.value}
+    assert label in load(tmp_path / "out.nt").entities

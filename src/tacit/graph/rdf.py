@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _BATCH = 1000
 _LABELLED = ("N_TRIPLES", "N_QUADS")  # formats in which every blank node has a label
 _GROUPED = ("TRIG", "N_QUADS", "JSON_LD", "N3")  # formats in which statements may belong to a named graph or a formula
+_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _NAMING = (
     "<http://www.w3.org/2000/01/rdf-schema#label>",
     "<http://www.w3.org/2004/02/skos/core#prefLabel>",
@@ -247,6 +248,8 @@ def labelling(builder: Builder, declared: dict[str, str]) -> tuple[Prefixes, Cal
     """
     others = {name: namespace for name, namespace in declared.items() if not namespace.startswith(SCHEME)}
     prefixes = Prefixes(others, (term[term.rindex("<") + 1 : -1] for term in builder.terms() if term.endswith(">")))
+    if not prefixes and not all(term.startswith(f"<{SCHEME}") for term in builder.terms()):
+        prefixes = Prefixes({"rdf": _RDF})  # IRIs such as urn:isbn:1 have no namespace: one tells that terms are RDF's
 
     def label(term: str) -> str:
         if term.startswith(f"<{SCHEME}"):

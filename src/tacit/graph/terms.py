@@ -10,6 +10,29 @@ from tacit.graph.prefixes import Prefixes
 
 SCHEME = "tacit:"
 _IRI = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*""")
+_LITERAL = re.compile(r""""((?:[^"\\\n\r]|\\.)*)"(?:@([A-Za-z]+(?:-[A-Za-z0-9]+)*(?:--(?:ltr|rtl))?)|\^\^(.+))?""")
+_BLANK = re.compile(r"_:\w(?:[\w.·\u0300-\u036F\u203F-\u2040-]*[\w·\u0300-\u036F\u203F-\u2040-])?")
+
+
+def literal_of(label: str, prefixes: Prefixes) -> tuple[str, str, str] | None:
+    """What a literal quotes, escapes and all, its language and the IRI of its datatype; None of any other label.
+
+    Facts from a table may be among those from RDF, and a name of theirs can begin with a quote.
+
+    >>> prefixes = Prefixes({"xsd": "http://www.w3.org/2001/XMLSchema#"})
+    >>> literal_of('"Oslo"@nb', prefixes), literal_of('"Weird Al" Yankovic', prefixes)
+    (('Oslo', 'nb', ''), None)
+    """
+    found = _LITERAL.fullmatch(label) if prefixes else None
+    if found is None:
+        return None
+    text, language, datatype = found.groups(default="")
+    return text, language, iri_of(datatype, prefixes) if datatype else ""
+
+
+def is_blank(label: str, prefixes: Prefixes) -> bool:
+    """Whether a label is that of a blank node."""
+    return bool(prefixes) and _BLANK.fullmatch(label) is not None
 
 
 def iri_of(label: str, prefixes: Prefixes) -> str:
@@ -35,10 +58,10 @@ def n_triples(label: str, prefixes: Prefixes) -> str:
         label.encode()
     except UnicodeEncodeError:
         raise DataError(f"label {label!a} has half a surrogate pair, which RDF cannot write; rename it") from None
-    if prefixes and label.startswith("_:"):
+    if is_blank(label, prefixes):
         return label
-    if prefixes and label.startswith('"'):
-        end = label.rindex('"') + 1  # what it quotes may look like a datatype
-        text, mark = label[:end], label[end:]
-        return f"{text}^^<{iri_of(mark[2:], prefixes)}>" if mark.startswith("^^") else label
-    return f"<{iri_of(label, prefixes)}>"
+    literal = literal_of(label, prefixes)
+    if literal is None:
+        return f"<{iri_of(label, prefixes)}>"
+    text, _, datatype = literal
+    return f'"{text}"^^<{datatype}>' if datatype else label

@@ -9,7 +9,7 @@ from tacit.engine.answers import LIKELY, Answer, Answers
 from tacit.engine.asked import Asked
 from tacit.graph.graph import Graph
 from tacit.graph.prefixes import Prefixes
-from tacit.graph.terms import iri_of
+from tacit.graph.terms import iri_of, is_blank, literal_of
 from tacit.query.reading import Column
 
 _TYPES = "http://www.w3.org/2001/XMLSchema#"
@@ -50,16 +50,12 @@ def term(label: str, prefixes: Prefixes) -> dict[str, str]:
     >>> term("geo:Oslo", Prefixes({"geo": "http://example.org/geo/"}))
     {'type': 'uri', 'value': 'http://example.org/geo/Oslo'}
     """
-    if prefixes and label.startswith("_:"):
+    if is_blank(label, prefixes):
         return {"type": "bnode", "value": label[2:]}
-    if prefixes and label.startswith('"'):
-        end = label.rindex('"')
-        literal = {"type": "literal", "value": _ESCAPE.sub(_character, label[1:end])}
-        if label[end + 1 :].startswith("@"):
-            literal["xml:lang"] = label[end + 2 :]
-        elif label[end + 1 :]:
-            literal["datatype"] = term(label[end + 3 :], prefixes)["value"]
-        return literal
+    if literal := literal_of(label, prefixes):
+        text, language, datatype = literal
+        about = {"xml:lang": language} if language else {"datatype": datatype} if datatype else {}
+        return {"type": "literal", "value": _ESCAPE.sub(_character, text), **about}
     return {"type": "uri", "value": iri_of(label, prefixes)}
 
 
