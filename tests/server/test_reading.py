@@ -68,6 +68,12 @@ def test_an_end_that_is_kept_is_not_looked_for_again() -> None:
     assert names._at(1, "subject") is first  # an inverse relation's subject
 
 
+def test_an_entity_that_fits_by_its_label_does_not_complete_once_more_by_its_name() -> None:
+    named = Graph.of([("Q90", "P36", "Q142"), ("Q64", "P36", "Q183")]).named({"Q90": ["Paris"], "Q183": ["Parity"]})
+    found = Names(named).entities("par", 10, "P36", "subject")["matches"]
+    assert [(row["text"], row["name"]) for row in found] == [("Q90", "Paris"), ("Parity", "Parity")]
+
+
 def test_the_reason_for_one_answer_is_looked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """810 answers take 810 times as long as one."""
     engine, question = open_europe(), "?c : exists ?d . borders(France, ?d) & borders(?d, ?c)"

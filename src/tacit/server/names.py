@@ -37,8 +37,10 @@ class Names:
         """Entities that complete what was typed, those first that facts have at an end of a relation."""
         words, known = self.graph.entities, None if relation is None else self.graph.relations.get(relation)
         fitting = [] if known is None else self._fitting(typed, self._at(known, end))[:limit]
-        labels = dict.fromkeys([*fitting, *words.complete(typed, limit)])
-        return {"matches": _rows(words, list(labels)[:limit])}
+        once: dict[int, str] = {}  # what completes may be the name of one that fits
+        for text in (*fitting, *words.complete(typed, limit)):
+            once.setdefault(words.id(text), text)
+        return {"matches": _rows(words, list(once.values())[:limit])}
 
     def _fitting(self, typed: str, ids: Ints) -> list[str]:
         """The entities among some that complete what was typed, ordered as all are; else the most frequent first."""
