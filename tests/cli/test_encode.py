@@ -102,6 +102,8 @@ def test_a_comparison_asks_the_same_of_all(both: Path, gqe_run: Path, tmp_path: 
     engine = tacit.open(both, device="cpu", observed="train").engine
     by_hand = evaluate(engine.reasoner, {name: one.queries for name, one in drawn.items()}).mrr
     assert rows[0]["mrr"] == pytest.approx(by_hand)
+    wrong = CliRunner().invoke(app, ["compare", str(both), *shapes, "--ties", "foo"]).exception
+    assert str(wrong) == "--ties is 'foo'; it must be one of realistic, optimistic, pessimistic"
 
 
 def test_an_adapter_has_a_row_of_its_own(run: RunFolder) -> None:

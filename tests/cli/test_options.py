@@ -70,3 +70,10 @@ def test_an_error_about_a_parameter_names_its_flag(arguments: list[str], message
     error = CliRunner().invoke(command()[0], ["q", *arguments]).exception
     assert isinstance(error, SettingsError)
     assert str(error) == message
+
+
+def test_a_command_without_settings_names_flags_too() -> None:
+    fetch = ["data", "fetch", "http://localhost", "--out", "facts.nt", "--timeout", "1e9"]
+    error = CliRunner().invoke(tacit, fetch).exception
+    assert isinstance(error, SettingsError)
+    assert str(error) == "--timeout is 1000000000.0; it must be from 0.1 to 86400"

@@ -93,6 +93,7 @@ def test_a_run_that_is_none_is_said_so(tmp_path: Path) -> None:
         (["--max-k", "0"], "--max-k is 0; it must be at least 1"),
         (["--search", "magic"], "--search is 'magic'; it must be one of"),
         (["--new", "--observed", "none"], "--new leaves out what is known"),
+        (["--device", "vulkan"], "--device is 'vulkan'; it must be auto"),
     ],
 )
 def test_engine_settings_and_limits_of_one_name_are_told_apart(run: Path, flags: list[str], words: str) -> None:

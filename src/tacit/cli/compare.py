@@ -12,6 +12,7 @@ from tacit.cli.progress import bar
 from tacit.cli.terminal import say
 
 
+@options.in_flags
 def compare(
     sources: Annotated[
         list[str],

@@ -114,6 +114,7 @@ def split_(
 
 
 @app.command()
+@options.in_flags
 def fetch(
     url: str = typer.Argument(..., help="The address of a SPARQL endpoint.", metavar="URL"),
     out: str = typer.Option(..., "--out", help="The .nt file to write."),
@@ -134,6 +135,7 @@ def fetch(
 
 
 @app.command()
+@options.in_flags
 def hardness(
     source: str = typer.Argument(
         ..., help="A graph with splits, or a folder of queries with its graph.", metavar="GRAPH|QUERIES"

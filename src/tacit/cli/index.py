@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
+from tacit.cli.options import in_flags
 from tacit.cli.shell_completion import runs
 from tacit.cli.terminal import say
 
 
+@in_flags
 def index(
     source: Annotated[
         str, typer.Argument(metavar="RUN|world", autocompletion=runs, help="The run whose weights to index.")

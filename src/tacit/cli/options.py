@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import Field
 from functools import wraps
 from typing import Annotated, Any
@@ -66,14 +67,9 @@ def of_settings(
             given = {name: value for name, value in stated.items() if _is_given(context, keys[name])}
             if "context" in own:
                 values["context"] = context
-            try:
+            with _spoken(spoken):
                 kind.check_each(given)
                 command(**values, **{into: given})
-            except SettingsError as error:
-                if error.parameter not in spoken:
-                    raise
-                said = re.sub(rf"\b{error.parameter}\b", spoken[error.parameter], str(error), count=1)
-                raise SettingsError(said.replace("adapted=False", "--unadapted")) from None
 
         context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
         parameters = {"context": context} | own | {option.name: option for option in options.values()}
@@ -81,6 +77,31 @@ def of_settings(
         return called
 
     return decorate
+
+
+def in_flags(command: Command) -> Command:
+    """Let errors about parameters of a command that has no settings speak of its flags."""
+    flags = {name: _flag(name) for name in inspect.signature(command).parameters}
+
+    @wraps(command)
+    def called(**values: Any) -> None:
+        with _spoken(flags):
+            command(**values)
+
+    return called
+
+
+@contextmanager
+def _spoken(flags: Mapping[str, str]) -> Iterator[None]:
+    """Name the flag instead of the parameter that an error is about."""
+    try:
+        yield
+    except SettingsError as error:
+        flag = flags.get(error.parameter or "")
+        if flag is None:
+            raise
+        said = re.sub(rf"\b{error.parameter}\b", flag, str(error), count=1)
+        raise SettingsError(said.replace("adapted=False", "--unadapted")) from None
 
 
 def _complete_runs(parameters: Iterable[inspect.Parameter]) -> None:

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from tacit.distributed.threads import allowed_cores
-from tacit.errors import RunError
+from tacit.errors import TacitError
 from tacit.server.jobs import Job
 from tacit.server.metrics import RunMetrics
 from tacit.server.queue import Queue, Ticket
@@ -170,7 +170,7 @@ class Pool:
                 self._workers[number] = await self._start()
                 self.problem = ""
                 return
-            except RunError as error:
+            except TacitError as error:
                 if self.problem != str(error):
                     self.problem = str(error)
                     log.error("a worker could not be replaced: %s", error)

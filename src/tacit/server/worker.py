@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import RunError, TacitError
+from tacit.errors import RunError, SettingsError, TacitError
 from tacit.server import fork_server
 from tacit.server.group import BEAT, Group
 from tacit.server.jobs import Job
@@ -68,15 +68,15 @@ class Worker:
         try:
             said = self._heard(STARTING)
         except TimeoutError:
-            said = f"a worker did not start within {STARTING:.0f} s"
+            said = RunError(f"a worker did not start within {STARTING:.0f} s")
         except (EOFError, OSError):
-            said = "a worker stopped while it started; is there enough memory?"
+            said = RunError("a worker stopped while it started; is there enough memory?")
             if self._connection.poll(LAST_WORDS):  # where several ended of the same, the first one says of what
                 with suppress(EOFError, OSError):
                     said = self._connection.recv()
-        if isinstance(said, str):
+        if isinstance(said, TacitError):
             self.stop()
-            raise RunError(said)
+            raise said
         self.settings = said
 
     def run(self, jobs: Sequence[Job]) -> list[Reply]:
@@ -125,7 +125,7 @@ def _work(connection: Connection | None, served: Served, limits: Limits, threads
         shards = _ready(answerer.engine)
     except TacitError as error:
         if connection is not None:
-            connection.send(str(error))
+            connection.send(error if isinstance(error, SettingsError) else RunError(str(error)))
         return
     try:
         if connection is not None:
