@@ -25,7 +25,7 @@ MAX_LIST = 32  # between two brackets: the parser's time grows with the square o
 MAX_NESTING = 12
 
 _OPENING = re.compile(r"(?:\s|#[^\n]*\n)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
-_CODE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U(00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4})")
+_CODE = re.compile(r"\\\\([uU]?)|\\u([0-9A-Fa-f]{4})|\\U(00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4})")
 
 
 def parse_sparql(text: str, graph: Graph | None = None) -> Reading:
@@ -35,13 +35,23 @@ def parse_sparql(text: str, graph: Graph | None = None) -> Reading:
     <?c : borders(France, ?c) & !speaks(?c, German)>
     """
     _check_size(text)
-    text = _CODE.sub(lambda code: chr(int(code[1] or code[2], 16)), text)
+    text = _CODE.sub(_character, text)
     try:
         prologue, tree = _parsed(text)
         source = Source(text, tree)
         return Form(source, tree, Terms(source, Labels(text, prologue, graph))).reading()
     except RecursionError:
         raise QueryError("the query is nested too deeply, or too long") from None
+
+
+def _character(code: re.Match[str]) -> str:
+    """What a codepoint escape stands for; after a backslash that is escaped itself, `u` begins none.
+
+    Rdflib would find one there, too, unless it has to make the letter itself, of all eight digits that it reads.
+    """
+    if digits := code[2] or code[3]:
+        return chr(int(digits, 16))
+    return rf"\\\u{ord(code[1]):08X}" if code[1] else code[0]
 
 
 def is_sparql(text: str) -> bool:
