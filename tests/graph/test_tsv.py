@@ -185,3 +185,9 @@ def test_no_other_extension_is_written_and_no_file_replaced_by_a_folder(tmp_path
     (tmp_path / "out").write_text("")
     with pytest.raises(DataError, match="is a file where a folder is to be written"):
         write_tsv(Graph.of(FACTS), tmp_path / "out")
+
+
+def test_a_label_that_begins_with_a_byte_order_mark_keeps_it(tmp_path: Path) -> None:
+    facts = [("\ufeffa", "r", "b"), ("b", "r", "\ufeffa")]  # as where files that begin with one were joined
+    write_tsv(Graph.of(facts), tmp_path / "facts.tsv")
+    assert load(tmp_path / "facts.tsv").entities.labels == ["\ufeffa", "b"]

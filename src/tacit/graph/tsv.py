@@ -9,7 +9,7 @@ from tacit.graph.builder import Builder
 from tacit.graph.columns import SAY, SOME, USUAL, Order, header_order, is_half_a_header, review, told_order, words_of
 from tacit.graph.delimited import check_writable, chosen_fields, table_fields, table_rows
 from tacit.graph.duckdb_tables import PARQUET, add_parquet, add_text, parquet_columns
-from tacit.graph.files import PACKINGS, atomic_file, atomic_folder, extension
+from tacit.graph.files import BOM, PACKINGS, atomic_file, atomic_folder, extension
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
 
@@ -97,4 +97,5 @@ def write_tsv(graph: Graph, path: str | Path) -> None:
 def _lines(graph: Graph, facts: Triples) -> bytes:
     check_writable((*graph.entities, *graph.relations))
     entities, relations = graph.entities.labels, graph.relations.labels
-    return "".join([f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in facts.tolist()]).encode()
+    text = "".join([f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in facts.tolist()]).encode()
+    return BOM + text if text.startswith(BOM) else text  # a reader takes the first away, which is not the label's then
