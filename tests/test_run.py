@@ -172,6 +172,15 @@ def test_what_is_to_be_predicted_is_never_observed(path: Path) -> None:
         assert caught.value.parameter == "observed"
 
 
+@pytest.mark.parametrize("given", [{}, {"strength": 2.0}])
+def test_an_adapter_that_is_left_out_leaves_none_of_its_settings(path: Path, given: dict[str, float]) -> None:
+    with_adapter(path, calibration="sigmoid", logic="godel", negation="cosine", strength=3.0)
+    adapted = tacit.open(path, **given).engine
+    assert adapted.settings.logic == "godel"
+    assert adapted.using(preset="fit").settings == tacit.open(path, preset="fit", **given).engine.settings
+    assert adapted.using(adapted=False).settings == tacit.open(path, adapted=False, **given).engine.settings
+
+
 def test_given_queries_do_not_take_the_place_of_held_out_facts(path: Path) -> None:
     run = tacit.open(path)
     own = run.evaluate()
