@@ -155,7 +155,7 @@ def test_sampled_queries_are_evaluated_from_folder_and_memory(path: Path, tmp_pa
     by_hand = run.evaluate({name: drawn.queries for name, drawn in samples.items()})
     assert by_folder.mrr == by_hand.mrr
     assert by_folder.settings["queries"] == "queries"
-    assert "queries" not in by_hand.settings
+    assert by_hand.settings["queries"] == "given"
     assert by_folder.settings["search"] == "exact"  # as the run was opened
     assert seen[-1][0] == "2p"
     assert seen[-1][1] == seen[-1][2]
@@ -170,6 +170,23 @@ def test_what_is_to_be_predicted_is_never_observed(path: Path) -> None:
         with pytest.raises(SettingsError, match="cannot be observed while") as caught:
             run.evaluate(split=split, observed=observed)
         assert caught.value.parameter == "observed"
+
+
+@pytest.mark.parametrize("given", [{}, {"strength": 2.0}])
+def test_an_adapter_that_is_left_out_leaves_none_of_its_settings(path: Path, given: dict[str, float]) -> None:
+    with_adapter(path, calibration="sigmoid", logic="godel", negation="cosine", strength=3.0)
+    adapted = tacit.open(path, **given).engine
+    assert adapted.settings.logic == "godel"
+    assert adapted.using(preset="fit").settings == tacit.open(path, preset="fit", **given).engine.settings
+    assert adapted.using(adapted=False).settings == tacit.open(path, adapted=False, **given).engine.settings
+
+
+def test_given_queries_do_not_take_the_place_of_held_out_facts(path: Path) -> None:
+    run = tacit.open(path)
+    own = run.evaluate()
+    given = run.evaluate({"1p": own.results.figures["1p"].queries[:1]})
+    assert [kept["queries"]["1p"] for kept in run.results["eval"]] == [len(own.results.figures["1p"]), 1]
+    assert (own.settings.get("queries"), given.settings["queries"]) == (None, "given")
 
 
 def test_results_say_what_they_depend_on(path: Path) -> None:

@@ -140,7 +140,8 @@ def compare(
     names = [Path(source).name for source in opened]
     for (source, run), name in zip(opened.items(), names, strict=True):
         rows += _rows(run, name if names.count(name) == 1 else source, drawn, observed, split, limit, ties, progress)
-    asked = {name: min(limit or len(each), len(each)) for name, each in drawn.items()}
+    ranked = {name: int((each.hard.counts > 0).sum()) for name, each in drawn.items()}  # the others are left out
+    asked = {name: min(limit or number, number) for name, number in ranked.items()}
     origin = "drawn from the graph" if queries is None else "given" if isinstance(queries, Mapping) else str(queries)
     shared = {"graph": first.graph.name, "split": split, "queries": asked, "origin": origin}
     shared |= {"observed": "+".join(observed) or "none", "ties": ties, "mean": "question"}

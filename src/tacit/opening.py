@@ -86,6 +86,7 @@ def engine_of(folder: RunFolder, weights: Weights, adapted: bool, settings: Mapp
     adapter, learned = load_adapter(folder, scorer)
     counted = KnownFacts(graph.index(*(chosen.observed or ("train",))), scorer.device)
     calibrated = Adapted(calibration(learned.calibration, counted), adapter)
+    calibrated.instead = {name: getattr(chosen, name) for name in learned.engine}
     combined = EngineSettings.of({**usual, **learned.engine, **settings})
     return Engine(graph, scorer, combined, adapter=calibrated, **shared)
 

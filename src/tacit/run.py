@@ -312,7 +312,7 @@ class Run:
         observed = observed_before(split, chosen.get("observed", usual))
         engine = engine_of(self.folder, self.weights, adapted, {**chosen, "observed": observed}).ranking()
         adapter = adapter if engine.encoder is None else {}
-        name = None if queries is None or isinstance(queries, Mapping) else Path(queries).name
+        name = None if queries is None else "given" if isinstance(queries, Mapping) else Path(queries).name
         about = {"graph": self.graph.name, "queries": name, "adapter": described(adapter)}
         evaluation = evaluated(
             engine, sets, split, about=about, ties=ties, mean=mean, limit=limit, batch=batch, per_relation=per_relation,

@@ -75,12 +75,13 @@ class Strong(Interpreter):
         if not isinstance(node, p.Complement):
             return super().of(node, slots)
         inside, edge = node.part, None
-        if isinstance(inside, p.Row | p.Project):
-            edge = inside.edge
-        elif isinstance(inside, p.Relation):
-            edge = inside
-        elif isinstance(inside, p.Loop):
-            edge = p.Relation(inside.relation)
+        about = inside.part if isinstance(inside, p.At | p.Best) else inside
+        if isinstance(about, p.Row | p.Project):
+            edge = about.edge
+        elif isinstance(about, p.Relation):
+            edge = about
+        elif isinstance(about, p.Loop):
+            edge = p.Relation(about.relation)
         strength = SHARED
         if isinstance(edge, p.Relation):
             strength = OWN[2 * RELATIONS.index(self.names[edge.slot]) + int(edge.flip)]
@@ -136,6 +137,21 @@ def test_the_witness_of_a_negated_atom_by_hand() -> None:
         negated = next(part for part in answer.witnesses[0].tree.parts if part.kind == "not")
         assert negated.score == pytest.approx(refused, rel=1e-4)
         assert negated.parts[0].score == pytest.approx(x, rel=1e-4)  # the atom itself is as likely as before
+
+
+@pytest.mark.parametrize("search", ["exact", "certified"])
+def test_a_negated_atom_between_entities_is_about_its_relation(search: str) -> None:
+    """A question for yes or no, and one for entities with such a condition, by hand."""
+    a, b, c = ENTITIES[:3]
+    first, second = RELATIONS[:2]
+    engine, table = strong_engine(search=search), TABLES[second]
+    holds = engine.ask(f": {first}({a}, {b}) & !{second}({a}, {c})")[0].score
+    assert holds == pytest.approx(TABLES[first][0, 1] * (1 - min(1.0, math.exp(OWN[2]) * table[0, 2])), rel=1e-4)
+    for answer in engine.ask(f"?t : {first}({a}, ?t) & !{second}({a}, {c})", top=N):
+        assert answer.score == pytest.approx(holds / TABLES[first][0, 1] * TABLES[first][0, answer.id], rel=1e-4)
+    nobody = engine.ask(f": {first}({a}, {b}) & !(exists ?y . {second}({a}, ?y))")[0].score
+    refused = 1 - min(1.0, math.exp(OWN[2]) * table[0].max())
+    assert nobody == pytest.approx(TABLES[first][0, 1] * refused, rel=1e-4, abs=1e-6)
 
 
 def test_continuous_search_negates_as_strongly() -> None:

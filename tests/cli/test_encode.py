@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -177,3 +178,11 @@ def test_a_comparison_reads_as_one_table(both: Path) -> None:
     assert ["pin", *printed["pin"]] in lines  # and a blank for the encoder
     assert len(printed["pin"]) == 1
     assert ["parameters", *(f"{row.parameters:,}" for row in found.rows)] in lines
+
+
+def test_a_comparison_counts_the_queries_that_were_ranked(both: Path) -> None:
+    drawn = tacit.sample(families(), shapes="1p", split="test", count=3)["1p"].queries
+    hard = drawn.hard.where(drawn.hard.rows > 0)  # which leaves nothing to rank of the first
+    found = compare([both], {"1p": replace(drawn, hard=hard)}, device="cpu")
+    assert found.shared["queries"] == {"1p": 2}
+    assert {row.to_json()["queries"]["1p"] for row in found.rows} == {2}

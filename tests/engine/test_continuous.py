@@ -69,3 +69,19 @@ def test_its_reliability_can_be_measured() -> None:
     slots = np.array([[0]]), np.array([[0, 2]])
     two_hops = QuerySet(SHAPES["2p"], *slots, easy=AnswerSets.of([{0}]), hard=AnswerSets.of([{2}]))
     assert len(reliability(engine(model()).reasoner, two_hops)) == 2  # three entities, less the easy answer
+
+
+@pytest.mark.parametrize("ceiling", [None, 0.25])
+def test_a_hop_is_worth_no_more_than_predictions_are(ceiling: float | None) -> None:
+    """With the product the vectors move alike, and each of two predicted atoms is worth as much of itself."""
+    question, few = "?x : exists ?v . r(c, ?v) & r(?v, ?x)", {"steps": 9}  # so few that none stops early
+    plain = engine(model(), **few).ask(question)
+    capped = engine(model(), observed="train", observed_score=0.75, ceiling=ceiling, **few).ask(question)
+    worth = (ceiling or 0.75) ** 2
+    assert {a.entity: a.score for a in capped} == pytest.approx({a.entity: worth * a.score for a in plain}, rel=1e-3)
+
+
+@pytest.mark.parametrize(("changes", "says"), [({"typed": True}, "no kind"), ({"logic": "lukasiewicz"}, "gradients")])
+def test_what_vectors_cannot_heed_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingsError, match=says):
+        engine(model(), **changes).ask(TWO_HOPS)

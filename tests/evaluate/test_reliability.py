@@ -103,3 +103,12 @@ def test_the_best_of_each_query() -> None:
     assert measured.scores[0] == pytest.approx(0.8 + 0.2 + 0.6 + 0.4)
     assert measured.hits[0] == 1.0
     assert len(reliability(reasoner, queries, top=99)) == 7
+
+
+def test_the_best_are_told_apart_where_probabilities_are_alike() -> None:
+    reasoner = Fixed([[0.5, 0.5, 0.5, 0.5]])
+    reasoner.table = torch.tensor([[-4e-9, -1e-9, -2e-9, -torch.inf]])  # as probabilities, three times 1
+    measured = reliability(reasoner, one_hop(easy=[set()], hard=[{1}]), bins=1, top=1)
+    assert (measured.counts.tolist(), measured.hits.tolist(), measured.brier) == ([1], [1.0], 0.0)
+    every = reliability(reasoner, one_hop(easy=[{0, 2}], hard=[{1}]), bins=1, top=2)
+    assert (every.counts.tolist(), every.scores.tolist()) == ([2], [1.0])  # what cannot be comes before what is known

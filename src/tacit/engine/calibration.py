@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -63,6 +64,7 @@ class Calibration(nn.Module):
     def __init__(self, shards: Shards | None = None) -> None:
         super().__init__()
         self.shards = shards or Shards(0)
+        self.instead: dict[str, Any] = {}  # engine settings that an adapter brings, as they would be without it
 
     @property
     def kind(self) -> str:

@@ -69,6 +69,16 @@ class ContinuousReasoner(Reasoner):
                 "use an adapter on p, or search beam",
                 "search",
             )
+        if atoms.possible is not None and atoms.possible.typed:
+            raise SettingsError(
+                "continuous search scores vectors, which are of no kind; leave typed out, or use search beam", "typed"
+            )
+        if logic.norm == "lukasiewicz":  # whose value of three atoms is 0 at the start, and as flat all around
+            raise SettingsError(
+                "continuous search climbs by gradients, and lukasiewicz has none where it starts; "
+                "use logic product or godel, or search beam",
+                "logic",
+            )
         self.atoms, self.logic = atoms, logic
         self.scorer: VectorScorer = atoms.scorer
         self.steps, self.step_size, self.reg, self.seed = steps, step_size, reg, seed
@@ -150,8 +160,7 @@ class Vectors(Fold[Tensor, Tensor]):
             logits = r.scorer.score_all(source, relations)
         else:
             logits = r.scorer.score_vectors(source, relations, place.target)[:, None]
-        scores: Tensor = r.atoms.calibration(logits, relations, relations)
-        return scores
+        return r.atoms.capped(r.atoms.calibration(logits, relations, relations))
 
     def project(self, step: Project, place: Place[Tensor]) -> Tensor:
         middle = self.vectors[step.variable]

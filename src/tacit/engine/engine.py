@@ -105,8 +105,9 @@ class Engine:
         adapter = self.adapter if adapted and not changes.get("preset") else None
         if not changes and adapter is self.adapter:
             return self
+        instead = self.adapter.instead if self.adapter is not None and adapter is None else {}
         shared: dict[str, Any] = {"reasoner": self._given, "finders": self._finders, "encoder": self.offered}
-        return Engine(self.graph, self.scorer, self.settings, adapter=adapter, **shared, **changes)
+        return Engine(self.graph, self.scorer, self.settings.changed(**instead), adapter=adapter, **shared, **changes)
 
     def forget(self) -> None:
         """Keep nothing of the weights: to be called after writes to some of them through `.data` or NumPy."""

@@ -108,13 +108,16 @@ def reliability(
     total = Reliability.empty(bins)
     for start in range(0, len(queries), size):
         part = queries[start : start + size]
-        scores = reasoner.scores(part.shape.plan, *slots(part)).exp().clamp(0, 1)
-        labels = torch.zeros_like(scores)
+        scores, finer = reasoner.ranked(part.shape.plan, *slots(part))
+        scores = scores.exp().clamp(0, 1)
+        labels, easy = torch.zeros_like(scores), _cells(part.easy)
         labels[_cells(part.hard)] = 1
-        scores[_cells(part.easy)] = -1  # below every score: last, and recognised
-        if top is not None:
-            scores, chosen = best(scores, top)
-            labels = labels.gather(1, chosen)
+        scores[easy] = -1  # which no score is
+        if top is not None:  # near 1, scores are alike that are not
+            order = finer.clamp(min=torch.finfo(finer.dtype).min)
+            order[easy] = -torch.inf
+            chosen = best(order, top)[1]
+            scores, labels = scores.gather(1, chosen), labels.gather(1, chosen)
         kept = scores >= 0
         total += Reliability.of(scores[kept], labels[kept], bins)
     return total

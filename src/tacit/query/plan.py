@@ -254,4 +254,6 @@ def negated_relation(step: Complement[Any]) -> Relation | None:
             return relation
         case Loop(slot):
             return Relation(slot)
+        case At(part, _) | Best(_, part):  # the same atom, between entities or of anybody
+            return negated_relation(Complement(part))
     return None
