@@ -63,7 +63,7 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     "betae": {
         "paper": {"width": 400, "margin": 60.0},
         "lean": {
-            "width": 400, "margin": 60.0, "negatives": 4096, "likely": 0.5, "answers": 4, "negated": 0.5,
+            "width": 400, "margin": 60.0, "negatives": 4096, "likely": 0.5, "answers": 4, "negated": 0.7,
             "loss": "softmax", "lr": 2e-3, "weight_decay": 0.3,
         },
         "small": {
@@ -74,7 +74,7 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"width": 800, "margin": 20.0, "dropout": 0.2, "steps": 900_000},
         "lean": {
             "width": 800, "margin": 20.0, "negatives": 2048, "likely": 0.5, "answers": 4, "negated": 0.5,
-            "loss": "softmax", "weight_decay": 2.0,
+            "loss": "softmax", "weight_decay": 4.0,
         },
         "small": {"width": 64, "margin": 12.0, "weight_decay": 1.0},
     },
