@@ -185,6 +185,7 @@ def test_reads(text: str) -> None:
         ("SELECT ?c { ?c :r ?x { :a :p ?c FILTER EXISTS { ?c :q ?x } } }", 33, "move it out of the braces"),
         ("SELECT ?c { ?c :r ?x { { :a :p ?c } UNION { ?x :p ?c } FILTER EXISTS { ?x :q :b } } }", 56, "in every"),
         ("SELECT ?c { ?c :r ?x { { ?c :p :a FILTER EXISTS { ?c :q ?y } } { ?y :p :a } } }", 35, r"speaks of \?y"),
+        ("SELECT ?x { ?x :p :a FILTER NOT EXISTS { :b :q ?y } } VALUES ?y { :c }", 22, r"speaks of \?y"),
         ("SELECT ?x { ?x :p :a FILTER EXISTS { ?x :p :b } FILTER(?x = :b) }", 49, "FILTER on values"),
         ("SELECT ?x { ?x :p :a FILTER(EXISTS { ?x :p :b } || ?x = :b) }", 22, "FILTER on values"),
         ("SELECT ?x { ?x :p _:b { _:b :q ?x } }", 19, "_:b stands in two groups; a variable such as \\?b can"),
@@ -333,6 +334,18 @@ def test_a_number_is_no_other_that_has_its_value(number: str) -> None:
         assert number not in labels
     else:
         assert [graph.entities[i] for i in found] == [number.removesuffix(" .")]
+
+
+@pytest.mark.parametrize("beside", ["5", '"5"', "?5", ":5", ":a\\#5", "<urn:5>", "5e0"])
+@pytest.mark.parametrize("number", ["05", "+5", "5"])
+def test_a_number_is_no_other_that_stands_beside_it(number: str, beside: str) -> None:
+    graph = Graph.of([("a", "p", label) for label in ("5", "a#5")])
+    text = f"{PREFIX}SELECT ?x {{ ?x :p {number} . {beside} :p ?x ; :p ?y # 5\n }}"
+    if number == "5" and beside != "5e0":
+        assert "p(?x, 5)" in str(parse_sparql(text, graph).query)
+    else:
+        with pytest.raises(QueryError, match=r"read as 5.* is written otherwise"):
+            parse_sparql(text, graph)
 
 
 def test_names_in_a_query_are_unescaped() -> None:

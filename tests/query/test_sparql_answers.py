@@ -97,13 +97,24 @@ def test_refuses_what_cannot_be_said_of_answers(text: str, column: int | None, w
 
 
 @pytest.mark.parametrize(
-    "written", [r'"\\u006E"', r'"\\\\u006E"', r'"\u006E"', r'"\\\u006E"', r'"\\U0000006E"', r'"\n"']
+    "written",
+    [
+        r'"\\u006E"',
+        r'"\\\\u006E"',
+        r'"\u006E"',
+        r'"\\\u006E"',
+        r'"\\U0000006E"',
+        r'"\n"',
+        r'"\\\u0075006E"',
+        '"a\tb"',
+        '"""a\t\\""""',
+    ],
 )
-def test_what_follows_an_escaped_backslash_is_no_escape(written: str) -> None:
+def test_a_literal_is_the_text_it_quotes(written: str) -> None:
     from pyoxigraph import Literal, NamedNode, Quad, Store
 
     store, query = Store(), f"SELECT ?s {{ ?s <urn:p> {written} }}"
-    labels = [r"\u006E", r"\\u006E", "n", r"\n", r"\U0000006E", "\n"]
+    labels = [r"\u006E", r"\\u006E", "n", r"\n", r"\U0000006E", "\n", "a\tb", 'a\t"', "a       b"]
     store.extend(Quad(NamedNode(f"urn:{i}"), NamedNode("urn:p"), Literal(label)) for i, label in enumerate(labels))
     (meant,) = [labels[int(row[0].value.removeprefix("urn:"))] for row in store.query(query)]
     graph = Graph.of([("s", "<urn:p>", label) for label in labels])

@@ -21,7 +21,7 @@ from tacit.graph.prefixes import Prefixes
 from tacit.graph.terms import SCHEME
 from tacit.graph.vocabulary import Vocabulary
 from tacit.query.names import alike
-from tacit.query.sparql_source import kind
+from tacit.query.sparql_source import Source, is_value, kind
 from tacit.query.text import place
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -35,8 +35,8 @@ _ESCAPES = str.maketrans({chr(i): f"\\u{i:04X}" for i in (*range(32), 127, 0xFFF
 class Labels:
     """Finds the labels of a query's terms, as its parser gives them; without a graph it takes the plainest form."""
 
-    def __init__(self, text: str, prologue: Any, graph: Graph | None) -> None:
-        self.text, self.graph = text, graph
+    def __init__(self, source: Source, prologue: Any, graph: Graph | None) -> None:
+        self.source, self.graph = source, graph
         self.own: Prefixes | None = graph.prefixes if graph and graph.prefixes else None  # of a graph from RDF
         self.base, self.prefixes = "", dict[str, str]()
         for declared in prologue:
@@ -89,20 +89,20 @@ class Labels:
         """A literal as N-Triples writes it; nothing of an IRI."""
         if kind(term) == "literal":
             language, datatype = term.lang, self.iri(term.datatype) if term.datatype else ""
-        elif not isinstance(term, dict) and hasattr(term, "datatype"):
-            language, datatype = term.language, str(term.datatype or "")
-            self._check_number(str(term), datatype)
+        elif is_value(term):
+            language, datatype = "", str(term.datatype)
+            self._check_value(str(term), datatype)
         else:
             return ""
         typed = self.own.label(datatype) if self.own else f"<{datatype}>"
         suffix = f"@{language.lower()}" if language else f"^^{typed}" if datatype not in ("", _PLAIN) else ""
         return f'"{_text(term).translate(_ESCAPES)}"{suffix}'
 
-    def _check_number(self, number: str, datatype: str) -> None:
+    def _check_value(self, value: str, datatype: str) -> None:
         """Refuse a number that is written otherwise than rdflib hands it on: `05` is another literal than `5`."""
-        if not re.search(rf"(?<![\w.+-]){re.escape(number)}(?!\w|\.\d)", self.text, re.IGNORECASE):
+        if not self.source.spelt(value):
             written = f'"..."^^<{datatype}>' if self.own else '"..."'
-            raise QueryError(f"a number that is read as {number} is written otherwise; write it as {written}")
+            raise QueryError(f"a number that is read as {value} is written otherwise; write it as {written}")
 
     def _names(self, iri: str) -> Iterator[str]:
         """What an IRI may be called in a graph from tables, the plainest last."""
@@ -137,8 +137,8 @@ class Labels:
 
     def _place(self, written: str) -> tuple[int, int] | None:
         """Line and column of the first use of a term."""
-        use = re.search(rf"(?<![\w?$:.-]){re.escape(written)}(?![\w:-])", self.text)
-        return place(self.text, use.start()) if use else None
+        use = re.search(rf"(?<![\w?$:.-]){re.escape(written)}(?![\w:-])", self.source.text)
+        return place(self.source.text, use.start()) if use else None
 
 
 def _text(literal: Any) -> str:
