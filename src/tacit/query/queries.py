@@ -198,7 +198,7 @@ def _query_set(
     encoding: Encoding,
     queries: Any,
     easy: Mapping[Any, Any],
-    hard: Mapping[Any, Any],
+    hard: Mapping[Any, Any] | None,
     sizes: tuple[int, int],
     path: Path,
 ) -> QuerySet:
@@ -209,7 +209,7 @@ def _query_set(
         queries = [queries[i] for i in order]
         none: frozenset[int] = frozenset()
         easy_answers, hard_answers = (
-            AnswerSets.of([table.get(query, none) for query in queries]) for table in (easy, hard)
+            AnswerSets.of([table.get(query, none) for query in queries]) for table in (easy, hard or {})
         )
     except (DataError, TypeError, RecursionError) as error:
         raise DataError(f"{shape.name} cannot be read: {error}", path) from None
@@ -221,14 +221,20 @@ def _query_set(
     ):
         if ids.max(initial=0) >= size:
             raise DataError(f"{shape.name} has {kind} {ids.max()}, but the graph ends at {size - 1}", path)
+    if hard is not None and (lost := sum(query not in hard for query in queries)):
+        raise DataError(
+            f"{shape.name} has {lost:,} of {len(queries):,} queries that the file of answers beside it does not have; "
+            "take both from one place",
+            path,
+        )
     return QuerySet(shape, entities[order], relations[order], easy_answers, hard_answers, encoding)
 
 
-def _answer_files(folder: Path, split: str) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
+def _answer_files(folder: Path, split: str) -> tuple[Mapping[Any, Any], Mapping[Any, Any] | None]:
     """The tables of easy and hard answers; train queries have one table of answers, or none."""
     if split == "train":
         path = folder / "train-answers.pkl"
-        return {}, _table(path) if path.is_file() else {}
+        return {}, _table(path) if path.is_file() else None
     return _table(folder / f"{split}-easy-answers.pkl"), _table(folder / f"{split}-hard-answers.pkl")
 
 
