@@ -34,6 +34,10 @@ READ = {
     "SELECT ?c { :a :p ?c . ?c :q ?n . :a :p ?c }": "?c : p(a, ?c) & q(?c, ?n)",
     "SELECT ?c { :a :p|:q|:p ?c }": "?c : p(a, ?c) | q(a, ?c)",
     "SELECT ?c { { :a :p ?c } UNION { :a :p ?c } }": "?c : p(a, ?c)",
+    "SELECT ?c { :a :p ?c { :a :p ?c } FILTER EXISTS { :a :p ?c } MINUS { ?c :q :a } MINUS { ?c :q :a } }": (
+        "?c : p(a, ?c) & !q(?c, a)"
+    ),
+    "SELECT ?c { :a :p ?c FILTER(EXISTS { ?c :q :a } || EXISTS { ?c :q :a }) }": "?c : p(a, ?c) & q(?c, a)",
     "SELECT ?c { :a :p ?c FILTER NOT EXISTS { ?c :q ?x } }": "?c : p(a, ?c) & !(exists ?x . q(?c, ?x))",
     "SELECT ?c { :a :p ?c FILTER EXISTS { ?c :q ?x } }": "?c : p(a, ?c) & (exists ?x . q(?c, ?x))",
     "SELECT ?c { :a :p ?c MINUS { ?c :q ?x . ?x :r :b } }": "?c : p(a, ?c) & !(q(?c, ?x) & r(?x, b))",
