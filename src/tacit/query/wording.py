@@ -15,6 +15,7 @@ _NO_VERBS = {"alias", "species", "series", "news", "status", "bus", "gas", "addr
 _BARE = re.compile(
     r"(?:\w+(?:ed|en|rn)|held|found|made|built|set|sung|cast|known|adjacent|next|close|similar)"
 )  # no article
+_OPEN = re.compile(r"\bthat\b|^(?:either|both|at once)\b")  # what could go on with whatever follows it
 Name = Callable[[str], str]
 
 
@@ -130,8 +131,7 @@ def _asked(step: Step, name: Name) -> str:
 def _said(part: Step | Group, name: Name) -> str:
     """What is said of a thing, as the predicate of a sentence."""
     if isinstance(part, Group):
-        both = _joined(part, name)
-        return f"is nothing that {both}" if part.denied else f"{'either ' * (part.join == 'or')}{both}"
+        return "is nothing that " * part.denied + _together(part, name)
     words, other, no = words_of(part.relation), _other(part, name), part.denied
     if part.inverse:
         if words.leads:
@@ -164,18 +164,39 @@ def _other(step: Step, name: Name) -> str:
         return "something"
     if len(inside) == 1 and isinstance(only := inside[0], Step) and not _does(only) and not only.denied:
         return f"something that {_clause(only, name)}"
-    return f"something that {_joined(step.other, name)}"
+    return f"something that {_together(step.other, name)}"
 
 
 def _joined(group: Group, name: Name) -> str:
-    """What is said of a thing, all of it; what the thing itself does comes first, and what is denied last."""
+    """What is said of the thing asked for, all of it; what is denied comes last."""
     if group.join == "or":
         return _listed([_said(part, name) for part in group.parts], "or")
-    order = sorted(group.parts, key=lambda part: (part.denied, isinstance(part, Group) or not _does(part)))
-    said, denied = ([_said(part, name) for part in order if part.denied is no] for no in (False, True))
+    said, denied = ([_said(part, name) for part in _in_order(group) if part.denied is no] for no in (False, True))
     both = [_listed(parts, "and") for parts in (said, denied) if parts]
-    return " but ".join(both)
+    return f"{',' * bool(_OPEN.search(both[0]))} but ".join(both)
+
+
+def _together(group: Group, name: Name) -> str:
+    """What is said of a thing inside a sentence, opened by a word, so that what follows is not taken for a part."""
+    parts = [_said(part, name) for part in _in_order(group)]
+    if len(parts) == 1:
+        return parts[0]
+    if group.join == "or":
+        return f"either {_listed(parts, 'or')}"
+    return f"{'both' if len(parts) == 2 else 'at once'} {_listed(parts, 'and')}"
+
+
+def _in_order(group: Group) -> list[Step | Group]:
+    """The parts of a group: what the thing itself does comes first, what takes a clause later, what is denied last."""
+
+    def clauses(part: Step | Group) -> int:
+        if isinstance(part, Group):
+            return 3
+        return 2 if isinstance(part.other, Group) else int(not _does(part))
+
+    return sorted(group.parts, key=lambda part: (part.denied, clauses(part)))
 
 
 def _listed(parts: Sequence[str], word: str) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {word} {parts[-1]}"
+    before = ", ".join(parts[:-1])
+    return f"{before}{',' * bool(_OPEN.search(before))} {word} {parts[-1]}" if before else parts[0]
