@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tacit.query.outline import Group, Step
+from tacit.query.outline import Group, Step, with_steps
 
 _JOINTS = re.compile(r"[\s_\-.]+|(?<=[a-z0-9])(?=[A-Z])")
 _PREPOSITIONS = {"of", "in", "by", "for", "from", "to", "at", "on", "with", "near", "under", "over", "into", "as"}
@@ -66,22 +66,10 @@ def sentence(question: Group, name: Name = str, symmetric: Callable[[str], bool]
     >>> print(sentence(outline(parse("?c : capital(France, ?c)"))), sentence(outline(parse("?c : eats(Tom, ?c)"))))
     What is the capital of France? What does Tom eat?
     """
-    question = _forwards(question, symmetric)
+    question = with_steps(question, lambda step: replace(step, inverse=step.inverse and not symmetric(step.relation)))
     if len(question.parts) == 1 and isinstance(step := question.parts[0], Step) and not _does(step):
         return f"What {_asked(step, name)}?"
     return f"What {_joined(question, name)}?"
-
-
-def _forwards(group: Group, symmetric: Callable[[str], bool]) -> Group:
-    """The conditions with symmetric relations read from the thing that they speak of."""
-
-    def turned(part: Step | Group) -> Step | Group:
-        if isinstance(part, Group):
-            return _forwards(part, symmetric)
-        other = part.other if isinstance(part.other, str) else _forwards(part.other, symmetric)
-        return replace(part, other=other, inverse=part.inverse and not symmetric(part.relation))
-
-    return replace(group, parts=tuple(map(turned, group.parts)))
 
 
 def words_of(relation: str) -> Words:
