@@ -61,7 +61,7 @@ class Labels:
             if label in vocabulary:
                 return label
             if not iri.startswith(SCHEME):
-                raise self._unknown(term, vocabulary, iri or literal, self._nearest(label, iri, vocabulary))
+                raise self._unknown(term, vocabulary, iri or literal, _nearest(self.own, label, iri, vocabulary))
         names = [literal, _text(term)] if literal else list(self._names(iri))
         if vocabulary is None:
             return names[-1]
@@ -71,7 +71,7 @@ class Labels:
                 return vocabulary.labels[known]
         same, near = alike(vocabulary, names[-1])
         if len(same) == 1:
-            return vocabulary.labels[vocabulary.id(same[0])]
+            return same[0]
         raise self._unknown(term, vocabulary, names[-1], same[:3] or near)
 
     def iri(self, term: Any) -> str:
@@ -116,15 +116,6 @@ class Labels:
                 yield (f"{prefix}:" if prefix else "") + iri[len(namespace) :]
         yield unquote(re.split(r"[/#:]", iri)[-1]) or iri
 
-    def _nearest(self, label: str, iri: str, vocabulary: Vocabulary) -> list[str]:
-        """What may be meant by an IRI that a graph from RDF does not have: its last part in the graph's namespaces."""
-        if not self.own or not self.graph or not iri:
-            return vocabulary.nearest(label)
-        last = re.split(r"[/#:]", iri)[-1]
-        same = [f"{prefix}:{last}" if prefix else last for prefix in self.own]
-        near = [name for name in same if name in vocabulary] or vocabulary.nearest(label) or vocabulary.nearest(last)
-        return [self.own.iri(name) or name for name in near[:3]]
-
     def _unknown(self, term: Any, vocabulary: Vocabulary, name: str, near: list[str]) -> UnknownName:
         written = [f"<{term}>", str(term), *(["a"] if str(term) == _TYPE else [])]
         if kind(term) == "pname":
@@ -143,4 +134,14 @@ class Labels:
 
 def _text(literal: Any) -> str:
     """What stands between the quotes of a literal, escapes resolved."""
-    return str(literal.string if isinstance(literal, dict) and hasattr(literal, "string") else literal)
+    return str(literal.string if kind(literal) == "literal" else literal)
+
+
+def _nearest(own: Prefixes, label: str, iri: str, vocabulary: Vocabulary) -> list[str]:
+    """What may be meant by an IRI that a graph from RDF does not have: its last part in the graph's namespaces."""
+    if not iri:
+        return vocabulary.nearest(label)
+    last = re.split(r"[/#:]", iri)[-1]
+    same = [f"{prefix}:{last}" if prefix else last for prefix in own]
+    near = [name for name in same if name in vocabulary] or vocabulary.nearest(label) or vocabulary.nearest(last)
+    return [own.iri(name) or name for name in near[:3]]
