@@ -98,6 +98,8 @@ def test_nested_conditions_alternatives_and_denials_are_told_apart() -> None:
         ("/people/person/nationality(?c, Peru)", "What has Peru as its nationality?"),
         ("carries(Tom, ?c)", "What does Tom carry?"),
         ("crosses(Tom, ?c)", "What does Tom cross?"),
+        ("lies_in(Oslo, ?c)", "What does Oslo lie in?"),
+        ("has(Tom, ?c)", "What does Tom have?"),
     ],
 )  # fmt: skip
 def test_questions_read_as_sentences(question: str, words: str) -> None:

@@ -34,10 +34,14 @@ class Words:
     def plain(self) -> str:
         """The verb without the ending of the third person."""
         first, _, rest = self.verb.partition(" ")
-        if re.search(r"(?:ss|sh|ch|x|zz|o)es$", first):
+        if first == "has":
+            first = "have"
+        elif re.search(r"(?:ss|sh|ch|x|zz|o)es$", first):
             first = first[:-2]
+        elif first.endswith("ies") and len(first) > 4:  # carries, but not lies
+            first = f"{first[:-3]}y"
         else:
-            first = re.sub(r"ies$", "y", first) if first.endswith("ies") else first[:-1]
+            first = first[:-1]
         return f"{first} {rest}".strip()
 
     @property
