@@ -42,6 +42,13 @@ def test_a_cycle_has_no_outline_and_says_why(service: Running) -> None:
     assert told["sparql"]
 
 
+def test_what_only_sparql_can_say_is_left_to_it(service: Running) -> None:
+    text = "PREFIX : <tacit:> SELECT ?c { :Spain :borders ?c VALUES ?c { :France } }"
+    told = service.client.post("/read", json={"query": text}).json()
+    assert (told["outline"], told["sentence"], told["sparql"]) == (None, None, text)
+    assert told["undrawable"] == "VALUES names what may answer it"
+
+
 def test_a_question_that_cannot_be_read_is_refused_with_its_place(service: Running) -> None:
     response = service.client.post("/read", json={"query": "?c : borders(?c"})
     assert (response.status_code, response.json()["error"]["column"]) == (422, 16)

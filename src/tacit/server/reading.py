@@ -28,8 +28,11 @@ class QuestionReader:
 
     def told(self, text: str) -> dict[str, Any]:
         """A question as text, as nested conditions, as a sentence and as SPARQL, or `None` where it cannot be."""
-        query = read(text, self.graph)[0]
+        reading = read(text, self.graph)
+        query = reading.query
         data: dict[str, Any] = {"query": str(query), "outline": None, "undrawable": None, "sentence": None}
+        if reading.among is not None:  # no formula says that what is asked for is one of some entities
+            return data | {"undrawable": "VALUES names what may answer it", "sparql": text}
         try:
             group = with_steps(outline(query), self._forward)
             data |= {"outline": self._drawn(group), "sentence": self.sentence(group)}
