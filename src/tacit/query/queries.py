@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.graph.files import atomic_folder
 from tacit.graph.graph import SPLITS
-from tacit.graph.index import distinct, within
+from tacit.graph.index import distinct, spread, within
 from tacit.graph.pickles import load_pickle
 from tacit.query.shapes import Encoding, Shape, parse_shapes, shape_of
 from tacit.query.tuples import Ids, from_tuples, to_tuples
@@ -99,10 +99,8 @@ class AnswerSets:
 
     def subset(self, queries: NDArray[np.int64]) -> AnswerSets:
         """The answers of some queries, in the order given."""
-        sizes = self.counts[queries]
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
-        return AnswerSets(offsets, self.ids[np.repeat(self.offsets[queries], sizes) + within])
+        _, at = spread(self.offsets[queries], self.offsets[queries + 1])
+        return AnswerSets(np.concatenate([[0], np.cumsum(self.counts[queries])]), self.ids[at])
 
     def to_sets(self) -> list[set[int]]:
         """One set of ids per query."""
