@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
 from served import Running, running
 from served_graphs import BORDERS, EUROPE, SPEAKS, open_europe
 from tacit.engine.reasoner import Explanation
 from tacit.graph.graph import Graph
-from tacit.graph.vocabulary import Vocabulary
 from tacit.query.reading import read
 from tacit.server.names import Names
 from tacit.server.reading import QuestionReader
@@ -40,13 +38,6 @@ def test_a_cycle_has_no_outline_and_says_why(service: Running) -> None:
     assert (told["outline"], told["sentence"]) == (None, None)
     assert told["undrawable"] == "?c and ?d are tied together in more than one way"
     assert told["sparql"]
-
-
-def test_what_only_sparql_can_say_is_left_to_it(service: Running) -> None:
-    text = "PREFIX : <tacit:> SELECT ?c { :Spain :borders ?c VALUES ?c { :France } }"
-    told = service.client.post("/read", json={"query": text}).json()
-    assert (told["outline"], told["sentence"], told["sparql"]) == (None, None, text)
-    assert told["undrawable"] == "VALUES names what may answer it"
 
 
 def test_a_question_that_cannot_be_read_is_refused_with_its_place(service: Running) -> None:
@@ -105,14 +96,3 @@ def test_what_mostly_holds_both_ways_is_read_either_way() -> None:
     assert reader.told("?c : meets(Spain, ?c)")["sentence"] == "What meets Spain?"
     assert reader.told("?c : feeds(Spain, ?c)")["sentence"] == "What does Spain feed?"
     assert reader.told("?c : nonsense(Spain, ?c)")["sentence"] == "What is the nonsense of Spain?"
-
-
-def test_the_label_of_an_inverse_reads_as_the_relation_backwards() -> None:
-    """As in FB15k-237, where the two differ by their sign alone, of which words keep nothing."""
-    labels = Vocabulary(["+/place/capital", "-/place/capital"], kind="relation")
-    reader = QuestionReader(Graph(Vocabulary(["France", "Paris"]), labels, np.array([[0, 0, 1]], dtype=np.int32)))
-    forward = reader.told("?c : +/place/capital(France, ?c)")
-    back = reader.told("?c : -/place/capital(Paris, ?c)")
-    assert forward["sentence"] == "What is the capital of France?"
-    assert back["sentence"] == "What has Paris as its capital?"
-    assert back["outline"]["parts"][0]["inverse"] is False
