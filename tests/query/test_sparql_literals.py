@@ -49,6 +49,11 @@ def test_literals_from_rdf_can_be_asked_about_whatever_they_hold(tmp_path: Path)
     assert bind(compile_query(parse_sparql(f"SELECT ?x {{ ?x <http://a.org/c> {written} }}", graph).query), graph)
 
 
+def test_a_literal_is_one_term_however_long() -> None:
+    text = "(" * 20 + " word" * 400
+    assert parse_sparql(f"{PREFIX}SELECT ?x {{ ?x :p '{text}' }}").query == parse(f"?x : p(?x, {quoted(text)})")
+
+
 @pytest.mark.parametrize("number", ["05", "007", "+5", "-05", "1e0", "1.0e0", "5", "-5", "1.50", "5 ."])
 def test_a_number_is_no_other_that_has_its_value(number: str) -> None:
     labels = ["5", "7", "-5", "1.0", "1.50"]

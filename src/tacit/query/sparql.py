@@ -15,7 +15,7 @@ from tacit.graph.graph import Graph
 from tacit.query.iris import Labels
 from tacit.query.reading import Reading
 from tacit.query.sparql_forms import Form
-from tacit.query.sparql_source import Source
+from tacit.query.sparql_source import Source, bare
 from tacit.query.sparql_terms import Terms
 from tacit.query.text import place
 
@@ -62,7 +62,7 @@ def is_sparql(text: str) -> bool:
 def _check_size(text: str) -> None:
     if len(text) > MAX_CHARACTERS:
         raise QueryError(f"the query is {len(text):,} characters long; at most {MAX_CHARACTERS:,} are read")
-    depth = 0
+    depth, text = 0, bare(text)  # a literal is a single term, whatever it holds
     for bracket in re.findall(r"[{}()\[\]]", text):
         depth += 1 if bracket in "{([" else -1
         if depth > MAX_NESTING:

@@ -42,7 +42,7 @@ class Source:
 
     def __init__(self, text: str, tree: Any) -> None:
         self.text, self.nodes, self.variables = text, list(walked(tree)), mentioned(tree)
-        self.keywords = _OPAQUE.sub(_blanked, text)
+        self.keywords = bare(text)
 
     def refused(self, node: Any) -> QueryError:
         """The error for a construct that is not read."""
@@ -70,8 +70,13 @@ class Source:
         return self.error(message, rf"[?$]{variable.name}\b")
 
 
+def bare(text: str) -> str:
+    """A query with spaces in place of what may look like anything: literals, IRIs, comments."""
+    return _OPAQUE.sub(_blanked, text)
+
+
 def _blanked(part: re.Match[str]) -> str:
-    """Spaces in place of what may look like anything; what follows an IRI is told by its end."""
+    """Spaces as many; what follows an IRI is told by its end."""
     if part[0][0] == "\\":
         return "__"  # an escape is a letter of a name, which goes on
     return " " * (len(part[0]) - 1) + (">" if part[0].endswith(">") else " ")
