@@ -20,7 +20,7 @@ from tacit.graph.graph import Graph
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.terms import SCHEME
 from tacit.graph.vocabulary import Vocabulary
-from tacit.query.names import alike
+from tacit.query.names import meant
 from tacit.query.sparql_source import Source, is_value, kind
 from tacit.query.text import place
 
@@ -61,18 +61,15 @@ class Labels:
             if label in vocabulary:
                 return label
             if not iri.startswith(SCHEME):
-                raise self._unknown(term, vocabulary, iri or literal, _nearest(self.own, label, iri, vocabulary))
+                near = _nearest(self.own, label, iri, vocabulary)
+                raise self._located(UnknownName(vocabulary.kind, iri or literal, near), term)
         names = [literal, _text(term)] if literal else list(self._names(iri))
         if vocabulary is None:
             return names[-1]
-        for name in names:
-            known = vocabulary.get(name)
-            if known is not None:
-                return vocabulary.labels[known]
-        same, near = alike(vocabulary, names[-1])
-        if len(same) == 1:
-            return same[0]
-        raise self._unknown(term, vocabulary, names[-1], same[:3] or near)
+        try:
+            return vocabulary.labels[meant(vocabulary, *names)]
+        except UnknownName as error:
+            raise self._located(error, term) from None
 
     def iri(self, term: Any) -> str:
         """The IRI that a prefixed or relative name is short for."""
@@ -116,13 +113,12 @@ class Labels:
                 yield (f"{prefix}:" if prefix else "") + iri[len(namespace) :]
         yield unquote(re.split(r"[/#:]", iri)[-1]) or iri
 
-    def _unknown(self, term: Any, vocabulary: Vocabulary, name: str, near: list[str]) -> UnknownName:
+    def _located(self, error: UnknownName, term: Any) -> UnknownName:
         written = [f"<{term}>", str(term), *(["a"] if str(term) == _TYPE else [])]
         if kind(term) == "pname":
             written = [f"{term.prefix or ''}:{term.localname or ''}"]
         elif kind(term) == "literal":
             written = [f"{mark}{_text(term)}{mark}" for mark in "\"'"]
-        error = UnknownName(vocabulary.kind, name, near)
         at = next(filter(None, map(self._place, written)), None)
         return error.located(*at) if at else error
 
