@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, reduce
 from random import Random
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from tacit.graph.graph import Graph
 from tacit.query import symbolic
 from tacit.query.compile import compile_query
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, children
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, children
 from tacit.query.tuples import Ids
 
 TARGET = Variable("t")
@@ -89,6 +90,37 @@ def holds(formula: Formula, facts: Facts, entities: Sequence[str], where: dict[V
             return not holds(part, facts, entities, where)
         case Exists(variable, part):
             return any(holds(part, facts, entities, {**where, variable: e}) for e in entities)
+    raise AssertionError(formula)
+
+
+def tables(facts: Iterable[tuple[int, str, int]], size: int) -> dict[str, NDArray[np.bool_]]:
+    """Facts between entities `e0`, `e1`, ... as a table for each relation."""
+    made = {relation: np.zeros((size, size), dtype=bool) for relation in RELATIONS}
+    for head, relation, tail in facts:
+        made[relation][head, tail] = True
+    return made
+
+
+def truth(formula: Formula, facts: Mapping[str, NDArray[np.bool_]], scope: tuple[Variable, ...]) -> NDArray[np.bool_]:
+    """The same of all assignments at once: an axis for each variable in scope, of length 1 for one it leaves out."""
+
+    def place(term: Term) -> NDArray[np.int64]:
+        if isinstance(term, Entity):
+            return np.full([1] * len(scope), int(term.name[1:]))
+        axis = max(at for at, variable in enumerate(scope) if variable == term)  # a quantifier may reuse a name
+        return np.arange(len(facts[RELATIONS[0]])).reshape([-1 if at == axis else 1 for at in range(len(scope))])
+
+    match formula:
+        case Atom(str() as relation, subject, object_):
+            return facts[relation][place(subject), place(object_)]
+        case And(parts):
+            return reduce(np.logical_and, [truth(part, facts, scope) for part in parts])
+        case Or(parts):
+            return reduce(np.logical_or, [truth(part, facts, scope) for part in parts])
+        case Not(part):
+            return ~truth(part, facts, scope)
+        case Exists(variable, part):
+            return truth(part, facts, (*scope, variable)).any(axis=-1)
     raise AssertionError(formula)
 
 

@@ -139,6 +139,11 @@ def test_nesting_has_a_limit() -> None:
         _ = ~formula
 
 
+def test_parts_may_be_a_list() -> None:
+    assert And([P, P]) == P & P  # type: ignore[arg-type]
+    assert hash(Or([P, P])) == hash(P | P)  # type: ignore[arg-type]
+
+
 def test_what_is_no_formula_is_refused() -> None:
     with pytest.raises(QueryError, match="'And' joins two formulas or more, not 1"):
         And((P,))
@@ -152,6 +157,9 @@ def test_what_is_no_formula_is_refused() -> None:
         (lambda: Atom("r", "a", Variable("x")), "Entity.*not about 'a'"),  # type: ignore[arg-type]
         (lambda: Atom("r", Entity("a"), Variable("x")) & "q", "not of 'q'"),  # type: ignore[operator]
         (lambda: Not("q"), "not of 'q'"),  # type: ignore[arg-type]
+        (lambda: Exists("x", Atom("r", Entity("a"), Variable("x"))), "not 'x'"),  # type: ignore[arg-type]
+        (lambda: Entity(42), "label, as text, not by 42"),  # type: ignore[arg-type]
+        (lambda: Variable(42), "42 is no name for a variable"),  # type: ignore[arg-type]
         (lambda: Query("x", Atom("r", Entity("a"), Variable("x"))), "not Query.'x'"),  # type: ignore[arg-type]
         (lambda: Query(Variable("x"), "r(a, ?x)"), "not Query"),  # type: ignore[arg-type]
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count
+from itertools import combinations, count, product
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -79,6 +79,13 @@ def test_nested_conditions_alternatives_and_denials_are_told_apart() -> None:
         ("borders(Brazil, ?c) & speaks(?c, Spanish)", "What speaks Spanish and is something that Brazil borders?"),
         ("borders(?c, ?d) & borders(?d, Peru)", "What borders something that borders Peru?"),
         ("borders(?c, ?d) & borders(Peru, ?d)", "What borders something that Peru borders?"),
+        ("likes(?c, ?d) & eats(?d, a) & eats(?c, b)", "What eats b and likes something that eats a?"),
+        ("likes(?c, ?d) & eats(?d, a) & eats(?d, b)", "What likes something that both eats a and eats b?"),
+        ("likes(?c, ?d) & eats(?d, a) & !eats(?c, b)", "What likes something that eats a, but does not eat b?"),
+        ("likes(?c, ?d) & eats(?d, a) & !eats(?d, b)", "What likes something that both eats a and does not eat b?"),
+        ("(likes(?c, ?d) & eats(?d, a)) | eats(?c, b)", "What likes something that eats a, or eats b?"),
+        ("likes(?c, ?d) & (eats(?d, a) | eats(?d, b))", "What likes something that either eats a or eats b?"),
+        ("(eats(?c, a) & eats(?c, b)) | eats(?c, d)", "What both eats a and eats b, or eats d?"),
         ("capital_of(?c, France) | capital_of(?c, Spain)", "What is a capital of France or is a capital of Spain?"),
         ("capital_of(Paris, ?c)", "What is Paris a capital of?"),
         ("located_in(?c, Europe)", "What is located in Europe?"),
@@ -91,10 +98,22 @@ def test_nested_conditions_alternatives_and_denials_are_told_apart() -> None:
         ("/people/person/nationality(?c, Peru)", "What has Peru as its nationality?"),
         ("carries(Tom, ?c)", "What does Tom carry?"),
         ("crosses(Tom, ?c)", "What does Tom cross?"),
+        ("lies_in(Oslo, ?c)", "What does Oslo lie in?"),
+        ("has(Tom, ?c)", "What does Tom have?"),
     ],
 )  # fmt: skip
 def test_questions_read_as_sentences(question: str, words: str) -> None:
     assert sentence(outline(parse(f"?c : {question}"))) == words
+
+
+def test_different_questions_have_different_sentences() -> None:
+    plain = [Step(verb, end, denied=no) for verb in ("eats", "likes") for end in "ab" for no in (False, True)]
+    pairs = [Group(join, pair) for join in ("and", "or") for pair in combinations(plain, 2)]
+    inside = [*(Group("and", (step,)) for step in plain), *pairs]
+    nested = [Step("sees", group, denied=no) for group in inside for no in (False, True)]
+    questions = [*pairs, *(Group("and", (step,)) for step in nested)]
+    questions += [Group(join, pair) for join in ("and", "or") for pair in product(nested, plain)]
+    assert len(set(map(sentence, questions))) == len(questions) > 2000
 
 
 def test_a_label_of_signs_alone_stays_as_it_is() -> None:
@@ -105,5 +124,5 @@ def test_a_label_of_signs_alone_stays_as_it_is() -> None:
 def test_a_symmetric_relation_is_read_the_shorter_way() -> None:
     group = outline(parse("?c : borders(?d, ?c) & borders(Peru, ?d) & eats(?c, Tom)"))
     assert sentence(group, symmetric=lambda relation: relation == "borders") == (
-        "What borders something that borders Peru and eats Tom?"
+        "What eats Tom and borders something that borders Peru?"
     )

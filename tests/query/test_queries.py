@@ -136,6 +136,7 @@ for _ in range(300):
         ((ONE, {(7, (1,)): 5}), "cannot be read"),
         ((ONE, {}, {(7, (1,)): {10}}), "entity 10"),
         ((ONE, {}, {(7, (1,)): {"x"}}), "ids"),
+        ((ONE, {}, {(7, (2,)): {8}}), "1p has 1 of 1 queries that the file of answers"),
         (({BROAD: []},), "no BetaE query structure"),
         (({("e", ("r",)): [(nested(40), (1,))]},), "something other than whole numbers"),
         ((ONE, {(7, (1,)): [nested(40)]}), "answers must be entity ids"),

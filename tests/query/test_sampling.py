@@ -182,7 +182,7 @@ def test_progress_counts_what_is_kept(graph: Graph, monkeypatch: pytest.MonkeyPa
         ({"split": "dev"}, "no split 'dev'; choose one of train, valid, test"),
         ({"split": "test"}, "no test facts"),
         ({"count": 0}, "count must be at least 1"),
-        ({"max_answers": 0}, "max-answers must be at least 1"),
+        ({"max_answers": 0}, "max_answers must be at least 1"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"waste": 1.0}, "waste must be at least 0 and below 1"),
         ({"missing": 0}, "missing is 0; it must be a number of links from 1"),

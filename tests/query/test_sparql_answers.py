@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tacit.errors import QueryError
-from tacit.graph.graph import Graph
-from tacit.query.formula import quoted
 from tacit.query.reading import Reading
 from tacit.query.sparql import parse_sparql
 from tacit.query.text import parse
@@ -94,17 +92,3 @@ def test_refuses_what_cannot_be_said_of_answers(text: str, column: int | None, w
         parse_sparql(PREFIX + "PREFIX answer: <tacit:answer#>\n" + text)
     assert caught.value.column == column
     assert caught.value.line == (3 if column else None)
-
-
-@pytest.mark.parametrize(
-    "written", [r'"\\u006E"', r'"\\\\u006E"', r'"\u006E"', r'"\\\u006E"', r'"\\U0000006E"', r'"\n"']
-)
-def test_what_follows_an_escaped_backslash_is_no_escape(written: str) -> None:
-    from pyoxigraph import Literal, NamedNode, Quad, Store
-
-    store, query = Store(), f"SELECT ?s {{ ?s <urn:p> {written} }}"
-    labels = [r"\u006E", r"\\u006E", "n", r"\n", r"\U0000006E", "\n"]
-    store.extend(Quad(NamedNode(f"urn:{i}"), NamedNode("urn:p"), Literal(label)) for i, label in enumerate(labels))
-    (meant,) = [labels[int(row[0].value.removeprefix("urn:"))] for row in store.query(query)]
-    graph = Graph.of([("s", "<urn:p>", label) for label in labels])
-    assert parse_sparql(query, graph).query == parse(f"?s : '<urn:p>'(?s, {quoted(meant)})")

@@ -10,9 +10,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from formulas import symbolic_answers
+from formulas import symbolic_answers, tables, truth
 from tacit.errors import PlanError, QueryError
 from tacit.graph.graph import Graph
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable
@@ -155,39 +154,15 @@ REFUSALS = [
 ]
 
 
-def truth(formula: Formula, graph: Graph, scope: dict[Variable, int], depth: int) -> NDArray[np.bool_]:
-    """Whether a formula is true of facts, by its definition: a table with an axis for each variable around it."""
-    size = graph.num_entities
-
-    def place(term: Term) -> NDArray[np.int64]:
-        if isinstance(term, Entity):
-            return np.array(graph.entities.id(term.name))
-        return np.arange(size).reshape([-1 if axis == scope[term] else 1 for axis in range(depth)])
-
-    match formula:
-        case Atom(str() as relation, subject, object_):
-            pairs = np.zeros((size, size), dtype=bool)
-            for s, r, o in graph.facts():
-                pairs[s, o] |= r == graph.relations.id(relation)
-            return np.broadcast_to(pairs[place(subject), place(object_)], (size,) * depth)
-        case And(parts):
-            return np.logical_and.reduce([truth(part, graph, scope, depth) for part in parts])
-        case Or(parts):
-            return np.logical_or.reduce([truth(part, graph, scope, depth) for part in parts])
-        case Not(part):
-            return ~truth(part, graph, scope, depth)
-        case Exists(variable, part):
-            return truth(part, graph, scope | {variable: depth}, depth + 1).any(axis=-1)
-    raise AssertionError(formula)
-
-
 def rows_of(reading: Reading, graph: Graph) -> Rows:
     """The rows that a reading means, from facts alone."""
     query, shown = reading.query, [column for column in reading.columns if column.shows == "value"]
-    scope = {variable: axis for axis, variable in enumerate(query.targets)}
+    facts = ((graph.entities[s], graph.relations[r], graph.entities[t]) for s, r, t in graph.facts())
+    numbered = ((int(s[1:]), relation, int(t[1:])) for s, relation, t in facts)
+    held = truth(query.formula, tables(numbered, graph.num_entities), query.targets)
     rows: Rows = set()
-    for ids in np.argwhere(truth(query.formula, graph, scope, len(scope))):
-        given = {variable.name: graph.entities[ids[axis]] for variable, axis in scope.items()}
+    for ids in np.argwhere(np.broadcast_to(held, (graph.num_entities,) * len(query.targets))):
+        given = {target.name: f"e{i}" for target, i in zip(query.targets, ids, strict=True)}
         if reading.among is None or set(given.values()) <= set(reading.among):
             rows.add(
                 tuple(given.get(column.name, column.label) for column in shown) if shown else tuple(given.values())

@@ -96,3 +96,8 @@ def test_labels_that_are_iris_with_and_without_brackets_stay_apart(label: str) -
     graph = Graph.of([(other, "r", "y") for other in ("http://a.b/x", "<http://a.b/x>", "x", "a.b/x")])
     query = Query(Variable("y"), Atom("r", Entity(label), Variable("y")))
     assert read(to_sparql(query, graph.prefixes), graph).query == query
+
+
+@pytest.mark.parametrize("text", ["?c : r(a, ?c)", "PREFIX : <tacit:> SELECT ?c { :a :r ?c }"])
+def test_a_file_may_begin_with_the_mark_of_its_encoding(text: str) -> None:
+    assert read(f"\ufeff{text}").query == parse("?c : r(a, ?c)")

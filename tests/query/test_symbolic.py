@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulas import ENTITIES, RELATIONS, queries, symbolic_answers
+from formulas import ENTITIES, RELATIONS, queries, symbolic_answers, tables, truth
 from tacit.errors import UnknownName
 from tacit.graph.graph import Graph
 from tacit.graph.index import Index
 from tacit.query import plan as p
 from tacit.query import symbolic
 from tacit.query.compile import compile_query
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, children
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sets import Sets
 from tacit.query.shapes import SHAPES, Shape
@@ -27,38 +25,9 @@ from tacit.query.tuples import DE_MORGAN
 Fact = tuple[int, str, int]
 
 
-def truth(formula: Formula, facts: dict[str, np.ndarray], axes: dict[Variable, int]) -> np.ndarray:
-    """Whether a formula holds for every assignment at once: one axis per variable."""
-    match formula:
-        case Atom(relation, subject, object_):
-            ends = (subject, object_)
-            size = len(facts[relation])
-            shapes = [[size if i == axes.get(end) else 1 for i in range(len(axes))] for end in ends]
-            ids = [np.arange(size) if isinstance(end, Variable) else np.array([int(end.name[1:])]) for end in ends]
-            return facts[relation][ids[0].reshape(shapes[0]), ids[1].reshape(shapes[1])]
-        case And(parts):
-            return reduce(np.logical_and, [truth(part, facts, axes) for part in parts])
-        case Or(parts):
-            return reduce(np.logical_or, [truth(part, facts, axes) for part in parts])
-        case Not(part):
-            return ~truth(part, facts, axes)
-        case Exists(variable, part):
-            return truth(part, facts, axes).any(axis=axes[variable], keepdims=True)
-    raise AssertionError(formula)
-
-
 def brute_force(query: Query, facts: set[Fact], size: int) -> list[int]:
-    tables = {relation: np.zeros((size, size), dtype=bool) for relation in RELATIONS}
-    for head, relation, tail in facts:
-        tables[relation][head, tail] = True
-    axes = {variable: i for i, variable in enumerate([query.target, *bound(query.formula)])}
-    held = truth(query.formula, tables, axes).reshape(-1)
+    held = truth(query.formula, tables(facts, size), (query.target,))
     return np.flatnonzero(np.broadcast_to(held, size)).tolist()
-
-
-def bound(formula: Formula) -> list[Variable]:
-    inside = [variable for part in children(formula) for variable in bound(part)]
-    return list(dict.fromkeys([*([formula.variable] if isinstance(formula, Exists) else []), *inside]))
 
 
 @st.composite

@@ -75,7 +75,7 @@ def test_the_builder_follows_the_text_and_the_text_the_builder(visit: Visit) -> 
     page.fill("#question", "?c : borders(?c, ?d) & speaks(?d, German) & !speaks(?c, French)")
     wait_for(visit, ["it borders something", "that speaks German", "not it speaks French"])
     assert page.locator("#sentence").inner_text() == (
-        "What borders something that speaks German but does not speak French?"
+        "What borders something that speaks German, but does not speak French?"
     )
     page.locator("#builder [data-key='1-not']").click()
     assert page.input_value("#question") == "?x : borders(?x, ?y) & speaks(?y, German) & speaks(?x, French)"

@@ -24,7 +24,7 @@ def service() -> Iterator[Running]:
 
 def test_a_question_is_read_in_every_form_it_has(service: Running) -> None:
     told = service.client.post("/read", json={"query": '?c : borders("New York", ?c) & !speaks(?c, German)'}).json()
-    assert told["sentence"] == "What is something that New York borders but does not speak German?"
+    assert told["sentence"] == "What is something that New York borders, but does not speak German?"
     assert told["outline"]["parts"] == [
         {"relation": "borders", "words": "borders", "inverse": True, "not": False, "entity": "New York",
          "name": "New York"},

@@ -58,6 +58,17 @@ def paired(high: Ints, low: NDArray[np.integer], size: int) -> Ints:
     return pairs
 
 
+def spread(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """The places from each start up to its end, one span after the other: which span, and which place.
+
+    >>> spread(np.array([5, 9]), np.array([7, 10]))
+    (array([0, 0, 1]), array([5, 6, 9]))
+    """
+    sizes = ends - starts
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    return rows, np.arange(len(rows)) + np.repeat(ends - np.cumsum(sizes), sizes)
+
+
 class Index:
     """`(head, relation) -> tails` over directed triples, kept as three sorted arrays.
 
@@ -153,11 +164,8 @@ class Index:
 
     def neighbours(self, heads: NDArray[np.integer], relations: NDArray[np.integer]) -> tuple[Ints, NDArray[np.int32]]:
         """The tails of many pairs at once: `(row, tail)` arrays, where `row` says which pair a tail belongs to."""
-        starts, ends = self.spans(heads, relations)
-        sizes = ends - starts
-        rows = np.repeat(np.arange(len(sizes)), sizes)
-        within = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return rows, self.all_tails[np.repeat(starts, sizes) + within]
+        rows, at = spread(*self.spans(heads, relations))
+        return rows, self.all_tails[at]
 
     def contains(
         self, heads: NDArray[np.integer], relations: NDArray[np.integer], tails: NDArray[np.integer]

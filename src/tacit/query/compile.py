@@ -150,7 +150,7 @@ def _node(formula: Formula, target: Variable, slots: range) -> Node:
         case And(parts):
             return _intersect([_node(part, target, slots) for part in parts])
         case Or(parts):
-            return _union([_node(part, target, slots) for part in parts])
+            return _merged(Union, [_node(part, target, slots) for part in parts])
         case Not(part):
             return Complement(_node(part, target, slots))
         case Narrowed(variable, part):
@@ -187,7 +187,7 @@ def _edge(formula: Formula, source: Variable, target: Variable, slots: range) ->
         case And(parts):
             return _intersect([_edge(part, source, target, slots) for part in parts])
         case Or(parts):
-            return _union([_edge(part, source, target, slots) for part in parts])
+            return _merged(Union, [_edge(part, source, target, slots) for part in parts])
         case Not(part):
             return Complement(_edge(part, source, target, slots))
         case Exists():
@@ -263,10 +263,6 @@ def _neighbours(cut: Variable, factors: Sequence[Formula], slots: range) -> list
 
 def _intersect(parts: Sequence[_Part]) -> _Part:
     return _merged(Intersect, parts) if parts else cast(_Part, Everything())
-
-
-def _union(parts: Sequence[_Part]) -> _Part:
-    return _merged(Union, parts)
 
 
 def _merged(kind: type[Intersect[Any]] | type[Union[Any]], parts: Sequence[_Part]) -> _Part:

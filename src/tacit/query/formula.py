@@ -23,6 +23,10 @@ class Entity:
 
     name: str
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise QueryError(f"an entity is given by its label, as text, not by {self.name!r}")
+
     def __str__(self) -> str:
         return quoted(self.name)
 
@@ -34,7 +38,7 @@ class Variable:
     name: str
 
     def __post_init__(self) -> None:
-        if not _WORD.fullmatch(self.name):
+        if not isinstance(self.name, str) or not _WORD.fullmatch(self.name):
             raise QueryError(f"{self.name!r} is no name for a variable: use letters, digits and underscores")
 
     def __str__(self) -> str:
@@ -51,6 +55,8 @@ class Formula:
     free: frozenset[Variable]  # the variables it speaks of without binding them
 
     def __post_init__(self) -> None:
+        if isinstance(self, And | Or):
+            object.__setattr__(self, "parts", tuple(self.parts))  # a list will do
         # Kept with the formula, since everything asks for them; and no formula is too deep for Python's recursion.
         parts = children(self)
         for part in parts:
@@ -151,6 +157,11 @@ class Exists(Formula):
 
     variable: Variable
     part: Formula
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.variable, Variable):
+            raise QueryError(f"what exists is a Variable(...), not {self.variable!r}")
+        super().__post_init__()
 
     def __str__(self) -> str:
         return f"exists {self.variable} . {self.part}"

@@ -13,7 +13,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from tacit.graph.index import Index, Ints
+from tacit.graph.index import Index, Ints, spread
 from tacit.query.plan import (
     At,
     Best,
@@ -145,18 +145,13 @@ class Grounding:
 
     def _between(self, sources: Ints, targets: Ints) -> Ints:
         """A relation from each source to its target, all such relations alike; rows without any die."""
-        number = self.starts[targets + 1] - self.starts[targets]
-        rows = np.repeat(np.arange(len(targets)), number)
-        at = np.arange(len(rows)) + np.repeat(self.starts[targets] - np.cumsum(number) + number, number)
+        rows, at = spread(self.starts[targets], self.starts[targets + 1])
         back = self.index.keys[at] % self.index.num_relations
         leads = self.index.contains(targets[rows], back, sources[rows])
-        # The largest of random numbers decides; a relation from elsewhere has a smaller one than any from the source.
-        order = np.lexsort((self.random.random(len(rows)) + leads, rows))
-        last = order[np.cumsum(number)[number > 0] - 1]
-        chosen = np.zeros(len(targets), dtype=np.int64)
-        chosen[rows[last]] = back[last] ^ 1
-        leading = np.zeros(len(targets), dtype=bool)
-        leading[rows[last]] = leads[last]
+        # What is written last stays: the largest of random numbers, that of a relation from elsewhere below the others.
+        order = np.argsort(self.random.random(len(rows)) + leads)
+        chosen, leading = np.zeros(len(targets), dtype=np.int64), np.zeros(len(targets), dtype=bool)
+        chosen[rows[order]], leading[rows[order]] = back[order] ^ 1, leads[order]
         self.alive &= leading
         return chosen
 

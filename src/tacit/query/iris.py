@@ -20,8 +20,8 @@ from tacit.graph.graph import Graph
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.terms import SCHEME
 from tacit.graph.vocabulary import Vocabulary
-from tacit.query.names import alike
-from tacit.query.sparql_source import kind
+from tacit.query.names import meant
+from tacit.query.sparql_source import Source, is_value, kind
 from tacit.query.text import place
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -35,8 +35,8 @@ _ESCAPES = str.maketrans({chr(i): f"\\u{i:04X}" for i in (*range(32), 127, 0xFFF
 class Labels:
     """Finds the labels of a query's terms, as its parser gives them; without a graph it takes the plainest form."""
 
-    def __init__(self, text: str, prologue: Any, graph: Graph | None) -> None:
-        self.text, self.graph = text, graph
+    def __init__(self, source: Source, prologue: Any, graph: Graph | None) -> None:
+        self.source, self.graph = source, graph
         self.own: Prefixes | None = graph.prefixes if graph and graph.prefixes else None  # of a graph from RDF
         self.base, self.prefixes = "", dict[str, str]()
         for declared in prologue:
@@ -61,18 +61,15 @@ class Labels:
             if label in vocabulary:
                 return label
             if not iri.startswith(SCHEME):
-                raise self._unknown(term, vocabulary, iri or literal, self._nearest(label, iri, vocabulary))
+                near = _nearest(self.own, label, iri, vocabulary)
+                raise self._located(UnknownName(vocabulary.kind, iri or literal, near), term)
         names = [literal, _text(term)] if literal else list(self._names(iri))
         if vocabulary is None:
             return names[-1]
-        for name in names:
-            known = vocabulary.get(name)
-            if known is not None:
-                return vocabulary.labels[known]
-        same, near = alike(vocabulary, names[-1])
-        if len(same) == 1:
-            return vocabulary.labels[vocabulary.id(same[0])]
-        raise self._unknown(term, vocabulary, names[-1], same[:3] or near)
+        try:
+            return vocabulary.labels[meant(vocabulary, *names)]
+        except UnknownName as error:
+            raise self._located(error, term) from None
 
     def iri(self, term: Any) -> str:
         """The IRI that a prefixed or relative name is short for."""
@@ -89,20 +86,20 @@ class Labels:
         """A literal as N-Triples writes it; nothing of an IRI."""
         if kind(term) == "literal":
             language, datatype = term.lang, self.iri(term.datatype) if term.datatype else ""
-        elif not isinstance(term, dict) and hasattr(term, "datatype"):
-            language, datatype = term.language, str(term.datatype or "")
-            self._check_number(str(term), datatype)
+        elif is_value(term):
+            language, datatype = "", str(term.datatype)
+            self._check_value(str(term), datatype)
         else:
             return ""
         typed = self.own.label(datatype) if self.own else f"<{datatype}>"
         suffix = f"@{language.lower()}" if language else f"^^{typed}" if datatype not in ("", _PLAIN) else ""
         return f'"{_text(term).translate(_ESCAPES)}"{suffix}'
 
-    def _check_number(self, number: str, datatype: str) -> None:
+    def _check_value(self, value: str, datatype: str) -> None:
         """Refuse a number that is written otherwise than rdflib hands it on: `05` is another literal than `5`."""
-        if not re.search(rf"(?<![\w.+-]){re.escape(number)}(?!\w|\.\d)", self.text, re.IGNORECASE):
+        if not self.source.spelt(value):
             written = f'"..."^^<{datatype}>' if self.own else '"..."'
-            raise QueryError(f"a number that is read as {number} is written otherwise; write it as {written}")
+            raise QueryError(f"a number that is read as {value} is written otherwise; write it as {written}")
 
     def _names(self, iri: str) -> Iterator[str]:
         """What an IRI may be called in a graph from tables, the plainest last."""
@@ -116,31 +113,31 @@ class Labels:
                 yield (f"{prefix}:" if prefix else "") + iri[len(namespace) :]
         yield unquote(re.split(r"[/#:]", iri)[-1]) or iri
 
-    def _nearest(self, label: str, iri: str, vocabulary: Vocabulary) -> list[str]:
-        """What may be meant by an IRI that a graph from RDF does not have: its last part in the graph's namespaces."""
-        if not self.own or not self.graph or not iri:
-            return vocabulary.nearest(label)
-        last = re.split(r"[/#:]", iri)[-1]
-        same = [f"{prefix}:{last}" if prefix else last for prefix in self.own]
-        near = [name for name in same if name in vocabulary] or vocabulary.nearest(label) or vocabulary.nearest(last)
-        return [self.own.iri(name) or name for name in near[:3]]
-
-    def _unknown(self, term: Any, vocabulary: Vocabulary, name: str, near: list[str]) -> UnknownName:
+    def _located(self, error: UnknownName, term: Any) -> UnknownName:
         written = [f"<{term}>", str(term), *(["a"] if str(term) == _TYPE else [])]
         if kind(term) == "pname":
             written = [f"{term.prefix or ''}:{term.localname or ''}"]
         elif kind(term) == "literal":
             written = [f"{mark}{_text(term)}{mark}" for mark in "\"'"]
-        error = UnknownName(vocabulary.kind, name, near)
         at = next(filter(None, map(self._place, written)), None)
         return error.located(*at) if at else error
 
     def _place(self, written: str) -> tuple[int, int] | None:
         """Line and column of the first use of a term."""
-        use = re.search(rf"(?<![\w?$:.-]){re.escape(written)}(?![\w:-])", self.text)
-        return place(self.text, use.start()) if use else None
+        use = re.search(rf"(?<![\w?$:.-]){re.escape(written)}(?![\w:-])", self.source.text)
+        return place(self.source.text, use.start()) if use else None
 
 
 def _text(literal: Any) -> str:
     """What stands between the quotes of a literal, escapes resolved."""
-    return str(literal.string if isinstance(literal, dict) and hasattr(literal, "string") else literal)
+    return str(literal.string if kind(literal) == "literal" else literal)
+
+
+def _nearest(own: Prefixes, label: str, iri: str, vocabulary: Vocabulary) -> list[str]:
+    """What may be meant by an IRI that a graph from RDF does not have: its last part in the graph's namespaces."""
+    if not iri:
+        return vocabulary.nearest(label)
+    last = re.split(r"[/#:]", iri)[-1]
+    same = [f"{prefix}:{last}" if prefix else last for prefix in own]
+    near = [name for name in same if name in vocabulary] or vocabulary.nearest(label) or vocabulary.nearest(last)
+    return [own.iri(name) or name for name in near[:3]]

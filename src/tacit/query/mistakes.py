@@ -57,9 +57,7 @@ def _hint(given: str, expected: set[str], before: str) -> str:
     inside = expected <= {"COMMA", "RPAR", "LPAR", "INVERSE"}
     if inside and given and (given[0].isalnum() or given[0] not in ")(,?&|!") and before[-1:] not in ("'", '"'):
         return '; names with spaces or punctuation go in quotes, as in "New York"'
-    if expected == {"COMMA"} and given == ")":
-        return "; a relation takes two arguments, as in borders(France, ?c)"
-    if "RPAR" in expected and given == ",":
+    if (expected == {"COMMA"} and given == ")") or ("RPAR" in expected and given == ","):
         return "; a relation takes two arguments, as in borders(France, ?c)"
     if {"LPAR", "INVERSE"} == expected and given in ("", ")", ","):
         return "; a relation takes its arguments in brackets, as in borders(France, ?c)"

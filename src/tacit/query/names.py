@@ -31,26 +31,29 @@ def bind(prepared: Prepared, graph: Graph) -> tuple[list[int], list[int]]:
 
 
 def _id(vocabulary: Vocabulary, name: str, text: str) -> int:
-    known = vocabulary.get(name)
-    if known is not None:
-        return known
-    same, near = alike(vocabulary, name)
-    if len(same) == 1:
-        return vocabulary.id(same[0])
-    error = UnknownName(vocabulary.kind, name, same[:3] or near)
-    place = locate(text, vocabulary.kind, name)
-    raise error.located(*place) if place else error
+    try:
+        return meant(vocabulary, name)
+    except UnknownName as error:
+        place = locate(text, vocabulary.kind, name)
+        raise (error.located(*place) if place else error) from None
 
 
-def alike(vocabulary: Vocabulary, name: str) -> tuple[list[str], list[str]]:
-    """The labels of all that is called so but for case, spaces, `_` and `-`; and the nearest ones, to suggest."""
+def meant(vocabulary: Vocabulary, *names: str) -> int:
+    """The id of the first of some names that has one, or else of the only label that the last is, loosely."""
+    for name in names:
+        known = vocabulary.get(name)
+        if known is not None:
+            return known
 
     def forward(text: str) -> bool:
         return name.endswith(INVERSE) or not text.endswith(INVERSE)
 
     texts = [text for text in vocabulary.like(name) if _loosely(text) == _loosely(name) and forward(text)]
-    ids = dict.fromkeys(i for text in texts for i in vocabulary.meant(text))
-    return [vocabulary[i] for i in ids], list(filter(forward, vocabulary.nearest(name)))
+    ids = list(dict.fromkeys(i for text in texts for i in vocabulary.meant(text)))
+    if len(ids) == 1:
+        return ids[0]
+    same = [vocabulary[i] for i in ids[:3]]
+    raise UnknownName(vocabulary.kind, name, same or list(filter(forward, vocabulary.nearest(name))))
 
 
 def _loosely(label: str) -> str:

@@ -6,7 +6,7 @@ A condition is a relation to an entity, or to something of which further conditi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tacit.errors import QueryError
@@ -53,6 +53,18 @@ def outline(query: Query) -> Group:
     if query.kind != "entities":
         raise QueryError(f"it asks {_ASKED[query.kind]}")
     return _group(query.target, [query.formula], frozenset())
+
+
+def with_steps(group: Group, change: Callable[[Step], Step]) -> Group:
+    """The same conditions with every step changed."""
+
+    def changed(part: Step | Group) -> Step | Group:
+        if isinstance(part, Group):
+            return with_steps(part, change)
+        other = part.other if isinstance(part.other, str) else with_steps(part.other, change)
+        return change(replace(part, other=other))
+
+    return replace(group, parts=tuple(map(changed, group.parts)))
 
 
 def _group(thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]) -> Group:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tacit.query.formula import And, Exists, Formula, Not, Or, Variable, atoms, exists, rebuilt
 
 
-def bind_loose(formula: Formula, targets: Iterable[Variable]) -> Formula:
-    """The formula with every loose variable but the targets existential, at the narrowest place that holds its atoms.
+def quantified(formula: Formula, variables: frozenset[Variable]) -> Formula:
+    """The formula with some of its free variables existential, each at the narrowest place that holds its atoms.
 
     >>> from tacit.query.formula import Atom, Entity
     >>> t, v = Variable("t"), Variable("v")
-    >>> bind_loose(Atom("r", Entity("a"), t) & ~Atom("q", v, t), [t])
+    >>> quantified(Atom("r", Entity("a"), t) & ~Atom("q", v, t), frozenset({v}))
     <r(a, ?t) & !(exists ?v . q(?v, ?t))>
     """
-    return quantified(formula, formula.free.difference(targets))
-
-
-def quantified(formula: Formula, variables: frozenset[Variable]) -> Formula:
-    """The formula with some of its free variables existential, each at the narrowest place that holds its atoms."""
     if not variables:
         return formula
     if isinstance(formula, Not | Exists):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.graph.files import atomic_folder
 from tacit.graph.graph import SPLITS
-from tacit.graph.index import distinct, within
+from tacit.graph.index import distinct, spread, within
 from tacit.graph.pickles import load_pickle
 from tacit.query.shapes import Encoding, Shape, parse_shapes, shape_of
 from tacit.query.tuples import Ids, from_tuples, to_tuples
@@ -99,10 +99,8 @@ class AnswerSets:
 
     def subset(self, queries: NDArray[np.int64]) -> AnswerSets:
         """The answers of some queries, in the order given."""
-        sizes = self.counts[queries]
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
-        return AnswerSets(offsets, self.ids[np.repeat(self.offsets[queries], sizes) + within])
+        _, at = spread(self.offsets[queries], self.offsets[queries + 1])
+        return AnswerSets(np.concatenate([[0], np.cumsum(self.counts[queries])]), self.ids[at])
 
     def to_sets(self) -> list[set[int]]:
         """One set of ids per query."""
@@ -198,7 +196,7 @@ def _query_set(
     encoding: Encoding,
     queries: Any,
     easy: Mapping[Any, Any],
-    hard: Mapping[Any, Any],
+    hard: Mapping[Any, Any] | None,
     sizes: tuple[int, int],
     path: Path,
 ) -> QuerySet:
@@ -209,7 +207,7 @@ def _query_set(
         queries = [queries[i] for i in order]
         none: frozenset[int] = frozenset()
         easy_answers, hard_answers = (
-            AnswerSets.of([table.get(query, none) for query in queries]) for table in (easy, hard)
+            AnswerSets.of([table.get(query, none) for query in queries]) for table in (easy, hard or {})
         )
     except (DataError, TypeError, RecursionError) as error:
         raise DataError(f"{shape.name} cannot be read: {error}", path) from None
@@ -221,14 +219,20 @@ def _query_set(
     ):
         if ids.max(initial=0) >= size:
             raise DataError(f"{shape.name} has {kind} {ids.max()}, but the graph ends at {size - 1}", path)
+    if hard is not None and (lost := sum(query not in hard for query in queries)):
+        raise DataError(
+            f"{shape.name} has {lost:,} of {len(queries):,} queries that the file of answers beside it does not have; "
+            "take both from one place",
+            path,
+        )
     return QuerySet(shape, entities[order], relations[order], easy_answers, hard_answers, encoding)
 
 
-def _answer_files(folder: Path, split: str) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
+def _answer_files(folder: Path, split: str) -> tuple[Mapping[Any, Any], Mapping[Any, Any] | None]:
     """The tables of easy and hard answers; train queries have one table of answers, or none."""
     if split == "train":
         path = folder / "train-answers.pkl"
-        return {}, _table(path) if path.is_file() else {}
+        return {}, _table(path) if path.is_file() else None
     return _table(folder / f"{split}-easy-answers.pkl"), _table(folder / f"{split}-hard-answers.pkl")
 
 

@@ -48,6 +48,7 @@ def read(text: str, graph: Graph | None = None, parameters: Mapping[str, str] | 
     """
     from tacit.query.sparql import is_sparql, parse_sparql  # here, since it makes readings
 
+    text = text.removeprefix("\ufeff")  # with which some editors begin a file
     if not is_sparql(text):
         return Reading(parse(text, parameters))
     for name in parameters or {}:

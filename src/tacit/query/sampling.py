@@ -219,10 +219,12 @@ def links_wanted(missing: int | str, split: str = "test") -> range:
     number = str(missing).removesuffix("+")
     if isinstance(missing, bool) or not number.isdecimal() or int(number) < 1:
         raise SettingsError(
-            f"missing is {missing!r}; it must be a number of links from 1, or one with a + for at least"
+            f"missing is {missing!r}; it must be a number of links from 1, or one with a + for at least", "missing"
         )
     if not GRAPHS[split][0]:
-        raise SettingsError(f"missing is {missing}, but nothing is known before the {split} facts; give valid or test")
+        raise SettingsError(
+            f"missing is {missing}, but nothing is known before the {split} facts; give valid or test", "missing"
+        )
     return range(int(number), sys.maxsize if str(missing).endswith("+") else int(number) + 1)
 
 
@@ -253,11 +255,11 @@ def _joined(shape: Shape, sets: list[QuerySet]) -> QuerySet:
 
 def _check(graph: Graph, split: str, count: int, max_answers: int | None, seed: int, waste: float) -> None:
     if split not in GRAPHS:
-        raise SettingsError(f"no split '{split}'; choose one of {', '.join(GRAPHS)}")
+        raise SettingsError(f"no split '{split}'; choose one of {', '.join(GRAPHS)}", "split")
     if not len(graph.split(split)):
         raise SettingsError(f"the graph has no {split} facts to ask about; draw some with: tacit data split")
-    for name, value, least in (("count", count, 1), ("max-answers", max_answers, 1), ("seed", seed, 0)):
+    for name, value, least in (("count", count, 1), ("max_answers", max_answers, 1), ("seed", seed, 0)):
         if value is not None and value < least:
-            raise SettingsError(f"{name} must be at least {least}, not {value}")
+            raise SettingsError(f"{name} must be at least {least}, not {value}", name)
     if not 0 <= waste < 1:
-        raise SettingsError(f"waste must be at least 0 and below 1, not {waste}")
+        raise SettingsError(f"waste must be at least 0 and below 1, not {waste}", "waste")

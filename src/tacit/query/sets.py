@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.graph.index import Ints, distinct, within
+from tacit.graph.index import Ints, distinct, spread, within
 
 Flags = NDArray[np.bool_]
 _BLOCK = 1 << 18  # pairs (query, entity) handed out at a time
@@ -84,12 +84,10 @@ class Sets:
 
     def take(self, rows: Ints) -> Sets:
         """The sets of some queries, in the order given and as often as given."""
-        starts = np.searchsorted(self.keys, rows * self.num_entities)
-        sizes = np.searchsorted(self.keys, (rows + 1) * self.num_entities) - starts
-        shift = np.arange(len(rows)) - rows  # what takes a key from its query to its place
-        ends = np.cumsum(sizes)
-        at = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + sizes, sizes)
-        keys = self.keys[at] + np.repeat(shift * self.num_entities, sizes)
+        starts, ends = (np.searchsorted(self.keys, row * self.num_entities) for row in (rows, rows + 1))
+        shift = (np.arange(len(rows)) - rows) * self.num_entities  # what takes a key from its query to its place
+        _, at = spread(starts, ends)
+        keys = self.keys[at] + np.repeat(shift, ends - starts)
         return Sets(keys, self.cofinite[rows], self.num_entities)
 
     def union_by(self, rows: Ints, num_queries: int) -> Sets:

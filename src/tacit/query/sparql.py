@@ -15,7 +15,7 @@ from tacit.graph.graph import Graph
 from tacit.query.iris import Labels
 from tacit.query.reading import Reading
 from tacit.query.sparql_forms import Form
-from tacit.query.sparql_source import Source
+from tacit.query.sparql_source import Source, bare
 from tacit.query.sparql_terms import Terms
 from tacit.query.text import place
 
@@ -25,7 +25,7 @@ MAX_LIST = 32  # between two brackets: the parser's time grows with the square o
 MAX_NESTING = 12
 
 _OPENING = re.compile(r"(?:\s|#[^\n]*\n)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
-_CODE = re.compile(r"\\\\([uU]?)|\\u([0-9A-Fa-f]{4})|\\U(00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4})")
+_CODE = re.compile(r"\\\\|\\u([0-9A-Fa-f]{4})|\\U(00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4})")
 
 
 def parse_sparql(text: str, graph: Graph | None = None) -> Reading:
@@ -39,19 +39,15 @@ def parse_sparql(text: str, graph: Graph | None = None) -> Reading:
     try:
         prologue, tree = _parsed(text)
         source = Source(text, tree)
-        return Form(source, tree, Terms(source, Labels(text, prologue, graph))).reading()
+        return Form(source, tree, Terms(source, Labels(source, prologue, graph))).reading()
     except RecursionError:
         raise QueryError("the query is nested too deeply, or too long") from None
 
 
 def _character(code: re.Match[str]) -> str:
-    """What a codepoint escape stands for; after a backslash that is escaped itself, `u` begins none.
-
-    Rdflib would find one there, too, unless it has to make the letter itself, of all eight digits that it reads.
-    """
-    if digits := code[2] or code[3]:
-        return chr(int(digits, 16))
-    return rf"\\\u{ord(code[1]):08X}" if code[1] else code[0]
+    """What a codepoint escape stands for; after a backslash that is escaped itself, `u` begins none."""
+    digits = code[1] or code[2]
+    return chr(int(digits, 16)) if digits else code[0]
 
 
 def is_sparql(text: str) -> bool:
@@ -66,7 +62,7 @@ def is_sparql(text: str) -> bool:
 def _check_size(text: str) -> None:
     if len(text) > MAX_CHARACTERS:
         raise QueryError(f"the query is {len(text):,} characters long; at most {MAX_CHARACTERS:,} are read")
-    depth = 0
+    depth, text = 0, bare(text)  # a literal is a single term, whatever it holds
     for bracket in re.findall(r"[{}()\[\]]", text):
         depth += 1 if bracket in "{([" else -1
         if depth > MAX_NESTING:
@@ -80,11 +76,12 @@ def _check_size(text: str) -> None:
 def _parsed(text: str) -> tuple[Any, Any]:
     """Rdflib's tree of the declarations in front of a query, and of the query."""
     try:
-        from rdflib.plugins.sparql.parser import parseQuery
+        from rdflib.plugins.sparql.parser import Query
     except ImportError:
         raise QueryError("reading SPARQL needs rdflib; install it with: pip install 'tacit[rdf]'") from None
     try:
-        prologue, tree = parseQuery(text)
+        # Its own copy of the grammar takes a tab as one; rdflib's `parseQuery` makes spaces of it, in literals, too.
+        prologue, tree = Query.copy().parse_with_tabs().parse_string(text, parse_all=True)
     except RecursionError:
         raise
     except Exception as error:  # rdflib raises bare exceptions beside its parser's

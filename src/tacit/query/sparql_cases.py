@@ -93,7 +93,7 @@ def both(left: Truth, right: Truth) -> Truth:
         return right if left else False
     if isinstance(right, bool):
         return left if right else False
-    return left & right
+    return conjunction(list(dict.fromkeys((left & right).parts)))  # what is said twice is said
 
 
 def either(left: Truth, right: Truth) -> Truth:
@@ -102,7 +102,7 @@ def either(left: Truth, right: Truth) -> Truth:
         return True if left else right
     if isinstance(right, bool):
         return True if right else left
-    return left | right
+    return reduce(Formula.__or__, dict.fromkeys((left | right).parts))
 
 
 def not_(formula: Truth) -> Truth:

@@ -16,7 +16,7 @@ from tacit.errors import QueryError
 from tacit.query.elimination import substitute
 from tacit.query.formula import Formula, Query, Variable, atoms
 from tacit.query.reading import Column, Reading
-from tacit.query.sparql_cases import NONE, Cases, Fixed, joined, united
+from tacit.query.sparql_cases import Cases, Fixed, joined, united
 from tacit.query.sparql_groups import Groups, triples, visible
 from tacit.query.sparql_source import SUPPORTED, Source, inner, is_variable, keyword, kind, mentioned
 from tacit.query.sparql_terms import Terms
@@ -151,7 +151,8 @@ class Form:
     def _formula(self, targets: tuple[Variable, ...]) -> tuple[Formula, dict[str, str], tuple[str, ...] | None]:
         """The formula of the query; the targets that VALUES gives one value, and the values of a single one."""
         groups, clause, kept = Groups(self.source, self.terms), self.tree.valuesClause, frozenset(targets)
-        cases = groups.cases(self.tree.where, None, NONE, kept.union(mentioned(clause.var if clause else ())))
+        given = frozenset(mentioned(clause.var if clause else ()))
+        cases = groups.cases(self.tree.where, None, given, kept | given)
         if clause:
             cases = joined(cases, groups.values(clause))
             groups.check(cases)

@@ -32,8 +32,9 @@ REFUSED = {  # the parser's word for a construct -> its name, and how it is writ
     "MinusGraphPattern": ("MINUS", r"MINUS"),
     "Filter": ("FILTER on values", r"FILTER"),
 }
-_STRING = r"\"{3}.*?\"{3}|'{3}.*?'{3}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
-_OPAQUE = re.compile(rf"{_STRING}|<[^<>\s]*>|#[^\n]*", re.DOTALL)  # where no keyword is one
+_LONG = r"\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}"
+_STRING = rf"{_LONG}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
+_OPAQUE = re.compile(rf"{_STRING}|<[^<>\s]*>|\\.|#[^\n]*", re.DOTALL)  # where no keyword is one, and no number
 
 
 class Source:
@@ -41,7 +42,7 @@ class Source:
 
     def __init__(self, text: str, tree: Any) -> None:
         self.text, self.nodes, self.variables = text, list(walked(tree)), mentioned(tree)
-        self.keywords = _OPAQUE.sub(_blanked, text)
+        self.keywords = bare(text)
 
     def refused(self, node: Any) -> QueryError:
         """The error for a construct that is not read."""
@@ -58,13 +59,26 @@ class Source:
         places = [match.start() for match in re.finditer(pattern, self.keywords, re.IGNORECASE)]
         return QueryError(message, *place(self.text, places[before])) if len(places) > before else QueryError(message)
 
+    def spelt(self, value: str) -> bool:
+        """Whether all numbers, or truth values, that are read as a text are written so: rdflib reads `05` as 5."""
+        read = {id(node) for node in self.nodes if is_value(node) and str(node) == value}  # a subject may come again
+        written = re.findall(rf"(?<![\w.:?$+-]){re.escape(value)}(?!\w|\.\d)", self.keywords, re.IGNORECASE)
+        return len(written) >= len(read)
+
     def of_variable(self, message: str, variable: Variable) -> QueryError:
         """An error where a variable is first spoken of."""
         return self.error(message, rf"[?$]{variable.name}\b")
 
 
+def bare(text: str) -> str:
+    """A query with spaces in place of what may look like anything: literals, IRIs, comments."""
+    return _OPAQUE.sub(_blanked, text)
+
+
 def _blanked(part: re.Match[str]) -> str:
-    """Spaces in place of what may look like anything; what follows an IRI is told by its end."""
+    """Spaces as many; what follows an IRI is told by its end."""
+    if part[0][0] == "\\":
+        return "__"  # an escape is a letter of a name, which goes on
     return " " * (len(part[0]) - 1) + (">" if part[0].endswith(">") else " ")
 
 
@@ -92,6 +106,11 @@ def kind(node: Any) -> str:
 def is_variable(node: Any) -> bool:
     """Whether a part of a tree is a variable."""
     return type(node).__name__ == "Variable"
+
+
+def is_value(node: Any) -> bool:
+    """Whether a part of a tree is a number or a truth value, written without quotes."""
+    return type(node).__name__ == "Literal" and node.datatype is not None
 
 
 def mentioned(tree: Any) -> dict[Variable, None]:

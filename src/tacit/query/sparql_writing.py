@@ -9,7 +9,7 @@ from itertools import count
 from tacit.errors import QueryError
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.terms import SCHEME, n_triples
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, rebuilt
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, children, rebuilt
 
 _LOCAL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -100,10 +100,8 @@ class _Writer:
 
 def _parts(formula: Formula) -> Iterator[Formula]:
     """The formulas that must all hold; quantifiers go, since a variable of a group stands for some value anyway."""
-    if isinstance(formula, Exists):
-        yield from _parts(formula.part)
-    elif isinstance(formula, And):
-        for part in formula.parts:
+    if isinstance(formula, And | Exists):
+        for part in children(formula):
             yield from _parts(part)
     else:
         yield formula
@@ -114,12 +112,9 @@ def _gives(formula: Formula) -> bool:
     if isinstance(formula, Or):
         return all(part.free == formula.free and _gives(part) for part in formula.parts)
     parts = list(_parts(formula))
-    given = frozenset[Variable]().union(*(part.free for part in parts if isinstance(part, Atom) or _is_union(part)))
+    giving = [part for part in parts if isinstance(part, Atom) or (isinstance(part, Or) and _gives(part))]
+    given = frozenset[Variable]().union(*(part.free for part in giving))
     return all(part.free <= given for part in parts)
-
-
-def _is_union(formula: Formula) -> bool:
-    return isinstance(formula, Or) and _gives(formula)
 
 
 def _apart(formula: Formula, scope: dict[Variable, Variable], used: set[Variable]) -> Formula:

@@ -12,7 +12,7 @@ from tacit.errors import QueryError
 from tacit.query import tokens
 from tacit.query.formula import MAX_ATOMS, And, Atom, Entity, Formula, Not, Or, Query, Term, Variable, atoms, exists
 from tacit.query.parameters import Parameter, filled
-from tacit.query.quantify import bind_loose
+from tacit.query.quantify import quantified
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -56,7 +56,7 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
     if parameters or "$" in text:
         formula = filled(formula, parameters or {})
-    return Query(targets, bind_loose(formula, targets), count, text)
+    return Query(targets, quantified(formula, formula.free.difference(targets)), count, text)
 
 
 def locate(text: str, kind: str, name: str) -> tuple[int, int] | None:

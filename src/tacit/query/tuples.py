@@ -120,8 +120,10 @@ def arranged(structure: Any) -> Any:
     >>> arranged(STRUCTURES["pi"]) == arranged((STRUCTURES["1p"], STRUCTURES["2p"]))
     True
     """
-    if isinstance(structure, str) or _is_walk(structure):
-        return structure if isinstance(structure, str) else (arranged(structure[0]), structure[1])
+    if isinstance(structure, str):
+        return structure
+    if _is_walk(structure):
+        return arranged(structure[0]), structure[1]
     return tuple(sorted((part if part == ("u",) else arranged(part) for part in structure), key=repr))
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tacit.query.outline import Group, Step
+from tacit.query.outline import Group, Step, with_steps
 
 _JOINTS = re.compile(r"[\s_\-.]+|(?<=[a-z0-9])(?=[A-Z])")
 _PREPOSITIONS = {"of", "in", "by", "for", "from", "to", "at", "on", "with", "near", "under", "over", "into", "as"}
@@ -15,6 +15,7 @@ _NO_VERBS = {"alias", "species", "series", "news", "status", "bus", "gas", "addr
 _BARE = re.compile(
     r"(?:\w+(?:ed|en|rn)|held|found|made|built|set|sung|cast|known|adjacent|next|close|similar)"
 )  # no article
+_OPEN = re.compile(r"\bthat\b|^(?:either|both|at once)\b")  # what could go on with whatever follows it
 Name = Callable[[str], str]
 
 
@@ -33,10 +34,14 @@ class Words:
     def plain(self) -> str:
         """The verb without the ending of the third person."""
         first, _, rest = self.verb.partition(" ")
-        if re.search(r"(?:ss|sh|ch|x|zz|o)es$", first):
+        if first == "has":
+            first = "have"
+        elif re.search(r"(?:ss|sh|ch|x|zz|o)es$", first):
             first = first[:-2]
+        elif first.endswith("ies") and len(first) > 4:  # carries, but not lies
+            first = f"{first[:-3]}y"
         else:
-            first = re.sub(r"ies$", "y", first) if first.endswith("ies") else first[:-1]
+            first = first[:-1]
         return f"{first} {rest}".strip()
 
     @property
@@ -65,22 +70,10 @@ def sentence(question: Group, name: Name = str, symmetric: Callable[[str], bool]
     >>> print(sentence(outline(parse("?c : capital(France, ?c)"))), sentence(outline(parse("?c : eats(Tom, ?c)"))))
     What is the capital of France? What does Tom eat?
     """
-    question = _forwards(question, symmetric)
+    question = with_steps(question, lambda step: replace(step, inverse=step.inverse and not symmetric(step.relation)))
     if len(question.parts) == 1 and isinstance(step := question.parts[0], Step) and not _does(step):
         return f"What {_asked(step, name)}?"
     return f"What {_joined(question, name)}?"
-
-
-def _forwards(group: Group, symmetric: Callable[[str], bool]) -> Group:
-    """The conditions with symmetric relations read from the thing that they speak of."""
-
-    def turned(part: Step | Group) -> Step | Group:
-        if isinstance(part, Group):
-            return _forwards(part, symmetric)
-        other = part.other if isinstance(part.other, str) else _forwards(part.other, symmetric)
-        return replace(part, other=other, inverse=part.inverse and not symmetric(part.relation))
-
-    return replace(group, parts=tuple(map(turned, group.parts)))
 
 
 def words_of(relation: str) -> Words:
@@ -130,8 +123,7 @@ def _asked(step: Step, name: Name) -> str:
 def _said(part: Step | Group, name: Name) -> str:
     """What is said of a thing, as the predicate of a sentence."""
     if isinstance(part, Group):
-        both = _joined(part, name)
-        return f"is nothing that {both}" if part.denied else f"{'either ' * (part.join == 'or')}{both}"
+        return "is nothing that " * part.denied + _together(part, name)
     words, other, no = words_of(part.relation), _other(part, name), part.denied
     if part.inverse:
         if words.leads:
@@ -164,18 +156,39 @@ def _other(step: Step, name: Name) -> str:
         return "something"
     if len(inside) == 1 and isinstance(only := inside[0], Step) and not _does(only) and not only.denied:
         return f"something that {_clause(only, name)}"
-    return f"something that {_joined(step.other, name)}"
+    return f"something that {_together(step.other, name)}"
 
 
 def _joined(group: Group, name: Name) -> str:
-    """What is said of a thing, all of it; what the thing itself does comes first, and what is denied last."""
+    """What is said of the thing asked for, all of it; what is denied comes last."""
     if group.join == "or":
         return _listed([_said(part, name) for part in group.parts], "or")
-    order = sorted(group.parts, key=lambda part: (part.denied, isinstance(part, Group) or not _does(part)))
-    said, denied = ([_said(part, name) for part in order if part.denied is no] for no in (False, True))
+    said, denied = ([_said(part, name) for part in _in_order(group) if part.denied is no] for no in (False, True))
     both = [_listed(parts, "and") for parts in (said, denied) if parts]
-    return " but ".join(both)
+    return f"{',' * bool(_OPEN.search(both[0]))} but ".join(both)
+
+
+def _together(group: Group, name: Name) -> str:
+    """What is said of a thing inside a sentence, opened by a word, so that what follows is not taken for a part."""
+    parts = [_said(part, name) for part in _in_order(group)]
+    if len(parts) == 1:
+        return parts[0]
+    if group.join == "or":
+        return f"either {_listed(parts, 'or')}"
+    return f"{'both' if len(parts) == 2 else 'at once'} {_listed(parts, 'and')}"
+
+
+def _in_order(group: Group) -> list[Step | Group]:
+    """The parts of a group: what the thing itself does comes first, what takes a clause later, what is denied last."""
+
+    def clauses(part: Step | Group) -> int:
+        if isinstance(part, Group):
+            return 3
+        return 2 if isinstance(part.other, Group) else int(not _does(part))
+
+    return sorted(group.parts, key=lambda part: (part.denied, clauses(part)))
 
 
 def _listed(parts: Sequence[str], word: str) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {word} {parts[-1]}"
+    before = ", ".join(parts[:-1])
+    return f"{before}{',' * bool(_OPEN.search(before))} {word} {parts[-1]}" if before else parts[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from tacit.errors import QueryError
 from tacit.graph.graph import Graph
 from tacit.graph.redundancy import ENOUGH
 from tacit.query.formula import Query
-from tacit.query.outline import Group, Step, outline
+from tacit.query.outline import Group, Step, outline, with_steps
 from tacit.query.reading import read
 from tacit.query.sparql_writing import to_sparql
 from tacit.query.wording import in_words, sentence
@@ -27,10 +28,13 @@ class QuestionReader:
 
     def told(self, text: str) -> dict[str, Any]:
         """A question as text, as nested conditions, as a sentence and as SPARQL, or `None` where it cannot be."""
-        query = read(text, self.graph)[0]
+        reading = read(text, self.graph)
+        query = reading.query
         data: dict[str, Any] = {"query": str(query), "outline": None, "undrawable": None, "sentence": None}
+        if reading.among is not None:  # no formula says that what is asked for is one of some entities
+            return data | {"undrawable": "VALUES names what may answer it", "sparql": text}
         try:
-            group = outline(query)
+            group = with_steps(outline(query), self._forward)
             data |= {"outline": self._drawn(group), "sentence": self.sentence(group)}
         except QueryError as error:
             data["undrawable"] = str(error)
@@ -39,6 +43,11 @@ class QuestionReader:
     def sentence(self, group: Group) -> str:
         """Conditions in words; a relation that holds both ways is read the way that is shorter."""
         return sentence(group, self._called, self._holds_both_ways)
+
+    def _forward(self, step: Step) -> Step:
+        """A condition by the label of the forward relation: that of its inverse may read alike, as `+r` and `-r` do."""
+        known = self.graph.relations.get(step.relation) or 0
+        return replace(step, relation=self.graph.relations[known ^ 1], inverse=not step.inverse) if known % 2 else step
 
     def _drawn(self, part: Group | Step) -> dict[str, Any]:
         """An outline as plain data, with what people call its entities and relations."""

@@ -1,0 +1,28 @@
+"""What the page shows of a question is that question: not of its inverse, and with its values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from served_graphs import EUROPE
+from tacit.graph.graph import Graph
+from tacit.graph.vocabulary import Vocabulary
+from tacit.server.reading import QuestionReader
+
+
+def test_the_label_of_an_inverse_reads_as_the_relation_backwards() -> None:
+    """As in FB15k-237, where the two differ by their sign alone, of which words keep nothing."""
+    labels = Vocabulary(["+/place/capital", "-/place/capital"], kind="relation")
+    reader = QuestionReader(Graph(Vocabulary(["France", "Paris"]), labels, np.array([[0, 0, 1]], dtype=np.int32)))
+    forward = reader.told("?c : +/place/capital(France, ?c)")
+    back = reader.told("?c : -/place/capital(Paris, ?c)")
+    assert forward["sentence"] == "What is the capital of France?"
+    assert back["sentence"] == "What has Paris as its capital?"
+    assert back["outline"]["parts"][0]["inverse"] is False
+
+
+def test_what_only_sparql_can_say_is_left_to_it() -> None:
+    text = "PREFIX : <tacit:> SELECT ?c { :Spain :borders ?c VALUES ?c { :France } }"
+    told = QuestionReader(EUROPE.graph()).told(text)
+    assert (told["outline"], told["sentence"], told["sparql"]) == (None, None, text)
+    assert told["undrawable"] == "VALUES names what may answer it"
