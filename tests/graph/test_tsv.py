@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import lzma
+import random
 from functools import partial
 from pathlib import Path
 
@@ -52,6 +54,7 @@ def test_ids_follow_first_occurrence(tmp_path: Path) -> None:
         ("g.tsv", lines(FACTS, " \t ")),
         ("g.tsv", "Head\tRelation\tTail\n" + lines(FACTS)),
         ("g.csv", lines(FACTS, ",")),
+        ("g.csv", "\n" + lines(FACTS, ",").replace("\n", "\r\n  \r\n,,\r\n")),
         ("g.csv", "subject,predicate,object\n" + lines(FACTS, ", ")),
         ("g.csv", '"France",borders,"Spain"\n' + lines(FACTS[1:], ",")),
         ("g.TSV", lines(FACTS)),
@@ -77,6 +80,29 @@ def test_csv_fields_may_hold_commas_quotes_and_newlines(tmp_path: Path) -> None:
         ("Washington, D.C.", "in", 'the "States"'),
         ("two\nlines", "in", "x"),
     ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_odd_labels_are_those_that_the_csv_module_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    pieces = ["a", "é", "\u00a0", "\u2028", "\x85", "\x0b", "\x1c", '"', "'", ",", "\\", "\n", "\r\n", "\r", "\t", "𝕏"]
+    labels = ["x" + "".join(rng.choices(pieces, k=3)) for _ in range(6)]
+    rows = [tuple(rng.choices(labels, k=3)) for _ in range(12)]
+    with (tmp_path / "g.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator=rng.choice(["\n", "\r\n"]), quoting=csv.QUOTE_ALL).writerows(rows)
+    with (tmp_path / "g.csv").open(encoding="utf-8", newline="") as file:
+        expected = list(dict.fromkeys(map(tuple, csv.reader(file))))
+    assert set(expected) == set(rows)
+    monkeypatch.setattr("tacit.graph.files.BLOCK", rng.choice([1, 5, 1 << 16]))
+    assert facts(load(tmp_path / "g.csv")) == expected
+
+
+def test_a_line_of_unusual_spaces_is_a_fact(tmp_path: Path) -> None:
+    rows = [("\u00a0", "\u3000", "\u2003"), ("a", "\u3000", "b")]
+    (tmp_path / "g.tsv").write_text(lines(rows) + " \t \n", encoding="utf-8")
+    assert facts(load(tmp_path / "g.tsv")) == rows
 
 
 def test_quotes_in_a_tsv_are_part_of_the_label(tmp_path: Path) -> None:
