@@ -172,6 +172,14 @@ def test_a_folder_of_parquet_files_and_numbers_for_labels(tmp_path: Path) -> Non
     assert graph.train.tolist() == [[0, 0, 1], [1, 0, 2]]
 
 
+def test_the_folder_of_a_parquet_file_is_no_column(tmp_path: Path) -> None:
+    folder = tmp_path / "relation=near" / "year=2020"
+    folder.mkdir(parents=True)
+    graph = load(parquet(folder / "g.parquet", [("a", "r", "b"), ("b", "s", "a")], "head,relation,tail"))
+    assert list(graph.relations)[0::2] == ["r", "s"]
+    assert graph.notes == ()
+
+
 def test_names_may_be_in_parquet(tmp_path: Path) -> None:
     (tmp_path / "g.tsv").write_text("Q90\tin\tQ142\n")
     names = parquet(tmp_path / "names.parquet", [("Q90", "Paris"), ("Q142", "France")], "label,name")

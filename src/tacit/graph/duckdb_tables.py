@@ -45,8 +45,9 @@ NUMBERS = (
 LABELS = "SELECT x FROM of_{} ORDER BY id"
 TEXT = (
     "read_csv(?, compression = ?, delim = ?, skip = ?, header = false, auto_detect = false, quote = '', escape = '', "
-    "new_line = '\\n', columns = {'c0': 'VARCHAR', 'c1': 'VARCHAR', 'c2': 'VARCHAR'})"
+    "new_line = '\\n', columns = {'c0': 'VARCHAR', 'c1': 'VARCHAR', 'c2': 'VARCHAR'}, hive_partitioning = false)"
 )
+_OF_PARQUET = "read_parquet(?, hive_partitioning = false)"  # else a folder named relation=x overrides a column
 
 
 def add_text(path: Path, split: str, builder: Builder, order: Sequence[int], skip: int) -> int | None:
@@ -179,7 +180,7 @@ def _columns(connection: Any, path: Path) -> list[tuple[str, str]]:
     rows, bytes_ = (connection.execute(sql, [_exactly(path)]).fetchone()[0] or 0 for sql in told)
     if rows > ROWS + ROWS_A_BYTE * size or bytes_ > UNPACKED + UNPACKED_A_BYTE[".xz"] * size:
         raise DataError(f"has {rows:,} rows in {size:,} bytes, which files of facts have not", path)
-    described = connection.execute("DESCRIBE SELECT * FROM read_parquet(?)", [_exactly(path)]).fetchall()
+    described = connection.execute(f"DESCRIBE SELECT * FROM {_OF_PARQUET}", [_exactly(path)]).fetchall()
     return [(row[0], row[1]) for row in described]
 
 
@@ -190,7 +191,7 @@ def _take(connection: Any, path: Path, columns: Sequence[tuple[str, str]], roles
             raise DataError(f"column '{name}' holds {kind}; labels are text or integers", path)
     quoted = [name.replace('"', '""') for name, _ in columns]
     chosen = ", ".join(f"trim(\"{name}\"::VARCHAR, ' ') AS {short}" for name, short in zip(quoted, roles, strict=True))
-    connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM read_parquet(?)", [_exactly(path)])
+    connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM {_OF_PARQUET}", [_exactly(path)])
     for short, role in roles.items():
         row = connection.execute(f"SELECT min(rowid) FROM facts WHERE {short} IS NULL OR {short} = ''").fetchone()[0]
         if row is not None:
