@@ -65,6 +65,12 @@ def test_the_order_can_be_given(tmp_path: Path, order: tuple[int, ...]) -> None:
     assert facts(load(headed, columns=",".join(names[i] for i in order))) == FACTS
 
 
+def test_positions_are_not_the_names_of_columns(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("1\t2\t3\n2\t4\t3\n")
+    graph = load(tmp_path / "g.tsv", columns="1,3,2")
+    assert (facts(graph), graph.notes) == ([("1", "3", "2"), ("2", "3", "4")], ())
+
+
 @pytest.mark.parametrize("columns", ["head,tail", "1,2", "1,2,2", "0,1,2", "head,head,tail", "a,b,c", "", "1,2,x"])
 def test_columns_that_name_no_order_are_refused(columns: str) -> None:
     with pytest.raises(SettingsError, match=r"columns '.*' must name the three columns, as in 'head,tail,relation'"):
@@ -89,7 +95,12 @@ def test_a_header_that_does_not_tell_the_order_is_refused(tmp_path: Path, header
     assert facts(load(path, columns="1,2,3")) == FACTS
 
 
-@pytest.mark.parametrize("first", [("France", "type", "country"), ("source", "type", "target group"), ("s", "r", "x")])
+LOOP = ("object", "resembles", "object")
+
+
+@pytest.mark.parametrize(
+    "first", [("France", "type", "country"), ("source", "type", "target group"), ("s", "r", "x"), LOOP]
+)
 def test_a_fact_is_no_header(tmp_path: Path, first: tuple[str, str, str]) -> None:
     rows = [first, ("Spain", "type", "country"), *FACTS]
     graph = load(write(tmp_path / "g.tsv", rows, (0, 1, 2)))

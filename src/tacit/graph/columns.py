@@ -42,7 +42,7 @@ def column_order(columns: str, header: Sequence[str] = ()) -> Order:
     words = words_of(columns)
     if len(words) == len(set(words)) == 3:
         roles = header_order(words)
-        if all(word.isdecimal() and int(word) for word in words):
+        if _are_positions(words):
             return _order(int(word) - 1 for word in words)
         if roles and len(header) <= 3:
             return roles
@@ -55,9 +55,19 @@ def column_order(columns: str, header: Sequence[str] = ()) -> Order:
     )
 
 
+def names_of(columns: str | None) -> set[str]:
+    """The names that `columns` gives, which are those of a header; none where it gives positions."""
+    words = words_of(columns or "")
+    return set() if _are_positions(words) else set(words)
+
+
 def words_of(columns: str) -> list[str]:
     """The three words of `columns`, separated by commas, or by spaces where there are none."""
     return [word.strip() for word in columns.split(",")] if "," in columns else columns.split()
+
+
+def _are_positions(words: Sequence[str]) -> bool:
+    return all(word.isdecimal() and int(word) for word in words)
 
 
 def header_order(words: Sequence[str]) -> Order | None:
@@ -88,12 +98,13 @@ def _order(places: Iterable[int]) -> Order:
 def is_half_a_header(fields: Sequence[str]) -> bool:
     """Whether the first line of a table (three fields a line) looks like a header, though not of which columns.
 
-    Two of its words, or one that is hardly a label, name columns; and none of the three is in its column again.
+    Two of its words, or one that is hardly a label, name columns, and not the same one; none of the three is in its
+    column again.
     """
     first = fields[:3]
-    words = [word for word in first if len(word) > 1 and _role(word)]
+    roles = {_role(word) for word in first if len(word) > 1} - {None}
     telling = [word for word in first if word.lower() in _TELLING or _NEO4J.fullmatch(word)]
-    return (len(words) > 1 or bool(telling)) and not any(word in fields[i + 3 :: 3] for i, word in enumerate(first))
+    return (len(roles) > 1 or bool(telling)) and not any(word in fields[i + 3 :: 3] for i, word in enumerate(first))
 
 
 def told_order(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder
-from tacit.graph.columns import SAY, SOME, USUAL, Order, header_order, is_half_a_header, review, told_order, words_of
+from tacit.graph.columns import SAY, SOME, USUAL, Order, header_order, is_half_a_header, names_of, review, told_order
 from tacit.graph.delimited import check_writable, chosen_fields, table_fields, table_rows
 from tacit.graph.duckdb_tables import PARQUET, add_parquet, add_text, parquet_columns
 from tacit.graph.files import BOM, PACKINGS, atomic_file, atomic_folder, extension
@@ -47,7 +47,7 @@ def _add_text(
     if columns is not None or wide:
         given, _ = told_order(first, columns, usual, path, 1) if first else (usual, False)
     order, told, lines = given or usual, given is not None, 0
-    named = columns is not None and set(words_of(columns)) <= set(first)
+    named = bool(names_of(columns)) and names_of(columns) <= set(first)
     blocks = (fields for fields in (chosen_fields(path, order) if wide else table_fields(path)) if fields)
     for number, fields in enumerate(blocks):
         if not number:
