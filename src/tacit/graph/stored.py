@@ -45,10 +45,8 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
     """Write a graph's files, and give what `read_graph` must be told: the tables `graph`, `files` and `prefixes`."""
     _write_text(folder / ENTITIES, label_lines(graph.entities))
     _write_text(folder / RELATIONS, label_lines(graph.relations))
-    names = {**graph.relations.names, **graph.entities.names}
-    if names:
-        lines = (f"{_escaped(label)}\t{_escaped(name)}\n" for label in names for name in names[label])
-        _write_text(folder / NAMES, "".join(lines))
+    if graph.relations.names or graph.entities.names:
+        write_names(graph, folder)
     arrays = _fact_arrays(graph)
     if is_large(graph.entities):
         arrays |= _write_trie(graph.entities, folder)
@@ -65,6 +63,13 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
     files = {name: digest(folder / name) for name in GRAPH_FILES if (folder / name).is_file()}
     prefixes = {"prefixes": graph.prefixes} if graph.prefixes else {}
     return {"graph": described, "files": files, **prefixes}
+
+
+def write_names(graph: Graph, folder: Path) -> None:
+    """Write the readable names of a graph, in place of those that are there."""
+    names = {**graph.relations.names, **graph.entities.names}
+    lines = (f"{_escaped(label)}\t{_escaped(name)}\n" for label in names for name in names[label])
+    _write_text(folder / NAMES, "".join(lines))
 
 
 def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
