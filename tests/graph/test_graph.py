@@ -33,7 +33,7 @@ def test_splits_by_name() -> None:
         GRAPH.index("train", "dev")
 
 
-ROWS = [("a", "r", "b"), ("c", "r^-1", "a"), ("a", "r", "b"), ("x", "s^-1", "y"), ("y", "s", "x")]
+ROWS = [("a", "r", "b"), ("c ", "r^-1", "a"), ("a", " r ", "b"), ("x", "s^-1", "y"), ("y", "s", "x")]
 
 
 def test_facts_in_python_are_read_as_those_of_files(tmp_path: Path) -> None:

@@ -41,15 +41,16 @@ def directed(relations: Iterable[str]) -> Vocabulary:
     return Vocabulary((name for r in relations for name in (r, r + INVERSE)), kind="relation")
 
 
-def _checked(row: Sequence[str], split: str, number: int) -> Sequence[str]:
-    """A row of three labels; anything else is an error that says which row it is."""
+def _checked(row: Sequence[str], split: str, number: int) -> list[str]:
+    """A row of three labels, without spaces around them; anything else is an error that says which row it is."""
     listed = isinstance(row, Sequence | np.ndarray) and not isinstance(row, str)
-    if not listed or len(row) != 3 or not all(isinstance(label, str) and label.strip(" ") for label in row):
+    labels = [label.strip(" ") for label in row if isinstance(label, str)] if listed else []
+    if len(labels) != 3 or len(row) != 3 or "" in labels:
         shown = " ".join(repr(row).split())[:80]
         raise DataError(
             f"{split} fact {number} is {shown}; expected three strings that are not empty: head, relation, tail"
         )
-    return row
+    return labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,8 @@ class Graph:
         test: Iterable[Sequence[str]] = (),
         name: str = "graph",
     ) -> Graph:
-        """A graph from label triples, read as files are: duplicates go, and `(a, r^-1, b)` is `(b, r, a)`.
+        """A graph from label triples, read as files are: duplicates and outer spaces go, and `(a, r^-1, b)` is
+        `(b, r, a)`.
 
         Ids are given in the order of first occurrence; `Graph.notes` says what was dropped.
         """
