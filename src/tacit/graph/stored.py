@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.disk import atomic_write, digest, mapped_array, write_array, write_text
 from tacit.errors import DataError, RunError
+from tacit.graph.files import BOM, lines
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.index import Index
 from tacit.graph.labels import LabelTrie, is_large, trie_of
@@ -68,8 +69,9 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
 def write_names(graph: Graph, folder: Path) -> None:
     """Write the readable names of a graph, in place of those that are there."""
     names = {**graph.relations.names, **graph.entities.names}
-    lines = (f"{_escaped(label)}\t{_escaped(name)}\n" for label in names for name in names[label])
-    _write_text(folder / NAMES, "".join(lines))
+    text = "".join(f"{_escaped(label)}\t{_escaped(name)}\n" for label in names for name in names[label])
+    mark = BOM.decode()
+    _write_text(folder / NAMES, mark + text if text.startswith(mark) else text)  # the first one is no label's
 
 
 def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
@@ -98,9 +100,12 @@ def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
 def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[str]) -> Graph:
     described = tables["graph"]
     names: dict[str, list[str]] = {}
-    for line in _read_text(folder / NAMES).split("\n")[:-1] if NAMES in there else ():
+    for number, line in lines(folder / NAMES) if NAMES in there else ():  # which may have been written elsewhere
         label, _, readable = map(_unescaped, line.partition("\t"))
-        names.setdefault(label, []).append(readable)
+        if readable:
+            names.setdefault(label, []).append(readable)
+        elif line:
+            raise DataError("has no name; expected a label, a tab and its name", folder / NAMES, number)
     facts, keys, offsets, tails = (_array(folder / name) for name in _OF_FACTS)
     forms = {}
     if {WORDS, FOLDED} <= there and (NAMES in same or NAMES not in {*there, *tables["files"]}):
