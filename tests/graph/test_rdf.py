@@ -327,6 +327,8 @@ def test_names_that_were_written_as_iris_are_read_as_what_they_were(tmp_path: Pa
     assert len(mixed.entities) == 4
     (tmp_path / "plain.ttl").write_text("@prefix t: <tacit:> . t:Oslo t:in t:Norway .")
     assert with_facts(Graph.of([("Oslo", "in", "Norway")]), load(tmp_path / "plain.ttl"))[1:] == (0, 1)
+    (tmp_path / "other.nt").write_text("<tacit:a,b> <tacit:r> <tacit:a%2Cb> .\n")  # of which Tacit writes one alone
+    assert load(tmp_path / "other.nt").entities.labels == ["<tacit:a,b>", "a,b"]
 
 
 @pytest.mark.parametrize("extension", ["nt", "ttl"])

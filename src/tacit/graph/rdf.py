@@ -254,7 +254,7 @@ def labelling(builder: Builder, declared: dict[str, str]) -> tuple[Prefixes, Cal
     def label(term: str) -> str:
         if term.startswith(f"<{SCHEME}"):
             name = unquote(term[len(SCHEME) + 1 : -1])
-            if name and n_triples(name, prefixes).startswith(f"<{SCHEME}"):  # else it is the label of another term
+            if name and n_triples(name, prefixes) == term:  # else it is the label of another term
                 return name
         if term.startswith("<"):
             return prefixes.label(term[1:-1])
