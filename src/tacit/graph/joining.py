@@ -72,7 +72,7 @@ def relabelling(graph: Graph, prefixes: Prefixes, blank: str) -> Callable[[str],
         if old.startswith(BLANK):
             return blank + old.removeprefix(BLANK)
         text, typed, datatype = old.rpartition('"^^')
-        if typed and text.startswith('"'):
+        if typed and text.startswith('"') and '"' not in datatype:  # else it is quoted itself
             return text + typed + label(datatype)
         iri = graph.prefixes.iri(old) or (old if prefixes and is_absolute(old) else None)
         return old if iri is None else prefixes.label(iri)

@@ -13,6 +13,7 @@ from tacit.graph.builder import packed
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples
 from tacit.graph.index import within
 from tacit.graph.joining import BLANK, blank_stem, relabelling
+from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 
 Labels = Sequence[str | None]
@@ -38,7 +39,7 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     >>> merged.graph.entities.labels, merged.changed, merged.unchanged
     (['France', 'Spain', 'Portugal'], 1, 1)
     """
-    prefixes = graph.prefixes.joined(more.prefixes) if more.prefixes else graph.prefixes
+    prefixes = _prefixes(graph, more)
     plain = relabelling(more, prefixes, blank_stem(graph.entities) if apart else BLANK)
 
     def called(labels: Sequence[str], known: Vocabulary) -> list[str]:
@@ -82,6 +83,21 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
         raise DataError(f"{graph.name} has {'no such fact' if given == 1 else f'none of these {given:,} facts'}")
     train, valid, test = kept
     return Merged(replace(graph, train=train, valid=valid, test=test), removed, given - removed)
+
+
+def _prefixes(graph: Graph, more: Graph) -> Prefixes:
+    """The prefixes of a graph and of another, but for those by which an IRI of the graph would get another label."""
+    prefixes, known = graph.prefixes, set(graph.prefixes.values())
+    further = {name: namespace for name, namespace in more.prefixes.items() if namespace not in known}
+    if not further:
+        return prefixes
+    labels = (label.rpartition('"^^')[2] for label in (*graph.entities, *graph.relations))  # of a literal its datatype
+    iris = [iri for label in labels if (iri := prefixes.iri(label)) is not None]
+    for name, namespace in further.items():
+        larger = prefixes.joined({name: namespace})
+        if all(larger.label(iri) == prefixes.label(iri) for iri in iris if iri.startswith(namespace)):
+            prefixes = larger
+    return prefixes
 
 
 def _found(
