@@ -157,15 +157,15 @@ def _located(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
 def _parts(folder: Path) -> _Folder:
     """The file of each split, two that could be it being an error; where there is none of any, all files of facts."""
     splits: dict[str, Path] = {}
+    shown = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+    facts = [path for path in shown if extension(path) in FORMATS and path.name not in NAMING]
     for split in SPLITS:
-        names = [f"{split}{kind}{packing}" for kind in FORMATS for packing in ("", *PACKINGS)]
-        here = [folder / name for name in names if (folder / name).exists()]
+        here = [path for path in facts if unpacked(path).stem.lower() == split]
         if len(here) > 1:
             raise DataError(f"has both {here[0].name} and {here[1].name}; keep one of them", folder)
         if here:
             splits[split] = here[0]
     missing = [split for split in SPLITS if split not in splits]
-    facts = [path for path in sorted(folder.iterdir()) if extension(path) in FORMATS and path.name not in NAMING]
     if not splits and facts:
         return _Folder(folder, files=tuple(facts))
     if missing:
