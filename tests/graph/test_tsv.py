@@ -121,7 +121,7 @@ def test_blocks_are_cut_between_lines(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_an_inverse_label_is_the_fact_the_other_way_round(tmp_path: Path) -> None:
-    (tmp_path / "g.tsv").write_text("a\tr\tb\nc\tr^-1\td\ne\ts^-1\tf\n")
+    (tmp_path / "g.tsv").write_text("a\tr\tb\nc\tr ^-1\td\ne\ts^-1\tf\n")
     graph = load(tmp_path / "g.tsv")
     assert facts(graph) == [("a", "r", "b"), ("d", "r", "c"), ("f", "s", "e")]
     assert graph.relations.labels == ["r", "r^-1", "s", "s^-1"]
@@ -189,6 +189,12 @@ def test_written_folders_read_back(tmp_path: Path) -> None:
     for part in ("train", "valid", "test"):
         assert facts(back, part) == facts(graph, part)
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["out", "test.tsv", "train.tsv", "valid.tsv"]
+
+
+@pytest.mark.parametrize("first", [("source", "type", "target"), ("start", "antonym", "end")])
+def test_a_first_fact_that_looks_like_a_header_reads_back(tmp_path: Path, first: tuple[str, str, str]) -> None:
+    write_tsv(Graph.of([first, *FACTS]), tmp_path / "out.tsv")
+    assert facts(load(tmp_path / "out.tsv")) == [first, *FACTS]
 
 
 def test_valid_and_test_may_be_empty(tmp_path: Path) -> None:

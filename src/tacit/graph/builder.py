@@ -114,7 +114,7 @@ def _without_inverses(relations: list[str], splits: Sequence[Triples]) -> list[s
     flipped = np.zeros(len(relations), dtype=bool)
     for i, label in enumerate(relations):
         while label.endswith(INVERSE) and label != INVERSE:
-            label, flipped[i] = label.removesuffix(INVERSE), not flipped[i]
+            label, flipped[i] = label.removesuffix(INVERSE).rstrip(" "), not flipped[i]
         forward[i] = 2 * ids.setdefault(label, len(ids))
     for split in splits:
         if flipped.any():

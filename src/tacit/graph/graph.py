@@ -111,7 +111,8 @@ class Graph:
         >>> graph.entities.name(0), graph.relations.name(1)
         ('Paris', 'capital^-1')
         """
-        if not names:
+        names = {label: [name for name in given if name.strip()] for label, given in names.items()}
+        if not any(names.values()):
             return self
         forward, inverse = self.relations.labels[0::2], self.relations.labels[1::2]
         pairs = zip(forward, inverse, strict=True)

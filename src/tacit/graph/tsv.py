@@ -7,7 +7,7 @@ from pathlib import Path
 from tacit.errors import DataError
 from tacit.graph.builder import Builder
 from tacit.graph.columns import SAY, SOME, USUAL, Order, header_order, is_half_a_header, names_of, review, told_order
-from tacit.graph.delimited import check_writable, chosen_fields, table_fields, table_rows
+from tacit.graph.delimited import COLUMNS, check_writable, chosen_fields, table_fields, table_rows
 from tacit.graph.duckdb_tables import PARQUET, add_parquet, add_text, parquet_columns
 from tacit.graph.files import BOM, PACKINGS, atomic_file, atomic_folder, extension
 from tacit.graph.graph import SPLITS, Graph, Triples
@@ -97,5 +97,9 @@ def write_tsv(graph: Graph, path: str | Path) -> None:
 def _lines(graph: Graph, facts: Triples) -> bytes:
     check_writable((*graph.entities, *graph.relations))
     entities, relations = graph.entities.labels, graph.relations.labels
-    text = "".join([f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in facts.tolist()]).encode()
+    lines = [f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in facts.tolist()]
+    first = lines[0][:-1].split("\t") if lines else []
+    if first and (header_order(first) or is_half_a_header(first)):  # a reader takes the first away for a header
+        lines.insert(0, "\t".join(COLUMNS) + "\n")
+    text = "".join(lines).encode()
     return BOM + text if text.startswith(BOM) else text  # a reader takes the first away, which is not the label's then
