@@ -10,7 +10,7 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.graph.builder import assemble, counted
+from tacit.graph.builder import assemble, counted, without_inverses
 from tacit.graph.graph import SPLITS, Graph, Triples, directed, is_absolute
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
@@ -38,18 +38,19 @@ def joined(graphs: Sequence[Graph], name: str) -> Graph:
         blank = sum(entity.startswith(BLANK) for entity in graph.entities) if entities else 0
         ends = _numbers(map(label, graph.entities), entities)
         forward = graph.relations.labels[0::2]
-        kinds = 2 * _numbers(map(label, forward), relations)
+        kinds = _numbers(map(label, forward), relations)
         for split in SPLITS:
             head, relation, tail = graph.split(split).T
             splits[split].append(np.stack([ends[head], kinds[relation // 2], ends[tail]], axis=1))
-        for known in (*graph.entities.names, *(set(graph.relations.names) & set(forward))):
-            given = graph.entities.names.get(known) or graph.relations.names[known]
+        named = {known: graph.relations.names.get(known, ()) for known in forward} | graph.entities.names
+        for known, given in named.items():
             names.setdefault(label(known), []).extend(given)
         notes += [f"{graph.name}: {note}" for note in graph.notes]
         if blank:
             notes.append(f"{graph.name}: {counted(blank, 'blank node')} kept apart from those before")
     facts = [np.concatenate(parts) for parts in splits.values()]
-    whole = assemble(Vocabulary(entities), directed(relations), facts, name, notes)
+    forward = without_inverses(list(relations), facts)  # which the labels of a BetaE folder may be
+    whole = assemble(Vocabulary(entities), directed(forward), facts, name, notes)
     return replace(whole, prefixes=prefixes).named(names)
 
 
