@@ -116,7 +116,8 @@ def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged],
                 f"'{path}' does not know, and its encoder learns no others; drop it, or train anew on the larger graph"
             )
         counts = (changed, 0) if len(graph.facts()) > len(before.facts()) else (0, changed)
-        names, index_removed = _num_names(graph) - _num_names(before), changed > 0 and run.has(INDEX)
+        names = sum(map(len, graph.names.values())) - sum(map(len, before.names.values()))
+        index_removed = changed > 0 and run.has(INDEX)
         change = Change(*counts, unchanged, *more, names, index_removed=index_removed, notes=facts.notes)
         if changed:
             model = load_model(run) if run.has(MODEL) else None
@@ -130,13 +131,6 @@ def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged],
     if changed or names:
         run.trace({"event": "change", **change.to_dict()})
     return change
-
-
-def _num_names(graph: Graph) -> int:
-    """How many readable names entities and forward relations have."""
-    forward = graph.relations.labels[0::2]
-    named = *graph.entities.names.values(), *(graph.relations.names.get(label, ()) for label in forward)
-    return sum(map(len, named))
 
 
 def _check_finished(run: RunFolder) -> None:

@@ -116,6 +116,8 @@ def test_names_may_be_written_by_any_editor(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", GRAPH, {})
     (run.path / NAMES).write_bytes("\ufeffNew York\tBig Apple\r\n\r\ny-ork\tJorvik".encode())
     assert RunFolder.open(run.path).graph().entities.names == {"New York": ("Big Apple",), "y-ork": ("Jorvik",)}
+    (run.path / NAMES).write_text("r\tclose\n")
+    assert RunFolder.open(run.path).graph().relations.names == {"r": ("close",), "r^-1": ("close^-1",)}
     (run.path / NAMES).write_text("New York\tBig Apple\ny-ork Jorvik\n")
     with pytest.raises(DataError, match=r"names.tsv, line 2: has no name; expected a label, a tab and its name"):
         RunFolder.open(run.path).graph()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, count
 
 import numpy as np
@@ -154,7 +155,7 @@ def assemble(
             about = "it names" if unseen == 1 else "they name"
             what = f"{counted(unseen, 'fact')} that nothing is learned about"
             notes.append(f"{split}: {what}: {about} entities or relations not in train")
-    return Graph(entities, relations, kept[0], kept[1], kept[2], name, tuple(notes))
+    return replace(graph, notes=tuple(notes))
 
 
 def packed(parts: Sequence[Triples], num_entities: int, num_relations: int) -> list[NDArray[np.int64]]:

@@ -17,6 +17,7 @@ from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 
 Triples = NDArray[np.int32]
+Names = Mapping[str, Sequence[str]]  # readable ones by label, the best first
 SPLITS = ("train", "valid", "test")
 INVERSE = "^-1"
 _ABSOLUTE = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*://[^\x00-\x20<>"{}|\\^`]*')
@@ -39,6 +40,12 @@ def directed(relations: Iterable[str]) -> Vocabulary:
     ['borders', 'borders^-1']
     """
     return Vocabulary((name for r in relations for name in (r, r + INVERSE)), kind="relation")
+
+
+def both_ways(names: Names, relations: Sequence[str]) -> dict[str, Sequence[str]]:
+    """The same names, and those of inverses: their relations' where they have none of their own."""
+    pairs = zip(relations[0::2], relations[1::2], strict=True)
+    return {back: [name + INVERSE for name in names[label]] for label, back in pairs if label in names} | dict(names)
 
 
 def _checked(row: Sequence[str], split: str, number: int) -> list[str]:
@@ -104,20 +111,16 @@ class Graph:
         """How many relation ids there are, inverses included."""
         return len(self.relations)
 
-    def named(self, names: Mapping[str, Sequence[str]]) -> Graph:
+    def named(self, names: Names) -> Graph:
         """The same graph with readable names for labels, before those they have; an inverse has its relation's.
 
         >>> graph = Graph.of([("Q90", "P36", "Q142")]).named({"Q90": ["Paris"], "P36": ["capital"]})
         >>> graph.entities.name(0), graph.relations.name(1)
         ('Paris', 'capital^-1')
         """
-        names = {label: [name for name in given if name.strip()] for label, given in names.items()}
-        if not any(names.values()):
+        given = both_ways({label: [name for name in names[label] if name.strip()] for label in names}, self.relations)
+        if not any(given.values()):
             return self
-        forward, inverse = self.relations.labels[0::2], self.relations.labels[1::2]
-        pairs = zip(forward, inverse, strict=True)
-        inverted = {back: [name + INVERSE for name in names[label]] for label, back in pairs if label in names}
-        given: Mapping[str, Sequence[str]] = {**inverted, **names}
         entities, relations = (
             Vocabulary(
                 vocabulary.labels,
@@ -130,6 +133,12 @@ class Graph:
             for vocabulary in (self.entities, self.relations)
         )
         return replace(self, entities=entities, relations=relations)
+
+    @property
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """The readable names of entities and of forward relations, by label."""
+        forward, names = self.relations.labels[0::2], self.relations.names
+        return {label: names[label] for label in forward if label in names} | self.entities.names
 
     def label_of(self, iri: str) -> str | None:
         """The label that stands for an IRI: its short form, or the IRI as it is or in angle brackets; else None.
@@ -206,15 +215,11 @@ class Graph:
 
     def _repr_html_(self) -> str:
         """The same for notebooks, with the first few training facts."""
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(label)}</td>" for label in fact) + "</tr>" for fact in self._sample(5)
-        )
+        facts = ((self.entities[h], self.relations[r], self.entities[t]) for h, r, t in self.train[:5].tolist())
+        rows = "".join("<tr>" + "".join(f"<td>{escape(label)}</td>" for label in fact) + "</tr>" for fact in facts)
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
         return (
             f"<div><p>{escape(repr(self))}</p><table><tr><th>head</th><th>relation</th><th>tail</th></tr>{rows}</table>"
             + (f"<ul>{notes}</ul>" if notes else "")
             + "</div>"
         )
-
-    def _sample(self, count: int) -> list[tuple[str, str, str]]:
-        return [(self.entities[h], self.relations[r], self.entities[t]) for h, r, t in self.train[:count].tolist()]

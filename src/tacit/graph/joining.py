@@ -37,13 +37,11 @@ def joined(graphs: Sequence[Graph], name: str) -> Graph:
         label = relabelling(graph, prefixes, blank_stem(entities))
         blank = sum(entity.startswith(BLANK) for entity in graph.entities) if entities else 0
         ends = _numbers(map(label, graph.entities), entities)
-        forward = graph.relations.labels[0::2]
-        kinds = _numbers(map(label, forward), relations)
+        kinds = _numbers(map(label, graph.relations.labels[0::2]), relations)
         for split in SPLITS:
             head, relation, tail = graph.split(split).T
             splits[split].append(np.stack([ends[head], kinds[relation // 2], ends[tail]], axis=1))
-        named = {known: graph.relations.names.get(known, ()) for known in forward} | graph.entities.names
-        for known, given in named.items():
+        for known, given in graph.names.items():
             names.setdefault(label(known), []).extend(given)
         notes += [f"{graph.name}: {note}" for note in graph.notes]
         if blank:

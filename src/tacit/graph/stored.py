@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tacit.disk import atomic_write, digest, mapped_array, write_array, write_text
 from tacit.errors import DataError, RunError
 from tacit.graph.files import BOM, lines
-from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.graph import SPLITS, Graph, both_ways
 from tacit.graph.index import Index
 from tacit.graph.labels import LabelTrie, is_large, trie_of
 from tacit.graph.prefixes import Prefixes
@@ -46,7 +46,7 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
     """Write a graph's files, and give what `read_graph` must be told: the tables `graph`, `files` and `prefixes`."""
     _write_text(folder / ENTITIES, label_lines(graph.entities))
     _write_text(folder / RELATIONS, label_lines(graph.relations))
-    if graph.relations.names or graph.entities.names:
+    if graph.names:
         write_names(graph, folder)
     arrays = _fact_arrays(graph)
     if is_large(graph.entities):
@@ -68,8 +68,8 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
 
 def write_names(graph: Graph, folder: Path) -> None:
     """Write the readable names of a graph, in place of those that are there."""
-    names = {**graph.relations.names, **graph.entities.names}
-    text = "".join(f"{_escaped(label)}\t{_escaped(name)}\n" for label in names for name in names[label])
+    pairs = ((label, name) for label, names in graph.names.items() for name in names)
+    text = "".join(f"{_escaped(label)}\t{_escaped(name)}\n" for label, name in pairs)
     mark = BOM.decode()
     _write_text(folder / NAMES, mark + text if text.startswith(mark) else text)  # the first one is no label's
 
@@ -115,7 +115,8 @@ def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[
     else:
         labels = map(_unescaped, _read_text(folder / ENTITIES).split("\n")[:-1])
     entities = Vocabulary(labels, "entity", names, forms)
-    relations = Vocabulary(map(_unescaped, _read_text(folder / RELATIONS).split("\n")[:-1]), "relation", names)
+    directed = [*map(_unescaped, _read_text(folder / RELATIONS).split("\n")[:-1])]
+    relations = Vocabulary(directed, "relation", both_ways(names, directed))
     ends = np.cumsum([described[split] for split in SPLITS])
     if ends[-1] != len(facts) or (len(entities), len(relations)) != (described["entities"], described["relations"]):
         raise ValueError("its sizes are not those of its settings")

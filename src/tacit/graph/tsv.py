@@ -14,7 +14,7 @@ from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
 
 
-def read_tsv(path: Path, split: str, builder: Builder, columns: str | None = None, usual: Order = USUAL) -> Order:
+def read_tsv(path: Path, split: str, builder: Builder, columns: str | None, usual: Order) -> Order:
     """Adds the facts of a table, and gives the order in which tables beside it may be read.
 
     The order is what `columns` says, else what a header says, else `usual`; columns that look swapped are noted, or
