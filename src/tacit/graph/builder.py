@@ -15,6 +15,8 @@ from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, directed, no_trip
 from tacit.graph.index import paired, within
 from tacit.graph.vocabulary import Vocabulary
 
+Ranked = dict[str, list[tuple[int, str]]]  # readable names of each term, with ranks: the lower, the better
+
 
 class Builder:
     """Collects label facts split by split.
@@ -31,7 +33,7 @@ class Builder:
         self._entities: defaultdict[str, int] = defaultdict(count().__next__)
         self._relations: defaultdict[str, int] = defaultdict(count().__next__)
         self._chunks: dict[str, list[Triples]] = {split: [] for split in SPLITS}
-        self.names: dict[str, list[tuple[int, str]]] = {}  # readable ones of each term, ranked
+        self.names: Ranked = {}
         self.notes: list[str] = []
 
     def add(self, split: str, fields: list[str]) -> None:
@@ -93,11 +95,16 @@ class Builder:
         entities = map(label, self._entities) if label else self._entities
         graph = assemble(Vocabulary(entities), directed(forward), splits, name, self.notes)
         names = {
-            label(term) if label else term: [name for _, name in sorted(ranked, key=lambda pair: pair[0])]
+            label(term) if label else term: by_rank(ranked)
             for term, ranked in self.names.items()
             if term in self._entities or term in self._relations
         }
         return graph.named(names)
+
+
+def by_rank(names: Iterable[tuple[int, str]]) -> list[str]:
+    """Names, the best first."""
+    return [name for _, name in sorted(names, key=lambda pair: pair[0])]
 
 
 def _ids(known: dict[str, int], labels: list[str]) -> NDArray[np.int32]:
