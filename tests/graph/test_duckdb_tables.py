@@ -33,7 +33,7 @@ def read_in_both_ways(path: Path, monkeypatch: pytest.MonkeyPatch, **options: An
     found: list[Any] = []
     counted: list[int] = []
     monkeypatch.setattr(Builder, "add_coded", lambda *given: counted.append(1) or ADD(*given))
-    monkeypatch.setattr(duckdb_tables, "_CHUNK", 256)
+    monkeypatch.setattr("tacit.graph.files.BLOCK", 256)
     for size in (1 << 60, 0):
         monkeypatch.setattr(duckdb_tables, "LARGE", size)
         try:

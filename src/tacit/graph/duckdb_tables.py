@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, counted
 from tacit.graph.delimited import COLUMNS, is_regular, listed
-from tacit.graph.files import BOM, UNPACKED, UNPACKED_A_BYTE, extension, opened, unpacked
+from tacit.graph.files import UNPACKED, UNPACKED_A_BYTE, blocks, extension, unpacked
 
 ROWS, ROWS_A_BYTE = 1_000_000, 20  # of a Parquet file
 PARQUET = ".parquet"
 LARGE = 1 << 25  # bytes of text, about a million lines, from which it pays
 _PACKED = 4  # times smaller is a text that is packed
-_CHUNK = 1 << 20
 _LABELS = re.compile(r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|UUID|ENUM.*")
 # A label's number is its rank among all by the place where it first occurs, a head before the tail of its fact.
 _NUMBERED = (
@@ -123,17 +122,12 @@ def _coded(connection: Any) -> tuple[list[str], list[str], NDArray[np.int32]]:
 
 def _regular_lines(path: Path, separator: bytes) -> int | None:
     """How many lines a table has that any reader would read alike; None where one might not."""
-    lines, rest = 0, b""
-    with opened(path) as file:
-        while chunk := file.read(_CHUNK):
-            cut = chunk.rfind(b"\n") + 1
-            block, rest = rest + chunk[:cut], chunk[cut:]
-            if not cut or (not lines and block.startswith(BOM)) or not _plain(block, separator):
-                return None
-            lines += block.count(b"\n")
-    if rest and not _plain(rest + b"\n", separator):
-        return None
-    return lines + bool(rest)
+    lines = 0
+    for _, block in blocks(path):
+        if not _plain(block, separator):
+            return None
+        lines += block.count(b"\n")
+    return lines
 
 
 def _plain(block: bytes, separator: bytes) -> bool:
