@@ -42,7 +42,7 @@ def directed(relations: Iterable[str]) -> Vocabulary:
     return Vocabulary((name for r in relations for name in (r, r + INVERSE)), kind="relation")
 
 
-def both_ways(names: Names, relations: Sequence[str]) -> dict[str, Sequence[str]]:
+def names_both_ways(names: Names, relations: Sequence[str]) -> dict[str, Sequence[str]]:
     """The same names, and those of inverses: their relations' where they have none of their own."""
     pairs = zip(relations[0::2], relations[1::2], strict=True)
     return {back: [name + INVERSE for name in names[label]] for label, back in pairs if label in names} | dict(names)
@@ -118,7 +118,8 @@ class Graph:
         >>> graph.entities.name(0), graph.relations.name(1)
         ('Paris', 'capital^-1')
         """
-        given = both_ways({label: [name for name in names[label] if name.strip()] for label in names}, self.relations)
+        worded = {label: [name for name in names[label] if name.strip()] for label in names}
+        given = names_both_ways(worded, self.relations)
         if not any(given.values()):
             return self
         entities, relations = (

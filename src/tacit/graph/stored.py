@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tacit.disk import atomic_write, digest, mapped_array, write_array, write_text
 from tacit.errors import DataError, RunError
 from tacit.graph.files import BOM, lines
-from tacit.graph.graph import SPLITS, Graph, both_ways
+from tacit.graph.graph import SPLITS, Graph, names_both_ways
 from tacit.graph.index import Index
 from tacit.graph.labels import LabelTrie, is_large, trie_of
 from tacit.graph.prefixes import Prefixes
@@ -116,7 +116,7 @@ def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[
         labels = map(_unescaped, _read_text(folder / ENTITIES).split("\n")[:-1])
     entities = Vocabulary(labels, "entity", names, forms)
     directed = [*map(_unescaped, _read_text(folder / RELATIONS).split("\n")[:-1])]
-    relations = Vocabulary(directed, "relation", both_ways(names, directed))
+    relations = Vocabulary(directed, "relation", names_both_ways(names, directed))
     ends = np.cumsum([described[split] for split in SPLITS])
     if ends[-1] != len(facts) or (len(entities), len(relations)) != (described["entities"], described["relations"]):
         raise ValueError("its sizes are not those of its settings")
