@@ -174,11 +174,8 @@ class Graph:
         facts = self.split(split)
         if not len(facts):
             return facts
-        seen = np.zeros(self.num_entities, dtype=bool)
-        seen[self.train[:, 0]] = seen[self.train[:, 2]] = True
-        known = np.zeros(self.num_relations, dtype=bool)
-        known[self.train[:, 1]] = True
-        return facts[seen[facts[:, 0]] & known[facts[:, 1]] & seen[facts[:, 2]]]
+        ends = np.isin(facts[:, [0, 2]], self.train[:, [0, 2]]).all(axis=1)
+        return facts[ends & np.isin(facts[:, 1], self.train[:, 1])]
 
     def triples(self, *splits: str) -> Triples:
         """The triples of some splits (all of them by default), each followed by its inverse."""
