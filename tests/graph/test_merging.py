@@ -53,6 +53,9 @@ def test_names_are_read_as_in_questions_and_come_along() -> None:
     entities = merged.graph.entities
     assert (entities.names["d"], entities.names["a"]) == (("Dora",), ("Anna", "Annie"))
     assert merged.graph.relations.name(1) == "likes^-1"
+    twice = Graph.of([("a", "r", "b"), ("Anna", "r", "b"), ("a", "s", "a"), ("Anna", "likes", "a")])
+    assert with_facts(graph, twice)[1:] == (2, 1)
+    assert without_facts(graph, Graph.of([("a", "r", "b"), ("Anna", "likes", "b"), ("x", "r", "b")]))[1:] == (1, 1)
     with pytest.raises(DataError, match="entity 'Bob' is the name of 'b' and 'c'; write the label instead"):
         with_facts(graph, Graph.of([("Bob", "r", "a")]))
 
