@@ -87,7 +87,7 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
 
 
 def _given(sources: Sequence[Any]) -> str:
-    return ", ".join(str(getattr(one, "name", one)) for one in sources)
+    return ", ".join(one.name if isinstance(one, Graph) else str(one) for one in sources)
 
 
 def _loaded(
