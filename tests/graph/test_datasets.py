@@ -106,9 +106,16 @@ def test_an_unknown_extension_is_named_with_those_that_work(tmp_path: Path, name
         load(tmp_path / name)
 
 
-def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "loop.tsv").symlink_to(tmp_path / "loop.tsv")
     with pytest.raises(DataError, match=r"loop\.tsv"):
         load(tmp_path / "loop.tsv")
     with pytest.raises(DataError, match="cannot be read"):
         load("x" * 5000)
+
+    def refuse(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)  # as of a folder of somebody else
+    with pytest.raises(DataError, match=r"cannot be read \(Permission denied\)"):
+        load(tmp_path)

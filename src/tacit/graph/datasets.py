@@ -156,11 +156,11 @@ def _located(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
         return stack.enter_context(standard_input(reading.format))
     path = Path(str(files("tacit.graph") / source) if source in DATASETS else source)
     try:
-        is_folder, exists = path.is_dir(), path.exists()
+        if path.is_dir():
+            return _Folder(path) if is_betae(path) else _parts(path)
+        exists = path.exists()
     except OSError as error:  # a name too long, a folder one may not look into
         raise DataError(f"cannot be read ({error.strerror or error})", f"{path!s:.80}") from None
-    if is_folder:
-        return _Folder(path) if is_betae(path) else _parts(path)
     if not exists:
         raise DataError(f"no such file or folder, nor a data set (there is {', '.join(DATASETS)})", path)
     if extension(path) not in FORMATS:
