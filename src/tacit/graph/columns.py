@@ -15,6 +15,7 @@ USUAL: Order = (0, 1, 2)
 SOME = 10  # lines to doubt the first one by
 _ENOUGH = 100  # lines to judge columns by
 _FEWER = 5  # times fewer distinct values than the relations are far fewer
+_LONGEST = 100  # letters of a word that names a column
 _SHARED = 0.1  # of the relations that are entities, too, are too many
 SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2'"
 _MELT = "; a table with a column for each relation is melted into these first"
@@ -156,5 +157,7 @@ def _doubt(path: Path, split: str, builder: Builder) -> None:
 
 def _role(word: str) -> str | None:
     """What a word of a header stands for: `source_id`, `Head entity` and `:START_ID(City)` for the head."""
+    if len(word) > _LONGEST:
+        return None
     plain = re.sub(r"\(.*\)|[\W_]", "", word.casefold())
     return _ROLES.get(plain) or _ROLES.get(re.sub(r"(?<=.)(id|uri|iri|name|label|entity|node|type)$", "", plain))
