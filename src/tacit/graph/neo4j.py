@@ -75,11 +75,11 @@ class Export:
             elif not id:
                 raise DataError("has neither the id of a node nor the ends of a relationship", self.path, line)
             else:
-                for column in (column for column in self.naming if row[self.properties[column]]):
+                called = names.setdefault(self.label("ID", id, several), [])
+                column = next((column for column in self.naming if row[self.properties[column]]), None)
+                if column is not None:
                     field = row[self.properties[column]]
-                    given = field.split(";") if column.endswith("[]") else [field]
-                    names.setdefault(self.label("ID", id, several), []).extend((0, name) for name in given if name)
-                    break
+                    called += [(0, name) for name in (field.split(";") if column.endswith("[]") else [field])]
 
 
 def read_neo4j(exports: Sequence[Export], name: str) -> Graph:
