@@ -16,7 +16,7 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.changing import OUTDATED, add_facts, remove_facts
 from tacit.errors import DataError, RunError
 from tacit.evaluate.report import sections
-from tacit.folder import ADAPTER, CHECKPOINT, FOUND_BY, RESULTS, RunFolder
+from tacit.folder import ADAPTER, CHECKPOINT, FOUND_BY, RESULTS, TRACE, RunFolder
 from tacit.links import growing
 from tacit.links.loading import load_model
 from test_exchange import images
@@ -96,6 +96,24 @@ def test_what_was_made_for_other_weights_goes_and_what_is_not_ours_stays(run: Ru
     before = (run.path / RESULTS).stat().st_ino
     assert opened.add(MORE).added == 0  # and nothing was written
     assert (run.path / RESULTS).stat().st_ino == before
+
+
+def test_names_come_along_with_facts_that_are_there_and_nothing_else_changes(run: RunFolder, tmp_path: Path) -> None:
+    opened = tacit.open(run.path, device="cpu")
+    files = {file.name: file.read_bytes() for file in run.path.iterdir() if file.is_file() and file.name != TRACE}
+    (tmp_path / "facts.tsv").write_text("p0\tlives\tt0\n")
+    (tmp_path / "names.tsv").write_text("p0\tAda\nt0\tOslo\nlives\tlives in\n")
+    change = opened.add(tmp_path / "facts.tsv", labels=tmp_path / "names.tsv")
+    assert str(change) == "0 facts added, 1 were there already; 3 names added"
+    for run_now in (opened, tacit.open(run.path, device="cpu")):
+        assert "Oslo" in [answer.name for answer in run_now.ask('?t : "lives in"(Ada, ?t)', top=50)]
+    for name, content in files.items():
+        assert (run.path / name).read_bytes() == content
+    again = opened.add(tmp_path / "facts.tsv", labels=tmp_path / "names.tsv")
+    assert (again.names, str(again)) == (0, "0 facts added, 1 were there already")
+    assert [event["names"] for event in opened.folder.events() if event["event"] == "change"] == [3]
+    for nothing in (opened.add([]), opened.remove([])):
+        assert str(nothing) == "no facts were given, and nothing changed"
 
 
 @pytest.mark.parametrize(

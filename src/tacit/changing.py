@@ -15,6 +15,7 @@ from tacit.graph.builder import counted
 from tacit.graph.frames import is_frame
 from tacit.graph.graph import Graph
 from tacit.graph.merging import Merged, with_facts, without_facts
+from tacit.graph.stored import write_names
 from tacit.links.settings import TrainSettings
 from tacit.sources import Source, cache_folder, load
 
@@ -40,12 +41,15 @@ class Change:
     unchanged: int = 0  # facts given that were there already, or were not there to be removed
     entities: int = 0  # those that are new
     relations: int = 0  # forward ones
+    names: int = 0  # readable ones that came along
     seconds: float = 0.0
     index_removed: bool = False  # of weights that the run no longer has
     notes: tuple[str, ...] = ()  # what was noticed while the facts were read
 
     def __str__(self) -> str:
         """The change in a line."""
+        if not (self.added or self.removed or self.unchanged):
+            return "no facts were given, and nothing changed"
         if self.removed:
             kept = f"what was learned of {'it' if self.removed == 1 else 'them'} stays learned"
             absent = f", {self.unchanged:,} were not there" if self.unchanged else ""
@@ -54,7 +58,8 @@ class Change:
         fitted = f"; vectors for {counted(self.entities, 'entity', 'entities')}" if self.entities else ""
         if self.relations:
             fitted += f"{' and' if fitted else '; vectors for'} {counted(self.relations, 'relation')}"
-        return f"{counted(self.added, 'fact')} added{there}{fitted}"
+        named = f"; {counted(self.names, 'name')} added" if self.names else ""
+        return f"{counted(self.added, 'fact')} added{there}{fitted}{named}"
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -111,15 +116,19 @@ def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged],
                 f"'{path}' does not know, and its encoder learns no others; drop it, or train anew on the larger graph"
             )
         counts = (changed, 0) if len(graph.facts()) > len(before.facts()) else (0, changed)
-        change = Change(*counts, unchanged, *more, index_removed=changed > 0 and run.has(INDEX), notes=facts.notes)
+        names = sum(map(len, graph.names.values())) - sum(map(len, before.names.values()))
+        index_removed = changed > 0 and run.has(INDEX)
+        change = Change(*counts, unchanged, *more, names, index_removed=index_removed, notes=facts.notes)
         if changed:
             model = load_model(run) if run.has(MODEL) else None
             larger = model
             if model is not None and any(more):
                 larger = grown(model, graph, TrainSettings.of(run.settings["train"]), progress)
             _write(run, draft, graph, model, larger, change)
+        elif names:  # on which nothing depends that was trained or measured
+            write_names(graph, run.path)
     change = replace(change, seconds=round(time.perf_counter() - began, 3))
-    if changed:
+    if changed or names:
         run.trace({"event": "change", **change.to_dict()})
     return change
 

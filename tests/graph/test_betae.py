@@ -40,6 +40,16 @@ def test_ids_and_labels_stay_as_they_are(folder: Path) -> None:
     assert graph.notes == ()
 
 
+def test_a_forward_label_that_is_an_inverse_is_joined_as_one(folder: Path) -> None:
+    (folder / "id2rel.pkl").write_bytes(pickle.dumps({0: "in^-1", 1: "in", 2: "near", 3: "near^-1"}))
+    graph = load([folder, Graph.of([("Bergen", "in", "Norway")])])
+    assert graph.relations.labels == ["in", "in^-1", "near", "near^-1"]
+    assert {(graph.entities[h], graph.entities[t]) for h, r, t in graph.train.tolist() if r == 0} == {
+        ("Norway", "Oslo"),
+        ("Bergen", "Norway"),
+    }
+
+
 def test_the_order_of_directions_does_not_matter(folder: Path) -> None:
     (folder / "train.txt").write_text("2\t3\t1\n1\t1\t0\n1\t2\t2\n0\t0\t1\n")
     assert load(folder).train.tolist() == [[1, 2, 2], [0, 0, 1]]

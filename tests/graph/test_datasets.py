@@ -33,6 +33,18 @@ def test_formats_may_be_mixed_in_a_folder(tmp_path: Path) -> None:
     assert load(tmp_path).facts().tolist() == [[0, 0, 1], [1, 0, 0], [0, 0, 0]]
 
 
+def test_capital_letters_make_no_other_splits_and_hidden_files_no_facts(tmp_path: Path) -> None:
+    for name in ("Train.tsv", "VALID.TSV", "test.Txt"):
+        (tmp_path / name).write_text(f"a\tr\t{name}\n")
+    graph = load(tmp_path)
+    assert [len(graph.split(split)) for split in ("train", "valid", "test")] == [1, 1, 1]
+    for name in ("VALID.TSV", "test.Txt"):
+        (tmp_path / name).unlink()
+    (tmp_path / "Train.tsv").rename(tmp_path / "facts.tsv")
+    (tmp_path / "._facts.tsv").write_bytes(b"\0\x05\x16\x07")  # what another system leaves beside a file
+    assert len(load(tmp_path).train) == 1
+
+
 def test_duplicates_are_dropped_and_counted_once(tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -94,9 +106,16 @@ def test_an_unknown_extension_is_named_with_those_that_work(tmp_path: Path, name
         load(tmp_path / name)
 
 
-def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "loop.tsv").symlink_to(tmp_path / "loop.tsv")
     with pytest.raises(DataError, match=r"loop\.tsv"):
         load(tmp_path / "loop.tsv")
     with pytest.raises(DataError, match="cannot be read"):
         load("x" * 5000)
+
+    def refuse(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)  # as of a folder of somebody else
+    with pytest.raises(DataError, match=r"cannot be read \(Permission denied\)"):
+        load(tmp_path)

@@ -33,7 +33,7 @@ def read_in_both_ways(path: Path, monkeypatch: pytest.MonkeyPatch, **options: An
     found: list[Any] = []
     counted: list[int] = []
     monkeypatch.setattr(Builder, "add_coded", lambda *given: counted.append(1) or ADD(*given))
-    monkeypatch.setattr(duckdb_tables, "_CHUNK", 256)
+    monkeypatch.setattr("tacit.graph.files.BLOCK", 256)
     for size in (1 << 60, 0):
         monkeypatch.setattr(duckdb_tables, "LARGE", size)
         try:
@@ -170,6 +170,14 @@ def test_a_folder_of_parquet_files_and_numbers_for_labels(tmp_path: Path) -> Non
     graph = load(tmp_path)
     assert list(graph.entities) == ["12", "7", "9"]
     assert graph.train.tolist() == [[0, 0, 1], [1, 0, 2]]
+
+
+def test_the_folder_of_a_parquet_file_is_no_column(tmp_path: Path) -> None:
+    folder = tmp_path / "relation=near" / "year=2020"
+    folder.mkdir(parents=True)
+    graph = load(parquet(folder / "g.parquet", [("a", "r", "b"), ("b", "s", "a")], "head,relation,tail"))
+    assert list(graph.relations)[0::2] == ["r", "s"]
+    assert graph.notes == ()
 
 
 def test_names_may_be_in_parquet(tmp_path: Path) -> None:

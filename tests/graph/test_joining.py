@@ -49,6 +49,25 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_names_may_be_in_another_file_than_the_facts(tmp_path: Path) -> None:
+    label, iri = "<http://www.w3.org/2000/01/rdf-schema#label>", "http://a.org/{}".format
+    (tmp_path / "facts.nt").write_text(f'<{iri("Q1")}> <{iri("in")}> <{iri("Q2")}> .\n<{iri("Q1")}> {label} "Uno" .\n')
+    (tmp_path / "labels.ttl").write_text(
+        f'@prefix a: <http://a.org/> . a:Q1 {label} "One"@en . a:Q2 {label} "Two" . a:in {label} "within" . '
+        f'a:Q3 {label} "Three" . _:b {label} "Nobody" .'
+    )
+    (tmp_path / "table.tsv").write_text(f"{iri('Q2')}\t{iri('in')}\t{iri('Q3')}\n")
+    names = {"a:Q1": ("One", "Uno"), "a:Q2": ("Two",), "a:Q3": ("Three",)}
+    for order in (["facts.nt", "labels.ttl", "table.tsv"], ["labels.ttl", "table.tsv", "facts.nt"]):
+        graph = tacit.load([tmp_path / name for name in order])
+        assert graph.entities.names == names
+        assert graph.relations.name(1) == "within^-1"
+        assert len(graph.train) == 2
+    assert tacit.load(tmp_path).entities.names == names
+    with pytest.raises(DataError, match=r"labels.ttl: holds names, and no facts; read it together with a file of fac"):
+        tacit.load(tmp_path / "labels.ttl")
+
+
 def test_equal_labels_are_one_entity(folder: Path) -> None:
     expected = {("Oslo", "in", "Norway"), ("Bergen", "in", "Norway"), ("Norway", "borders", "Sweden")}
     files = [folder / "a.tsv", folder / "b.csv"]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.graph.forms import word_rows
 from tacit.graph.labels import LabelTrie, trie_of
 from tacit.graph.vocabulary import Vocabulary
 
@@ -83,6 +84,18 @@ def test_completions_are_those_of_a_search_through_all(labels: list[str], prefix
     found = [label for label in labels if place(label) is not None]
     expected = sorted(found, key=lambda label: (place(label), len(label), label))
     assert Vocabulary(labels).complete(prefix, 20) == expected
+
+
+def test_a_label_that_is_a_page_takes_no_more_room_than_a_line_of_each_word() -> None:
+    words = [f"word{i}" for i in range(1000)]
+    pages = [" ".join(words[i:] + words[:i]) for i in range(0, 100, 10)]
+    assert word_rows(pages).shape == (2, 10 * (1 + 50))
+    vocabulary = Vocabulary([*pages, "a word"])
+    beginning = " ".join(words[30:60])  # longer than what is kept in order
+    for prefix in ("a w", words[20], beginning, beginning + " word6", beginning + " no"):
+        expected = {page for page in vocabulary if any(page.split(" ", i)[-1].startswith(prefix) for i in range(51))}
+        assert set(vocabulary.complete(prefix, 20)) == expected
+    assert len(expected) == 0
 
 
 def test_equal_words_do_not_crowd_out_the_label_itself() -> None:

@@ -15,6 +15,7 @@ from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.joining import joined
 from tacit.graph.merging import with_facts, without_facts
 from tacit.graph.prefixes import Prefixes
+from tacit.graph.terms import n_triples
 
 GRAPH = Graph.of([("a", "r", "b"), ("b", "s", "c")], [("c", "r", "a")], [("a", "s", "c")], "four")
 
@@ -52,6 +53,9 @@ def test_names_are_read_as_in_questions_and_come_along() -> None:
     entities = merged.graph.entities
     assert (entities.names["d"], entities.names["a"]) == (("Dora",), ("Anna", "Annie"))
     assert merged.graph.relations.name(1) == "likes^-1"
+    twice = Graph.of([("a", "r", "b"), ("Anna", "r", "b"), ("a", "s", "a"), ("Anna", "likes", "a")])
+    assert with_facts(graph, twice)[1:] == (2, 1)
+    assert without_facts(graph, Graph.of([("a", "r", "b"), ("Anna", "likes", "b"), ("x", "r", "b")]))[1:] == (1, 1)
     with pytest.raises(DataError, match="entity 'Bob' is the name of 'b' and 'c'; write the label instead"):
         with_facts(graph, Graph.of([("Bob", "r", "a")]))
 
@@ -87,6 +91,31 @@ def test_added_files_come_in_as_files_read_together_do(tmp_path: Path) -> None:
     assert without_facts(merged.graph, two)[1:] == (1, 2)  # a blank node has no name by which to remove it
     named = [("_:b1", "size", "big")]
     assert labelled(with_facts(one, Graph.of(named), apart=False).graph)[-1:] == named
+
+
+def test_no_prefix_that_comes_along_takes_the_label_of_an_iri_away(tmp_path: Path) -> None:
+    obo, many = "http://purl.obolibrary.org/obo/", [f"http://n{i}.org/" for i in range(101)]
+    lines = [f"<{obo}GO_1> <{obo}part_of> <{obo}GO_2> .", *(f"<{n}a> <{n}r> <{n}b> ." for n in many)]
+    (tmp_path / "one.nt").write_text("\n".join(lines))
+    declared = f"@prefix GO: <{obo}GO_> . @prefix h: <{obo}HP_> . @prefix last: <{many[-1]}> ."
+    (tmp_path / "two.ttl").write_text(f"{declared} GO:3 h:r GO:1 . last:a last:r last:c .")
+    graph, more = load(tmp_path / "one.nt"), load(tmp_path / "two.ttl")
+    whole = [*lines, f"<{obo}GO_3> <{obo}HP_r> <{obo}GO_1> .", f"<{many[-1]}a> <{many[-1]}r> <{many[-1]}c> ."]
+    merged = with_facts(graph, more).graph
+    terms = [" ".join(n_triples(label, merged.prefixes) for label in fact) + " ." for fact in labelled(merged)]
+    assert set(terms) == set(whole)
+    assert merged.entities.labels[: graph.num_entities] == graph.entities.labels
+    assert "h:r" in merged.relations  # nothing stood in the way of this one
+
+
+@pytest.mark.parametrize("text", ['"^^_:b', '5"^^xsd:int', '"^^a:b"@en'])
+def test_a_literal_that_quotes_a_type_has_none(tmp_path: Path, text: str) -> None:
+    literal = '"' + text.replace('"', '\\"') + '"'
+    for name, subject in (("one", "a"), ("two", "b")):
+        (tmp_path / f"{name}.nt").write_text(f"<http://a.org/{subject}> <http://a.org/r> {literal} .\n")
+    one, two = (load(tmp_path / name, literals=True) for name in ("one.nt", "two.nt"))
+    for both in (with_facts(one, two).graph, load([one, two])):
+        assert both.entities.labels == ["a:a", literal, "a:b"]
 
 
 def test_no_prefix_makes_an_iri_of_a_plain_label() -> None:

@@ -78,6 +78,8 @@ def test_names_survive_splitting_writing_and_reading(tmp_path: Path, write) -> N
     again = load(tmp_path / "out")
     assert again.entities.names == graph.entities.names
     assert again.relations.names == graph.relations.names
+    write(Graph.of([("a", "r", "b")]).named({"a": [" "], "b": ["", "Ben"]}), tmp_path / "out")
+    assert load(tmp_path / "out").entities.names == {"b": ("Ben",)}  # what is blank is no name
     write(Graph.of([("a", "r", "b")]), tmp_path / "out")
     assert load(tmp_path / "out").entities.names == {}
 

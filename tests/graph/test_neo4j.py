@@ -56,6 +56,12 @@ def test_nodes_name_the_ends_of_relationships(tmp_path: Path) -> None:
     assert facts(load(paths[2])) == EXPECTED
 
 
+def test_nodes_without_relationships_or_names_are_counted(tmp_path: Path) -> None:
+    unnamed = write(tmp_path, nodes=":ID,name\n1,Ada\n2,\n3,\n4,\n", ties=":START_ID,:TYPE,:END_ID\n1,KNOWS,2\n")
+    assert load(unnamed).entities.names == {"1": ("Ada",)}
+    assert load(unnamed).notes[0] == "train: 2 nodes without relationships left out"
+
+
 def test_apoc_writes_nodes_and_relationships_into_one_file(tmp_path: Path) -> None:
     graph = load(write(tmp_path, all=APOC)[0])
     assert facts(graph) == EXPECTED

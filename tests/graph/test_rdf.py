@@ -15,6 +15,7 @@ from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.graph.merging import with_facts
 from tacit.graph.prefixes import Prefixes
+from tacit.graph.terms import n_triples
 from tacit.graph.writing import write_scored
 from tacit.server.sparql_results import term
 
@@ -327,6 +328,23 @@ def test_names_that_were_written_as_iris_are_read_as_what_they_were(tmp_path: Pa
     assert len(mixed.entities) == 4
     (tmp_path / "plain.ttl").write_text("@prefix t: <tacit:> . t:Oslo t:in t:Norway .")
     assert with_facts(Graph.of([("Oslo", "in", "Norway")]), load(tmp_path / "plain.ttl"))[1:] == (0, 1)
+    (tmp_path / "other.nt").write_text("<tacit:a,b> <tacit:r> <tacit:a%2Cb> .\n")  # of which Tacit writes one alone
+    assert load(tmp_path / "other.nt").entities.labels == ["<tacit:a,b>", "a,b"]
+
+
+@pytest.mark.parametrize("extension", ["nt", "ttl"])
+def test_plain_labels_beside_bare_ones_are_written_as_no_iri_that_is_none(tmp_path: Path, extension: str) -> None:
+    prefixes = Prefixes({"": "http://a.org/"})
+    named = [("100%", "r", "a[1]"), ("x\x85y", "r", "50%25"), ("<http://[::1]/x>", "r", "\ufdd0")]
+    write_scored(tmp_path / f"facts.{extension}", [(*fact, 0.5) for fact in named], prefixes)
+    back = load(tmp_path / f"facts.{extension}")
+    terms = [[n_triples(label, prefixes) for label in fact] for fact in named]
+    assert [
+        [n_triples(label, back.prefixes) for label in (back.entities[h], back.relations[r], back.entities[t])]
+        for h, r, t in back.facts()
+    ] == terms
+    assert terms[1][2] == "<http://a.org/50%25>"
+    assert terms[2][0] == "<http://[::1]/x>"
 
 
 @pytest.mark.parametrize("extension", ["nt", "ttl"])

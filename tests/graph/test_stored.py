@@ -112,6 +112,19 @@ def test_names_may_be_changed_and_are_completed_as_they_are(tmp_path: Path) -> N
     assert RunFolder.open(run.path).graph().entities.complete("jor") == []
 
 
+def test_names_may_be_written_by_any_editor(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", GRAPH, {})
+    (run.path / NAMES).write_bytes("\ufeffNew York\tBig Apple\r\n\r\ny-ork\tJorvik".encode())
+    assert RunFolder.open(run.path).graph().entities.names == {"New York": ("Big Apple",), "y-ork": ("Jorvik",)}
+    (run.path / NAMES).write_text("r\tclose\n")
+    assert RunFolder.open(run.path).graph().relations.names == {"r": ("close",), "r^-1": ("close^-1",)}
+    (run.path / NAMES).write_text("New York\tBig Apple\ny-ork Jorvik\n")
+    with pytest.raises(DataError, match=r"names.tsv, line 2: has no name; expected a label, a tab and its name"):
+        RunFolder.open(run.path).graph()
+    marked = Graph.of([("\ufeffa", "r", "b")]).named({"\ufeffa": ["Anna"]})
+    assert same(RunFolder.create(tmp_path / "marked", marked, {}).graph(), marked)
+
+
 @pytest.mark.usefixtures("few_are_many")
 @pytest.mark.parametrize("name", [FACTS, KEYS, TAILS, TRIE, TRIE_IDS, WORDS, FOLDED, "relations.txt"])
 def test_a_file_that_is_cut_changed_or_gone_is_named(tmp_path: Path, name: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import lzma
+import random
 from functools import partial
 from pathlib import Path
 
@@ -52,6 +54,7 @@ def test_ids_follow_first_occurrence(tmp_path: Path) -> None:
         ("g.tsv", lines(FACTS, " \t ")),
         ("g.tsv", "Head\tRelation\tTail\n" + lines(FACTS)),
         ("g.csv", lines(FACTS, ",")),
+        ("g.csv", "\n" + lines(FACTS, ",").replace("\n", "\r\n  \r\n,,\r\n")),
         ("g.csv", "subject,predicate,object\n" + lines(FACTS, ", ")),
         ("g.csv", '"France",borders,"Spain"\n' + lines(FACTS[1:], ",")),
         ("g.TSV", lines(FACTS)),
@@ -79,6 +82,29 @@ def test_csv_fields_may_hold_commas_quotes_and_newlines(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_odd_labels_are_those_that_the_csv_module_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    pieces = ["a", "é", "\u00a0", "\u2028", "\x85", "\x0b", "\x1c", '"', "'", ",", "\\", "\n", "\r\n", "\r", "\t", "𝕏"]
+    labels = ["x" + "".join(rng.choices(pieces, k=3)) for _ in range(6)]
+    rows = [tuple(rng.choices(labels, k=3)) for _ in range(12)]
+    with (tmp_path / "g.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator=rng.choice(["\n", "\r\n"]), quoting=csv.QUOTE_ALL).writerows(rows)
+    with (tmp_path / "g.csv").open(encoding="utf-8", newline="") as file:
+        expected = list(dict.fromkeys(map(tuple, csv.reader(file))))
+    assert set(expected) == set(rows)
+    monkeypatch.setattr("tacit.graph.files.BLOCK", rng.choice([1, 5, 1 << 16]))
+    assert facts(load(tmp_path / "g.csv")) == expected
+
+
+def test_a_line_of_unusual_spaces_is_a_fact(tmp_path: Path) -> None:
+    rows = [("\u00a0", "\u3000", "\u2003"), ("a", "\u3000", "b")]
+    (tmp_path / "g.tsv").write_text(lines(rows) + " \t \n", encoding="utf-8")
+    assert facts(load(tmp_path / "g.tsv")) == rows
+
+
 def test_quotes_in_a_tsv_are_part_of_the_label(tmp_path: Path) -> None:
     (tmp_path / "g.tsv").write_text('"a"\tr\tb "c"\n')
     assert facts(load(tmp_path / "g.tsv")) == [('"a"', "r", 'b "c"')]
@@ -95,7 +121,7 @@ def test_blocks_are_cut_between_lines(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_an_inverse_label_is_the_fact_the_other_way_round(tmp_path: Path) -> None:
-    (tmp_path / "g.tsv").write_text("a\tr\tb\nc\tr^-1\td\ne\ts^-1\tf\n")
+    (tmp_path / "g.tsv").write_text("a\tr\tb\nc\tr ^-1\td\ne\ts^-1\tf\n")
     graph = load(tmp_path / "g.tsv")
     assert facts(graph) == [("a", "r", "b"), ("d", "r", "c"), ("f", "s", "e")]
     assert graph.relations.labels == ["r", "r^-1", "s", "s^-1"]
@@ -163,6 +189,12 @@ def test_written_folders_read_back(tmp_path: Path) -> None:
     for part in ("train", "valid", "test"):
         assert facts(back, part) == facts(graph, part)
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["out", "test.tsv", "train.tsv", "valid.tsv"]
+
+
+@pytest.mark.parametrize("first", [("source", "type", "target"), ("start", "antonym", "end")])
+def test_a_first_fact_that_looks_like_a_header_reads_back(tmp_path: Path, first: tuple[str, str, str]) -> None:
+    write_tsv(Graph.of([first, *FACTS]), tmp_path / "out.tsv")
+    assert facts(load(tmp_path / "out.tsv")) == [first, *FACTS]
 
 
 def test_valid_and_test_may_be_empty(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, count
 
 import numpy as np
@@ -13,6 +14,8 @@ from tacit.errors import LimitError
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, directed, no_triples
 from tacit.graph.index import paired, within
 from tacit.graph.vocabulary import Vocabulary
+
+Ranked = dict[str, list[tuple[int, str]]]  # readable names of each term, with ranks: the lower, the better
 
 
 class Builder:
@@ -30,7 +33,7 @@ class Builder:
         self._entities: defaultdict[str, int] = defaultdict(count().__next__)
         self._relations: defaultdict[str, int] = defaultdict(count().__next__)
         self._chunks: dict[str, list[Triples]] = {split: [] for split in SPLITS}
-        self.names: dict[str, list[tuple[int, str]]] = {}  # readable ones of each term, ranked
+        self.names: Ranked = {}
         self.notes: list[str] = []
 
     def add(self, split: str, fields: list[str]) -> None:
@@ -88,15 +91,20 @@ class Builder:
         splits = [np.concatenate(chunks) if chunks else no_triples() for chunks in self._chunks.values()]
         self._chunks.clear()
         relations = map(label, self._relations) if label else self._relations
-        forward = _without_inverses(list(relations), splits)
+        forward = without_inverses(list(relations), splits)
         entities = map(label, self._entities) if label else self._entities
         graph = assemble(Vocabulary(entities), directed(forward), splits, name, self.notes)
         names = {
-            label(term) if label else term: [name for _, name in sorted(ranked, key=lambda pair: pair[0])]
+            label(term) if label else term: by_rank(ranked)
             for term, ranked in self.names.items()
             if term in self._entities or term in self._relations
         }
         return graph.named(names)
+
+
+def by_rank(names: Iterable[tuple[int, str]]) -> list[str]:
+    """Names, the best first."""
+    return [name for _, name in sorted(names, key=lambda pair: pair[0])]
 
 
 def _ids(known: dict[str, int], labels: list[str]) -> NDArray[np.int32]:
@@ -107,14 +115,14 @@ def _ids(known: dict[str, int], labels: list[str]) -> NDArray[np.int32]:
         raise LimitError(f"the graph has more than {2**31:,} labels, and an id has 32 bits; leave some out") from None
 
 
-def _without_inverses(relations: list[str], splits: Sequence[Triples]) -> list[str]:
+def without_inverses(relations: list[str], splits: Sequence[Triples]) -> list[str]:
     """Reads `(a, r^-1, b)` as `(b, r, a)`, in place, and gives the relations that are left."""
     ids: dict[str, int] = {}
     forward = np.empty(len(relations), dtype=np.int32)
     flipped = np.zeros(len(relations), dtype=bool)
     for i, label in enumerate(relations):
         while label.endswith(INVERSE) and label != INVERSE:
-            label, flipped[i] = label.removesuffix(INVERSE), not flipped[i]
+            label, flipped[i] = label.removesuffix(INVERSE).rstrip(" "), not flipped[i]
         forward[i] = 2 * ids.setdefault(label, len(ids))
     for split in splits:
         if flipped.any():
@@ -154,7 +162,7 @@ def assemble(
             about = "it names" if unseen == 1 else "they name"
             what = f"{counted(unseen, 'fact')} that nothing is learned about"
             notes.append(f"{split}: {what}: {about} entities or relations not in train")
-    return Graph(entities, relations, kept[0], kept[1], kept[2], name, tuple(notes))
+    return replace(graph, notes=tuple(notes))
 
 
 def packed(parts: Sequence[Triples], num_entities: int, num_relations: int) -> list[NDArray[np.int64]]:

@@ -15,6 +15,7 @@ USUAL: Order = (0, 1, 2)
 SOME = 10  # lines to doubt the first one by
 _ENOUGH = 100  # lines to judge columns by
 _FEWER = 5  # times fewer distinct values than the relations are far fewer
+_LONGEST = 100  # letters of a word that names a column
 _SHARED = 0.1  # of the relations that are entities, too, are too many
 SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2'"
 _MELT = "; a table with a column for each relation is melted into these first"
@@ -42,7 +43,7 @@ def column_order(columns: str, header: Sequence[str] = ()) -> Order:
     words = words_of(columns)
     if len(words) == len(set(words)) == 3:
         roles = header_order(words)
-        if all(word.isdecimal() and int(word) for word in words):
+        if _are_positions(words):
             return _order(int(word) - 1 for word in words)
         if roles and len(header) <= 3:
             return roles
@@ -55,9 +56,19 @@ def column_order(columns: str, header: Sequence[str] = ()) -> Order:
     )
 
 
+def names_of(columns: str | None) -> set[str]:
+    """The names that `columns` gives, which are those of a header; none where it gives positions."""
+    words = words_of(columns or "")
+    return set() if _are_positions(words) else set(words)
+
+
 def words_of(columns: str) -> list[str]:
     """The three words of `columns`, separated by commas, or by spaces where there are none."""
     return [word.strip() for word in columns.split(",")] if "," in columns else columns.split()
+
+
+def _are_positions(words: Sequence[str]) -> bool:
+    return all(word.isdecimal() and int(word) for word in words)
 
 
 def header_order(words: Sequence[str]) -> Order | None:
@@ -88,12 +99,13 @@ def _order(places: Iterable[int]) -> Order:
 def is_half_a_header(fields: Sequence[str]) -> bool:
     """Whether the first line of a table (three fields a line) looks like a header, though not of which columns.
 
-    Two of its words, or one that is hardly a label, name columns; and none of the three is in its column again.
+    Two of its words, or one that is hardly a label, name columns, and not the same one; none of the three is in its
+    column again.
     """
     first = fields[:3]
-    words = [word for word in first if len(word) > 1 and _role(word)]
+    roles = {_role(word) for word in first if len(word) > 1} - {None}
     telling = [word for word in first if word.lower() in _TELLING or _NEO4J.fullmatch(word)]
-    return (len(words) > 1 or bool(telling)) and not any(word in fields[i + 3 :: 3] for i, word in enumerate(first))
+    return (len(roles) > 1 or bool(telling)) and not any(word in fields[i + 3 :: 3] for i, word in enumerate(first))
 
 
 def told_order(
@@ -145,5 +157,7 @@ def _doubt(path: Path, split: str, builder: Builder) -> None:
 
 def _role(word: str) -> str | None:
     """What a word of a header stands for: `source_id`, `Head entity` and `:START_ID(City)` for the head."""
+    if len(word) > _LONGEST:
+        return None
     plain = re.sub(r"\(.*\)|[\W_]", "", word.casefold())
     return _ROLES.get(plain) or _ROLES.get(re.sub(r"(?<=.)(id|uri|iri|name|label|entity|node|type)$", "", plain))

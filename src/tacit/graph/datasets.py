@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import DataError, SettingsError
 from tacit.graph.betae import is_betae, read_betae
-from tacit.graph.builder import Builder
+from tacit.graph.builder import Builder, Ranked, by_rank
 from tacit.graph.columns import USUAL
 from tacit.graph.duckdb_tables import PARQUET
 from tacit.graph.files import PACKINGS, extension, unpacked
@@ -75,16 +75,28 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
     with ExitStack() as stack:
         located = [_located(one, reading, stack) for one in sources]
         if reading.columns is not None and not any(map(_has_table, located)):
-            given = ", ".join(str(getattr(one, "name", one)) for one in sources)
-            raise SettingsError(f"columns '{reading.columns}' are those of a table, and {given} is none", "columns")
-        graph = _loaded(located, name, reading, Prefixes())
+            raise SettingsError(
+                f"columns '{reading.columns}' are those of a table, and {_given(sources)} is none", "columns"
+            )
+        graph = _loaded(located, name, reading, Prefixes(), {})
+        if not len(graph.train) and not any(isinstance(one, Graph) for one in located):
+            raise DataError("holds names, and no facts; read it together with a file of facts", _given(sources))
     if (text := graph.name.encode("utf-8", "replace").decode()) != graph.name:  # that of a file may be none
         graph = replace(graph, name=text)
     return graph if reading.labels is None else read_names(graph, Path(reading.labels))
 
 
-def _loaded(sources: Sequence[Any], name: str | None, reading: ReadSettings, prefixes: Prefixes) -> Graph:
-    """One graph of what was located: graphs, DataFrames, folders and files; the files of a Neo4j export are one."""
+def _given(sources: Sequence[Any]) -> str:
+    return ", ".join(one.name if isinstance(one, Graph) else str(one) for one in sources)
+
+
+def _loaded(
+    sources: Sequence[Any], name: str | None, reading: ReadSettings, prefixes: Prefixes, names: Ranked
+) -> Graph:
+    """One graph of what was located: graphs, DataFrames, folders and files; the files of a Neo4j export are one.
+
+    `names` collects what RDF files call IRIs, of which other files may have the facts.
+    """
     tables = [one for one in sources if isinstance(one, Path) and FORMATS[extension(one)] == TABLE]
     texts = [one for one in tables if extension(one) != PARQUET and reading.columns is None]
     exports = {one: found for one in texts if (found := Export.at(one))}
@@ -95,9 +107,9 @@ def _loaded(sources: Sequence[Any], name: str | None, reading: ReadSettings, pre
         elif is_frame(one):
             graphs.append(read_frame(one, "graph", reading.columns))
         elif isinstance(one, _Folder):
-            graphs.append(_of_folder(one, reading))
+            graphs.append(_of_folder(one, reading, names))
         elif one not in exports:
-            graphs.append(_read({"train": one}, unpacked(one).stem, prefixes, reading))
+            graphs.append(_read({"train": one}, unpacked(one).stem, prefixes, reading, names))
         elif one == next(iter(exports)):
             graphs.append(read_neo4j(list(exports.values()), unpacked(one).stem))
     if not graphs:
@@ -105,7 +117,9 @@ def _loaded(sources: Sequence[Any], name: str | None, reading: ReadSettings, pre
     if len(graphs) == 1:
         return graphs[0] if name is None else replace(graphs[0], name=name)
     first, *others = (graph.name for graph in graphs)
-    return joined(graphs, name or (f"{first}+{others[0]}" if len(others) == 1 else f"{first}+{len(others)} more"))
+    whole = joined(graphs, name or (f"{first}+{others[0]}" if len(others) == 1 else f"{first}+{len(others)} more"))
+    called = ((whole.label_of(iri), by_rank(ranked)) for iri, ranked in names.items())
+    return whole.named({label: given for label, given in called if label is not None})
 
 
 def _has_table(source: Any) -> bool:
@@ -114,13 +128,13 @@ def _has_table(source: Any) -> bool:
     return FORMATS[extension(source)] == TABLE if isinstance(source, Path) else is_frame(source)
 
 
-def _of_folder(folder: _Folder, reading: ReadSettings) -> Graph:
+def _of_folder(folder: _Folder, reading: ReadSettings, names: Ranked) -> Graph:
     path, name = folder.path, folder.path.resolve().name
     prefixes = read_prefixes(path)
     if folder.files:
-        graph = _loaded(folder.files, name, reading, prefixes)
+        graph = _loaded(folder.files, name, reading, prefixes, names)
     elif folder.splits:
-        graph = _read(folder.splits, name, prefixes, reading)
+        graph = _read(folder.splits, name, prefixes, reading, names)
     else:
         graph = replace(read_betae(path, name), prefixes=prefixes)
     return read_names(graph, path / NAMES) if (path / NAMES).exists() else graph
@@ -142,11 +156,11 @@ def _located(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
         return stack.enter_context(standard_input(reading.format))
     path = Path(str(files("tacit.graph") / source) if source in DATASETS else source)
     try:
-        is_folder, exists = path.is_dir(), path.exists()
+        if path.is_dir():
+            return _Folder(path) if is_betae(path) else _parts(path)
+        exists = path.exists()
     except OSError as error:  # a name too long, a folder one may not look into
         raise DataError(f"cannot be read ({error.strerror or error})", f"{path!s:.80}") from None
-    if is_folder:
-        return _Folder(path) if is_betae(path) else _parts(path)
     if not exists:
         raise DataError(f"no such file or folder, nor a data set (there is {', '.join(DATASETS)})", path)
     if extension(path) not in FORMATS:
@@ -157,15 +171,15 @@ def _located(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
 def _parts(folder: Path) -> _Folder:
     """The file of each split, two that could be it being an error; where there is none of any, all files of facts."""
     splits: dict[str, Path] = {}
+    shown = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+    facts = [path for path in shown if extension(path) in FORMATS and path.name not in NAMING]
     for split in SPLITS:
-        names = [f"{split}{kind}{packing}" for kind in FORMATS for packing in ("", *PACKINGS)]
-        here = [folder / name for name in names if (folder / name).exists()]
+        here = [path for path in facts if unpacked(path).stem.lower() == split]
         if len(here) > 1:
             raise DataError(f"has both {here[0].name} and {here[1].name}; keep one of them", folder)
         if here:
             splits[split] = here[0]
     missing = [split for split in SPLITS if split not in splits]
-    facts = [path for path in sorted(folder.iterdir()) if extension(path) in FORMATS and path.name not in NAMING]
     if not splits and facts:
         return _Folder(folder, files=tuple(facts))
     if missing:
@@ -177,7 +191,7 @@ def _parts(folder: Path) -> _Folder:
     return _Folder(folder, splits)
 
 
-def _read(splits: dict[str, Path], name: str, given: Prefixes, reading: ReadSettings) -> Graph:
+def _read(splits: dict[str, Path], name: str, given: Prefixes, reading: ReadSettings, names: Ranked) -> Graph:
     builder = Builder()
     kinds = {split: FORMATS[extension(path)] for split, path in splits.items()}
     if set(kinds.values()) == {TABLE}:
@@ -190,5 +204,7 @@ def _read(splits: dict[str, Path], name: str, given: Prefixes, reading: ReadSett
         if kinds[split] == TABLE:
             raise DataError("is a table beside RDF files; all splits must be tables, or all RDF", path)
         read_rdf(path, kinds[split], split, builder, reading.literals, reading.language, declared)
+    for term in (term for term in builder.names if term.startswith("<")):
+        names.setdefault(term[1:-1], []).extend(builder.names[term])
     prefixes, label = labelling(builder, declared)
     return replace(builder.graph(name, label), prefixes=prefixes)

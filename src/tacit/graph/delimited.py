@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.errors import DataError
 from tacit.graph.builder import counted
-from tacit.graph.files import blocks, decoded, extension, lines
+from tacit.graph.files import blocks, decoded, extension, lines, plain_blocks
 
 COLUMNS = ("head", "relation", "tail")
 _TAB, _NEWLINE, _SPACE = b"\t\n "
@@ -22,7 +22,7 @@ def table_fields(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[list[
     if extension(path) == ".csv":
         yield from batched(_checked(row, columns, "commas", path, line) for line, row in _csv_rows(path))
         return
-    for line, block in blocks(path):
+    for line, block in plain_blocks(path):
         text = decoded(block, line, path)
         whole = is_regular(block, len(columns))
         yield text[:-1].replace("\n", "\t").split("\t") if whole else _careful(text, line, path, columns)
@@ -49,7 +49,7 @@ def _careful(text: str, line: int, path: Path, columns: Sequence[str]) -> list[s
 
 
 def _tab_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
-    return ((number, content.split("\t")) for number, content in lines if content and not content.isspace())
+    return ((number, content.split("\t")) for number, content in lines if content.strip(" \t"))
 
 
 def table_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -71,7 +71,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     lines = (row for line, block in blocks(path) for row in io.StringIO(decoded(block, line, path)))
     rows = csv.reader(lines, strict=True, skipinitialspace=True)
     try:
-        yield from ((rows.line_num, row) for row in rows if row)
+        yield from ((rows.line_num, row) for row in rows if any(row))
     except csv.Error as error:
         raise DataError(f"is not CSV ({error})", path, rows.line_num) from None
 

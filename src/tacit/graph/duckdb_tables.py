@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, counted
 from tacit.graph.delimited import COLUMNS, is_regular, listed
-from tacit.graph.files import BOM, UNPACKED, UNPACKED_A_BYTE, extension, opened, unpacked
+from tacit.graph.files import UNPACKED, UNPACKED_A_BYTE, blocks, extension, unpacked
 
 ROWS, ROWS_A_BYTE = 1_000_000, 20  # of a Parquet file
 PARQUET = ".parquet"
 LARGE = 1 << 25  # bytes of text, about a million lines, from which it pays
 _PACKED = 4  # times smaller is a text that is packed
-_CHUNK = 1 << 20
 _LABELS = re.compile(r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|UUID|ENUM.*")
 # A label's number is its rank among all by the place where it first occurs, a head before the tail of its fact.
 _NUMBERED = (
@@ -45,8 +44,9 @@ NUMBERS = (
 LABELS = "SELECT x FROM of_{} ORDER BY id"
 TEXT = (
     "read_csv(?, compression = ?, delim = ?, skip = ?, header = false, auto_detect = false, quote = '', escape = '', "
-    "new_line = '\\n', columns = {'c0': 'VARCHAR', 'c1': 'VARCHAR', 'c2': 'VARCHAR'})"
+    "new_line = '\\n', columns = {'c0': 'VARCHAR', 'c1': 'VARCHAR', 'c2': 'VARCHAR'}, hive_partitioning = false)"
 )
+_OF_PARQUET = "read_parquet(?, hive_partitioning = false)"  # else a folder named relation=x overrides a column
 
 
 def add_text(path: Path, split: str, builder: Builder, order: Sequence[int], skip: int) -> int | None:
@@ -122,17 +122,12 @@ def _coded(connection: Any) -> tuple[list[str], list[str], NDArray[np.int32]]:
 
 def _regular_lines(path: Path, separator: bytes) -> int | None:
     """How many lines a table has that any reader would read alike; None where one might not."""
-    lines, rest = 0, b""
-    with opened(path) as file:
-        while chunk := file.read(_CHUNK):
-            cut = chunk.rfind(b"\n") + 1
-            block, rest = rest + chunk[:cut], chunk[cut:]
-            if not cut or (not lines and block.startswith(BOM)) or not _plain(block, separator):
-                return None
-            lines += block.count(b"\n")
-    if rest and not _plain(rest + b"\n", separator):
-        return None
-    return lines + bool(rest)
+    lines = 0
+    for _, block in blocks(path):
+        if not _plain(block, separator):
+            return None
+        lines += block.count(b"\n")
+    return lines
 
 
 def _plain(block: bytes, separator: bytes) -> bool:
@@ -179,7 +174,7 @@ def _columns(connection: Any, path: Path) -> list[tuple[str, str]]:
     rows, bytes_ = (connection.execute(sql, [_exactly(path)]).fetchone()[0] or 0 for sql in told)
     if rows > ROWS + ROWS_A_BYTE * size or bytes_ > UNPACKED + UNPACKED_A_BYTE[".xz"] * size:
         raise DataError(f"has {rows:,} rows in {size:,} bytes, which files of facts have not", path)
-    described = connection.execute("DESCRIBE SELECT * FROM read_parquet(?)", [_exactly(path)]).fetchall()
+    described = connection.execute(f"DESCRIBE SELECT * FROM {_OF_PARQUET}", [_exactly(path)]).fetchall()
     return [(row[0], row[1]) for row in described]
 
 
@@ -190,7 +185,7 @@ def _take(connection: Any, path: Path, columns: Sequence[tuple[str, str]], roles
             raise DataError(f"column '{name}' holds {kind}; labels are text or integers", path)
     quoted = [name.replace('"', '""') for name, _ in columns]
     chosen = ", ".join(f"trim(\"{name}\"::VARCHAR, ' ') AS {short}" for name, short in zip(quoted, roles, strict=True))
-    connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM read_parquet(?)", [_exactly(path)])
+    connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM {_OF_PARQUET}", [_exactly(path)])
     for short, role in roles.items():
         row = connection.execute(f"SELECT min(rowid) FROM facts WHERE {short} IS NULL OR {short} = ''").fetchone()[0]
         if row is not None:

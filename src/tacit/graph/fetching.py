@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from tacit.errors import DataError, SettingsError
-from tacit.graph.files import written
+from tacit.graph.files import atomic_file, written
 
 PATTERN = "?s ?p ?o"
 MOST, PAGE = 1_000_000, 10_000
@@ -147,10 +147,9 @@ def _progress_of(state: Path, part: Path, endpoint: Endpoint) -> tuple[int, int]
 
 
 def _remember(state: Path, endpoint: Endpoint, count: int, size: int) -> None:
-    draft = state.with_suffix(".draft")
     values = {"url": endpoint.url, "pattern": endpoint.pattern, "facts": count, "bytes": size}
-    draft.write_text(json.dumps(values), encoding="utf-8")
-    draft.replace(state)
+    with atomic_file(state) as file:
+        file.write(json.dumps(values).encode())
 
 
 def _wait(asked: str, tries: int) -> float:

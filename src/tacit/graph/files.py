@@ -80,7 +80,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The file in blocks of whole lines that end in `\\n`, each with the number of its first line."""
+    """The file in blocks of whole lines, without a byte order mark, each with the number of its first line."""
     line, rest = 1, b""
     with opened(path) as file:
         while chunk := file.read(BLOCK):
@@ -91,16 +91,15 @@ def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
                     raise DataError(f"is longer than {LONGEST_LINE >> 20} MB; is this a text file?", path, line)
                 continue
             block, rest = rest + chunk[:cut], chunk[cut:]
-            yield line, _plain(block, line)
+            yield line, block.removeprefix(BOM) if line == 1 else block
             line += block.count(b"\n")
     if rest:
-        yield line, _plain(rest + b"\n", line)
+        yield line, (rest.removeprefix(BOM) if line == 1 else rest) + b"\n"
 
 
-def _plain(block: bytes, line: int) -> bytes:
-    if line == 1 and block.startswith(BOM):
-        block = block[len(BOM) :]
-    return block.replace(b"\r\n", b"\n") if b"\r" in block else block
+def plain_blocks(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The same with lines that end in `\\n`, those that ended in `\\r\\n` too."""
+    return ((line, block.replace(b"\r\n", b"\n") if b"\r" in block else block) for line, block in blocks(path))
 
 
 def decoded(block: bytes, line: int, path: Path) -> str:
@@ -115,7 +114,7 @@ def decoded(block: bytes, line: int, path: Path) -> str:
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file as text, each with its number."""
-    for line, block in blocks(path):
+    for line, block in plain_blocks(path):
         yield from enumerate(decoded(block, line, path)[:-1].split("\n"), start=line)
 
 

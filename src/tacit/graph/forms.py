@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 from unicodedata import combining, normalize
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 Places = NDArray[np.int32]
 _SEPARATORS = re.compile(r"[\W_]+")
 _WORD = re.compile(r"(?<=[\W_])[^\W_]")  # a letter or digit after what is none
+_SORTED, _WORDS = 100, 50  # letters that forms are in order by, and words of a text: one may be a whole page
 _STROKES = str.maketrans("łøđħı", "lodhi")  # letters that Unicode does not take apart
 
 
@@ -34,7 +35,9 @@ class Forms(Sequence[str]):
 
     def beginning(self, prefix: str) -> Iterator[int]:
         """Where the forms stand that begin with a prefix."""
-        return takewhile(lambda at: self[at].startswith(prefix), range(bisect_left(self, prefix), len(self)))
+        start = prefix[:_SORTED]
+        places = takewhile(lambda at: self[at].startswith(start), range(bisect_left(self, start), len(self)))
+        return places if start == prefix else (at for at in places if self[at].startswith(prefix))
 
     def equal(self, form: str) -> list[str]:
         """The texts of one form."""
@@ -55,14 +58,14 @@ def folded_rows(texts: Iterable[str]) -> Places:
 
 
 def word_rows(texts: Iterable[str]) -> Places:
-    """The rows of `Forms` by `spaced`: each text from its first word on, from its second on, and so forth."""
+    """The rows of `Forms` by `spaced`: each text as a whole, then from its second word on, its third, and so forth."""
     forms = list(map(spaced, texts))
     places, starts, ends = list(range(len(forms))), [0] * len(forms), forms.copy()
     for place, form in enumerate(forms):
-        for word in _WORD.finditer(form):
+        for word in islice(_WORD.finditer(form), _WORDS):
             places.append(place)
             starts.append(word.start())
-            ends.append(form[word.start() :])
+            ends.append(form[word.start() : word.start() + _SORTED])
     # The sort is stable: of equal ends, those that are whole texts stay first.
     order = np.array(sorted(range(len(ends)), key=ends.__getitem__), dtype=np.int64)
     return np.stack((np.array(places, dtype=np.int32)[order], np.array(starts, dtype=np.int32)[order]))

@@ -17,6 +17,7 @@ from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 
 Triples = NDArray[np.int32]
+Names = Mapping[str, Sequence[str]]  # readable ones by label, the best first
 SPLITS = ("train", "valid", "test")
 INVERSE = "^-1"
 _ABSOLUTE = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*://[^\x00-\x20<>"{}|\\^`]*')
@@ -41,15 +42,22 @@ def directed(relations: Iterable[str]) -> Vocabulary:
     return Vocabulary((name for r in relations for name in (r, r + INVERSE)), kind="relation")
 
 
-def _checked(row: Sequence[str], split: str, number: int) -> Sequence[str]:
-    """A row of three labels; anything else is an error that says which row it is."""
+def names_both_ways(names: Names, relations: Sequence[str]) -> dict[str, Sequence[str]]:
+    """The same names, and those of inverses: their relations' where they have none of their own."""
+    pairs = zip(relations[0::2], relations[1::2], strict=True)
+    return {back: [name + INVERSE for name in names[label]] for label, back in pairs if label in names} | dict(names)
+
+
+def _checked(row: Sequence[str], split: str, number: int) -> list[str]:
+    """A row of three labels, without spaces around them; anything else is an error that says which row it is."""
     listed = isinstance(row, Sequence | np.ndarray) and not isinstance(row, str)
-    if not listed or len(row) != 3 or not all(isinstance(label, str) and label.strip(" ") for label in row):
+    labels = [label.strip(" ") for label in row if isinstance(label, str)] if listed else []
+    if len(labels) != 3 or len(row) != 3 or "" in labels:
         shown = " ".join(repr(row).split())[:80]
         raise DataError(
             f"{split} fact {number} is {shown}; expected three strings that are not empty: head, relation, tail"
         )
-    return row
+    return labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +89,8 @@ class Graph:
         test: Iterable[Sequence[str]] = (),
         name: str = "graph",
     ) -> Graph:
-        """A graph from label triples, read as files are: duplicates go, and `(a, r^-1, b)` is `(b, r, a)`.
+        """A graph from label triples, read as files are: duplicates and outer spaces go, and `(a, r^-1, b)` is
+        `(b, r, a)`.
 
         Ids are given in the order of first occurrence; `Graph.notes` says what was dropped.
         """
@@ -102,19 +111,17 @@ class Graph:
         """How many relation ids there are, inverses included."""
         return len(self.relations)
 
-    def named(self, names: Mapping[str, Sequence[str]]) -> Graph:
+    def named(self, names: Names) -> Graph:
         """The same graph with readable names for labels, before those they have; an inverse has its relation's.
 
         >>> graph = Graph.of([("Q90", "P36", "Q142")]).named({"Q90": ["Paris"], "P36": ["capital"]})
         >>> graph.entities.name(0), graph.relations.name(1)
         ('Paris', 'capital^-1')
         """
-        if not names:
+        worded = {label: [name for name in names[label] if name.strip()] for label in names}
+        given = names_both_ways(worded, self.relations)
+        if not any(given.values()):
             return self
-        forward, inverse = self.relations.labels[0::2], self.relations.labels[1::2]
-        pairs = zip(forward, inverse, strict=True)
-        inverted = {back: [name + INVERSE for name in names[label]] for label, back in pairs if label in names}
-        given: Mapping[str, Sequence[str]] = {**inverted, **names}
         entities, relations = (
             Vocabulary(
                 vocabulary.labels,
@@ -127,6 +134,12 @@ class Graph:
             for vocabulary in (self.entities, self.relations)
         )
         return replace(self, entities=entities, relations=relations)
+
+    @property
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """The readable names of entities and of forward relations, by label."""
+        forward, names = self.relations.labels[0::2], self.relations.names
+        return {label: names[label] for label in forward if label in names} | self.entities.names
 
     def label_of(self, iri: str) -> str | None:
         """The label that stands for an IRI: its short form, or the IRI as it is or in angle brackets; else None.
@@ -161,11 +174,8 @@ class Graph:
         facts = self.split(split)
         if not len(facts):
             return facts
-        seen = np.zeros(self.num_entities, dtype=bool)
-        seen[self.train[:, 0]] = seen[self.train[:, 2]] = True
-        known = np.zeros(self.num_relations, dtype=bool)
-        known[self.train[:, 1]] = True
-        return facts[seen[facts[:, 0]] & known[facts[:, 1]] & seen[facts[:, 2]]]
+        ends = np.isin(facts[:, [0, 2]], self.train[:, [0, 2]]).all(axis=1)
+        return facts[ends & np.isin(facts[:, 1], self.train[:, 1])]
 
     def triples(self, *splits: str) -> Triples:
         """The triples of some splits (all of them by default), each followed by its inverse."""
@@ -203,15 +213,11 @@ class Graph:
 
     def _repr_html_(self) -> str:
         """The same for notebooks, with the first few training facts."""
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(label)}</td>" for label in fact) + "</tr>" for fact in self._sample(5)
-        )
+        facts = ((self.entities[h], self.relations[r], self.entities[t]) for h, r, t in self.train[:5].tolist())
+        rows = "".join("<tr>" + "".join(f"<td>{escape(label)}</td>" for label in fact) + "</tr>" for fact in facts)
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
         return (
             f"<div><p>{escape(repr(self))}</p><table><tr><th>head</th><th>relation</th><th>tail</th></tr>{rows}</table>"
             + (f"<ul>{notes}</ul>" if notes else "")
             + "</div>"
         )
-
-    def _sample(self, count: int) -> list[tuple[str, str, str]]:
-        return [(self.entities[h], self.relations[r], self.entities[t]) for h, r, t in self.train[:count].tolist()]

@@ -10,7 +10,7 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.graph.builder import assemble, counted
+from tacit.graph.builder import assemble, counted, without_inverses
 from tacit.graph.graph import SPLITS, Graph, Triples, directed, is_absolute
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
@@ -37,19 +37,18 @@ def joined(graphs: Sequence[Graph], name: str) -> Graph:
         label = relabelling(graph, prefixes, blank_stem(entities))
         blank = sum(entity.startswith(BLANK) for entity in graph.entities) if entities else 0
         ends = _numbers(map(label, graph.entities), entities)
-        forward = graph.relations.labels[0::2]
-        kinds = 2 * _numbers(map(label, forward), relations)
+        kinds = _numbers(map(label, graph.relations.labels[0::2]), relations)
         for split in SPLITS:
             head, relation, tail = graph.split(split).T
             splits[split].append(np.stack([ends[head], kinds[relation // 2], ends[tail]], axis=1))
-        for known in (*graph.entities.names, *(set(graph.relations.names) & set(forward))):
-            given = graph.entities.names.get(known) or graph.relations.names[known]
+        for known, given in graph.names.items():
             names.setdefault(label(known), []).extend(given)
         notes += [f"{graph.name}: {note}" for note in graph.notes]
         if blank:
             notes.append(f"{graph.name}: {counted(blank, 'blank node')} kept apart from those before")
     facts = [np.concatenate(parts) for parts in splits.values()]
-    whole = assemble(Vocabulary(entities), directed(relations), facts, name, notes)
+    forward = without_inverses(list(relations), facts)  # which the labels of a BetaE folder may be
+    whole = assemble(Vocabulary(entities), directed(forward), facts, name, notes)
     return replace(whole, prefixes=prefixes).named(names)
 
 
@@ -72,7 +71,7 @@ def relabelling(graph: Graph, prefixes: Prefixes, blank: str) -> Callable[[str],
         if old.startswith(BLANK):
             return blank + old.removeprefix(BLANK)
         text, typed, datatype = old.rpartition('"^^')
-        if typed and text.startswith('"'):
+        if typed and text.startswith('"') and '"' not in datatype:  # else it is quoted itself
             return text + typed + label(datatype)
         iri = graph.prefixes.iri(old) or (old if prefixes and is_absolute(old) else None)
         return old if iri is None else prefixes.label(iri)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,6 @@ class Chained(Sequence[str]):
         yield from self._then
 
 
-def is_large(labels: Iterable[str] | Sequence[str]) -> bool:
+def is_large(labels: Sequence[str]) -> bool:
     """Whether labels are so many that tables of them are kept in files."""
-    return isinstance(labels, Sequence) and len(labels) >= LARGE
+    return len(labels) >= LARGE

@@ -11,8 +11,9 @@ import numpy as np
 from tacit.errors import DataError
 from tacit.graph.builder import packed
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples
-from tacit.graph.index import within
+from tacit.graph.index import distinct, within
 from tacit.graph.joining import BLANK, blank_stem, relabelling
+from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 
 Labels = Sequence[str | None]
@@ -38,7 +39,7 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     >>> merged.graph.entities.labels, merged.changed, merged.unchanged
     (['France', 'Spain', 'Portugal'], 1, 1)
     """
-    prefixes = graph.prefixes.joined(more.prefixes) if more.prefixes else graph.prefixes
+    prefixes = _prefixes(graph, more)
     plain = relabelling(more, prefixes, blank_stem(graph.entities) if apart else BLANK)
 
     def called(labels: Sequence[str], known: Vocabulary) -> list[str]:
@@ -57,7 +58,7 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     _, first = np.unique(given, return_index=True)
     added = facts[np.sort(first[~within(given[first], np.sort(present))])]
     larger = replace(larger, train=np.concatenate((graph.train, added)))
-    return Merged(_named(larger, more, heads, forward), len(added), len(facts) - len(added))
+    return Merged(_named(larger, more, heads, forward), len(added), len(first) - len(added))
 
 
 def without_facts(graph: Graph, less: Graph) -> Merged:
@@ -69,8 +70,10 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
     heads = _found(graph, less, less.entities.labels, graph.entities, plain)
     forward = _found(graph, less, less.relations.labels[0::2], graph.relations, plain)
     splits, given = [graph.split(name) for name in SPLITS], len(less.facts())
-    *present, taken = packed([*splits, _facts(graph, less, heads, forward)], graph.num_entities, graph.num_relations)
-    kept = [split[~within(keys, np.sort(taken))] for split, keys in zip(splits, present, strict=True)]
+    facts = _facts(graph, less, heads, forward)
+    *present, keys = packed([*splits, facts], graph.num_entities, graph.num_relations)
+    taken = distinct(keys)  # a fact may be given by labels and by names
+    kept = [split[~within(keys, taken)] for split, keys in zip(splits, present, strict=True)]
     removed = sum(map(len, splits)) - sum(map(len, kept))
     if given and not removed:
         for labels, found, known in (
@@ -81,7 +84,23 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
                 known.id(labels[list(found).index(None)])  # which says what may have been meant
         raise DataError(f"{graph.name} has {'no such fact' if given == 1 else f'none of these {given:,} facts'}")
     train, valid, test = kept
-    return Merged(replace(graph, train=train, valid=valid, test=test), removed, given - removed)
+    absent = given - len(facts) + len(taken) - removed
+    return Merged(replace(graph, train=train, valid=valid, test=test), removed, absent)
+
+
+def _prefixes(graph: Graph, more: Graph) -> Prefixes:
+    """The prefixes of a graph and of another, but for those by which an IRI of the graph would get another label."""
+    prefixes, known = graph.prefixes, set(graph.prefixes.values())
+    further = {name: namespace for name, namespace in more.prefixes.items() if namespace not in known}
+    if not further:
+        return prefixes
+    labels = (label.rpartition('"^^')[2] for label in (*graph.entities, *graph.relations))  # of a literal its datatype
+    iris = [iri for label in labels if (iri := prefixes.iri(label)) is not None]
+    for name, namespace in further.items():
+        larger = prefixes.joined({name: namespace})
+        if all(larger.label(iri) == prefixes.label(iri) for iri in iris if iri.startswith(namespace)):
+            prefixes = larger
+    return prefixes
 
 
 def _found(

@@ -23,10 +23,7 @@ def write_naming(graph: Graph, folder: Path) -> None:
     if graph.prefixes:
         lines = [f"{prefix}:\t{namespace}\n" for prefix, namespace in graph.prefixes.items()]
         (folder / PREFIXES).write_text("".join(lines), encoding="utf-8")
-    inverses = set(graph.relations.labels[1::2])
-    names = {label: graph.relations.names[label] for label in graph.relations.names if label not in inverses}
-    names |= graph.entities.names
-    if names:
+    if names := graph.names:
         check_writable(names)
         lines = [f"{label}\t{' '.join(name.split())}\n" for label in names for name in names[label]]
         (folder / NAMES).write_text("".join(lines), encoding="utf-8")

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tacit.errors import DataError
-from tacit.graph.builder import Builder, counted
+from tacit.graph.builder import Builder, Ranked, counted
 from tacit.graph.delimited import batched, table_rows
 from tacit.graph.graph import Graph
 
@@ -60,7 +60,7 @@ class Export:
         """The label of a node: its id, after the space of it where there are several."""
         return f"{self.spaces[kind]}/{id}" if several and self.spaces[kind] else id
 
-    def facts(self, several: bool, names: dict[str, list[tuple[int, str]]]) -> Iterator[list[str]]:
+    def facts(self, several: bool, names: Ranked) -> Iterator[list[str]]:
         """The relationships of the file; what its nodes are called goes into `names`."""
         rows = table_rows(self.path)
         next(rows)
@@ -75,11 +75,11 @@ class Export:
             elif not id:
                 raise DataError("has neither the id of a node nor the ends of a relationship", self.path, line)
             else:
-                for column in (column for column in self.naming if row[self.properties[column]]):
+                called = names.setdefault(self.label("ID", id, several), [])
+                column = next((column for column in self.naming if row[self.properties[column]]), None)
+                if column is not None:
                     field = row[self.properties[column]]
-                    given = field.split(";") if column.endswith("[]") else [field]
-                    names.setdefault(self.label("ID", id, several), []).extend((0, name) for name in given if name)
-                    break
+                    called += [(0, name) for name in (field.split(";") if column.endswith("[]") else [field])]
 
 
 def read_neo4j(exports: Sequence[Export], name: str) -> Graph:

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from xml.parsers import expat
 
 from tacit.errors import DataError
-from tacit.graph.builder import Builder, counted
+from tacit.graph.builder import Builder, Ranked, counted
 from tacit.graph.files import BOM, blocks, opened
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.terms import SCHEME, n_triples
@@ -66,7 +66,7 @@ def read_rdf(
         empty = empty and not fields
         builder.add(split, fields)
     noticed = reader.noticed
-    if empty:
+    if empty and not noticed["names"]:
         only = "has literals as its only objects; ask for literals to keep them"
         raise DataError(only if noticed["literals"] else "holds no RDF statements that are facts", path)
     builder.notes += [
@@ -80,9 +80,7 @@ class _Reader:
     Blank nodes without a label are numbered as they come: the parser's own names for them differ in each run.
     """
 
-    def __init__(
-        self, kind: str, stem: str, literals: bool, language: str, names: dict[str, list[tuple[int, str]]]
-    ) -> None:
+    def __init__(self, kind: str, stem: str, literals: bool, language: str, names: Ranked) -> None:
         self._kind, self._stem, self._literals, self._language, self._names = kind, stem, literals, language, names
         self._nodes: dict[str, str] = {}
         self.noticed: Counter[str] = Counter()
@@ -109,6 +107,7 @@ class _Reader:
         if self._kind not in _LABELLED:
             subject, object = self._node(subject), self._node(object)
         if end and predicate in _NAMING:
+            self.noticed["names"] += 1
             self._name(subject, object, end)
             return ()
         if end and not self._literals:
@@ -254,7 +253,7 @@ def labelling(builder: Builder, declared: dict[str, str]) -> tuple[Prefixes, Cal
     def label(term: str) -> str:
         if term.startswith(f"<{SCHEME}"):
             name = unquote(term[len(SCHEME) + 1 : -1])
-            if name and n_triples(name, prefixes).startswith(f"<{SCHEME}"):  # else it is the label of another term
+            if name and n_triples(name, prefixes) == term:  # else it is the label of another term
                 return name
         if term.startswith("<"):
             return prefixes.label(term[1:-1])

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from tacit.disk import atomic_write, digest, mapped_array, write_array, write_text
 from tacit.errors import DataError, RunError
-from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.files import BOM, lines
+from tacit.graph.graph import SPLITS, Graph, names_both_ways
 from tacit.graph.index import Index
 from tacit.graph.labels import LabelTrie, is_large, trie_of
 from tacit.graph.prefixes import Prefixes
@@ -45,10 +46,8 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
     """Write a graph's files, and give what `read_graph` must be told: the tables `graph`, `files` and `prefixes`."""
     _write_text(folder / ENTITIES, label_lines(graph.entities))
     _write_text(folder / RELATIONS, label_lines(graph.relations))
-    names = {**graph.relations.names, **graph.entities.names}
-    if names:
-        lines = (f"{_escaped(label)}\t{_escaped(name)}\n" for label in names for name in names[label])
-        _write_text(folder / NAMES, "".join(lines))
+    if graph.names:
+        write_names(graph, folder)
     arrays = _fact_arrays(graph)
     if is_large(graph.entities):
         arrays |= _write_trie(graph.entities, folder)
@@ -65,6 +64,14 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
     files = {name: digest(folder / name) for name in GRAPH_FILES if (folder / name).is_file()}
     prefixes = {"prefixes": graph.prefixes} if graph.prefixes else {}
     return {"graph": described, "files": files, **prefixes}
+
+
+def write_names(graph: Graph, folder: Path) -> None:
+    """Write the readable names of a graph, in place of those that are there."""
+    pairs = ((label, name) for label, names in graph.names.items() for name in names)
+    text = "".join(f"{_escaped(label)}\t{_escaped(name)}\n" for label, name in pairs)
+    mark = BOM.decode()
+    _write_text(folder / NAMES, mark + text if text.startswith(mark) else text)  # the first one is no label's
 
 
 def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
@@ -93,9 +100,12 @@ def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
 def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[str]) -> Graph:
     described = tables["graph"]
     names: dict[str, list[str]] = {}
-    for line in _read_text(folder / NAMES).split("\n")[:-1] if NAMES in there else ():
+    for number, line in lines(folder / NAMES) if NAMES in there else ():  # which may have been written elsewhere
         label, _, readable = map(_unescaped, line.partition("\t"))
-        names.setdefault(label, []).append(readable)
+        if readable:
+            names.setdefault(label, []).append(readable)
+        elif line:
+            raise DataError("has no name; expected a label, a tab and its name", folder / NAMES, number)
     facts, keys, offsets, tails = (_array(folder / name) for name in _OF_FACTS)
     forms = {}
     if {WORDS, FOLDED} <= there and (NAMES in same or NAMES not in {*there, *tables["files"]}):
@@ -105,7 +115,8 @@ def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[
     else:
         labels = map(_unescaped, _read_text(folder / ENTITIES).split("\n")[:-1])
     entities = Vocabulary(labels, "entity", names, forms)
-    relations = Vocabulary(map(_unescaped, _read_text(folder / RELATIONS).split("\n")[:-1]), "relation", names)
+    directed = [*map(_unescaped, _read_text(folder / RELATIONS).split("\n")[:-1])]
+    relations = Vocabulary(directed, "relation", names_both_ways(names, directed))
     ends = np.cumsum([described[split] for split in SPLITS])
     if ends[-1] != len(facts) or (len(entities), len(relations)) != (described["entities"], described["relations"]):
         raise ValueError("its sizes are not those of its settings")

@@ -9,7 +9,10 @@ from tacit.errors import DataError
 from tacit.graph.prefixes import Prefixes
 
 SCHEME = "tacit:"
-_IRI = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*""")
+_IRI = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*:(?://\[[^]/?#]*\])?"  # brackets are for the numbers of hosts alone
+    r"""(?:[^\x00-\x20\x7f-\x9f\ufdd0-\ufdef\ufff0-\uffff<>"{}|^`\\%[\]]|%[0-9A-Fa-f]{2})*"""
+)
 _LITERAL = re.compile(r""""((?:[^"\\\n\r]|\\.)*)"(?:@([A-Za-z]+(?:-[A-Za-z0-9]+)*(?:--(?:ltr|rtl))?)|\^\^(.+))?""")
 _BLANK = re.compile(r"_:\w(?:[\w.·\u0300-\u036F\u203F-\u2040-]*[\w·\u0300-\u036F\u203F-\u2040-])?")
 

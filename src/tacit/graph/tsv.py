@@ -6,15 +6,15 @@ from pathlib import Path
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder
-from tacit.graph.columns import SAY, SOME, USUAL, Order, header_order, is_half_a_header, review, told_order, words_of
-from tacit.graph.delimited import check_writable, chosen_fields, table_fields, table_rows
+from tacit.graph.columns import SAY, SOME, USUAL, Order, header_order, is_half_a_header, names_of, review, told_order
+from tacit.graph.delimited import COLUMNS, check_writable, chosen_fields, table_fields, table_rows
 from tacit.graph.duckdb_tables import PARQUET, add_parquet, add_text, parquet_columns
 from tacit.graph.files import BOM, PACKINGS, atomic_file, atomic_folder, extension
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
 
 
-def read_tsv(path: Path, split: str, builder: Builder, columns: str | None = None, usual: Order = USUAL) -> Order:
+def read_tsv(path: Path, split: str, builder: Builder, columns: str | None, usual: Order) -> Order:
     """Adds the facts of a table, and gives the order in which tables beside it may be read.
 
     The order is what `columns` says, else what a header says, else `usual`; columns that look swapped are noted, or
@@ -47,7 +47,7 @@ def _add_text(
     if columns is not None or wide:
         given, _ = told_order(first, columns, usual, path, 1) if first else (usual, False)
     order, told, lines = given or usual, given is not None, 0
-    named = columns is not None and set(words_of(columns)) <= set(first)
+    named = bool(names_of(columns)) and names_of(columns) <= set(first)
     blocks = (fields for fields in (chosen_fields(path, order) if wide else table_fields(path)) if fields)
     for number, fields in enumerate(blocks):
         if not number:
@@ -97,5 +97,9 @@ def write_tsv(graph: Graph, path: str | Path) -> None:
 def _lines(graph: Graph, facts: Triples) -> bytes:
     check_writable((*graph.entities, *graph.relations))
     entities, relations = graph.entities.labels, graph.relations.labels
-    text = "".join([f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in facts.tolist()]).encode()
+    lines = [f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in facts.tolist()]
+    first = lines[0][:-1].split("\t") if lines else []
+    if first and (header_order(first) or is_half_a_header(first)):  # a reader takes the first away for a header
+        lines.insert(0, "\t".join(COLUMNS) + "\n")
+    text = "".join(lines).encode()
     return BOM + text if text.startswith(BOM) else text  # a reader takes the first away, which is not the label's then
