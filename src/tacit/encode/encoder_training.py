@@ -234,11 +234,8 @@ class EncoderTraining:
         return {}
 
     def restore(self, state: Weights) -> None:
-        """Put counts of steps where the optimizer expects them; a step must be recorded anew."""
+        """A step must be recorded anew."""
         self._graph, self._steps = None, 0
-        for parameter, held in self.optimizer.state.items():
-            if self.device.type == "cuda":
-                held["step"] = held["step"].to(parameter.device)
 
     def checksum(self) -> str:
         """What tells these queries from others."""
