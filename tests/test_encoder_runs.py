@@ -148,8 +148,9 @@ def test_what_needs_a_link_predictor_says_so(gqe_run: Path) -> None:
     for why, call in refused.items():
         with pytest.raises(RunError, match=why):
             call()
-    with pytest.raises(SettingsError, match="model is 'lmpnn', which works on a link predictor"):
-        encode_folder(GRAPH, gqe_run.parent / "none", model="lmpnn", device="cpu")
+    for source in (GRAPH, [GRAPH, GRAPH]):
+        with pytest.raises(SettingsError, match="model is 'lmpnn', which works on a link predictor"):
+            encode_folder(source, gqe_run.parent / "none", model="lmpnn", device="cpu")
 
 
 def test_links_are_completed_by_calibrated_scores(gqe_run: Path) -> None:

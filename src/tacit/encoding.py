@@ -11,7 +11,6 @@ from tacit.disk import exists
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.folder import ENCODER, ENCODING, MODEL, RunFolder
-from tacit.graph.graph import Graph
 from tacit.sources import Source, find_run, is_run, load
 
 # What needs torch is imported where it is used.
@@ -112,7 +111,7 @@ def _created(source: Any, out: Source, given: EncodeSettings, force: bool) -> Ru
     from tacit.links.loading import load_model, save_model
 
     on_predictor = given.model in ON_PREDICTOR
-    if on_predictor and (isinstance(source, Graph) or not (is_run(source) or str(source) == "world")):
+    if on_predictor and not (isinstance(source, str | Path) and (is_run(source) or str(source) == "world")):
         raise SettingsError(f"model is '{given.model}', which works on a link predictor; give a run with one", "model")
     origin = find_run(source) if on_predictor else None
     model = load_model(origin) if origin is not None else None  # before anything is written
