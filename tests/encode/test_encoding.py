@@ -130,6 +130,23 @@ def test_what_is_learned_from(graph: Graph) -> None:
         encode(graph, EncodeSettings("gqe", **QUICK), queries=negated)
 
 
+def test_unions_in_the_other_encoding_are_the_same_questions(graph: Graph) -> None:
+    """De Morgan's form is one of files alone: asked for by name, it is learned from as the union is."""
+    plain, other = (
+        encode(graph, EncodeSettings("fuzzqe", **QUICK, shapes=f"1p,{name}"), valid={}) for name in ("2u", "2u-DM")
+    )
+    assert other.summary["learned_from"] == {"1p": "drawn", "2u-DM": "drawn"}
+    assert same(plain, other)
+
+
+def test_shapes_that_the_facts_do_not_have_are_named() -> None:
+    """The one fact leads nowhere on: there is no chain of two."""
+    alone = Graph.of([("a", "r", "b")])
+    with pytest.raises(TrainingError, match="no 2p or 3p query with an answer could be drawn from the train facts"):
+        encode(alone, EncodeSettings("gqe", **QUICK, shapes="2p,3p"))
+    assert encode(alone, EncodeSettings("gqe", **QUICK, shapes="1p,3p")).summary["steps"] == QUICK["steps"]
+
+
 def test_validation_is_of_what_the_model_can_express(graph: Graph) -> None:
     result = encode(graph, EncodeSettings("q2b", **QUICK))
     figures = result.trace[-1]["mrr"]

@@ -316,6 +316,13 @@ def counts(plans: Mapping[str, Plan], batch: int, negated: float = NEGATED) -> d
     return dict(zip(plans, found.tolist(), strict=True))
 
 
+def plans_of(shapes: Iterable[str], queries: Mapping[str, QuerySet]) -> dict[str, Plan]:
+    """The plans of shapes by name: those of given queries, else the usual ones, whatever encoding a name asks for."""
+    return {
+        name: queries[name].shape.plan if name in queries else SHAPES[name.removesuffix("-DM")].plan for name in shapes
+    }
+
+
 def draws(
     shapes: Iterable[str],
     queries: Mapping[str, QuerySet],
@@ -328,7 +335,7 @@ def draws(
     answers: int = 1,
 ) -> list[Draw]:
     """What draws the queries of some steps: of shapes that are given from there, of all others over the facts."""
-    plans = {name: queries[name].shape.plan if name in queries else SHAPES[name].plan for name in shapes}
+    plans = plans_of(shapes, queries)
     sizes = {name: steps * size for name, size in counts(plans, batch, negated).items()}
     given = {name: Given(queries[name], sizes[name], device, answers) for name in plans if name in queries}
     facts = None if len(given) == len(plans) else Facts(index, num_entities, device)

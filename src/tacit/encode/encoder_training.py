@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Adam, AdamW
 
 from tacit.adapt.validation import mean_reciprocal_ranks, with_hard_answers
-from tacit.encode.draws import draws
+from tacit.encode.draws import draws, plans_of
 from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import NARROW, TRAINED, EncodeSettings
@@ -160,6 +160,11 @@ class EncoderTraining:
     def _draw(self) -> None:
         """Draw the queries of a block of steps, to where a recorded step looks for them."""
         fresh = [draw() for draw in self.draws]
+        if not self._drawn and not any(bool(drawn.weights.any()) for drawn in fresh):
+            raise TrainingError(
+                f"no {' or '.join(self.shapes)} query with an answer could be drawn from the train facts; learn from "
+                "other shapes, or from queries that are given"
+            )
         for held, drawn in zip(self._drawn, fresh, strict=False):
             for name in COLUMNS:
                 getattr(held, name).copy_(getattr(drawn, name))
@@ -250,11 +255,12 @@ class EncoderTraining:
 
     def _shapes(self) -> tuple[str, ...]:
         """The shapes to learn from: those chosen; else, of those given or usual, all that the encoder can express."""
-        if self.settings.shapes is not None:
-            for name in self.settings.shapes:
-                self.module.check(SHAPES[name].plan)
-            return self.settings.shapes
-        plans = {name: one.shape.plan for name, one in self.queries.items()} or {n: SHAPES[n].plan for n in TRAINED}
+        chosen = self.settings.shapes
+        plans = plans_of(chosen or self.queries or TRAINED, self.queries)
+        if chosen is not None:
+            for plan in plans.values():
+                self.module.check(plan)
+            return chosen
         shapes = tuple(name for name, plan in plans.items() if self._expresses(plan))
         if not shapes:
             raise TrainingError(f"model {self.settings.model} can express none of the shapes {', '.join(plans)}")
