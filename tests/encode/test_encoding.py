@@ -147,6 +147,19 @@ def test_shapes_that_the_facts_do_not_have_are_named() -> None:
     assert encode(alone, EncodeSettings("gqe", **QUICK, shapes="1p,3p")).summary["steps"] == QUICK["steps"]
 
 
+@pytest.mark.parametrize(
+    ("model", "exploding", "advice"),
+    [
+        ("gqe", {"weight_decay": 1e9}, r"lower lr \(it is 0.005\), or lower weight_decay \(it is 1e\+09\)"),
+        ("gqe", {"margin": 1e38}, r"lower margin \(it is 1e\+38\)"),
+        ("fuzzqe", {"temperature": 1e-42}, r"lower lr \(it is 0.005\), or raise temperature \(it is 1e-42\)$"),
+    ],
+)
+def test_what_explodes_says_what_to_change(model: str, exploding: dict[str, float], advice: str, graph: Graph) -> None:
+    with pytest.raises(TrainingError, match=f"not a number.*{advice}"):
+        encode(graph, EncodeSettings(model, **QUICK | exploding), valid={})
+
+
 def test_validation_is_of_what_the_model_can_express(graph: Graph) -> None:
     result = encode(graph, EncodeSettings("q2b", **QUICK))
     figures = result.trace[-1]["mrr"]

@@ -53,11 +53,11 @@ class EncoderTraining:
         scorer: Scorer | None = None,
     ) -> None:
         self.settings, self.device = settings, pick_device(settings.device)
-        self.remedy = f"lower lr (it is {settings.lr})"
         encoder = make_encoder(settings, graph, scorer)
         encoder.reset(torch.Generator().manual_seed(settings.seed))
         self.module: Encoder = encoder.to(self.device)
         self.module.narrow = self.precision == "bf16"
+        self.remedy = _remedy(settings, encoder, self.precision)
         self.queries = {name: one.share(settings.share, settings.seed) for name, one in (queries or {}).items()}
         self.shapes, self.num_entities = self._shapes(), graph.num_entities
         self.draws = draws(
@@ -302,6 +302,17 @@ def falling(decay: str, share: float) -> float:
     if decay == "cosine":
         return round(0.5 * (1 + math.cos(math.pi * min(1.0, share))), 12)
     return 1.0 if decay == "none" or share < 0.5 else 0.2 if share < 0.75 else 0.04
+
+
+def _remedy(settings: EncodeSettings, encoder: Encoder, precision: str) -> str:
+    """What keeps numbers from exploding, of what the encoder learns by."""
+    high = {"lr": settings.lr, "weight_decay": settings.weight_decay, "margin": getattr(encoder, "margin", 0.0)}
+    advice = [f"lower {name} (it is {value:g})" for name, value in high.items() if value]
+    if hasattr(encoder, "temperature"):
+        advice.append(f"raise temperature (it is {settings.temperature:g})")
+    if precision != "float32":
+        advice.append("use precision float32")
+    return ", or ".join(advice)
 
 
 def _part(column: Tensor, place: Tensor) -> Tensor:

@@ -50,6 +50,7 @@ class LMPNN(Matching):
         super().__init__(num_entities, num_relations, settings)
         predictor = _checked(scorer)
         self.compose, self.residual = predictor.compose, settings.recipe == "lean"
+        self.temperature = settings.temperature
         entities, relations = predictor.keys().detach(), predictor.relations.weight.detach()
         self.register_buffer("entities", entities, persistent=False)
         self.register_buffer("relations", relations, persistent=False)
@@ -154,7 +155,7 @@ class LMPNN(Matching):
         return (self._sharpened(states)[:, None] * self.keys[entities]).sum(2)
 
     def _sharpened(self, states: Tensor) -> Tensor:
-        return F.normalize(states, dim=1) / self.settings.temperature
+        return F.normalize(states, dim=1) / self.temperature
 
 
 def _checked(scorer: Scorer | None) -> BilinearModel:
