@@ -130,7 +130,8 @@ def row(
     taken = step_times(training, given)
     mix = counts({name: SHAPES[name].plan for name in training.shapes}, settings.batch, settings.negated)
     cost = step_cost(model, settings, sizes(graph, predictor), mix)
-    floor = 1e3 * (cost.products / rate[training.precision] + cost.others / rate["float32"])
+    rounded = cost.products / rate[training.precision] + cost.matched / rate[training.products]
+    floor = 1e3 * (rounded + cost.others / rate["float32"])
     best = min(taken.values())
     return {
         **taken,
