@@ -17,6 +17,7 @@ from family_runs import families
 from tacit.comparing import compare
 from tacit.distributed.shards import Shards
 from tacit.encode.settings import BY_MODEL
+from tacit.encode.ultra import import_checkpoint
 from tacit.encoding import encode_folder
 from tacit.errors import DataError, PlanError, RunError, SettingsError
 from tacit.evaluate.protocol import one_hop_queries
@@ -257,7 +258,7 @@ def test_checkpoints_are_of_ultra_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("ultra" not in BY_MODEL, reason="no UltraQuery")
-def test_an_imported_checkpoint_answers_as_the_weights_it_was_made_of(tmp_path: Path) -> None:
+def test_an_imported_checkpoint_answers_as_the_weights_it_was_made_of(tmp_path: Path, gqe_run: Path) -> None:
     settings = TINY | {"model": "ultra", "steps": 1, "layers": 1, "hidden": 16, "validate_queries": 1}
     trained = tacit.train_encoder(GRAPH, tmp_path / "trained", progress=False, **settings)
     torch.save({"model": trained.folder.tensors(ENCODER)}, tmp_path / "weights.pth")
@@ -269,6 +270,15 @@ def test_an_imported_checkpoint_answers_as_the_weights_it_was_made_of(tmp_path: 
     assert [a.score for a in one] == pytest.approx([a.score for a in other])
     with pytest.raises(RunError, match="holds a run"):
         tacit.train_encoder(GRAPH, tmp_path / "imported", **options)
+    other = tacit.Graph.of([("a", "likes", "b"), ("b", "likes", "c"), ("c", "hates", "a"), ("a", "hates", "d")])
+    expected = (
+        import_checkpoint(tmp_path / "weights.pth", other)[0].scorer().logits(torch.tensor([0]), torch.tensor([0]))
+    )
+    for number, source in enumerate((tmp_path / "trained", tmp_path / "trained" / ENCODER)):  # a run is as good
+        elsewhere = tacit.train_encoder(other, tmp_path / f"o{number}", **options | {"checkpoint": source})
+        assert torch.equal(elsewhere.weights.scorer.logits(torch.tensor([0]), torch.tensor([0])), expected)
+    with pytest.raises(DataError, match="no relation_model and entity_model"):
+        tacit.train_encoder(other, tmp_path / "none", **options | {"checkpoint": gqe_run})
 
 
 @pytest.mark.skipif("lmpnn" not in BY_MODEL, reason="no LMPNN")

@@ -21,6 +21,7 @@ from tacit.encode.graph_network import SummedLayer, boundary_of, read, readout, 
 from tacit.encode.set_projection import SetProjector
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import DataError
+from tacit.folder import ENCODER, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.imports import load_tensors
 
@@ -160,11 +161,11 @@ def relation_graph(triples: NDArray[np.integer], num_relations: int) -> NDArray[
 def import_checkpoint(path: str | Path, graph: Graph) -> tuple[Ultra, EncodeSettings]:
     """ULTRA with the weights of a published checkpoint, such as `ultraquery.pth`, over the train facts of a graph.
 
-    The file is one of plain tensors; nothing in it is executed.
+    The file is one of plain tensors; nothing in it is executed. A run with ULTRA, of any graph, is as good as a file.
     """
     path = Path(path)
-    weights = {}
-    for name, tensor in load_tensors(path):
+    run, weights = path.parent if path.name == ENCODER else path, {}
+    for name, tensor in RunFolder.open(run).tensors(ENCODER).items() if run.is_dir() else load_tensors(path):
         found = _OURS.fullmatch(name)
         if found:
             weights[found[1]] = tensor.float()
