@@ -132,6 +132,8 @@ def test_an_encoder_beside_a_link_predictor(run: RunFolder) -> None:
     assert both.engine.using(search="encoder").ask(KNOWN).settings["encoder"] == "GQE"
     with pytest.raises(RunError, match="has an encoder, gqe; replace it with force"):
         both.encode(**TINY)
+    with pytest.raises(RunError, match="its encoder learns no others; drop it, or train anew"):
+        both.add([("p1", "lives", "Atlantis")])
     both.drop_encoder()
     assert not run.has(ENCODER)
     assert "encode" not in RunFolder.open(run.path).settings
@@ -178,7 +180,7 @@ def test_an_adapter_over_an_encoder_serves_the_other_searches(gqe: Path) -> None
 def test_known_entities_may_get_facts_and_others_are_refused(gqe: Path) -> None:
     run = tacit.open(gqe, device="cpu")
     before = run.weights.encoder.state_dict()  # type: ignore[union-attr]
-    with pytest.raises(RunError, match=r"1 entity and 0 relations that run .* its encoder learns no others"):
+    with pytest.raises(RunError, match=r"1 entity and 0 relations that run .* its encoder .* others; train anew"):
         run.add([("p1", "lives", "Atlantis")])
     run.add([("p1", "lives", "t5")])
     assert {a.entity for a in run.ask(KNOWN) if a.known} == {"t0", "t5"}

@@ -106,9 +106,10 @@ def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged],
         graph, changed, unchanged = merge(before, facts)
         more = graph.num_entities - before.num_entities, (graph.num_relations - before.num_relations) // 2
         if any(more) and run.has(ENCODER):
+            without = "drop it, or " if run.has(MODEL) else ""
             raise RunError(
                 f"the facts name {counted(more[0], 'entity', 'entities')} and {counted(more[1], 'relation')} that run "
-                f"'{path}' does not know, and its encoder learns no others; drop it, or train anew on the larger graph"
+                f"'{path}' does not know, and its encoder learns no others; {without}train anew on the larger graph"
             )
         counts = (changed, 0) if len(graph.facts()) > len(before.facts()) else (0, changed)
         change = Change(*counts, unchanged, *more, index_removed=changed > 0 and run.has(INDEX), notes=facts.notes)
