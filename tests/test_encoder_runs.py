@@ -244,7 +244,13 @@ def test_queries_of_a_folder_and_those_it_lacks(tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_trained_leaves_no_folder(tmp_path: Path) -> None:
-    for wrong, error in (({"shapes": "2in"}, PlanError), ({"queries": tmp_path}, DataError)):
+    one = one_hop_queries(GRAPH, "valid")
+    refused: list[tuple[dict[str, Any], type[Exception]]] = [
+        ({"shapes": "2in"}, PlanError), ({"queries": tmp_path}, DataError),
+        ({"queries": one}, SettingsError), ({"queries": [one]}, SettingsError), ({"queries": {"1p": 3}}, SettingsError),
+        ({"queries": {"1p": one}, "shapes": "2p"}, SettingsError),
+    ]  # fmt: skip
+    for wrong, error in refused:
         with pytest.raises(error):
             encode_folder(GRAPH, tmp_path / "run", progress=False, **TINY | wrong)
         assert not (tmp_path / "run").exists()

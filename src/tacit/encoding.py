@@ -80,13 +80,8 @@ def _trained(
     if scorer is None and chosen.model in ON_PREDICTOR:
         raise SettingsError(f"model is '{chosen.model}', which works on a link predictor; give a run with one", "model")
     graph = folder.graph()
-    learned: Mapping[str, QuerySet] | None = queries if isinstance(queries, Mapping) else None
-    valid: Mapping[str, QuerySet] | None = None
-    if isinstance(queries, str | Path):
-        learned, valid = given_queries(graph, chosen, queries)
-    encode(
-        graph, chosen, queries=learned, valid=valid or None, scorer=scorer, run=folder, progress=progress, resume=resume
-    )
+    learned, valid = given_queries(graph, chosen, queries)
+    encode(graph, chosen, queries=learned, valid=valid, scorer=scorer, run=folder, progress=progress, resume=resume)
 
 
 def _within(source: Any, resume: bool, force: bool) -> RunFolder:
