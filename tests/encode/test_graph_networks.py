@@ -227,6 +227,19 @@ def test_a_trained_run_opens_again(model: str, thirty: Graph, tmp_path: Path) ->
         assert torch.equal(encoder.logits(*slots_), result.encoder.logits(*slots_))
 
 
+@pytest.mark.parametrize("name", ["1p", "pni"])
+def test_single_answers_and_states_score_as_all_of_them_do(name: str, thirty: Graph) -> None:
+    """No fact is taken away but in training: a question is answered alike whoever asks, time after time."""
+    encoder = make_encoder(EncodeSettings("gnnqe", **SMALL).settled(30), thirty).eval()
+    encoder.reset(torch.Generator().manual_seed(0))
+    assert isinstance(encoder, GNNQE)
+    drawn = draws((name,), {}, thirty.index("train"), thirty.num_entities, 20, 1, torch.device("cpu"))[0]()
+    asked = drawn.plan, drawn.entities, drawn.relations
+    every = encoder.logits(*asked)
+    assert torch.equal(encoder.logits_of(*asked, drawn.answers[:, 0]), every.gather(1, drawn.answers)[:, 0])
+    torch.testing.assert_close(encoder.match(encoder.states([asked])[0][0]).detach(), every, rtol=1e-4, atol=1e-4)
+
+
 def test_gradients_reach_the_first_hop_where_they_go_through(thirty: Graph) -> None:
     slots_ = torch.tensor([[0]]), torch.tensor([[0, 1]])
     for through in (True, False):
