@@ -22,7 +22,8 @@ from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.graph import Graph
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES
+from tacit.query.shapes import SHAPES, Shape
+from tacit.query.text import parse
 
 QUICK = {
     "steps": 12,
@@ -126,8 +127,33 @@ def test_what_is_learned_from(graph: Graph) -> None:
     with pytest.raises(PlanError, match="GQE has no complement"):
         encode(graph, EncodeSettings("gqe", **QUICK, shapes="1p,2in"))
     negated = {"2in": sample(graph, SHAPES["2in"], "train", 5).queries}
-    with pytest.raises(TrainingError, match="can express none of the shapes 2in"):
+    with pytest.raises(TrainingError, match="can learn from none of the shapes 2in"):
         encode(graph, EncodeSettings("gqe", **QUICK), queries=negated)
+
+
+def given(question: str, entities: list[list[int]], relations: list[list[int]]) -> QuerySet:
+    """Queries of the shape of a question, all answered by entity 3."""
+    number = len(relations)
+    slots = np.array(entities, np.int32).reshape(number, -1), np.array(relations, np.int32)
+    return QuerySet(Shape.of("some", parse(question)), *slots, AnswerSets.none(number), AnswerSets.of([{3}] * number))
+
+
+def test_queries_that_name_no_entity_are_learned_from(graph: Graph) -> None:
+    """Whatever `next` leads to: the state of all entities, and a hop."""
+    queries = {"open": given("?x : exists ?y . next(?y, ?x)", [], [[0], [2]])}
+    learned = encode(graph, EncodeSettings("fuzzqe", **QUICK | {"steps": 60}), queries=queries, valid={})
+    first = encode(graph, EncodeSettings("fuzzqe", **QUICK | {"steps": 1}), queries=queries, valid={})
+    plan, asked = queries["open"].shape.plan, (torch.empty(1, 0, dtype=torch.long), torch.tensor([[0]]))
+    ranks = [int((found > found[0, 3]).sum()) for found in (r.encoder.logits(plan, *asked) for r in (first, learned))]
+    assert ranks[1] == 0 < ranks[0]
+
+
+def test_graph_networks_answer_more_than_they_learn_from(graph: Graph) -> None:
+    cycle = given("?x : exists ?y . next(e0, ?y) & leap(?y, ?x) & next(?y, ?x)", [[0]], [[0, 2, 0]])
+    settings = EncodeSettings("gnnqe", **QUICK | {"steps": 1}, layers=1, hidden=4)
+    result = encode(graph, settings, queries={"two": cycle, "1p": trained_on(graph)["1p"]}, valid={"two": cycle})
+    assert result.summary["learned_from"] == {"1p": "given"}
+    assert result.summary["mrr"].keys() == {"two"}
 
 
 def test_unions_in_the_other_encoding_are_the_same_questions(graph: Graph) -> None:

@@ -254,33 +254,26 @@ class EncoderTraining:
         return kind(trained, lr=rate, weight_decay=settings.weight_decay, fused=True, capturable=on_gpu)
 
     def _shapes(self) -> tuple[str, ...]:
-        """The shapes to learn from: those chosen; else, of those given or usual, all that the encoder can express."""
+        """The shapes to learn from: those chosen; else, of those given or usual, all that the encoder can."""
         chosen = self.settings.shapes
         plans = plans_of(chosen or self.queries or TRAINED, self.queries)
         if chosen is not None:
             for plan in plans.values():
-                self.module.check(plan)
+                self.module.check_learning(plan)
             return chosen
-        shapes = tuple(name for name, plan in plans.items() if self._expresses(plan))
+        shapes = tuple(name for name, plan in plans.items() if _passes(self.module.check_learning, plan))
         if not shapes:
-            raise TrainingError(f"model {self.settings.model} can express none of the shapes {', '.join(plans)}")
+            raise TrainingError(f"model {self.settings.model} can learn from none of the shapes {', '.join(plans)}")
         return shapes
 
     def _valid(self, graph: Graph, valid: Mapping[str, QuerySet] | None) -> dict[str, QuerySet]:
         """The queries to validate with, of shapes that the encoder can express."""
         most, seed = self.settings.validate_queries, self.settings.seed
         if valid is None:
-            shapes = [name for name, shape in SHAPES.items() if self._expresses(shape.plan)]
+            shapes = [name for name, shape in SHAPES.items() if _passes(self.module.check, shape.plan)]
             return sampled(graph, shapes, most, seed)
-        kept = {name: one for name, one in valid.items() if self._expresses(one.shape.plan)}
+        kept = {name: one for name, one in valid.items() if _passes(self.module.check, one.shape.plan)}
         return with_hard_answers(kept, most, np.random.default_rng(seed))
-
-    def _expresses(self, plan: Plan) -> bool:
-        try:
-            self.module.check(plan)
-        except PlanError:
-            return False
-        return True
 
 
 def sampled(graph: Graph, shapes: Iterable[str], most: int, seed: int) -> dict[str, QuerySet]:
@@ -315,9 +308,18 @@ def _remedy(settings: EncodeSettings, encoder: Encoder, precision: str) -> str:
     return ", or ".join(advice)
 
 
+def _passes(check: Callable[[Plan], None], plan: Plan) -> bool:
+    """Whether a check lets a plan through."""
+    try:
+        check(plan)
+    except PlanError:
+        return False
+    return True
+
+
 def _part(column: Tensor, place: Tensor) -> Tensor:
     """What a column of a block's queries has for the step at a place."""
-    return column.view(BLOCK, -1, *column.shape[1:]).index_select(0, place)[0]
+    return column.view(BLOCK, len(column) // BLOCK, *column.shape[1:]).index_select(0, place)[0]
 
 
 def _checksum(queries: QuerySet) -> int:

@@ -112,6 +112,10 @@ class SetProjector(Space):
         if plan.has(Loop):
             raise PlanError(f"{self.name} has no atom with one variable at both ends (Loop); ask with search beam")
 
+    def check_learning(self, plan: Plan) -> None:
+        """Raise a `PlanError` for what has no state: the engine's algebra answers more than states can be made for."""
+        super().check(plan)
+
     def logits(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-odds of every entity, `[B, E] x [B, R] -> [B, N]`; of a single atom what the network says."""
         return self.reasoner().ranking(plan, entities, relations)
