@@ -55,7 +55,7 @@ def encode_folder(
         folder.check(load(source))
     else:
         folder = _created(source, out, given, force)
-    chosen = _chosen(folder, given, settings, device, resume)
+    chosen = _chosen(folder, given, settings, resume)
     if resume and folder.has(ENCODER) and not folder.has(ENCODING):  # it is complete
         return folder
     try:
@@ -120,13 +120,11 @@ def _created(source: Any, out: Source, given: EncodeSettings, force: bool) -> Ru
     return folder
 
 
-def _chosen(
-    folder: RunFolder, given: EncodeSettings, settings: Mapping[str, Any], device: str, resume: bool
-) -> EncodeSettings:
+def _chosen(folder: RunFolder, given: EncodeSettings, settings: Mapping[str, Any], resume: bool) -> EncodeSettings:
     """The settings to train with: those of a training that is resumed but for those given, or chosen by the graph."""
     kept = folder.settings.get("encode")
     if not resume or kept is None:
-        return given.settled(folder.graph().num_entities, device)
+        return given.settled(folder.graph().num_entities)
     before = EncodeSettings.of(kept)
     chosen = before.continued(**settings)
     longer = chosen.steps > before.steps or (chosen.minutes or 0) > (before.minutes or 0)

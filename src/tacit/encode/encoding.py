@@ -55,8 +55,7 @@ def encode(
     raises `KeyboardInterrupt` between two steps, after saving a checkpoint. LMPNN works on a `scorer`, which stays as
     it is.
     """
-    settings = settings or EncodeSettings()
-    settings = settings.settled(graph.num_entities, settings.device)
+    settings = (settings or EncodeSettings()).settled(graph.num_entities)
     if run is not None:
         run.check(graph)
         run.tidy()

@@ -169,7 +169,7 @@ class EncodeSettings(Settings):
     seed: int = setting(0, "Seed of weights and draws.", least=0)
     device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
 
-    def settled(self, num_entities: int, device: str = "cpu") -> EncodeSettings:
+    def settled(self, num_entities: int) -> EncodeSettings:
         """The same, with what was not given chosen by model, recipe and size of the graph.
 
         >>> EncodeSettings("gqe").settled(100).width, EncodeSettings("gqe", width=7).settled(100_000).width
