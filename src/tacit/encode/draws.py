@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -43,19 +43,6 @@ LEAST = 1e-9  # the share of a kind that is nothing beside others, and yet all w
 Way = tuple[Tensor, Tensor]  # the sources and relations of the facts that lead to some entities
 
 
-class Draw(Protocol):
-    """Draws a number of queries of one plan, from the default generator of the device."""
-
-    plan: Plan
-    count: int
-
-    def __call__(self) -> Drawn:
-        """Other queries each time."""
-
-    def shares(self, num_entities: int) -> Tensor:
-        """How often each entity is the answer, as a share of all queries, `[N]`, on the CPU."""
-
-
 class Given:
     """Queries of a set, each with some answers drawn evenly; the more answers a query has, the less it counts."""
 
@@ -78,7 +65,7 @@ class Given:
         return Drawn(self.plan, self.entities[rows].long(), self.relations[rows].long(), answers, (4.0 + sizes).rsqrt())
 
     def shares(self, num_entities: int) -> Tensor:
-        """All queries alike, and all answers of one."""
+        """How often each entity is the answer, `[N]`, on the CPU: all queries count alike, and all answers of one."""
         sizes = self.offsets.diff().cpu()
         each = (1 / sizes.double()).repeat_interleave(sizes)
         return torch.bincount(self.ids.cpu().long(), each, num_entities) / len(sizes)
@@ -333,7 +320,7 @@ def draws(
     device: torch.device,
     negated: float = NEGATED,
     answers: int = 1,
-) -> list[Draw]:
+) -> list[Given | Online]:
     """What draws the queries of some steps: of shapes that are given from there, of all others over the facts."""
     plans = plans_of(shapes, queries)
     sizes = {name: steps * size for name, size in counts(plans, batch, negated).items()}
