@@ -22,9 +22,10 @@ from tacit.encode.encoder import Drawn
 from tacit.encode.encoding import encode
 from tacit.encode.exact_sets import followed, inverse_places, kept, reached
 from tacit.encode.gnnqe import GNNQE
-from tacit.encode.graph_network import DescribedLayer, SummedLayer, read, readout
+from tacit.encode.graph_network import DescribedLayer, SummedLayer, read
 from tacit.encode.loading import load_encoder
 from tacit.encode.models import make_encoder
+from tacit.encode.network import network
 from tacit.encode.set_projection import SetProjector, set_loss
 from tacit.encode.settings import EncodeSettings
 from tacit.engine.reasoner import SymbolicReasoner
@@ -125,7 +126,7 @@ def test_layers_by_loops() -> None:
         torch.testing.assert_close(found[v, 0], wanted, rtol=1e-4, atol=1e-5)
         mixed = plain.linear(torch.cat([states[v, 0], told.sum(0)]))
         torch.testing.assert_close(simple[v, 0], states[v, 0] + plain.layer_norm(mixed).relu(), rtol=1e-4, atol=1e-5)
-    mlp = readout(2 * d, 5)
+    mlp = network(2 * d, 5, 1, 1)
     torch.testing.assert_close(
         read(mlp, [states], query), mlp(torch.cat([states, query.expand(SIZE, 1, d)], 2))[..., 0].t()
     )

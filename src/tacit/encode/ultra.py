@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit.encode.aggregation import SortedFacts
-from tacit.encode.graph_network import SummedLayer, boundary_of, read, readout, reset_linear
+from tacit.encode.graph_network import SummedLayer, boundary_of, read, reset_linear
+from tacit.encode.network import network
 from tacit.encode.set_projection import SetProjector
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import DataError
@@ -44,7 +45,7 @@ class _EntityLayer(SummedLayer):
 
     def __init__(self, width: int) -> None:
         super().__init__(width)
-        self.relation_projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+        self.relation_projection = network(width, width, 1, width)
 
 
 class _RelationNetwork(nn.Module):
@@ -69,7 +70,7 @@ class _EntityNetwork(nn.Module):
     def __init__(self, width: int, layers: int, hidden: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(_EntityLayer(width) for _ in range(layers))
-        self.mlp = readout(2 * width, hidden)
+        self.mlp = network(2 * width, hidden, 1, 1)
 
     def forward(
         self, boundary: Tensor, query: Tensor, vectors: Tensor, facts: SortedFacts, keep: Tensor | None
