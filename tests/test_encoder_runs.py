@@ -16,7 +16,7 @@ from encoder_runs import TINY
 from family_runs import families
 from tacit.comparing import compare
 from tacit.distributed.shards import Shards
-from tacit.encode.settings import BY_MODEL
+from tacit.encode.settings import ENCODERS
 from tacit.encode.ultra import import_checkpoint
 from tacit.encoding import encode_folder
 from tacit.errors import DataError, PlanError, RunError, SettingsError
@@ -71,7 +71,7 @@ def test_an_engine_over_an_encoder_can_be_pickled(gqe_run: Path) -> None:
     assert pickle.loads(pickle.dumps(engine)).ask(KNOWN).to_dict() == engine.ask(KNOWN).to_dict()
 
 
-@pytest.mark.parametrize("model", [model for model in NAMES if model in BY_MODEL and model != "lmpnn"])
+@pytest.mark.parametrize("model", [model for model in ENCODERS if model != "lmpnn"])
 def test_a_run_of_each_model_opens_and_answers(model: str, tmp_path: Path) -> None:
     settings = TINY | {"model": model, "steps": 2, "validate_queries": 1, "hidden": 8, "layers": 1, "bases": 2}
     run = tacit.train_encoder(GRAPH, tmp_path / model, progress=False, **settings)
@@ -265,7 +265,6 @@ def test_checkpoints_are_of_ultra_alone(tmp_path: Path) -> None:
         tacit.train_encoder(GRAPH, tmp_path / "run", checkpoint=tmp_path / "weights.pth", device="cpu")
 
 
-@pytest.mark.skipif("ultra" not in BY_MODEL, reason="no UltraQuery")
 def test_an_imported_checkpoint_answers_as_the_weights_it_was_made_of(tmp_path: Path, gqe_run: Path) -> None:
     settings = TINY | {"model": "ultra", "steps": 1, "layers": 1, "hidden": 16, "validate_queries": 1}
     trained = tacit.train_encoder(GRAPH, tmp_path / "trained", progress=False, **settings)
@@ -289,7 +288,6 @@ def test_an_imported_checkpoint_answers_as_the_weights_it_was_made_of(tmp_path: 
         tacit.train_encoder(other, tmp_path / "none", **options | {"checkpoint": gqe_run})
 
 
-@pytest.mark.skipif("lmpnn" not in BY_MODEL, reason="no LMPNN")
 def test_lmpnn_comes_with_the_link_predictor_it_works_on(run: RunFolder, tmp_path: Path) -> None:
     settings = TINY | {"model": "lmpnn", "steps": 2, "hidden": 8, "validate_queries": 1}
     own = tacit.train_encoder(run.path, tmp_path / "own", progress=False, **settings)

@@ -9,7 +9,6 @@ from typing import Any
 from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
 
-ENCODERS = ("gqe", "q2b", "betae", "cone", "fuzzqe", "gnnqe", "ultra", "lmpnn")
 RECIPES = ("lean", "paper")
 LOSSES = ("margin", "ranking", "softmax", "sets")
 DECAYS = ("cosine", "steps", "none")
@@ -104,6 +103,7 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
         "small": {"steps": 2_000, "hidden": 512, "negatives": SMALL, "lr": 1e-3, "weight_decay": 0.01},
     },
 }  # fmt: skip
+ENCODERS = tuple(BY_MODEL)
 
 
 def _shapes(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
@@ -178,7 +178,7 @@ class EncodeSettings(Settings):
         recipes = (self.recipe, "small") if self.recipe == "lean" and num_entities < SMALL else (self.recipe,)
         chosen: dict[str, Any] = {}
         for recipe in recipes:
-            chosen |= RECIPE[recipe] | BY_MODEL.get(self.model, {}).get(recipe, {})
+            chosen |= RECIPE[recipe] | BY_MODEL[self.model][recipe]
         if self.minutes is not None:
             chosen["steps"] = ENDLESS
         if self.loss == "sets" and chosen["loss"] != "sets":
