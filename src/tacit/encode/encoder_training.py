@@ -92,10 +92,11 @@ class EncoderTraining:
     @property
     def flops(self) -> float:
         """About how much a step computes: distances to negatives, or layers over all entities, there and back."""
-        settings, width = self.settings, self.settings.width or 1
+        settings, many = self.settings, self.num_entities
         if settings.loss == "sets":
-            return 200.0 * settings.batch * self.num_entities * settings.layers * width**2
-        return 30.0 * settings.batch * (settings.negatives + settings.answers) * width
+            return 200.0 * settings.batch * many * settings.layers * settings.width**2
+        width = settings.width or self.module.get_buffer("entities").shape[1]  # that of the link predictor
+        return 30.0 * settings.batch * (min(settings.negatives, many) + settings.answers) * width
 
     def schedule(self) -> Schedule:
         """Steps, or minutes of them, validated a few times on the way."""
