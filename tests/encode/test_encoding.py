@@ -18,6 +18,7 @@ from tacit.encode.models import make_encoder
 from tacit.encode.settings import ENCODERS, NARROW, EncodeSettings
 from tacit.engine.engine import Engine
 from tacit.errors import LimitError, PlanError, RunError, SettingsError, TrainingError
+from tacit.fitting.progress import Event
 from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.graph import Graph
 from tacit.query.queries import AnswerSets, QuerySet
@@ -98,6 +99,23 @@ def test_a_stopped_training_goes_on_to_the_very_same_weights(
     assert all(torch.equal(tensor, again.encoder.state_dict()[name]) for name, tensor in loaded.state_dict().items())
     assert run.settings["encode"]["model"] == model
     assert run.results()["encode"]["steps"] == 12
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_training_goes_on_where_steps_are_recorded(graph: Graph, tmp_path: Path) -> None:
+    """ConE has a weight that is a single number, whose moments must be on the GPU, too."""
+    settings = EncodeSettings("cone", **QUICK | {"device": "cuda", "checkpoint_seconds": 0.0})
+    run = RunFolder.create(tmp_path / "run", graph, {})
+
+    def stopped(event: Event) -> None:
+        if event.what == "validation":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        encode(graph, settings, run=run, progress=stopped)
+    again = encode(graph, settings, run=run, resume=True)
+    assert again.summary["steps"] == 12
+    assert np.isfinite(again.trace[-1]["loss"])
 
 
 def test_time_instead_of_steps(graph: Graph) -> None:
