@@ -307,6 +307,18 @@ def stopped(event: Event) -> None:
         raise KeyboardInterrupt
 
 
+def test_lmpnn_goes_on_over_the_vectors_it_began_with_alone(run: RunFolder) -> None:
+    settings = TINY | {"model": "lmpnn", "hidden": 8, "steps": 4, "checkpoint_seconds": 0.0}
+    with pytest.raises(KeyboardInterrupt):
+        encode_folder(run.path, progress=stopped, **settings)
+    model = load_model(run)
+    model.relations.weight.mul_(2.0)
+    save_model(run, model)
+    with pytest.raises(RunError, match=r"made with other vectors of the link predictor; .* start again with force"):
+        encode_folder(run.path, resume=True, progress=False, **settings)
+    assert encode_folder(run.path, force=True, progress=False, **settings).has(ENCODER)
+
+
 def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(run: RunFolder, tmp_path: Path) -> None:
     settings = TINY | {"checkpoint_seconds": 0.0, "steps": 6}
     for folder in (run.path, tmp_path / "own"):

@@ -6,15 +6,18 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim import Adam, AdamW
 
 from tacit.adapt.validation import mean_reciprocal_ranks, with_hard_answers
 from tacit.encode.draws import draws, plans_of
 from tacit.encode.encoder import Drawn, Encoder
+from tacit.encode.lmpnn import LMPNN
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import NARROW, TRAINED, EncodeSettings
 from tacit.errors import PlanError, TrainingError
@@ -243,9 +246,16 @@ class EncoderTraining:
         """A step must be recorded anew."""
         self._graph, self._steps = None, 0
 
-    def checksum(self) -> str:
-        """What tells these queries from others."""
-        return json.dumps({name: _checksum(one) for name, one in self.queries.items()})
+    def checksums(self) -> dict[str, str]:
+        """What tells the queries that are given from others, and so for the vectors that it learns over."""
+        columns = {
+            name: (one.entities, one.relations, one.hard.offsets, one.hard.ids) for name, one in self.queries.items()
+        }
+        found = {"queries": json.dumps({name: _checksum(*arrays) for name, arrays in columns.items()})}
+        if isinstance(self.module, LMPNN):
+            vectors = (table.cpu().numpy() for table in (self.module.entities, self.module.relations))
+            found["vectors of the link predictor"] = str(_checksum(*vectors))
+        return found
 
     def _optimizer(self) -> Adam:
         trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
@@ -323,8 +333,8 @@ def _part(column: Tensor, place: Tensor) -> Tensor:
     return column.view(BLOCK, len(column) // BLOCK, *column.shape[1:]).index_select(0, place)[0]
 
 
-def _checksum(queries: QuerySet) -> int:
+def _checksum(*arrays: NDArray[Any]) -> int:
     checksum = 0
-    for ids in (queries.entities, queries.relations, queries.hard.offsets, queries.hard.ids):
-        checksum = zlib.crc32(np.ascontiguousarray(ids, dtype=np.int64).tobytes(), checksum)
+    for array in arrays:
+        checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
     return checksum
