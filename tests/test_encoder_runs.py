@@ -316,7 +316,8 @@ def test_lmpnn_goes_on_over_the_vectors_it_began_with_alone(run: RunFolder) -> N
     save_model(run, model)
     with pytest.raises(RunError, match=r"made with other vectors of the link predictor; .* start again with force"):
         encode_folder(run.path, resume=True, progress=False, **settings)
-    assert encode_folder(run.path, force=True, progress=False, **settings).has(ENCODER)
+    tacit.open(run.path, device="cpu").drop_encoder()  # what was stopped is given up
+    assert encode_folder(run.path, progress=False, **settings).has(ENCODER)
 
 
 def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(run: RunFolder, tmp_path: Path) -> None:
@@ -333,6 +334,8 @@ def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(run: RunFolder
                 encode_folder(source, progress=False, **settings)
             with pytest.raises(RunError, match=r"\(lr .*, not 0\.5\); give those, or start again with force"):
                 encode_folder(source, progress=False, resume=True, **settings | {"lr": 0.5})
+            with pytest.raises(RunError, match="has not finished; go on with resume before its facts change"):
+                tacit.open(folder, device="cpu").add([("p1", "lives", "t5")])
         else:
             with pytest.raises(RunError, match="its training has not finished; go on with resume"):
                 tacit.open(folder, device="cpu")

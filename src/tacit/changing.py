@@ -129,9 +129,8 @@ def _check_finished(run: RunFolder) -> None:
     """Raise a `RunError` while something is being trained in a run, or where nothing was."""
     from tacit.links.finished import is_complete
 
-    linked, encoded = is_complete(run), run.has(ENCODER) and not run.has(ENCODING)
-    wanted = {"train": linked, "encode": encoded}
-    if not all(done for table, done in wanted.items() if table in run.settings):
+    wanted = {"train": is_complete(run), "encode": run.has(ENCODER)}
+    if run.has(ENCODING) or not all(done for table, done in wanted.items() if table in run.settings):
         raise RunError(f"the training of run '{run.path}' has not finished; go on with resume before its facts change")
 
 
