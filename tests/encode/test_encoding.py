@@ -90,6 +90,9 @@ def test_a_stopped_training_goes_on_to_the_very_same_weights(
         load_encoder(run, graph)
     with pytest.raises(RunError, match="other settings"):
         encode(graph, settings.changed(lr=1.0), run=run, resume=True)
+    for other in ({"queries": trained_on(graph)}, {"valid": trained_on(graph)}):
+        with pytest.raises(RunError, match=r"made with other (validation )?queries; give those"):
+            encode(graph, settings, run=run, resume=True, **other)
     again = encode(graph, settings, run=run, resume=True)
     assert same(whole, again)
     assert [line["valid_mrr"] for line in again.trace] == [line["valid_mrr"] for line in whole.trace]

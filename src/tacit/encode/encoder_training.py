@@ -247,11 +247,11 @@ class EncoderTraining:
         self._graph, self._steps = None, 0
 
     def checksums(self) -> dict[str, str]:
-        """What tells the queries that are given from others, and so for the vectors that it learns over."""
-        columns = {
-            name: (one.entities, one.relations, one.hard.offsets, one.hard.ids) for name, one in self.queries.items()
+        """What tells the queries from others, those that are given and those to validate with, and so for vectors."""
+        sets = {"queries": self.queries, "validation queries": self.valid}
+        found = {
+            what: json.dumps({name: _checksum_of(one) for name, one in those.items()}) for what, those in sets.items()
         }
-        found = {"queries": json.dumps({name: _checksum(*arrays) for name, arrays in columns.items()})}
         if isinstance(self.module, LMPNN):
             vectors = (table.cpu().numpy() for table in (self.module.entities, self.module.relations))
             found["vectors of the link predictor"] = str(_checksum(*vectors))
@@ -331,6 +331,12 @@ def _passes(check: Callable[[Plan], None], plan: Plan) -> bool:
 def _part(column: Tensor, place: Tensor) -> Tensor:
     """What a column of a block's queries has for the step at a place."""
     return column.view(BLOCK, len(column) // BLOCK, *column.shape[1:]).index_select(0, place)[0]
+
+
+def _checksum_of(queries: QuerySet) -> int:
+    """A checksum of queries and their answers."""
+    answers = (part for each in (queries.easy, queries.hard) for part in (each.offsets, each.ids))
+    return _checksum(queries.entities, queries.relations, *answers)
 
 
 def _checksum(*arrays: NDArray[Any]) -> int:
