@@ -121,10 +121,10 @@ class Facts:
         at = at.clamp(max=len(self.tails) - 1)
         return (self.tails[at], self.relations[at] ^ 1), number > 0
 
-    def sibling(self, way: Way) -> Tensor:
-        """An entity that relations lead to from their sources, `[n]`."""
+    def sibling(self, way: Way) -> tuple[Tensor, Tensor]:
+        """An entity that relations lead to from their sources, `[n]`, and whether there is one."""
         first, number = self.span(*way)
-        return self.tails[_among(first, number).clamp(max=len(self.tails) - 1)]
+        return self.tails[_among(first, number).clamp(max=len(self.tails) - 1)], number > 0
 
     def span(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """Where the tails of each key begin, and how many there are."""
@@ -226,12 +226,11 @@ class _Backwards:
         """An entity in the set of a node that is filled, and whether it surely is."""
         match node:
             case Row(slot, Relation(number, flip)):
-                way = self.entities[slot], self.relations[number] ^ int(flip)
-                return self.facts.sibling(way), self.facts.span(*way)[1] > 0
+                return self.facts.sibling((self.entities[slot], self.relations[number] ^ int(flip)))
             case Project(_, source, Relation(number, flip)):
                 starts, found = self._follow(source)
-                way = starts, self.relations[number] ^ int(flip)
-                return self.facts.sibling(way), found & (self.facts.span(*way)[1] > 0)
+                ends, there = self.facts.sibling((starts, self.relations[number] ^ int(flip)))
+                return ends, found & there
             case Intersect(parts) | Union(parts):  # of a union the first part alone is followed
                 first = next((part for part in parts if not isinstance(part, Complement)), parts[0])
                 ends, found = self._follow(first)
@@ -249,7 +248,7 @@ class _Backwards:
 
     def _exclude(self, node: Node, targets: Tensor, way: Way | None) -> None:
         """Fill a node from siblings of the targets, which themselves must not be in its set."""
-        siblings = self.facts.anywhere(len(targets)) if way is None else self.facts.sibling(way)
+        siblings = self.facts.anywhere(len(targets)) if way is None else self.facts.sibling(way)[0]
         self._fill(node, siblings)
         self.alive = self.alive & ~self._bounds(node, targets)[1]
 
