@@ -247,7 +247,7 @@ class EncoderTraining:
         self._graph, self._steps = None, 0
 
     def checksums(self) -> dict[str, str]:
-        """What tells the queries from others, those that are given and those to validate with, and so for vectors."""
+        """What tells the queries that it learns from and is validated with, and LMPNN's vectors, from others."""
         sets = {"queries": self.queries, "validation queries": self.valid}
         found = {
             what: json.dumps({name: _checksum_of(one) for name, one in those.items()}) for what, those in sets.items()
