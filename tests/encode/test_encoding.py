@@ -27,14 +27,8 @@ from tacit.query.shapes import SHAPES, Shape
 from tacit.query.text import parse
 
 QUICK = {
-    "steps": 12,
-    "width": 4,
-    "batch": 16,
-    "negatives": 8,
-    "validate_queries": 5,
-    "validate_every": 0.5,
-    "device": "cpu",
-}
+    "steps": 12, "width": 4, "batch": 16, "negatives": 8, "validate_queries": 5, "validate_every": 0.5, "device": "cpu",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
