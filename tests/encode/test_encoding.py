@@ -180,12 +180,14 @@ def test_unions_in_the_other_encoding_are_the_same_questions(graph: Graph) -> No
     assert same(plain, other)
 
 
-def test_shapes_that_the_facts_do_not_have_are_named() -> None:
-    """The one fact leads nowhere on: there is no chain of two."""
+def test_shapes_that_the_facts_do_not_have_are_named(tmp_path: Path) -> None:
+    """The one fact leads nowhere on: there is no chain of two; the encoder that is there stays."""
     alone = Graph.of([("a", "r", "b")])
+    run = RunFolder.create(tmp_path / "run", alone, {})
+    assert encode(alone, EncodeSettings("gqe", **QUICK, shapes="1p,3p"), run=run).summary["steps"] == 12
     with pytest.raises(TrainingError, match="no 2p or 3p query with an answer could be drawn from the train facts"):
-        encode(alone, EncodeSettings("gqe", **QUICK, shapes="2p,3p"))
-    assert encode(alone, EncodeSettings("gqe", **QUICK, shapes="1p,3p")).summary["steps"] == QUICK["steps"]
+        encode(alone, EncodeSettings("gqe", **QUICK, shapes="2p,3p"), run=run)
+    assert run.has(ENCODER)
 
 
 @pytest.mark.parametrize(

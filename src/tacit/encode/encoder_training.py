@@ -76,6 +76,7 @@ class EncoderTraining:
         self._steps = 0  # in this process
         self._block, self._drawn = -1, list[Drawn]()  # the queries of a block of steps
         self._place = torch.zeros(1, dtype=torch.long, device=self.device)  # of a step in its block
+        self._aim(0)  # what cannot be drawn is found before anything is replaced
 
     @property
     def precision(self) -> str:
