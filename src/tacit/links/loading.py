@@ -65,7 +65,7 @@ def drop_encoder(run: RunFolder) -> bool:
 
 
 def _drop(run: RunFolder, table: str, weights: str, under_way: str) -> bool:
-    had = run.has(weights) or run.has(under_way)
+    had = run.has(weights)
     run.remove(weights)
     run.remove(under_way)
     if table in run.settings and not run.settings.keys().isdisjoint(set(TRAINED) - {table}):  # it stays a run
