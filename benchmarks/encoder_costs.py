@@ -31,9 +31,12 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Cost:
-    """The work of one step: FLOP of products that may be rounded, all other FLOP, and bytes that Adam moves."""
+    """The work of one step: FLOP of the products of networks, of products of states with entities, which bf16 leaves
+    alone, and of what nothing rounds; and bytes that Adam moves.
+    """
 
     products: float
+    matched: float
     others: float
     adam_bytes: float
 
@@ -78,7 +81,7 @@ def step_cost(model: str, settings: EncodeSettings, graph: Sizes, mix: Mapping[s
         count * _meet(model, settings.width, parts) for plan, count in plans.items() for parts in _meets(plan)
     )
     compared = batch * (settings.negatives + settings.answers)
-    others = float(compared * settings.width * PAIR_FLOP[model]) if model in PAIR_FLOP else 0.0
+    matched, others = 0.0, float(compared * settings.width * PAIR_FLOP[model]) if model in PAIR_FLOP else 0.0
     match model:
         case "gnnqe":
             products += hops * _network(settings, graph)
@@ -86,19 +89,19 @@ def step_cost(model: str, settings: EncodeSettings, graph: Sizes, mix: Mapping[s
         case "lmpnn":
             rows = sum(count * _heard(plan) for plan, count in plans.items())
             products += rows * 4 * graph.rank * settings.hidden
-            products += (
-                4 / 3 * batch * min(settings.negatives, graph.entities) * graph.rank
-            )  # entities stay as they are
+            matched = 4 / 3 * batch * min(settings.negatives, graph.entities) * graph.rank  # entities stay as they are
         case "betae":
             products += hops * _hop(model, settings)
             others += 4 * compared * settings.width  # a product that is never rounded
         case "fuzzqe":  # all bases for each hop, or the matrix of each relation first
             d, bases = settings.width, settings.bases
             products += min(hops * 2 * bases * d * d, 2 * (hops + graph.relations * bases) * d * d)
-            products += 2 * compared * d
+            products += hops * 2 * bases * d
+            matched = 2 * compared * d
         case _:
             products += hops * _hop(model, settings)
-    return Cost(BOTH_WAYS * products, BOTH_WAYS * others, ADAM_BYTES * float(weights(model, settings, graph)))
+    moved = ADAM_BYTES * float(weights(model, settings, graph))
+    return Cost(BOTH_WAYS * products, BOTH_WAYS * matched, BOTH_WAYS * others, moved)
 
 
 def _hops(plan: Plan) -> int:

@@ -120,7 +120,7 @@ def row(
     """The figures of an encoder: its step beside the floor, and its answers a second."""
     shrunk = {"width": 4, "hidden": 4, "layers": 1, "bases": 2, "batch": 16, "negatives": 4} if given.tiny else {}
     settings = EncodeSettings.of({"model": model, "device": given.device, "seed": given.seed, **shrunk})
-    settings = settings.settled(graph.num_entities, given.device)
+    settings = settings.settled(graph.num_entities)
     predictor = None
     if model == "lmpnn":
         predictor = make_model("complex", graph.num_entities, graph.num_relations, given.rank).to(given.device)
@@ -130,7 +130,8 @@ def row(
     taken = step_times(training, given)
     mix = counts({name: SHAPES[name].plan for name in training.shapes}, settings.batch, settings.negated)
     cost = step_cost(model, settings, sizes(graph, predictor), mix)
-    floor = 1e3 * (cost.products / rate[training.precision] + cost.others / rate["float32"])
+    rounded = cost.products / rate[training.precision] + cost.matched / rate[training.products]
+    floor = 1e3 * (rounded + cost.others / rate["float32"])
     best = min(taken.values())
     return {
         **taken,

@@ -144,7 +144,7 @@ class Table:
         if "minutes" in row:
             values["minutes"] = row["minutes"]
         # Published sizes, whatever the graph's: what is lean on a small one is for a CPU.
-        chosen = EncodeSettings.of(values).settled(max(self.graph.num_entities, SMALL), self.given.device)
+        chosen = EncodeSettings.of(values).settled(max(self.graph.num_entities, SMALL))
         given = self._given(chosen) if row.get("learn_from") == "given" else None
         wanted = SHAPES, chosen.validate_queries, chosen.seed
         valid = self._once(("valid", *wanted[1:]), lambda: sampled(self.graph, *wanted))

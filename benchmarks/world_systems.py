@@ -22,13 +22,13 @@ import torch
 import tacit
 from comparison import show
 from scaffold import Benchmark, provenance
+from tacit.encode.settings import ENCODERS
+from tacit.encoding import ON_PREDICTOR
 from tacit.evaluate.results import read_results
 from tacit.evaluate.tables import percentages
 from tacit.sources import world_run
 
 PREDICTOR, ADAPTED = "complex", "complex-adapted"
-ENCODERS = ("gqe", "q2b", "betae", "cone", "fuzzqe", "gnnqe", "ultra", "lmpnn")
-ON_PREDICTOR = ("lmpnn",)
 GOALS = {"gqe": {"avg_p": 50.0}, "q2b": {"avg_p": 54.0}, "gnnqe": {"avg_p": 55.0, "avg_n": 20.0}}
 SHRUNK: dict[str, Any] = {
     "minutes": None, "steps": 2, "width": 4, "hidden": 4, "layers": 1, "bases": 2, "batch": 16, "negatives": 4,

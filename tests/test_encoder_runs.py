@@ -16,7 +16,8 @@ from encoder_runs import TINY
 from family_runs import families
 from tacit.comparing import compare
 from tacit.distributed.shards import Shards
-from tacit.encode.settings import BY_MODEL
+from tacit.encode.settings import ENCODERS
+from tacit.encode.ultra import import_checkpoint
 from tacit.encoding import encode_folder
 from tacit.errors import DataError, PlanError, RunError, SettingsError
 from tacit.evaluate.protocol import one_hop_queries
@@ -70,7 +71,7 @@ def test_an_engine_over_an_encoder_can_be_pickled(gqe_run: Path) -> None:
     assert pickle.loads(pickle.dumps(engine)).ask(KNOWN).to_dict() == engine.ask(KNOWN).to_dict()
 
 
-@pytest.mark.parametrize("model", [model for model in NAMES if model in BY_MODEL and model != "lmpnn"])
+@pytest.mark.parametrize("model", [model for model in ENCODERS if model != "lmpnn"])
 def test_a_run_of_each_model_opens_and_answers(model: str, tmp_path: Path) -> None:
     settings = TINY | {"model": model, "steps": 2, "validate_queries": 1, "hidden": 8, "layers": 1, "bases": 2}
     run = tacit.train_encoder(GRAPH, tmp_path / model, progress=False, **settings)
@@ -131,6 +132,8 @@ def test_an_encoder_beside_a_link_predictor(run: RunFolder) -> None:
     assert both.engine.using(search="encoder").ask(KNOWN).settings["encoder"] == "GQE"
     with pytest.raises(RunError, match="has an encoder, gqe; replace it with force"):
         both.encode(**TINY)
+    with pytest.raises(RunError, match="its encoder learns no others; drop it, or train anew"):
+        both.add([("p1", "lives", "Atlantis")])
     both.drop_encoder()
     assert not run.has(ENCODER)
     assert "encode" not in RunFolder.open(run.path).settings
@@ -148,8 +151,9 @@ def test_what_needs_a_link_predictor_says_so(gqe_run: Path) -> None:
     for why, call in refused.items():
         with pytest.raises(RunError, match=why):
             call()
-    with pytest.raises(SettingsError, match="model is 'lmpnn', which works on a link predictor"):
-        encode_folder(GRAPH, gqe_run.parent / "none", model="lmpnn", device="cpu")
+    for source in (GRAPH, [GRAPH, GRAPH]):
+        with pytest.raises(SettingsError, match="model is 'lmpnn', which works on a link predictor"):
+            encode_folder(source, gqe_run.parent / "none", model="lmpnn", device="cpu")
 
 
 def test_links_are_completed_by_calibrated_scores(gqe_run: Path) -> None:
@@ -176,7 +180,7 @@ def test_an_adapter_over_an_encoder_serves_the_other_searches(gqe: Path) -> None
 def test_known_entities_may_get_facts_and_others_are_refused(gqe: Path) -> None:
     run = tacit.open(gqe, device="cpu")
     before = run.weights.encoder.state_dict()  # type: ignore[union-attr]
-    with pytest.raises(RunError, match=r"1 entity and 0 relations that run .* its encoder learns no others"):
+    with pytest.raises(RunError, match=r"1 entity and 0 relations that run .* its encoder .* others; train anew"):
         run.add([("p1", "lives", "Atlantis")])
     run.add([("p1", "lives", "t5")])
     assert {a.entity for a in run.ask(KNOWN) if a.known} == {"t0", "t5"}
@@ -240,7 +244,13 @@ def test_queries_of_a_folder_and_those_it_lacks(tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_trained_leaves_no_folder(tmp_path: Path) -> None:
-    for wrong, error in (({"shapes": "2in"}, PlanError), ({"queries": tmp_path}, DataError)):
+    one = one_hop_queries(GRAPH, "valid")
+    refused: list[tuple[dict[str, Any], type[Exception]]] = [
+        ({"shapes": "2in"}, PlanError), ({"queries": tmp_path}, DataError),
+        ({"queries": one}, SettingsError), ({"queries": [one]}, SettingsError), ({"queries": {"1p": 3}}, SettingsError),
+        ({"queries": {"1p": one}, "shapes": "2p"}, SettingsError),
+    ]  # fmt: skip
+    for wrong, error in refused:
         with pytest.raises(error):
             encode_folder(GRAPH, tmp_path / "run", progress=False, **TINY | wrong)
         assert not (tmp_path / "run").exists()
@@ -255,8 +265,7 @@ def test_checkpoints_are_of_ultra_alone(tmp_path: Path) -> None:
         tacit.train_encoder(GRAPH, tmp_path / "run", checkpoint=tmp_path / "weights.pth", device="cpu")
 
 
-@pytest.mark.skipif("ultra" not in BY_MODEL, reason="no UltraQuery")
-def test_an_imported_checkpoint_answers_as_the_weights_it_was_made_of(tmp_path: Path) -> None:
+def test_an_imported_checkpoint_answers_as_the_weights_it_was_made_of(tmp_path: Path, gqe_run: Path) -> None:
     settings = TINY | {"model": "ultra", "steps": 1, "layers": 1, "hidden": 16, "validate_queries": 1}
     trained = tacit.train_encoder(GRAPH, tmp_path / "trained", progress=False, **settings)
     torch.save({"model": trained.folder.tensors(ENCODER)}, tmp_path / "weights.pth")
@@ -268,9 +277,17 @@ def test_an_imported_checkpoint_answers_as_the_weights_it_was_made_of(tmp_path: 
     assert [a.score for a in one] == pytest.approx([a.score for a in other])
     with pytest.raises(RunError, match="holds a run"):
         tacit.train_encoder(GRAPH, tmp_path / "imported", **options)
+    other = tacit.Graph.of([("a", "likes", "b"), ("b", "likes", "c"), ("c", "hates", "a"), ("a", "hates", "d")])
+    expected = (
+        import_checkpoint(tmp_path / "weights.pth", other)[0].scorer().logits(torch.tensor([0]), torch.tensor([0]))
+    )
+    for number, source in enumerate((tmp_path / "trained", tmp_path / "trained" / ENCODER)):  # a run is as good
+        elsewhere = tacit.train_encoder(other, tmp_path / f"o{number}", **options | {"checkpoint": source})
+        assert torch.equal(elsewhere.weights.scorer.logits(torch.tensor([0]), torch.tensor([0])), expected)
+    with pytest.raises(DataError, match="no relation_model and entity_model"):
+        tacit.train_encoder(other, tmp_path / "none", **options | {"checkpoint": gqe_run})
 
 
-@pytest.mark.skipif("lmpnn" not in BY_MODEL, reason="no LMPNN")
 def test_lmpnn_comes_with_the_link_predictor_it_works_on(run: RunFolder, tmp_path: Path) -> None:
     settings = TINY | {"model": "lmpnn", "steps": 2, "hidden": 8, "validate_queries": 1}
     own = tacit.train_encoder(run.path, tmp_path / "own", progress=False, **settings)
@@ -290,6 +307,19 @@ def stopped(event: Event) -> None:
         raise KeyboardInterrupt
 
 
+def test_lmpnn_goes_on_over_the_vectors_it_began_with_alone(run: RunFolder) -> None:
+    settings = TINY | {"model": "lmpnn", "hidden": 8, "steps": 4, "checkpoint_seconds": 0.0}
+    with pytest.raises(KeyboardInterrupt):
+        encode_folder(run.path, progress=stopped, **settings)
+    model = load_model(run)
+    model.relations.weight.mul_(2.0)
+    save_model(run, model)
+    with pytest.raises(RunError, match=r"made with other vectors of the link predictor; .* start again with force"):
+        encode_folder(run.path, resume=True, progress=False, **settings)
+    tacit.open(run.path, device="cpu").drop_encoder()  # what was stopped is given up
+    assert encode_folder(run.path, progress=False, **settings).has(ENCODER)
+
+
 def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(run: RunFolder, tmp_path: Path) -> None:
     settings = TINY | {"checkpoint_seconds": 0.0, "steps": 6}
     for folder in (run.path, tmp_path / "own"):
@@ -304,6 +334,8 @@ def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(run: RunFolder
                 encode_folder(source, progress=False, **settings)
             with pytest.raises(RunError, match=r"\(lr .*, not 0\.5\); give those, or start again with force"):
                 encode_folder(source, progress=False, resume=True, **settings | {"lr": 0.5})
+            with pytest.raises(RunError, match="has not finished; go on with resume before its facts change"):
+                tacit.open(folder, device="cpu").add([("p1", "lives", "t5")])
         else:
             with pytest.raises(RunError, match="its training has not finished; go on with resume"):
                 tacit.open(folder, device="cpu")

@@ -111,9 +111,10 @@ def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged],
         graph, changed, unchanged = merge(before, facts)
         more = graph.num_entities - before.num_entities, (graph.num_relations - before.num_relations) // 2
         if any(more) and run.has(ENCODER):
+            without = "drop it, or " if run.has(MODEL) else ""
             raise RunError(
                 f"the facts name {counted(more[0], 'entity', 'entities')} and {counted(more[1], 'relation')} that run "
-                f"'{path}' does not know, and its encoder learns no others; drop it, or train anew on the larger graph"
+                f"'{path}' does not know, and its encoder learns no others; {without}train anew on the larger graph"
             )
         counts = (changed, 0) if len(graph.facts()) > len(before.facts()) else (0, changed)
         names = sum(map(len, graph.names.values())) - sum(map(len, before.names.values()))
@@ -137,9 +138,8 @@ def _check_finished(run: RunFolder) -> None:
     """Raise a `RunError` while something is being trained in a run, or where nothing was."""
     from tacit.links.finished import is_complete
 
-    linked, encoded = is_complete(run), run.has(ENCODER) and not run.has(ENCODING)
-    wanted = {"train": linked, "encode": encoded}
-    if not all(done for table, done in wanted.items() if table in run.settings):
+    wanted = {"train": is_complete(run), "encode": run.has(ENCODER)}
+    if run.has(ENCODING) or not all(done for table, done in wanted.items() if table in run.settings):
         raise RunError(f"the training of run '{run.path}' has not finished; go on with resume before its facts change")
 
 

@@ -11,7 +11,6 @@ from tacit.disk import exists
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.folder import ENCODER, ENCODING, MODEL, RunFolder
-from tacit.graph.graph import Graph
 from tacit.sources import Source, find_run, is_run, load
 
 # What needs torch is imported where it is used.
@@ -56,7 +55,7 @@ def encode_folder(
         folder.check(load(source))
     else:
         folder = _created(source, out, given, force)
-    chosen = _chosen(folder, given, settings, device, resume)
+    chosen = _chosen(folder, given, settings, resume)
     if resume and folder.has(ENCODER) and not folder.has(ENCODING):  # it is complete
         return folder
     try:
@@ -81,13 +80,8 @@ def _trained(
     if scorer is None and chosen.model in ON_PREDICTOR:
         raise SettingsError(f"model is '{chosen.model}', which works on a link predictor; give a run with one", "model")
     graph = folder.graph()
-    learned: Mapping[str, QuerySet] | None = queries if isinstance(queries, Mapping) else None
-    valid: Mapping[str, QuerySet] | None = None
-    if isinstance(queries, str | Path):
-        learned, valid = given_queries(graph, chosen, queries)
-    encode(
-        graph, chosen, queries=learned, valid=valid or None, scorer=scorer, run=folder, progress=progress, resume=resume
-    )
+    learned, valid = given_queries(graph, chosen, queries)
+    encode(graph, chosen, queries=learned, valid=valid, scorer=scorer, run=folder, progress=progress, resume=resume)
 
 
 def _within(source: Any, resume: bool, force: bool) -> RunFolder:
@@ -112,7 +106,7 @@ def _created(source: Any, out: Source, given: EncodeSettings, force: bool) -> Ru
     from tacit.links.loading import load_model, save_model
 
     on_predictor = given.model in ON_PREDICTOR
-    if on_predictor and (isinstance(source, Graph) or not (is_run(source) or str(source) == "world")):
+    if on_predictor and not (isinstance(source, str | Path) and (is_run(source) or str(source) == "world")):
         raise SettingsError(f"model is '{given.model}', which works on a link predictor; give a run with one", "model")
     origin = find_run(source) if on_predictor else None
     model = load_model(origin) if origin is not None else None  # before anything is written
@@ -126,13 +120,11 @@ def _created(source: Any, out: Source, given: EncodeSettings, force: bool) -> Ru
     return folder
 
 
-def _chosen(
-    folder: RunFolder, given: EncodeSettings, settings: Mapping[str, Any], device: str, resume: bool
-) -> EncodeSettings:
+def _chosen(folder: RunFolder, given: EncodeSettings, settings: Mapping[str, Any], resume: bool) -> EncodeSettings:
     """The settings to train with: those of a training that is resumed but for those given, or chosen by the graph."""
     kept = folder.settings.get("encode")
     if not resume or kept is None:
-        return given.settled(folder.graph().num_entities, device)
+        return given.settled(folder.graph().num_entities)
     before = EncodeSettings.of(kept)
     chosen = before.continued(**settings)
     longer = chosen.steps > before.steps or (chosen.minutes or 0) > (before.minutes or 0)

@@ -13,7 +13,7 @@ from tacit.encoding import encode_folder
 from tacit.engine.presets import handed
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError, SettingsError, TacitError
-from tacit.folder import ADAPTER, MODEL, RunFolder
+from tacit.folder import ADAPTER, ENCODING, MODEL, RunFolder
 from tacit.graph.graph import Graph
 from tacit.making import sample
 from tacit.opening import Weights, engine_of, read_weights
@@ -206,12 +206,13 @@ class Run:
         return summary
 
     def drop_encoder(self) -> None:
-        """Delete the run's encoder; it must have a link predictor beside it."""
+        """Delete the run's encoder, or one whose training was stopped; it must have a link predictor beside it."""
         from tacit.links.loading import drop_encoder
 
         if not self.folder.has(MODEL):
             raise RunError(f"run '{self.folder.path}' holds an encoder alone; delete the folder instead")
-        if not drop_encoder(self.folder):
+        stopped = self.folder.has(ENCODING)
+        if not drop_encoder(self.folder) and not stopped:
             raise RunError(f"run '{self.folder.path}' has no encoder to drop")
         self.weights = replace(self.weights, encoder=None, encoding=None)
         self._given = {name: value for name, value in self._given.items() if (name, value) != ("search", "encoder")}

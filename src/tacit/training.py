@@ -51,10 +51,10 @@ def train_encoder(
     """Train an encoder on a graph, or on that of a run, keep it in the folder `out`, and open it.
 
     It learns from `queries`, a query folder or query sets by shape; what `shapes` names and those lack is drawn from
-    the train facts, and without `queries` all is. `checkpoint` is a file of UltraQuery's weights to import in place of
-    training. `resume` goes on with what was stopped, `force` replaces the run in the folder, `progress` hears of every
-    `Event`, or True shows them. Settings are those of `EncodeSettings`: model, recipe, minutes, steps, width, device,
-    seed and so on.
+    the train facts, and without `queries` all is. `checkpoint` is a file of UltraQuery's weights, or a run that has
+    them, to import in place of training. `resume` goes on with what was stopped, `force` replaces the run in the
+    folder, `progress` hears of every `Event`, or True shows them. Settings are those of `EncodeSettings`: model,
+    recipe, minutes, steps, width, device, seed and so on.
     """
     folder = encode_folder(
         graph, out, queries=queries, checkpoint=checkpoint, resume=resume, force=force, progress=progress, **settings

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import encoder_costs
@@ -44,14 +48,42 @@ def drawn(mix: dict[str, int]) -> list[Drawn]:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_products_of_a_step_are_those_that_torch_counts(model: str) -> None:
-    settings = EncodeSettings(model=model, width=64, hidden=24, negatives=6, bases=1).settled(GRAPH.num_entities)
+    sizes_of_model = {"width": 64, "hidden": 24, "negatives": 6, "answers": 1, "bases": 1}
+    settings = EncodeSettings(model=model, **sizes_of_model).settled(GRAPH.num_entities)
     encoder, sizes = made(settings)
     encoder.reset(torch.Generator().manual_seed(0))
     with FlopCounterMode(display=False) as counter:
         encoder.loss(drawn(MIX), torch.arange(6)).backward()
     formula = encoder_costs.step_cost(model, settings, sizes, MIX)
     exact = formula.others if model == "betae" else 0.0  # a product, too
-    assert counter.get_total_flops() == pytest.approx(formula.products + exact, rel=0.02)
+    assert counter.get_total_flops() == pytest.approx(formula.products + formula.matched + exact, rel=0.02)
+
+
+class Products(TorchDispatchMode):
+    """Counts the FLOP of matrix products by the type of their numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flop = Counter[torch.dtype]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__.split(".")[0] in ("mm", "addmm"):
+            left, right = args[-2:]
+            self.flop[left.dtype] += 2 * left.numel() * right.shape[-1]
+        return func(*args, **kwargs or {})
+
+
+def test_what_bfloat16_leaves_alone_is_counted_apart() -> None:
+    settings = EncodeSettings("fuzzqe", width=64, negatives=6, answers=1, bases=1).settled(GRAPH.num_entities)
+    encoder, sizes = made(settings)
+    encoder.reset(torch.Generator().manual_seed(0))
+    encoder.narrow = True
+    with Products() as counted:
+        encoder.loss(drawn(MIX), torch.arange(6)).backward()
+    formula = encoder_costs.step_cost("fuzzqe", settings, sizes, MIX)
+    assert counted.flop[torch.bfloat16] == formula.products
+    own = sum(MIX.values()) * 6 * 64  # right answers: no product of matrices
+    assert counted.flop[torch.float32] == formula.matched - own
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -18,21 +18,17 @@ from tacit.encode.models import make_encoder
 from tacit.encode.settings import ENCODERS, NARROW, EncodeSettings
 from tacit.engine.engine import Engine
 from tacit.errors import LimitError, PlanError, RunError, SettingsError, TrainingError
+from tacit.fitting.progress import Event
 from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.graph import Graph
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES
+from tacit.query.shapes import SHAPES, Shape
+from tacit.query.text import parse
 
 QUICK = {
-    "steps": 12,
-    "width": 4,
-    "batch": 16,
-    "negatives": 8,
-    "validate_queries": 5,
-    "validate_every": 0.5,
-    "device": "cpu",
-}
+    "steps": 12, "width": 4, "batch": 16, "negatives": 8, "validate_queries": 5, "validate_every": 0.5, "device": "cpu",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +84,9 @@ def test_a_stopped_training_goes_on_to_the_very_same_weights(
         load_encoder(run, graph)
     with pytest.raises(RunError, match="other settings"):
         encode(graph, settings.changed(lr=1.0), run=run, resume=True)
+    for other in ({"queries": trained_on(graph)}, {"valid": trained_on(graph)}):
+        with pytest.raises(RunError, match=r"made with other (validation )?queries; give those"):
+            encode(graph, settings, run=run, resume=True, **other)
     again = encode(graph, settings, run=run, resume=True)
     assert same(whole, again)
     assert [line["valid_mrr"] for line in again.trace] == [line["valid_mrr"] for line in whole.trace]
@@ -97,6 +96,23 @@ def test_a_stopped_training_goes_on_to_the_very_same_weights(
     assert all(torch.equal(tensor, again.encoder.state_dict()[name]) for name, tensor in loaded.state_dict().items())
     assert run.settings["encode"]["model"] == model
     assert run.results()["encode"]["steps"] == 12
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_training_goes_on_where_steps_are_recorded(graph: Graph, tmp_path: Path) -> None:
+    """ConE has a weight that is a single number, whose moments must be on the GPU, too."""
+    settings = EncodeSettings("cone", **QUICK | {"device": "cuda", "checkpoint_seconds": 0.0})
+    run = RunFolder.create(tmp_path / "run", graph, {})
+
+    def stopped(event: Event) -> None:
+        if event.what == "validation":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        encode(graph, settings, run=run, progress=stopped)
+    again = encode(graph, settings, run=run, resume=True)
+    assert again.summary["steps"] == 12
+    assert np.isfinite(again.trace[-1]["loss"])
 
 
 def test_time_instead_of_steps(graph: Graph) -> None:
@@ -126,8 +142,65 @@ def test_what_is_learned_from(graph: Graph) -> None:
     with pytest.raises(PlanError, match="GQE has no complement"):
         encode(graph, EncodeSettings("gqe", **QUICK, shapes="1p,2in"))
     negated = {"2in": sample(graph, SHAPES["2in"], "train", 5).queries}
-    with pytest.raises(TrainingError, match="can express none of the shapes 2in"):
+    with pytest.raises(TrainingError, match="can learn from none of the shapes 2in"):
         encode(graph, EncodeSettings("gqe", **QUICK), queries=negated)
+
+
+def given(question: str, entities: list[list[int]], relations: list[list[int]]) -> QuerySet:
+    """Queries of the shape of a question, all answered by entity 3."""
+    number = len(relations)
+    slots = np.array(entities, np.int32).reshape(number, -1), np.array(relations, np.int32)
+    return QuerySet(Shape.of("some", parse(question)), *slots, AnswerSets.none(number), AnswerSets.of([{3}] * number))
+
+
+def test_queries_that_name_no_entity_are_learned_from(graph: Graph) -> None:
+    """Whatever `next` leads to: the state of all entities, and a hop."""
+    queries = {"open": given("?x : exists ?y . next(?y, ?x)", [], [[0], [2]])}
+    learned = encode(graph, EncodeSettings("fuzzqe", **QUICK | {"steps": 60}), queries=queries, valid={})
+    first = encode(graph, EncodeSettings("fuzzqe", **QUICK | {"steps": 1}), queries=queries, valid={})
+    plan, asked = queries["open"].shape.plan, (torch.empty(1, 0, dtype=torch.long), torch.tensor([[0]]))
+    ranks = [int((found > found[0, 3]).sum()) for found in (r.encoder.logits(plan, *asked) for r in (first, learned))]
+    assert ranks[1] == 0 < ranks[0]
+
+
+def test_graph_networks_answer_more_than_they_learn_from(graph: Graph) -> None:
+    cycle = given("?x : exists ?y . next(e0, ?y) & leap(?y, ?x) & next(?y, ?x)", [[0]], [[0, 2, 0]])
+    settings = EncodeSettings("gnnqe", **QUICK | {"steps": 1}, layers=1, hidden=4)
+    result = encode(graph, settings, queries={"two": cycle, "1p": trained_on(graph)["1p"]}, valid={"two": cycle})
+    assert result.summary["learned_from"] == {"1p": "given"}
+    assert result.summary["mrr"].keys() == {"two"}
+
+
+def test_unions_in_the_other_encoding_are_the_same_questions(graph: Graph) -> None:
+    """De Morgan's form is one of files alone: asked for by name, it is learned from as the union is."""
+    plain, other = (
+        encode(graph, EncodeSettings("fuzzqe", **QUICK, shapes=f"1p,{name}"), valid={}) for name in ("2u", "2u-DM")
+    )
+    assert other.summary["learned_from"] == {"1p": "drawn", "2u-DM": "drawn"}
+    assert same(plain, other)
+
+
+def test_shapes_that_the_facts_do_not_have_are_named(tmp_path: Path) -> None:
+    """The one fact leads nowhere on: there is no chain of two; the encoder that is there stays."""
+    alone = Graph.of([("a", "r", "b")])
+    run = RunFolder.create(tmp_path / "run", alone, {})
+    assert encode(alone, EncodeSettings("gqe", **QUICK, shapes="1p,3p"), run=run).summary["steps"] == 12
+    with pytest.raises(TrainingError, match="no 2p or 3p query with an answer could be drawn from the train facts"):
+        encode(alone, EncodeSettings("gqe", **QUICK, shapes="2p,3p"), run=run)
+    assert run.has(ENCODER)
+
+
+@pytest.mark.parametrize(
+    ("model", "exploding", "advice"),
+    [
+        ("gqe", {"weight_decay": 1e9}, r"lower lr \(it is 0.005\), or lower weight_decay \(it is 1e\+09\)"),
+        ("gqe", {"margin": 1e38}, r"lower margin \(it is 1e\+38\)"),
+        ("fuzzqe", {"temperature": 1e-42}, r"lower lr \(it is 0.005\), or raise temperature \(it is 1e-42\)$"),
+    ],
+)
+def test_what_explodes_says_what_to_change(model: str, exploding: dict[str, float], advice: str, graph: Graph) -> None:
+    with pytest.raises(TrainingError, match=f"not a number.*{advice}"):
+        encode(graph, EncodeSettings(model, **QUICK | exploding), valid={})
 
 
 def test_validation_is_of_what_the_model_can_express(graph: Graph) -> None:

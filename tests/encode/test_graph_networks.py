@@ -22,9 +22,10 @@ from tacit.encode.encoder import Drawn
 from tacit.encode.encoding import encode
 from tacit.encode.exact_sets import followed, inverse_places, kept, reached
 from tacit.encode.gnnqe import GNNQE
-from tacit.encode.graph_network import DescribedLayer, SummedLayer, read, readout
+from tacit.encode.graph_network import DescribedLayer, SummedLayer, read
 from tacit.encode.loading import load_encoder
 from tacit.encode.models import make_encoder
+from tacit.encode.network import network
 from tacit.encode.set_projection import SetProjector, set_loss
 from tacit.encode.settings import EncodeSettings
 from tacit.engine.reasoner import SymbolicReasoner
@@ -125,7 +126,7 @@ def test_layers_by_loops() -> None:
         torch.testing.assert_close(found[v, 0], wanted, rtol=1e-4, atol=1e-5)
         mixed = plain.linear(torch.cat([states[v, 0], told.sum(0)]))
         torch.testing.assert_close(simple[v, 0], states[v, 0] + plain.layer_norm(mixed).relu(), rtol=1e-4, atol=1e-5)
-    mlp = readout(2 * d, 5)
+    mlp = network(2 * d, 5, 1, 1)
     torch.testing.assert_close(
         read(mlp, [states], query), mlp(torch.cat([states, query.expand(SIZE, 1, d)], 2))[..., 0].t()
     )
@@ -225,6 +226,19 @@ def test_a_trained_run_opens_again(model: str, thirty: Graph, tmp_path: Path) ->
     slots_ = SHAPES["inp"].plan, torch.tensor([[0, 1]]), torch.tensor([[0, 1, 2]])
     with torch.no_grad():
         assert torch.equal(encoder.logits(*slots_), result.encoder.logits(*slots_))
+
+
+@pytest.mark.parametrize("name", ["1p", "pni"])
+def test_single_answers_and_states_score_as_all_of_them_do(name: str, thirty: Graph) -> None:
+    """No fact is taken away but in training: a question is answered alike whoever asks, time after time."""
+    encoder = make_encoder(EncodeSettings("gnnqe", **SMALL).settled(30), thirty).eval()
+    encoder.reset(torch.Generator().manual_seed(0))
+    assert isinstance(encoder, GNNQE)
+    drawn = draws((name,), {}, thirty.index("train"), thirty.num_entities, 20, 1, torch.device("cpu"))[0]()
+    asked = drawn.plan, drawn.entities, drawn.relations
+    every = encoder.logits(*asked)
+    assert torch.equal(encoder.logits_of(*asked, drawn.answers[:, 0]), every.gather(1, drawn.answers)[:, 0])
+    torch.testing.assert_close(encoder.match(encoder.states([asked])[0][0]).detach(), every, rtol=1e-4, atol=1e-4)
 
 
 def test_gradients_reach_the_first_hop_where_they_go_through(thirty: Graph) -> None:

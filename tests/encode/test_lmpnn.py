@@ -15,6 +15,7 @@ from torch import Tensor
 import tacit
 from family_runs import families
 from tacit.encode.encoder import Drawn
+from tacit.encode.encoder_training import EncoderTraining
 from tacit.encode.lmpnn import LMPNN
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import PlanError, SettingsError
@@ -207,6 +208,14 @@ def test_it_learns_a_small_graph_by_heart() -> None:
         others[torch.from_numpy(known).long()] = False
         ranks.append(1 / (1 + int((logits[others] > logits[tail]).sum())))
     assert sum(ranks) / len(ranks) > 0.95
+
+
+def test_a_step_takes_more_work_the_wider_the_predictor_is() -> None:
+    """By which it gets as many threads as it is worth."""
+    graph, settings = families(), EncodeSettings("lmpnn", device="cpu").settled(40)
+    predictors = (make_model("complex", graph.num_entities, graph.num_relations, rank) for rank in (4, 8))
+    work = [EncoderTraining(graph, settings, valid={}, scorer=predictor).flops for predictor in predictors]
+    assert work[1] == 2 * work[0] > 30 * settings.batch * graph.num_entities * 8
 
 
 def test_a_run_keeps_it_beside_its_predictor_and_answers_cycles(run: RunFolder) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tacit.errors import RunError, TrainingError
 from tacit.fitting import loop
+from tacit.fitting.checkpoint import optimizer_tensors, restore_optimizer
 from tacit.fitting.interruption import Stopped
 from tacit.fitting.loop import Fitting, Schedule
 from tacit.fitting.progress import Event
@@ -220,3 +221,26 @@ def test_a_training_for_a_time_is_cut_into_parts_of_it(monkeypatch: pytest.Monke
     again.go()
     assert [event.done for event in events if event.what == "validation"] == [4, 5, 7]
     assert again.at.step == 7
+
+
+@pytest.mark.parametrize("how", [{}, {"fused": True}, {"capturable": True}])
+def test_an_optimizer_is_restored_to_where_torch_itself_would_put_it(how: dict[str, bool]) -> None:
+    """Moments beside their parameters, also those of a single number; counts of steps there or on the CPU."""
+
+    def scaled(device: str) -> nn.Module:
+        module = nn.Linear(2, 3, device=device)
+        module.scale = nn.Parameter(torch.ones((), device=device))
+        return module
+
+    module, elsewhere, oracle = scaled("cpu"), scaled("meta"), scaled("meta")
+    taken = torch.optim.Adam(module.parameters())
+    sum(parameter.sum() for parameter in module.parameters()).backward()
+    taken.step()
+    restored, expected = (torch.optim.Adam(one.parameters(), **how) for one in (elsewhere, oracle))
+    restore_optimizer(restored, elsewhere, optimizer_tensors(taken, module))
+    held = taken.state_dict()
+    expected.load_state_dict({**held, "param_groups": [{**group, **how} for group in held["param_groups"]]})
+    for ours, theirs in zip(elsewhere.parameters(), oracle.parameters(), strict=True):
+        assert {name: (one.device, one.shape) for name, one in restored.state[ours].items()} == {
+            name: (one.device, one.shape) for name, one in expected.state[theirs].items()
+        }

@@ -34,7 +34,7 @@ def encode(
         ),
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="A file of UltraQuery's weights, for --model ultra.")
+        Path | None, typer.Option("--checkpoint", help="UltraQuery's weights, for --model ultra: a file, or a run.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what was stopped.")] = False,
     force: Annotated[

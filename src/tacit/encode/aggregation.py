@@ -40,17 +40,14 @@ class SortedFacts(nn.Module):
         self.num_entities, self.num_relations = num_entities, num_relations
         triples = np.unique(triples.astype(np.int64), axis=0)
         triples = triples[np.lexsort((triples[:, 0], triples[:, 1], triples[:, 2]))]
-        heads, relations, tails = torch.from_numpy(triples).unbind(1)
-        self._hold(heads=heads.contiguous(), relations=relations.contiguous(), tails=tails.contiguous())
+        heads, relations, tails = (column.contiguous() for column in torch.from_numpy(triples).unbind(1))
         counts = torch.bincount(tails, minlength=num_entities)
-        self._hold(offsets=torch.cat([counts.new_zeros(1), counts.cumsum(0)]))
+        offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        for name, array in {"heads": heads, "relations": relations, "tails": tails, "offsets": offsets}.items():
+            self.register_buffer(name, array, persistent=False)
         self.by_tail = Segments(tails, num_entities, heads=heads, relations=relations)
         self.by_head = Segments(heads, num_entities, tails=tails, relations=relations)
         self.by_relation = Segments(relations, num_relations, heads=heads, tails=tails)
-
-    def _hold(self, **arrays: Tensor) -> None:
-        for name, array in arrays.items():
-            self.register_buffer(name, array, persistent=False)
 
     def __len__(self) -> int:
         return len(self.heads)

@@ -85,7 +85,7 @@ class BetaE(Space):
         if entities is None and self.features is not None and self.offsets is not None and not self.training:
             features, offsets = self.features, self.offsets
         else:
-            features, offsets = _terms(regular(self.entities if entities is None else rows(self.entities, entities)))
+            features, offsets = _terms(regular(rows(self.entities, entities)))
         return self.margin - _volume(states)[:, None] - offsets + exact_product(states, features)
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:

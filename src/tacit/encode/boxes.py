@@ -59,9 +59,7 @@ class Query2Box(Space):
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """The margin minus the distance."""
         centres, offsets = states.chunk(2, 1)
-        return self.margin - box(
-            centres, offsets, self.entities if entities is None else rows(self.entities, entities), INSIDE
-        )
+        return self.margin - box(centres, offsets, rows(self.entities, entities), INSIDE)
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
         """The margin minus the distance of a state's own entities."""

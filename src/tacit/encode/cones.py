@@ -98,7 +98,7 @@ class ConE(Space):
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """The margin minus the distance."""
-        angles = axis((self.entities if entities is None else rows(self.entities, entities)) / self.unit)
+        angles = axis(rows(self.entities, entities) / self.unit)
         axes, apertures = states.chunk(2, 1)
         return self.margin - self.scale * cone(axes, apertures, angles, INSIDE)
 

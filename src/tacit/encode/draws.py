@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -43,19 +43,6 @@ LEAST = 1e-9  # the share of a kind that is nothing beside others, and yet all w
 Way = tuple[Tensor, Tensor]  # the sources and relations of the facts that lead to some entities
 
 
-class Draw(Protocol):
-    """Draws a number of queries of one plan, from the default generator of the device."""
-
-    plan: Plan
-    count: int
-
-    def __call__(self) -> Drawn:
-        """Other queries each time."""
-
-    def shares(self, num_entities: int) -> Tensor:
-        """How often each entity is the answer, as a share of all queries, `[N]`, on the CPU."""
-
-
 class Given:
     """Queries of a set, each with some answers drawn evenly; the more answers a query has, the less it counts."""
 
@@ -78,7 +65,7 @@ class Given:
         return Drawn(self.plan, self.entities[rows].long(), self.relations[rows].long(), answers, (4.0 + sizes).rsqrt())
 
     def shares(self, num_entities: int) -> Tensor:
-        """All queries alike, and all answers of one."""
+        """How often each entity is the answer, `[N]`, on the CPU: all queries count alike, and all answers of one."""
         sizes = self.offsets.diff().cpu()
         each = (1 / sizes.double()).repeat_interleave(sizes)
         return torch.bincount(self.ids.cpu().long(), each, num_entities) / len(sizes)
@@ -134,10 +121,10 @@ class Facts:
         at = at.clamp(max=len(self.tails) - 1)
         return (self.tails[at], self.relations[at] ^ 1), number > 0
 
-    def sibling(self, way: Way) -> Tensor:
-        """An entity that relations lead to from their sources, `[n]`."""
+    def sibling(self, way: Way) -> tuple[Tensor, Tensor]:
+        """An entity that relations lead to from their sources, `[n]`, and whether there is one."""
         first, number = self.span(*way)
-        return self.tails[_among(first, number).clamp(max=len(self.tails) - 1)]
+        return self.tails[_among(first, number).clamp(max=len(self.tails) - 1)], number > 0
 
     def span(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """Where the tails of each key begin, and how many there are."""
@@ -239,12 +226,11 @@ class _Backwards:
         """An entity in the set of a node that is filled, and whether it surely is."""
         match node:
             case Row(slot, Relation(number, flip)):
-                way = self.entities[slot], self.relations[number] ^ int(flip)
-                return self.facts.sibling(way), self.facts.span(*way)[1] > 0
+                return self.facts.sibling((self.entities[slot], self.relations[number] ^ int(flip)))
             case Project(_, source, Relation(number, flip)):
                 starts, found = self._follow(source)
-                way = starts, self.relations[number] ^ int(flip)
-                return self.facts.sibling(way), found & (self.facts.span(*way)[1] > 0)
+                ends, there = self.facts.sibling((starts, self.relations[number] ^ int(flip)))
+                return ends, found & there
             case Intersect(parts) | Union(parts):  # of a union the first part alone is followed
                 first = next((part for part in parts if not isinstance(part, Complement)), parts[0])
                 ends, found = self._follow(first)
@@ -262,7 +248,7 @@ class _Backwards:
 
     def _exclude(self, node: Node, targets: Tensor, way: Way | None) -> None:
         """Fill a node from siblings of the targets, which themselves must not be in its set."""
-        siblings = self.facts.anywhere(len(targets)) if way is None else self.facts.sibling(way)
+        siblings = self.facts.anywhere(len(targets)) if way is None else self.facts.sibling(way)[0]
         self._fill(node, siblings)
         self.alive = self.alive & ~self._bounds(node, targets)[1]
 
@@ -316,6 +302,13 @@ def counts(plans: Mapping[str, Plan], batch: int, negated: float = NEGATED) -> d
     return dict(zip(plans, found.tolist(), strict=True))
 
 
+def plans_of(shapes: Iterable[str], queries: Mapping[str, QuerySet]) -> dict[str, Plan]:
+    """The plans of shapes by name: those of given queries, else the usual ones, whatever encoding a name asks for."""
+    return {
+        name: queries[name].shape.plan if name in queries else SHAPES[name.removesuffix("-DM")].plan for name in shapes
+    }
+
+
 def draws(
     shapes: Iterable[str],
     queries: Mapping[str, QuerySet],
@@ -326,9 +319,9 @@ def draws(
     device: torch.device,
     negated: float = NEGATED,
     answers: int = 1,
-) -> list[Draw]:
+) -> list[Given | Online]:
     """What draws the queries of some steps: of shapes that are given from there, of all others over the facts."""
-    plans = {name: queries[name].shape.plan if name in queries else SHAPES[name].plan for name in shapes}
+    plans = plans_of(shapes, queries)
     sizes = {name: steps * size for name, size in counts(plans, batch, negated).items()}
     given = {name: Given(queries[name], sizes[name], device, answers) for name in plans if name in queries}
     facts = None if len(given) == len(plans) else Facts(index, num_entities, device)

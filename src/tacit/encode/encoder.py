@@ -46,6 +46,10 @@ class Encoder(nn.Module, ABC):
     def check(self, plan: Plan) -> None:
         """Raise a `PlanError` that names the first step which the encoder cannot express."""
 
+    def check_learning(self, plan: Plan) -> None:
+        """Raise a `PlanError` that names the first step by which it cannot learn; it may be able to answer it."""
+        self.check(plan)
+
     @abstractmethod
     def logits(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Raw scores of every entity, `[B, E] x [B, R] -> [B, N]`."""

@@ -6,15 +6,18 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim import Adam, AdamW
 
 from tacit.adapt.validation import mean_reciprocal_ranks, with_hard_answers
-from tacit.encode.draws import draws
+from tacit.encode.draws import draws, plans_of
 from tacit.encode.encoder import Drawn, Encoder
+from tacit.encode.lmpnn import LMPNN
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import NARROW, TRAINED, EncodeSettings
 from tacit.errors import PlanError, TrainingError
@@ -53,11 +56,11 @@ class EncoderTraining:
         scorer: Scorer | None = None,
     ) -> None:
         self.settings, self.device = settings, pick_device(settings.device)
-        self.remedy = f"lower lr (it is {settings.lr})"
         encoder = make_encoder(settings, graph, scorer)
         encoder.reset(torch.Generator().manual_seed(settings.seed))
         self.module: Encoder = encoder.to(self.device)
         self.module.narrow = self.precision == "bf16"
+        self.remedy = _remedy(settings, encoder, self.precision)
         self.queries = {name: one.share(settings.share, settings.seed) for name, one in (queries or {}).items()}
         self.shapes, self.num_entities = self._shapes(), graph.num_entities
         self.draws = draws(
@@ -73,6 +76,7 @@ class EncoderTraining:
         self._steps = 0  # in this process
         self._block, self._drawn = -1, list[Drawn]()  # the queries of a block of steps
         self._place = torch.zeros(1, dtype=torch.long, device=self.device)  # of a step in its block
+        self._aim(0)  # what cannot be drawn is found before anything is replaced
 
     @property
     def precision(self) -> str:
@@ -92,10 +96,11 @@ class EncoderTraining:
     @property
     def flops(self) -> float:
         """About how much a step computes: distances to negatives, or layers over all entities, there and back."""
-        settings, width = self.settings, self.settings.width or 1
+        settings, many = self.settings, self.num_entities
         if settings.loss == "sets":
-            return 200.0 * settings.batch * self.num_entities * settings.layers * width**2
-        return 30.0 * settings.batch * (settings.negatives + settings.answers) * width
+            return 200.0 * settings.batch * many * settings.layers * settings.width**2
+        width = settings.width or self.module.get_buffer("entities").shape[1]  # that of the link predictor
+        return 30.0 * settings.batch * (min(settings.negatives, many) + settings.answers) * width
 
     def schedule(self) -> Schedule:
         """Steps, or minutes of them, validated a few times on the way."""
@@ -160,6 +165,11 @@ class EncoderTraining:
     def _draw(self) -> None:
         """Draw the queries of a block of steps, to where a recorded step looks for them."""
         fresh = [draw() for draw in self.draws]
+        if not self._drawn and not any(bool(drawn.weights.any()) for drawn in fresh):
+            raise TrainingError(
+                f"no {' or '.join(self.shapes)} query with an answer could be drawn from the train facts; learn from "
+                "other shapes, or from queries that are given"
+            )
         for held, drawn in zip(self._drawn, fresh, strict=False):
             for name in COLUMNS:
                 getattr(held, name).copy_(getattr(drawn, name))
@@ -234,15 +244,19 @@ class EncoderTraining:
         return {}
 
     def restore(self, state: Weights) -> None:
-        """Put counts of steps where the optimizer expects them; a step must be recorded anew."""
+        """A step must be recorded anew."""
         self._graph, self._steps = None, 0
-        for parameter, held in self.optimizer.state.items():
-            if self.device.type == "cuda":
-                held["step"] = held["step"].to(parameter.device)
 
-    def checksum(self) -> str:
-        """What tells these queries from others."""
-        return json.dumps({name: _checksum(one) for name, one in self.queries.items()})
+    def checksums(self) -> dict[str, str]:
+        """What tells the queries that it learns from and is validated with, and LMPNN's vectors, from others."""
+        sets = {"queries": self.queries, "validation queries": self.valid}
+        found = {
+            what: json.dumps({name: _checksum_of(one) for name, one in those.items()}) for what, those in sets.items()
+        }
+        if isinstance(self.module, LMPNN):
+            vectors = (table.cpu().numpy() for table in (self.module.entities, self.module.relations))
+            found["vectors of the link predictor"] = str(_checksum(*vectors))
+        return found
 
     def _optimizer(self) -> Adam:
         trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
@@ -252,32 +266,26 @@ class EncoderTraining:
         return kind(trained, lr=rate, weight_decay=settings.weight_decay, fused=True, capturable=on_gpu)
 
     def _shapes(self) -> tuple[str, ...]:
-        """The shapes to learn from: those chosen; else, of those given or usual, all that the encoder can express."""
-        if self.settings.shapes is not None:
-            for name in self.settings.shapes:
-                self.module.check(SHAPES[name].plan)
-            return self.settings.shapes
-        plans = {name: one.shape.plan for name, one in self.queries.items()} or {n: SHAPES[n].plan for n in TRAINED}
-        shapes = tuple(name for name, plan in plans.items() if self._expresses(plan))
+        """The shapes to learn from: those chosen; else, of those given or usual, all that the encoder can."""
+        chosen = self.settings.shapes
+        plans = plans_of(chosen or self.queries or TRAINED, self.queries)
+        if chosen is not None:
+            for plan in plans.values():
+                self.module.check_learning(plan)
+            return chosen
+        shapes = tuple(name for name, plan in plans.items() if _passes(self.module.check_learning, plan))
         if not shapes:
-            raise TrainingError(f"model {self.settings.model} can express none of the shapes {', '.join(plans)}")
+            raise TrainingError(f"model {self.settings.model} can learn from none of the shapes {', '.join(plans)}")
         return shapes
 
     def _valid(self, graph: Graph, valid: Mapping[str, QuerySet] | None) -> dict[str, QuerySet]:
         """The queries to validate with, of shapes that the encoder can express."""
         most, seed = self.settings.validate_queries, self.settings.seed
         if valid is None:
-            shapes = [name for name, shape in SHAPES.items() if self._expresses(shape.plan)]
+            shapes = [name for name, shape in SHAPES.items() if _passes(self.module.check, shape.plan)]
             return sampled(graph, shapes, most, seed)
-        kept = {name: one for name, one in valid.items() if self._expresses(one.shape.plan)}
+        kept = {name: one for name, one in valid.items() if _passes(self.module.check, one.shape.plan)}
         return with_hard_answers(kept, most, np.random.default_rng(seed))
-
-    def _expresses(self, plan: Plan) -> bool:
-        try:
-            self.module.check(plan)
-        except PlanError:
-            return False
-        return True
 
 
 def sampled(graph: Graph, shapes: Iterable[str], most: int, seed: int) -> dict[str, QuerySet]:
@@ -301,13 +309,39 @@ def falling(decay: str, share: float) -> float:
     return 1.0 if decay == "none" or share < 0.5 else 0.2 if share < 0.75 else 0.04
 
 
+def _remedy(settings: EncodeSettings, encoder: Encoder, precision: str) -> str:
+    """What keeps numbers from exploding, of what the encoder learns by."""
+    high = {"lr": settings.lr, "weight_decay": settings.weight_decay, "margin": getattr(encoder, "margin", 0.0)}
+    advice = [f"lower {name} (it is {value:g})" for name, value in high.items() if value]
+    if hasattr(encoder, "temperature"):
+        advice.append(f"raise temperature (it is {settings.temperature:g})")
+    if precision != "float32":
+        advice.append("use precision float32")
+    return ", or ".join(advice)
+
+
+def _passes(check: Callable[[Plan], None], plan: Plan) -> bool:
+    """Whether a check lets a plan through."""
+    try:
+        check(plan)
+    except PlanError:
+        return False
+    return True
+
+
 def _part(column: Tensor, place: Tensor) -> Tensor:
     """What a column of a block's queries has for the step at a place."""
-    return column.view(BLOCK, -1, *column.shape[1:]).index_select(0, place)[0]
+    return column.view(BLOCK, len(column) // BLOCK, *column.shape[1:]).index_select(0, place)[0]
 
 
-def _checksum(queries: QuerySet) -> int:
+def _checksum_of(queries: QuerySet) -> int:
+    """A checksum of queries and their answers."""
+    answers = (part for each in (queries.easy, queries.hard) for part in (each.offsets, each.ids))
+    return _checksum(queries.entities, queries.relations, *answers)
+
+
+def _checksum(*arrays: NDArray[Any]) -> int:
     checksum = 0
-    for ids in (queries.entities, queries.relations, queries.hard.offsets, queries.hard.ids):
-        checksum = zlib.crc32(np.ascontiguousarray(ids, dtype=np.int64).tobytes(), checksum)
+    for array in arrays:
+        checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
     return checksum

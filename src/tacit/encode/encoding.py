@@ -55,8 +55,7 @@ def encode(
     raises `KeyboardInterrupt` between two steps, after saving a checkpoint. LMPNN works on a `scorer`, which stays as
     it is.
     """
-    settings = settings or EncodeSettings()
-    settings = settings.settled(graph.num_entities, settings.device)
+    settings = (settings or EncodeSettings()).settled(graph.num_entities)
     if run is not None:
         run.check(graph)
         run.tidy()
@@ -64,12 +63,8 @@ def encode(
     advice = "lower those numbers, negatives, width, hidden or bases"
     with clear_memory_errors(size, advice), shown(progress) as tell, _apart(pick_device(settings.device)):
         training = EncoderTraining(graph, settings, queries, valid, scorer)
-        stamp = {
-            "settings": json.dumps(settings.lasting(), sort_keys=True),
-            "facts": fingerprint(graph).facts,
-            "queries": training.checksum(),
-        }
-        fitting = Fitting(training, training.schedule(), tell, run, ENCODING, stamp)
+        stamp = {"settings": json.dumps(settings.lasting(), sort_keys=True), "facts": fingerprint(graph).facts}
+        fitting = Fitting(training, training.schedule(), tell, run, ENCODING, stamp | training.checksums())
         if resume:
             fitting.resume()
         elif run is not None:

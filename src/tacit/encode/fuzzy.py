@@ -81,7 +81,7 @@ class FuzzQE(Space):
         if entities is None and self.degrees is not None and not self.training:
             degrees = self.degrees
         else:
-            degrees = normalize((self.entities if entities is None else rows(self.entities, entities)).clamp(0, 1))
+            degrees = normalize(rows(self.entities, entities).clamp(0, 1))
         return normalize(states) @ degrees.T / self.temperature
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:

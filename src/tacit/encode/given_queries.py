@@ -1,28 +1,43 @@
-"""Queries of a folder that an encoder learns from and is validated with; what the folder lacks is drawn."""
+"""Queries that an encoder learns from and is validated with, where some are given; what they lack is drawn."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tacit.encode.settings import EncodeSettings
-from tacit.errors import DataError
+from tacit.errors import DataError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.query.queries import QuerySet
 from tacit.query.query_folder import queries_for
 
-Queries = dict[str, QuerySet]
+Queries = Mapping[str, QuerySet]
 
 
-def given_queries(graph: Graph, settings: EncodeSettings, folder: str | Path) -> tuple[Queries, Queries]:
-    """The train queries of a folder, of the shapes to learn from that it has, and its valid queries of any shape."""
+def given_queries(
+    graph: Graph, settings: EncodeSettings, source: str | Path | Queries | None
+) -> tuple[Queries, Queries | None]:
+    """The queries to learn from, of query sets or of a folder, and those of the folder to validate with.
+
+    Of a folder it takes the train queries of the shapes to learn from that it has, and the valid ones of any shape.
+    """
+    if not isinstance(source, str | Path):
+        given = {} if source is None else source
+        if not isinstance(given, Mapping) or not all(isinstance(one, QuerySet) for one in given.values()):
+            raise SettingsError(
+                "queries are neither a query folder nor query sets by shape; give one of them", "queries"
+            )
+        if given and settings.shapes and given.keys().isdisjoint(settings.shapes):
+            raise SettingsError(f"queries are of {', '.join(given)}, and shapes names none of them", "shapes")
+        return given, None
     learned, valid = (
-        queries_for(graph, folder, split, shapes, absent_ok=True) if _has(folder, split) else {}
+        queries_for(graph, source, split, shapes, absent_ok=True) if _has(source, split) else {}
         for split, shapes in (("train", settings.shapes), ("valid", None))
     )
     if not learned:
         wanted = ", ".join(settings.shapes or ("any shape",))
-        raise DataError(f"has no train queries of {wanted} to learn from; leave it out, and they are drawn", folder)
-    return learned, valid
+        raise DataError(f"has no train queries of {wanted} to learn from; leave it out, and they are drawn", source)
+    return learned, valid or None
 
 
 def _has(folder: str | Path, split: str) -> bool:

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tacit.encode.graph_network import DescribedLayer, boundary_of, fill, read, readout, reset_linear
+from tacit.encode.graph_network import DescribedLayer, boundary_of, fill, read, reset_linear
+from tacit.encode.network import network
 from tacit.encode.set_projection import SetProjector
 from tacit.encode.settings import EncodeSettings
 
@@ -29,7 +30,7 @@ class GNNQE(SetProjector):
         d, count = settings.width, settings.layers
         self.query = nn.Embedding(num_relations, d)
         self.layers = nn.ModuleList(DescribedLayer(d, num_relations) for _ in range(count))
-        self.mlp = readout(d * (1 + (count if settings.joined else 1)), settings.hidden)
+        self.mlp = network(d * (1 + (count if settings.joined else 1)), settings.hidden, 1, 1)
 
     def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
         """The logits of a hop, `[n, N] x [n] -> [n, N]`."""

@@ -50,7 +50,7 @@ class GQE(Space):
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """The margin minus the distance."""
-        return self.margin - l1(states, self.entities if entities is None else rows(self.entities, entities))
+        return self.margin - l1(states, rows(self.entities, entities))
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
         """The margin minus the distance of a state's own entities."""

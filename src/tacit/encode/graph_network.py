@@ -91,11 +91,6 @@ def read(mlp: nn.Sequential, states: Sequence[Tensor], query: Tensor) -> Tensor:
     return F.linear(F.relu(hidden), last.weight, last.bias).squeeze(2).t()
 
 
-def readout(width: int, hidden: int) -> nn.Sequential:
-    """A map with one layer between, to one number."""
-    return nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, 1))
-
-
 @torch.no_grad()
 def reset_linear(module: nn.Module, generator: torch.Generator) -> None:
     """Draw the weights of all linear maps and embeddings inside a module, as torch does by default."""

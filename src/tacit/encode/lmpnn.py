@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from tacit.encode.attention import reset_layers
 from tacit.encode.matching import Matching, Slots
+from tacit.encode.network import network, quiet
 from tacit.encode.query_graph import FREE, QueryGraph, query_graphs
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import SettingsError
@@ -50,6 +51,7 @@ class LMPNN(Matching):
         super().__init__(num_entities, num_relations, settings)
         predictor = _checked(scorer)
         self.compose, self.residual = predictor.compose, settings.recipe == "lean"
+        self.temperature = settings.temperature
         entities, relations = predictor.keys().detach(), predictor.relations.weight.detach()
         self.register_buffer("entities", entities, persistent=False)
         self.register_buffer("relations", relations, persistent=False)
@@ -57,21 +59,16 @@ class LMPNN(Matching):
         self.register_buffer("keys", keys, persistent=False)
         width = entities.shape[1]
         self.asked, self.between = nn.Parameter(torch.empty(width)), nn.Parameter(torch.empty(width))
-        self.network = nn.Sequential(nn.Linear(width, settings.hidden), nn.ReLU(), nn.Linear(settings.hidden, width))
-        self.to(predictor.device)
+        self.network = network(width, settings.hidden, 1, width)
 
     def reset(self, generator: torch.Generator) -> None:
         """Variables start within the numbers of entities; a network whose output is added starts at nothing."""
         reach = float(self.entities.std()) if len(self.entities) > 1 else 1.0
-        with torch.no_grad():
-            for vector in (self.asked, self.between):
-                vector.copy_(torch.rand(vector.shape, generator=generator) * reach)
-            on_cpu = self.network.cpu()
-            reset_layers(on_cpu, generator)
-            if self.residual:
-                for weight in on_cpu[2].parameters():
-                    weight.zero_()
-        self.network.to(self.entities.device)
+        for vector in (self.asked, self.between):
+            nn.init.uniform_(vector, 0, reach, generator=generator)
+        reset_layers(self.network, generator)
+        if self.residual:
+            quiet(self.network)
 
     def check(self, plan: Plan) -> None:
         """Raise a `PlanError` that names what no query graph can say."""
@@ -154,7 +151,7 @@ class LMPNN(Matching):
         return (self._sharpened(states)[:, None] * self.keys[entities]).sum(2)
 
     def _sharpened(self, states: Tensor) -> Tensor:
-        return F.normalize(states, dim=1) / self.settings.temperature
+        return F.normalize(states, dim=1) / self.temperature
 
 
 def _checked(scorer: Scorer | None) -> BilinearModel:

@@ -24,12 +24,10 @@ _WALK = 32  # steps of a part of a walk, at least
 
 @cache
 def kernels() -> Any:
-    """The kernels of distances and of gradients, or None where there is no Triton."""
-    try:
-        import triton
-        import triton.language as tl
-    except ImportError:
-        return None
+    """The kernels of distances and of gradients."""
+    import triton
+    import triton.language as tl
+
     return _distances_kernel(triton, tl), _gradients_kernel(triton, tl)
 
 

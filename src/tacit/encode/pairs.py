@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tacit.encode import pair_kernels
+from tacit.links.precision import has_triton
 
 _CPU_BLOCK = 1 << 17  # numbers of one pair and dimension that are in memory at a time
 _GPU_BLOCK = 1 << 26
@@ -103,7 +104,7 @@ class _Distances(torch.autograd.Function):
 
 def _in_kernels(points: Tensor, entities: Tensor) -> bool:
     fits = points.is_cuda and points.dtype == entities.dtype == torch.float32 and points.numel() and entities.numel()
-    return bool(fits) and pair_kernels.kernels() is not None
+    return bool(fits) and has_triton()
 
 
 def _parts(kind: str, points: Tensor, extents: Tensor | None, entities: Tensor) -> tuple[Parts, Parts]:

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 
-def rows(table: Tensor, ids: Tensor) -> Tensor:
-    """The rows of some ids, `[N, D] x [...] -> [..., D]`.
+def rows(table: Tensor, ids: Tensor | None) -> Tensor:
+    """The rows of some ids, `[N, D] x [...] -> [..., D]`, or the table itself.
 
     A step takes rows of a large table several times. The gradients of rows are added to the `.grad` of the table, which
     is made where there is none; otherwise each time would make another one of the size of the table, and the sums of
     the first step of a process would be rounded otherwise than those of all others.
     """
-    found: Tensor = _Rows.apply(table, ids)  # type: ignore[no-untyped-call]
+    found: Tensor = table if ids is None else _Rows.apply(table, ids)  # type: ignore[no-untyped-call]
     return found
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from tacit.encode.aggregation import SortedFacts
-from tacit.encode.encoder import Drawn
+from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.exact_sets import followed, inverse_places, kept, reached
 from tacit.encode.projection_reasoner import ProjectionReasoner, ProjectionScorer
 from tacit.encode.settings import EncodeSettings
@@ -72,11 +72,13 @@ class SetProjector(Space):
         return self.singletons(entities).repeat(1, 2)
 
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
-        """A hop of both sets: the network's over the facts that are left to it, the exact one over all."""
+        """A hop of both sets: the network's over the facts that training leaves to it, the exact one over all."""
         sets, exact = states.chunk(2, 1)
         over = followed(exact == 0.0, relations, self.facts)
-        draws = torch.rand(len(self.facts), device=states.device)
-        keep = kept(over, self.facts, self.inverses, self.settings.dropout, draws)
+        keep = None
+        if self.training:
+            draws = torch.rand(len(self.facts), device=states.device)
+            keep = kept(over, self.facts, self.inverses, self.settings.dropout, draws)
         logits = self.network(sets if self.settings.through else sets.detach(), relations, keep)
         return torch.cat([logsigmoid(logits), log_indicators(reached(over, self.facts))], 1)
 
@@ -110,9 +112,15 @@ class SetProjector(Space):
         if plan.has(Loop):
             raise PlanError(f"{self.name} has no atom with one variable at both ends (Loop); ask with search beam")
 
+    def check_learning(self, plan: Plan) -> None:
+        """Raise a `PlanError` for what has no state: the engine's algebra answers more than states can be made for."""
+        super().check(plan)
+
     def logits(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-odds of every entity, `[B, E] x [B, R] -> [B, N]`; of a single atom what the network says."""
         return self.reasoner().ranking(plan, entities, relations)
+
+    logits_of = Encoder.logits_of  # by states, single atoms would be rounded
 
     def loss(self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None) -> Tensor:
         """With the loss `sets` that of all entities against all answers, which the exact sets are."""

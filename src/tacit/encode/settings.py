@@ -9,7 +9,6 @@ from typing import Any
 from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
 
-ENCODERS = ("gqe", "q2b", "betae", "cone", "fuzzqe", "gnnqe", "ultra", "lmpnn")
 RECIPES = ("lean", "paper")
 LOSSES = ("margin", "ranking", "softmax", "sets")
 DECAYS = ("cosine", "steps", "none")
@@ -104,6 +103,7 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
         "small": {"steps": 2_000, "hidden": 512, "negatives": SMALL, "lr": 1e-3, "weight_decay": 0.01},
     },
 }  # fmt: skip
+ENCODERS = tuple(BY_MODEL)
 
 
 def _shapes(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
@@ -169,7 +169,7 @@ class EncodeSettings(Settings):
     seed: int = setting(0, "Seed of weights and draws.", least=0)
     device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
 
-    def settled(self, num_entities: int, device: str = "cpu") -> EncodeSettings:
+    def settled(self, num_entities: int) -> EncodeSettings:
         """The same, with what was not given chosen by model, recipe and size of the graph.
 
         >>> EncodeSettings("gqe").settled(100).width, EncodeSettings("gqe", width=7).settled(100_000).width
@@ -178,7 +178,7 @@ class EncodeSettings(Settings):
         recipes = (self.recipe, "small") if self.recipe == "lean" and num_entities < SMALL else (self.recipe,)
         chosen: dict[str, Any] = {}
         for recipe in recipes:
-            chosen |= RECIPE[recipe] | BY_MODEL.get(self.model, {}).get(recipe, {})
+            chosen |= RECIPE[recipe] | BY_MODEL[self.model][recipe]
         if self.minutes is not None:
             chosen["steps"] = ENDLESS
         if self.loss == "sets" and chosen["loss"] != "sets":

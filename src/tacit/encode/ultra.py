@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit.encode.aggregation import SortedFacts
-from tacit.encode.graph_network import SummedLayer, boundary_of, read, readout, reset_linear
+from tacit.encode.graph_network import SummedLayer, boundary_of, read, reset_linear
+from tacit.encode.network import network
 from tacit.encode.set_projection import SetProjector
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import DataError
+from tacit.folder import ENCODER, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.imports import load_tensors
 
@@ -43,7 +45,7 @@ class _EntityLayer(SummedLayer):
 
     def __init__(self, width: int) -> None:
         super().__init__(width)
-        self.relation_projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+        self.relation_projection = network(width, width, 1, width)
 
 
 class _RelationNetwork(nn.Module):
@@ -68,7 +70,7 @@ class _EntityNetwork(nn.Module):
     def __init__(self, width: int, layers: int, hidden: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(_EntityLayer(width) for _ in range(layers))
-        self.mlp = readout(2 * width, hidden)
+        self.mlp = network(2 * width, hidden, 1, 1)
 
     def forward(
         self, boundary: Tensor, query: Tensor, vectors: Tensor, facts: SortedFacts, keep: Tensor | None
@@ -160,11 +162,11 @@ def relation_graph(triples: NDArray[np.integer], num_relations: int) -> NDArray[
 def import_checkpoint(path: str | Path, graph: Graph) -> tuple[Ultra, EncodeSettings]:
     """ULTRA with the weights of a published checkpoint, such as `ultraquery.pth`, over the train facts of a graph.
 
-    The file is one of plain tensors; nothing in it is executed.
+    The file is one of plain tensors; nothing in it is executed. A run with ULTRA, of any graph, is as good as a file.
     """
     path = Path(path)
-    weights = {}
-    for name, tensor in load_tensors(path):
+    run, weights = path.parent if path.name == ENCODER else path, {}
+    for name, tensor in RunFolder.open(run).tensors(ENCODER).items() if run.is_dir() else load_tensors(path):
         found = _OURS.fullmatch(name)
         if found:
             weights[found[1]] = tensor.float()

@@ -88,14 +88,16 @@ def optimizer_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tens
 def restore_optimizer(optimizer: Optimizer, module: nn.Module, tensors: Weights) -> None:
     """Put the state of an optimizer back; rows of padding, which no file holds, are 0."""
     parameters = dict(module.named_parameters())
+    on_device = any(optimizer.defaults.get(how) for how in ("fused", "capturable"))  # also counts of steps, for torch
     for key, tensor in tensors.items():
         name, _, field = key.rpartition(".")
         parameter = parameters[name]
         if tensor.dim() and tensor.shape[1:] not in ((), parameter.shape[1:]):
             raise ValueError(f"{key} is {tuple(tensor.shape)} beside a parameter of {tuple(parameter.shape)}")
-        rows = len(parameter) if tensor.dim() else 0
-        # A count of steps stays on the CPU, where optimizers expect it.
-        restored = tensor.new_zeros((rows, *tensor.shape[1:]), device=parameter.device) if rows else tensor.clone()
-        if rows:
+        device = parameter.device if on_device or field != "step" else torch.device("cpu")
+        if tensor.dim():
+            restored = tensor.new_zeros((len(parameter), *tensor.shape[1:]), device=device)
             restored[: len(tensor)] = tensor
+        else:
+            restored = tensor.to(device, copy=True)
         optimizer.state[parameter][field] = restored

@@ -67,12 +67,6 @@ class Parts:
             tensors[key] = held[0] if len(held) == 1 else torch.cat(held)
         return tensors
 
-    def remove(self, name: str) -> None:
-        """Delete a file with its parts."""
-        if self.shards.leads:
-            self.run.remove(name)
-            self._remove(name, ())
-
     def _remove(self, name: str, but: Collection[str]) -> None:
         """Delete the parts of a file, but for some."""
         for path in self.run.path.glob(part_name(name, "*", None, None)):
