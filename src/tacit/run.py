@@ -299,6 +299,7 @@ class Run:
         those of `EngineSettings`; with `new`, answers that the observed facts imply are ranked last.
         """
         from tacit.evaluate.evaluation import check_writable, evaluated, observed_before, queries_of
+        from tacit.query.queries import checksum
 
         if (given := settings.get("candidates")) in ("scan", "index"):
             raise SettingsError(f"candidates is '{given}', but an evaluation ranks all entities; drop it", "candidates")
@@ -312,8 +313,11 @@ class Run:
         observed = observed_before(split, chosen.get("observed", usual))
         engine = engine_of(self.folder, self.weights, adapted, {**chosen, "observed": observed}).ranking()
         adapter = adapter if engine.encoder is None else {}
-        name = None if queries is None else "given" if isinstance(queries, Mapping) else Path(queries).name
-        about = {"graph": self.graph.name, "queries": name, "adapter": described(adapter)}
+        about: dict[str, Any] = {"graph": self.graph.name}
+        if queries is not None:  # two folders may have one name
+            name = "given" if isinstance(queries, Mapping) else Path(queries).resolve().name
+            about |= {"queries": name, "checksum": checksum(sets)}
+        about["adapter"] = described(adapter)
         evaluation = evaluated(
             engine, sets, split, about=about, ties=ties, mean=mean, limit=limit, batch=batch, per_relation=per_relation,
             with_reliability=reliability, by_missing=by_missing, progress=progress, processes=processes,

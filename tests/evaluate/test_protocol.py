@@ -205,6 +205,23 @@ def test_queries_of_ids_that_the_graph_does_not_have_are_refused(easy, hard, rel
         queries_of(graph, {"1p": query_set("1p", easy, hard, [relation] * len(hard))}, "test", None)
 
 
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_limit_and_a_batch_are_at_least_one(number: int) -> None:
+    """A limit of -1 would leave one query out, and a batch of -1 would rank nothing: an MRR of 1 / 0."""
+    for name in ("limit", "batch"):
+        with pytest.raises(SettingsError, match=f"{name} is {number}; it must be at least 1"):
+            evaluate(Fixed(ROWS), {"2p": QUERIES}, **{name: number})  # type: ignore[arg-type]
+
+
+def test_shapes_that_were_not_given_are_named() -> None:
+    graph = Graph.of([("a", "r", "b")])
+    given = {"1p": query_set("1p", [{0}], [{1}], [1])}
+    with pytest.raises(DataError, match="there are no 2p to evaluate among those given: 1p"):
+        queries_of(graph, given, "test", "1p,2p")
+    with pytest.raises(DataError, match="there are no queries to evaluate among those given: none"):
+        queries_of(graph, {}, "test", None)
+
+
 def test_a_limit_takes_the_same_sample_every_time() -> None:
     queries = query_set("1p", [set()] * 40, [{q % 4} for q in range(40)])
     rows = np.random.default_rng(0).normal(size=(40, 4)).tolist()

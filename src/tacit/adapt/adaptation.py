@@ -23,7 +23,7 @@ from tacit.folder import ADAPTATION, RunFolder, fingerprint
 from tacit.graph.graph import Graph
 from tacit.links.memory import clear_memory_errors
 from tacit.links.scorer import Scorer
-from tacit.query.queries import QuerySet
+from tacit.query.queries import QuerySet, check_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +66,8 @@ def adapt(
     settings = (settings or AdaptSettings()).settled(len(graph.valid) > 0)
     if run is not None:
         run.check(graph)
+    for asked in (queries, valid or {}):
+        check_ids(asked, graph)
     size = f"batch {settings.batch}, k {settings.k} and hidden {settings.hidden}"
     with clear_memory_errors(size, "lower those, negatives or memory"), shown(progress) as tell:
         if variant is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -32,7 +31,7 @@ from tacit.fitting.loop import Schedule
 from tacit.graph.graph import Graph
 from tacit.links.scorer import BilinearScorer, Scorer
 from tacit.query.plan import Complement
-from tacit.query.queries import QuerySet
+from tacit.query.queries import QuerySet, checksum
 
 CHECKPOINT_SECONDS = 30.0
 
@@ -168,7 +167,7 @@ class AdapterTraining:
 
     def checksum(self) -> str:
         """What tells these queries from others."""
-        return json.dumps({name: _checksum(drawn.queries) for name, drawn in self.batches.items()})
+        return checksum({name: drawn.queries for name, drawn in self.batches.items()})
 
 
 def make_reasoner(
@@ -200,10 +199,3 @@ def equal_parts(batch: int, names: list[str]) -> dict[str, int]:
     share, rest = divmod(batch, len(names))
     sizes = {name: share + (i < rest) for i, name in enumerate(names)}
     return {name: size for name, size in sizes.items() if size}
-
-
-def _checksum(queries: QuerySet) -> int:
-    checksum = 0
-    for ids in (queries.entities, queries.relations, queries.hard.offsets, queries.hard.ids, queries.easy.ids):
-        checksum = zlib.crc32(np.ascontiguousarray(ids, dtype=np.int64).tobytes(), checksum)
-    return checksum

@@ -13,13 +13,13 @@ from tacit.distributed.shards import Shards
 from tacit.engine.engine import Engine
 from tacit.engine.settings import observed_splits
 from tacit.errors import DataError, SettingsError
-from tacit.evaluate.protocol import check_ids, evaluate, one_hop_queries, sample
+from tacit.evaluate.protocol import evaluate, one_hop_queries, sample
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import Results
 from tacit.folder import versions
 from tacit.graph.graph import SPLITS, Graph
 from tacit.query.hardness import hardness, missing_links
-from tacit.query.queries import QuerySet
+from tacit.query.queries import QuerySet, check_ids
 from tacit.query.query_folder import queries_for
 from tacit.query.shapes import parse_shapes
 
@@ -160,11 +160,19 @@ def queries_of(
     if split not in SPLITS:
         raise SettingsError(f"split is '{split}'; it must be one of {', '.join(SPLITS)}", "split")
     if isinstance(source, Mapping):
-        given = {name: source[name] for name in (parse_shapes(shapes) if shapes else source)}
+        wanted = parse_shapes(shapes) if shapes else tuple(source)
+        absent = [name for name in wanted if name not in source]
+        if absent or not wanted:
+            there = ", ".join(source) or "none"
+            raise DataError(f"there are no {', '.join(absent) or 'queries'} to evaluate among those given: {there}")
+        given = {name: source[name] for name in wanted}
         check_ids(given, graph)
         return given
     if source is not None:
-        return queries_for(graph, source, split, shapes)
+        queries = queries_for(graph, source, split, shapes)
+        if not queries:
+            raise DataError(f"holds no {split} queries to evaluate", source)
+        return queries
     if shapes is not None and parse_shapes(shapes) != ("1p",):
         raise SettingsError(f"queries are needed for shapes {shapes}; sample some, or give a folder of them", "queries")
     if not len(graph.split(split)):

@@ -48,6 +48,9 @@ def evaluate(
     for name, value, choices in (("ties", ties, TIES), ("mean", mean, MEANS)):
         if value not in choices:
             raise SettingsError(f"{name} is '{value}'; it must be one of {', '.join(choices)}", name)
+    for name, number in (("limit", limit), ("batch", batch)):
+        if number is not None and number < 1:
+            raise SettingsError(f"{name} is {number}; it must be at least 1", name)
     figures = {}
     for name, asked in queries.items():
         kept = sample(asked.subset(np.flatnonzero(asked.hard.counts)), limit)
@@ -89,22 +92,6 @@ def one_hop_queries(graph: Graph, split: str = "test") -> QuerySet:
         easy = AnswerSets(np.searchsorted(rows, np.arange(len(hard) + 1)), tails)
     queries = QuerySet(SHAPES["1p"], entities, relations, easy, hard.minus(easy))
     return queries.subset(np.flatnonzero(queries.hard.counts))
-
-
-def check_ids(queries: Mapping[str, QuerySet], graph: Graph) -> None:
-    """Raise a `DataError` where queries speak of ids that the graph does not have."""
-    for name, chosen in queries.items():
-        entities = np.concatenate([part.ravel() for part in (chosen.entities, chosen.easy.ids, chosen.hard.ids)])
-        for kind, ids, size in (
-            ("entity", entities, graph.num_entities),
-            ("relation", chosen.relations, graph.num_relations),
-        ):
-            wrong = ids[(ids < 0) | (ids >= size)]
-            if wrong.size:
-                raise DataError(
-                    f"the {name} queries speak of {kind} {wrong[0]:,}, but {graph.name} has 0 to {size - 1:,}; "
-                    "give queries of the graph the run was made for"
-                )
 
 
 def sample(queries: QuerySet, limit: int | None) -> QuerySet:
