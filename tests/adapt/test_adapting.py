@@ -232,6 +232,26 @@ def test_queries_of_another_graph_are_refused(run: RunFolder, tmp_path: Path) ->
         training_queries(run.graph(), settings, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("entity", "relation", "told"), [(99, 0, "entity 99"), (-1, 0, "entity -1"), (0, -2, "relation -2")]
+)
+def test_ids_that_the_graph_does_not_have_are_refused(run: RunFolder, entity: int, relation: int, told: str) -> None:
+    """A table that is padded has a row of zeros for 99, and arrays take -1 for the last one."""
+    right = training_queries(run.graph(), replace(PLAIN, shapes=("2i",)), count=20)["2i"]
+    entities, relations = right.entities.copy(), right.relations.copy()
+    entities[3, 1], relations[3, 1] = (entity or entities[3, 1]), (relation or relations[3, 1])
+    wrong = replace(right, entities=entities, relations=relations)
+    for queries, valid in ((wrong, right), (right, wrong)):
+        with pytest.raises(DataError, match=f"the 2i queries speak of {told}, but families has 0 to"):
+            adapt(run.graph(), load_model(run), {"2i": queries}, PLAIN, valid={"2i": valid})
+
+
+def test_queries_of_a_folder_are_not_halved(run: RunFolder, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="halved draws its own queries; leave out one") as caught:
+        training_queries(run.graph(), replace(SETTINGS, halved=True), tmp_path)
+    assert caught.value.parameter == "halved"
+
+
 @pytest.mark.parametrize("flags", [["--calibration", "sigmoid", "--observed", "none"], ["--held-out"]])
 def test_tacit_adapt(run: RunFolder, flags: list[str]) -> None:
     words = ["adapt", str(run.path), "--count", "40", "--steps", "4", "--batch", "16", "--device", "cpu"]
