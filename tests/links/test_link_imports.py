@@ -18,7 +18,7 @@ from tacit.errors import DataError, RunError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.links.imports import import_run, read_import, read_kbc
 from tacit.links.loading import load_model
-from tacit.links.pykeen import from_pykeen
+from tacit.links.pykeen import from_pykeen, read_triples
 
 KINDS = {
     "ComplEx": {},
@@ -76,6 +76,7 @@ def test_nested_state_dicts_are_found(tmp_path: Path) -> None:
         (torch.ones(3, 3), torch.ones(2, 3), "real and an imaginary half"),
         (torch.ones(3, 4), torch.ones(3, 4), "must be even"),
         (torch.full((3, 4), torch.nan), torch.ones(2, 4), "not finite"),
+        (torch.ones(3, 4), torch.full((2, 4), 1e39, dtype=torch.float64), "relations holds .* not finite"),
     ],
 )
 def test_checkpoints_that_are_no_complex_models(
@@ -263,6 +264,11 @@ def test_a_damaged_directory_is_named(nations: Any, tmp_path: Path) -> None:
     labels.write_bytes(gzip.compress(b"id\tlabel\n0\tp\n"))
     with pytest.raises(DataError, match="not those of its model"):
         read_import(tmp_path, trust_pickle=True)
+    facts = tmp_path / "training_triples" / "numeric_triples.tsv.gz"
+    for row, message in (("0\tx\t1", "other than ids"), (f"0\t0\t{2**31}", "other than ids"), ("0\t9\t1", "no labels")):
+        facts.write_bytes(gzip.compress(f"head\trelation\ttail\n{row}\n".encode()))
+        with pytest.raises(DataError, match=message):
+            read_triples(tmp_path, 3, 4)
     (tmp_path / "trained_model.pkl").write_bytes(b"damaged")
     with pytest.raises(DataError, match="cannot be opened"):
         read_import(tmp_path, trust_pickle=True)

@@ -144,10 +144,11 @@ def _ids(wanted: Vocabulary, there: Vocabulary) -> list[int]:
 
 
 def _filled(model: _M, entities: Tensor, relations: Tensor) -> _M:
-    for name, table in (("entities", entities), ("relations", relations)):
+    tables = {"entities": entities.float(), "relations": relations.float()}  # where a double may become infinite
+    for name, table in tables.items():
         if not bool(table.isfinite().all()):
             raise DataError(f"the table of {name} holds values that are not finite numbers; the model is of no use")
-    model.load_state_dict({"entities.weight": entities.float(), "relations.weight": relations.float()})
+    model.load_state_dict({f"{name}.weight": table for name, table in tables.items()})
     return model.requires_grad_(False).eval()
 
 

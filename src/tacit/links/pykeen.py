@@ -87,7 +87,7 @@ def read_triples(folder: Path, num_entities: int, num_relations: int) -> NDArray
     path = folder / TRIPLES / "numeric_triples.tsv.gz"
     try:
         facts = np.array(_rows(path, 3), dtype=np.int32).reshape(-1, 3)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise DataError("holds something other than ids", path) from None
     facts[:, 1] *= 2
     if ((facts < 0) | (facts >= (num_entities, num_relations, num_entities))).any():
