@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+import tacit
 from tacit.adapt import comparison
 from tacit.adapt.adaptation import AdaptResult, adapt
 from tacit.adapt.settings import AdaptSettings
@@ -63,9 +64,12 @@ def test_what_wins_is_kept_until_something_better_comes(run: RunFolder, monkeypa
     assert (run.path / ADAPTER).read_bytes() == first
     assert run.results()["adapt"] == about
 
+    # what was evaluated with an adapter is of that one alone
+    run.write_results({**run.results(), "eval": [{"settings": {}}, {"settings": {"adapted": True}}]})
     figures(monkeypatch, {"2i": 0.5, "2in": 0.3}, {"2i": 0.6, "2in": 0.3}, {"2i": 0.6, "2in": 0.4})
     assert adapted(run, replace(SIGMOID, lr=0.5)).summary["kept"]
     assert (run.path / ADAPTER).read_bytes() != first
+    assert ["outdated" in each for each in run.results()["eval"]] == [False, True]
 
 
 def test_negation_is_not_bought_with_everything_else() -> None:
@@ -137,6 +141,9 @@ def test_variants_become_runs_of_their_own(run: RunFolder) -> None:
         assert scores(opened) == pytest.approx(scores(direct), abs=1e-6)
         assert scores(opened) != scores(Engine(graph, model, opened.settings))
         assert run.results()[f"variant-{variant}"]["steps"] == 10
+        told = tacit.open(run.path / f"variant-{variant}", device="cpu").evaluate(limit=2).settings
+        assert told["observed"] == "none"  # as it was trained
+        assert told["adapter"].startswith("learn scores, condition p, layers 1")
     after = {file.name: file.read_bytes() for file in run.path.iterdir() if file.name.endswith("safetensors")}
     assert after == before
 

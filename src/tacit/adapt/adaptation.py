@@ -124,7 +124,6 @@ def _keep(run: RunFolder, graph: Graph, result: AdaptResult, training: AdapterTr
         summary |= _verdict(run, graph, adapter, training, summary)
         if summary["kept"]:
             save_adapter(run, adapter, settings)
-            run.write_settings("adapt", settings.to_dict())
             run.write_results({**run.results(), "adapt": summary})
 
 

@@ -12,13 +12,16 @@ from tacit.disk import from_json
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.known_facts import KnownFacts
 from tacit.folder import ADAPTER, RunFolder
+from tacit.links.loading import outdate
 from tacit.links.scorer import Scorer
 
 
 def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> None:
-    """Write an adapter as `adapter.safetensors`, with the settings it was trained with."""
+    """Write an adapter and the settings it was trained with; evaluations with another are marked."""
+    outdate(run, adapted=True)
     about = {"settings": json.dumps(settings.to_dict()), "parameters": str(adapter.num_parameters)}
     run.write_tensors(ADAPTER, adapter.state_dict(), about | ({"by_id": "yes"} if adapter.by_id else {}))
+    run.write_settings("adapt", settings.to_dict())
 
 
 def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings]:

@@ -134,9 +134,10 @@ def save_variant(run: RunFolder, graph: Graph, training: VariantTraining) -> Run
     save_model(out, fitted)
     if isinstance(training.calibration, Adapted):  # its adapter saw vectors that are not those of the variant
         settings = settings.changed(condition="p", layers=1)
-        save_adapter(out, training.calibration.adapter.without_vectors(fitted), settings)
-    else:  # an adapter that changes nothing says how scores are calibrated
-        save_adapter(out, Adapter(fitted, settings.condition, settings.layers, settings.hidden), settings)
+        adapter = training.calibration.adapter.without_vectors(fitted)
+    else:  # one that changes nothing says how scores are calibrated
+        adapter = Adapter(fitted, settings.condition, settings.layers, settings.hidden)
+    save_adapter(out, adapter, settings)
     return out
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -13,6 +15,8 @@ from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, ENCODER, ENCODING, MOD
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, DistanceModel
+
+OUTDATED = "the weights have changed since this was measured"
 
 
 def make_model(
@@ -37,7 +41,7 @@ def save_model(run: RunFolder, model: FactorModel) -> None:
     """Write a model as `model.safetensors`, with what is needed to make it again; in parts where it is shared out.
 
     An adapter, or one being trained, is of use with the weights it was made for alone, and goes with them. So does an
-    encoder over the vectors of the link predictor.
+    encoder over the vectors of the link predictor. Evaluations of other weights are marked.
     """
     name = next(name for name, kind in MODELS.items() if kind is type(model))
     made_of = {"model": name, "rank": str(model.rank), "norm": str(getattr(model, "norm", 1))}
@@ -46,11 +50,13 @@ def save_model(run: RunFolder, model: FactorModel) -> None:
         drop_adapter(run)
         if run.settings.get("encode", {}).get("model") == "lmpnn":
             drop_encoder(run)
+        outdate(run)
     Parts(run, shards).write(MODEL, model.state_dict(), made_of)
 
 
 def drop_adapter(run: RunFolder) -> bool:
     """Take the adapter out of a run, with its settings and results; whether there was one."""
+    outdate(run, adapted=True)
     return _drop(run, "adapt", ADAPTER, ADAPTATION)
 
 
@@ -61,7 +67,20 @@ def drop_encoder(run: RunFolder) -> bool:
     """
     if not run.has(MODEL):
         drop_adapter(run)
+    outdate(run, search="encoder")
     return _drop(run, "encode", ENCODER, ENCODING)
+
+
+def outdate(run: RunFolder, **settings: Any) -> None:
+    """Mark the evaluations of a run that have some settings as made with other weights than it has."""
+    results = run.results()
+    before = results.get("eval", [])
+    marked = [
+        {"outdated": OUTDATED, **each} if settings.items() <= each.get("settings", {}).items() else each
+        for each in before
+    ]
+    if marked != before:
+        run.write_results({**results, "eval": marked})
 
 
 def _drop(run: RunFolder, table: str, weights: str, under_way: str) -> bool:
