@@ -134,6 +134,8 @@ def pick_device(name: str) -> torch.device:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):  # torch knows others, which nothing here was tried on
         raise SettingsError(f"device is '{name}'; it must be auto, cpu, cuda or cuda:N", "device")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise SettingsError(f"device is '{name}' but no GPU is available here; use cpu or auto")
+    gpus = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= gpus:
+        there = f"the last GPU here is cuda:{gpus - 1}" if gpus else "no GPU is available here; use cpu or auto"
+        raise SettingsError(f"device is '{name}' but {there}", "device")
     return device
