@@ -5,6 +5,7 @@ Each becomes one of Tacit's own models with the same scores, so that nothing dow
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ Reciprocal = Literal["interleaved", "stacked"]
 _M = TypeVar("_M", bound=FactorModel)
 _LONGEST_PICKLE = 1 << 24  # bytes that say which tensors a file has
 _LEGACY_PICKLES = 5  # three that tell the kind of file, the data, and the keys of its tensors
+_RANKED, _ENOUGH = 500, 50  # train facts by which to see that ids are where they should be
+_LEARNED, _MANY = 0.1, 1000  # their MRR by a model that has learned something; entities among which chance is low
+_SCORES = 2**24  # held at once
 _ENTITIES, _RELATIONS = "embeddings.0.weight", "embeddings.1.weight"
 
 
@@ -71,6 +75,7 @@ class Imported:
     entities: Vocabulary | None = None
     relations: Vocabulary | None = None
     train: NDArray[np.int32] | None = None  # forward facts, relation ids directed
+    reciprocal: Reciprocal = "interleaved"  # as which a checkpoint was read
 
     def fitted(self, graph: Graph) -> FactorModel:
         """The model with its rows in the order of a graph's ids."""
@@ -90,13 +95,40 @@ class Imported:
         return Graph(self.entities, directed(self.relations), self.train, name=name)
 
     def _checked(self, graph: Graph) -> FactorModel:
-        """The model as it is, ids being all there is to go by."""
+        """The model as it is: ids are all there is to go by, and facts that it learned tell whether they are right."""
         has, needs = (
             f"{side.num_entities:,} entities and {side.num_relations:,} relation ids" for side in (self.model, graph)
         )
         if has != needs:
             raise RunError(f"the checkpoint has {has}, but {graph.name} has {needs}; give the graph it was trained on")
+        facts = torch.from_numpy(graph.train[:: max(1, len(graph.train) // _RANKED)].astype(np.int64))
+        if len(facts) >= _ENOUGH:
+            self._check_ranks(graph, _mrr(self.model, facts), _mrr(self.model, self._read_otherwise(facts)))
         return self.model
+
+    def _check_ranks(self, graph: Graph, found: float, other: float) -> None:
+        """Raise a `RunError` by the MRR of train facts, as they were read and with inverses kept the other way."""
+        size = graph.num_entities
+        chance = (math.log(size) + 0.58) / size
+        if size >= _MANY and max(found, other) < 2 * chance:
+            raise RunError(
+                f"the checkpoint ranks train facts of {graph.name} with an MRR of {found:.4f}, as chance would: its "
+                "ids mean others; give the graph it was trained on with the ids it had, a BetaE folder say"
+            )
+        if other > max(_LEARNED, 1.5 * found):
+            instead = "interleaved" if self.reciprocal == "stacked" else "stacked"
+            raise RunError(
+                f"with reciprocal {self.reciprocal} the checkpoint ranks train facts of {graph.name} with an MRR of "
+                f"{found:.3f}, with {instead} of {other:.3f}; give reciprocal {instead}"
+            )
+
+    def _read_otherwise(self, facts: Tensor) -> Tensor:
+        """Forward facts with the rows that their relations have where inverses are kept the other way."""
+        heads, relations, tails = facts.T
+        doubled = 2 * relations
+        beyond = doubled >= self.model.num_relations
+        halves = torch.where(beyond, doubled - self.model.num_relations + 1, doubled)
+        return torch.stack((heads, halves if self.reciprocal == "stacked" else relations // 2, tails), 1)
 
 
 def read_import(source: str | Path, trust_pickle: bool = False, reciprocal: Reciprocal = "interleaved") -> Imported:
@@ -105,7 +137,7 @@ def read_import(source: str | Path, trust_pickle: bool = False, reciprocal: Reci
     if not source.exists():
         raise DataError("no such file or folder", source)
     if source.is_file():
-        return Imported(read_kbc(source, reciprocal))
+        return Imported(read_kbc(source, reciprocal), reciprocal=reciprocal)
     if not (source / MODEL_FILE).is_file():
         raise DataError(f"has no {MODEL_FILE}; give a PyKEEN directory or a .pt checkpoint of kbc or CQD", source)
     model = read_model(source, trust_pickle)
@@ -141,6 +173,16 @@ def _ids(wanted: Vocabulary, there: Vocabulary) -> list[int]:
             f"'{missing[0]}'; give the graph it was trained on"
         )
     return [i for i in ids if i is not None]
+
+
+def _mrr(model: FactorModel, facts: Tensor) -> float:
+    """The mean reciprocal rank of the tails of facts among all entities."""
+    total = 0.0
+    for part in facts.split(max(1, _SCORES // model.num_entities)):
+        heads, relations, tails = part.T
+        scores = model.logits(heads, relations)
+        total += float(((scores > scores.gather(1, tails[:, None])).sum(1) + 1).double().reciprocal().sum())
+    return total / len(facts)
 
 
 def _filled(model: _M, entities: Tensor, relations: Tensor) -> _M:
