@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tacit.engine.asked import Question
     from tacit.engine.completion import Completion
     from tacit.engine.engine import Engine
-    from tacit.evaluate.evaluation import Evaluation, Progress
+    from tacit.evaluate.evaluation import Evaluation
+    from tacit.evaluate.protocol import Progress
     from tacit.fitting.progress import Event
     from tacit.graph.datasets import Facts
     from tacit.query.queries import QuerySet

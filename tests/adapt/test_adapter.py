@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tables import FactorScorer, TableScorer
-from tacit.adapt.adapter import CONDITIONS, Adapter
+from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.settings import AdaptSettings
+from tacit.adapt.settings import CONDITIONS, AdaptSettings
 from tacit.engine.calibration import MinMax, Sigmoid, calibration
 from tacit.engine.engine import Engine
 from tacit.engine.known_facts import KnownFacts

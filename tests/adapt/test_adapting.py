@@ -13,11 +13,10 @@ import torch
 from typer.testing import CliRunner
 
 from tacit.adapt.adaptation import adapt
-from tacit.adapt.loading import load_adapted, load_adapter
+from tacit.adapt.loading import load_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.cli import app
-from tacit.engine.known_facts import KnownFacts
 from tacit.errors import DataError, LimitError, RunError, SettingsError, TrainingError
 from tacit.fitting.progress import Event
 from tacit.folder import ADAPTATION, ADAPTER, MODEL, RunFolder
@@ -50,15 +49,15 @@ def test_an_adapter_comes_back_from_its_run(run: RunFolder, condition: str) -> N
     graph, model = run.graph(), load_model(run)
     settings = replace(PLAIN, condition=condition, steps=3, layers=2, hidden=4, logic="product", strength=2.0)
     result = adapt(graph, model, training_queries(graph, settings, count=30), settings, run=run, valid={})
-    facts = KnownFacts(graph.index("train"))
-    found = load_adapted(run, load_model(run), facts)
-    assert found is not None
-    again, engine = found
-    assert engine == {"logic": "product", "negation": "standard", "strength": 2.0, "calibration": "sigmoid"}
+    engine = open_engine(run.path, device="cpu")
+    told = {name: engine.about[name] for name in ("logic", "negation", "strength", "calibration", "adapted")}
+    assert told == {
+        "logic": "product", "negation": "standard", "strength": 2.0, "calibration": "sigmoid", "adapted": True
+    }  # fmt: skip
     heads, relations = torch.arange(6), torch.arange(6)
-    logits = model.logits(heads, relations)
+    logits, again = model.logits(heads, relations), engine.adapter
+    assert again is not None
     assert torch.equal(again(logits.clone(), heads, relations), result.calibration(logits.clone(), heads, relations))
-    assert open_engine(run.path, device="cpu").about["adapted"]
 
 
 def test_an_adapter_that_helps_nothing_is_not_kept(run: RunFolder) -> None:
@@ -67,10 +66,6 @@ def test_an_adapter_that_helps_nothing_is_not_kept(run: RunFolder) -> None:
     assert result.summary["best_step"] == 0
     assert not run.has(ADAPTER)
     assert "adapt" not in run.settings
-
-
-def test_a_run_without_an_adapter_has_none(run: RunFolder) -> None:
-    assert load_adapted(run, load_model(run), KnownFacts(run.graph().index("train"))) is None
 
 
 def test_an_adapter_goes_with_the_weights_it_was_trained_on(run: RunFolder) -> None:

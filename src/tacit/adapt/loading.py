@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from tacit.adapt.adapter import Adapter
-from tacit.adapt.calibrated import Adapted
 from tacit.adapt.settings import AdaptSettings
 from tacit.disk import from_json
-from tacit.engine.calibration import Calibration, calibration
-from tacit.engine.known_facts import KnownFacts
 from tacit.folder import ADAPTER, RunFolder
 from tacit.links.loading import outdate
 from tacit.links.scorer import Scorer
@@ -34,14 +30,3 @@ def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings
         )
         adapter.load_state_dict(run.tensors(ADAPTER))
     return adapter.requires_grad_(False).eval(), settings
-
-
-def load_adapted(run: RunFolder, scorer: Scorer, facts: KnownFacts) -> tuple[Calibration, dict[str, Any]] | None:
-    """The adapted calibration of a run and the engine settings it was trained for, or None where there is none.
-
-    `facts` are those that softmax-count counts.
-    """
-    if not run.has(ADAPTER):
-        return None
-    adapter, settings = load_adapter(run, scorer)
-    return Adapted(calibration(settings.calibration, facts), adapter), settings.engine

@@ -33,7 +33,7 @@ from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import BilinearModel, FactorModel
-from tacit.links.loading import save_model
+from tacit.links.loading import make_like, save_model
 from tacit.links.scorer import Scorer
 from tacit.query.queries import QuerySet
 
@@ -63,7 +63,7 @@ class VariantTraining(AdapterTraining):
                 {key: table.new_zeros(2 * table.shape[1:]) for key, table in self.tables.items()}
             )
             rank = model.rank * (2 if variant == "c" else 1)
-            self.fitted = type(model)(model.num_entities, model.num_relations, rank).to(model.device)
+            self.fitted = make_like(model, model.num_entities, model.num_relations, rank).to(model.device)
         else:
             self.fitted = copy.deepcopy(model)
         self.fitted.requires_grad_(True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from tacit.distributed.shards import Shards
 from tacit.engine.engine import Engine
 from tacit.engine.settings import observed_splits
 from tacit.errors import DataError, SettingsError
-from tacit.evaluate.protocol import evaluate, one_hop_queries, sample
+from tacit.evaluate.protocol import Progress, evaluate, one_hop_queries, sample
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import Results
 from tacit.folder import versions
@@ -23,7 +23,6 @@ from tacit.query.queries import QuerySet, check_ids
 from tacit.query.query_folder import queries_for
 from tacit.query.shapes import parse_shapes
 
-Progress = Callable[[str, int, int], None]  # name of the query set, queries done, queries in all
 RELIABILITY_QUERIES = 500
 # Settings that change no answer (ranks are among all entities, whatever finds candidates), and those of one search.
 _ASIDE = ("memory", "candidates", "nprobe", "cached", "budget")
@@ -106,8 +105,7 @@ def evaluated(
     kept = {name: value for name, value in settings.items() if value is not None}
     if by_missing:  # where nobody can tell what is missing, nothing needs to be ranked
         hardness(queries, engine.graph, split, engine.settings.observed)
-    heard = progress or (lambda name, done, total: None)
-    results = evaluate(engine.reasoner, queries, ties, limit, batch, heard, kept, mean, processes)
+    results = evaluate(engine.reasoner, queries, ties, limit, batch, progress, kept, mean, processes)
     relations = None
     if per_relation:
         figures, labels = results.figures["1p"], engine.graph.relations.labels

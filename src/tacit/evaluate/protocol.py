@@ -28,7 +28,7 @@ def evaluate(
     ties: Ties = "realistic",
     limit: int | None = None,
     batch: int | None = None,
-    progress: Progress = lambda *event: None,
+    progress: Progress | None = None,
     settings: Mapping[str, Any] | None = None,
     mean: Mean = "question",
     processes: Shards | None = None,
@@ -101,5 +101,5 @@ def sample(queries: QuerySet, limit: int | None) -> QuerySet:
     return queries.subset(np.sort(np.random.default_rng(0).permutation(len(queries))[:limit]))
 
 
-def _telling(progress: Progress, name: str, total: int) -> Callable[[int], None]:
-    return lambda done: progress(name, done, total)
+def _telling(progress: Progress | None, name: str, total: int) -> Callable[[int], None]:
+    return lambda done: None if progress is None else progress(name, done, total)

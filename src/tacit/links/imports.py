@@ -23,7 +23,7 @@ from tacit.graph.graph import Graph, directed
 from tacit.graph.rehearsal import rehearse
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
-from tacit.links.loading import make_model, save_model
+from tacit.links.loading import about, make_like, save_model
 from tacit.links.models import ComplEx
 from tacit.links.pykeen import MODEL_FILE, read_labels, read_model, read_triples
 
@@ -84,8 +84,7 @@ class Imported:
         rows = torch.tensor(_ids(graph.entities, self.entities))
         forward = torch.tensor(_ids(Vocabulary(graph.relations.labels[0::2], "relation"), self.relations))
         relations = torch.stack((2 * forward, 2 * forward + 1), 1).flatten()
-        model, old = self.model, self.model.state_dict()
-        fitted = make_model(model_name(model), len(rows), len(relations), model.rank, getattr(model, "norm", 1))
+        old, fitted = self.model.state_dict(), make_like(self.model, len(rows), len(relations))
         return _filled(fitted, old["entities.weight"][rows], old["relations.weight"][relations])
 
     def graph(self, name: str) -> Graph:
@@ -151,16 +150,10 @@ def read_import(source: str | Path, trust_pickle: bool = False, reciprocal: Reci
 def import_run(imported: Imported, graph: Graph, out: str | Path, source: str, force: bool = False) -> RunFolder:
     """Write a run folder that holds a model trained elsewhere, fitted to a graph."""
     model = imported.fitted(graph)
-    about = {"model": model_name(model), "rank": model.rank, "norm": getattr(model, "norm", 1)}
-    run = RunFolder.create(out, graph, about, force)
+    run = RunFolder.create(out, graph, about(model), force)
     run.write_settings("import", {"source": source})
     save_model(run, model)
     return run
-
-
-def model_name(model: FactorModel) -> str:
-    """The name a model has in settings."""
-    return type(model).__name__.lower()
 
 
 def _ids(wanted: Vocabulary, there: Vocabulary) -> list[int]:

@@ -15,6 +15,7 @@ from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, ENCODER, ENCODING, MOD
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, DistanceModel
+from tacit.links.scorer import shards_of
 
 OUTDATED = "the weights have changed since this was measured"
 
@@ -37,21 +38,31 @@ def make_model(
     return model
 
 
+def make_like(model: FactorModel, num_entities: int, num_relations: int, rank: int | None = None) -> FactorModel:
+    """A model of the same kind for other sizes, all zeros."""
+    made_of = about(model)
+    return make_model(made_of["model"], num_entities, num_relations, rank or model.rank, made_of["norm"])
+
+
+def about(model: FactorModel) -> dict[str, Any]:
+    """What a model is, beside its tables, as settings name it."""
+    name = next(name for name, kind in MODELS.items() if kind is type(model))
+    return {"model": name, "rank": model.rank, "norm": getattr(model, "norm", 1)}
+
+
 def save_model(run: RunFolder, model: FactorModel) -> None:
     """Write a model as `model.safetensors`, with what is needed to make it again; in parts where it is shared out.
 
     An adapter, or one being trained, is of use with the weights it was made for alone, and goes with them. So does an
     encoder over the vectors of the link predictor. Evaluations of other weights are marked.
     """
-    name = next(name for name, kind in MODELS.items() if kind is type(model))
-    made_of = {"model": name, "rank": str(model.rank), "norm": str(getattr(model, "norm", 1))}
-    shards = model.tail_table.shards or Shards(model.num_entities)
+    shards = shards_of(model)
     if shards.leads:
         drop_adapter(run)
         if run.settings.get("encode", {}).get("model") == "lmpnn":
             drop_encoder(run)
         outdate(run)
-    Parts(run, shards).write(MODEL, model.state_dict(), made_of)
+    Parts(run, shards).write(MODEL, model.state_dict(), {name: str(value) for name, value in about(model).items()})
 
 
 def drop_adapter(run: RunFolder) -> bool:

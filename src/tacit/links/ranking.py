@@ -114,19 +114,12 @@ def _blocks(scores: Tensor, rows: Tensor, size: int) -> Iterator[tuple[slice, Te
 
 
 def by_query(ranks: Tensor, query_of_rank: Tensor) -> dict[str, Tensor]:
-    """The figures of each query, the mean over its answers: reciprocal rank and Hits@k, `[Q]` each."""
+    """The figures of each query that has answers, the means over them: reciprocal rank and Hits@k, `[Q]` each.
+
+    >>> by_query(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 0, 1]))["mrr"]
+    tensor([0.7500, 0.2500], dtype=torch.float64)
+    """
     _, query, sizes = torch.unique(query_of_rank, return_inverse=True, return_counts=True)
     values = {"mrr": 1 / ranks.double()} | {f"hits@{k}": (ranks <= k).double() for k in HITS}
     zeros = torch.zeros(len(sizes), dtype=torch.float64, device=ranks.device)
     return {name: zeros.index_add(0, query, value) / sizes for name, value in values.items()}
-
-
-def summary(ranks: Tensor, query_of_rank: Tensor) -> dict[str, float]:
-    """Mean reciprocal rank and Hits@1/3/10: the mean over the answers of a query, then over the queries.
-
-    >>> summary(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 0, 1]))
-    {'mrr': 0.5, 'hits@1': 0.25, 'hits@3': 0.5, 'hits@10': 1.0}
-    """
-    if not len(ranks):
-        return dict.fromkeys(METRICS, 0.0)
-    return {name: float(values.mean()) for name, values in by_query(ranks, query_of_rank).items()}
