@@ -109,8 +109,8 @@ def evaluated(
     relations = None
     if per_relation:
         figures, labels = results.figures["1p"], engine.graph.relations.labels
-        by_relation = figures.grouped(figures.queries.relations[:, 0], results.mean)
-        relations = {labels[relation]: row for relation, row in by_relation.items()}
+        asked = figures.queries.relations[figures.queries.hard.rows, 0]
+        relations = {labels[relation]: row for relation, row in figures.grouped(asked, results.mean).items()}
     wanted = with_reliability and (processes is None or processes.leads)
     measured = _reliability(engine, queries, split, limit or RELIABILITY_QUERIES) if wanted else {}
     missing = missing_rows(results, engine.graph, split, engine.settings.observed) if by_missing else {}
@@ -122,7 +122,7 @@ def missing_rows(
 ) -> dict[str, dict[int, dict[str, float]]]:
     """The figures of each set of queries by the number of links its hard answers are missing beside observed facts."""
     return {
-        name: figures.by_answer(missing_links(figures.queries, graph, split, observed), results.mean)
+        name: figures.grouped(missing_links(figures.queries, graph, split, observed), results.mean)
         for name, figures in results.figures.items()
     }
 
