@@ -15,9 +15,10 @@ from tacit.links.scorer import Scorer
 def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> None:
     """Write an adapter and the settings it was trained with; evaluations with another are marked."""
     outdate(run, adapted=True)
-    about = {"settings": json.dumps(settings.to_dict()), "parameters": str(adapter.num_parameters)}
-    run.write_tensors(ADAPTER, adapter.state_dict(), about | ({"by_id": "yes"} if adapter.by_id else {}))
-    run.write_settings("adapt", settings.to_dict())
+    trained_with = settings.to_dict()
+    about = {"settings": json.dumps(trained_with)} | ({"by_id": "yes"} if adapter.by_id else {})
+    run.write_tensors(ADAPTER, adapter.state_dict(), about)
+    run.write_settings("adapt", trained_with)
 
 
 def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings]:
