@@ -50,7 +50,7 @@ def test_an_untrained_adapter_changes_no_bit_of_any_score(scores: str, search: s
         calibrated = Adapted(calibration(scores, KnownFacts(GRAPH.index())), untrained)
         adapted[case] = calibrated, Engine(GRAPH, scorer, adapter=calibrated, **options).reasoner
     random = np.random.default_rng(0)
-    for shape in SHAPES.values():
+    for shape in (SHAPES[name] for name in ("1p", "2p", "2in", "pni", "up")):  # every step that a plan can have
         entities = torch.from_numpy(random.integers(0, GRAPH.num_entities, (6, shape.num_entities)))
         relations = torch.from_numpy(random.integers(0, GRAPH.num_relations, (6, shape.num_relations)))
         asked = shape.plan, entities, relations
