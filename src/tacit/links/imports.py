@@ -122,12 +122,10 @@ class Imported:
             )
 
     def _read_otherwise(self, facts: Tensor) -> Tensor:
-        """Forward facts with the rows that their relations have where inverses are kept the other way."""
-        heads, relations, tails = facts.T
-        doubled = 2 * relations
-        beyond = doubled >= self.model.num_relations
-        halves = torch.where(beyond, doubled - self.model.num_relations + 1, doubled)
-        return torch.stack((heads, halves if self.reciprocal == "stacked" else relations // 2, tails), 1)
+        """Facts with the relation ids that they would have where inverses are kept the other way."""
+        order = torch.arange(self.model.num_relations).view(2, -1).T.flatten()  # from interleaved to stacked
+        places = order.argsort() if self.reciprocal == "stacked" else order
+        return torch.stack((facts[:, 0], places[facts[:, 1]], facts[:, 2]), 1)
 
 
 def read_import(source: str | Path, trust_pickle: bool = False, reciprocal: Reciprocal = "interleaved") -> Imported:
@@ -189,15 +187,10 @@ def _filled(model: _M, entities: Tensor, relations: Tensor) -> _M:
 
 def load_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
     """The tensors of floating point in a checkpoint, with their keys joined by dots; nothing in it is executed."""
-    return _tensors(_plain_load(path))
-
-
-def _plain_load(path: Path) -> Any:
-    """What a checkpoint holds, where a rehearsal of its pickle went well and its tensors are as large as the file."""
-    try:
+    try:  # where a rehearsal of its pickle went well and its tensors are as large as the file
         if reason := _fault(path):
             raise ValueError(reason)
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return _tensors(torch.load(path, map_location="cpu", weights_only=True))
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path) from None
     except Exception as error:  # a damaged or foreign file can raise nearly anything

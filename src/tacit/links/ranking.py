@@ -82,7 +82,8 @@ def _count(scores: Tensor, rows: Tensor, wanted: Tensor, counts: Tensor, ties: T
     stay in the cache.
     """
     if rank_kernels.available(scores):
-        return rank_kernels.count(scores, rows, wanted, counts)
+        rank_kernels.count(scores, rows, wanted, counts)
+        return
     block = max(1, (1 << 19 if scores.device.type == "cpu" else 1 << 28) // scores.shape[1])
     larger = counts.new_empty(min(block, len(rows)), scores.shape[1])
     tests = [test for test, skipped in ((0, "pessimistic"), (1, "optimistic")) if ties != skipped]
@@ -92,7 +93,6 @@ def _count(scores: Tensor, rows: Tensor, wanted: Tensor, counts: Tensor, ties: T
             compare = torch.ge if test else torch.gt
             compare(compared, wanted[span, None], out=out)
             torch.sum(out, 1, out=counts[test, span])
-    return None
 
 
 def _blocks(scores: Tensor, rows: Tensor, size: int) -> Iterator[tuple[slice, Tensor]]:
