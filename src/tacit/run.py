@@ -310,7 +310,7 @@ class Run:
         chosen = self._given | settings
         adapted = (self.adapted if adapted is None else adapted) and not chosen.get("preset")
         adapter = self.settings.get("adapt", {}) if adapted and self.folder.has(ADAPTER) else {}
-        usual = handed(chosen.get("preset"), split) or adapter.get("observed")
+        usual = handed(chosen.get("preset"), split) or (adapter.get("observed") if split != "train" else None)
         observed = observed_before(split, chosen.get("observed", usual))
         engine = engine_of(self.folder, self.weights, adapted, {**chosen, "observed": observed}).ranking()
         adapter = adapter if engine.encoder is None else {}

@@ -14,6 +14,8 @@ import torch
 import tacit
 from tacit.adapt import comparison
 from tacit.adapt.adaptation import AdaptResult, adapt
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.loading import save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.adapt.validation import set_apart
@@ -108,6 +110,13 @@ def test_an_adapter_can_be_dropped(run: RunFolder) -> None:
     assert open_engine(run.path, device="cpu").adapter is None
     assert {file.name: file.read_bytes() for file in run.path.iterdir() if file.name != "trace.jsonl"} == before
     assert not drop_adapter(run)
+
+
+def test_train_facts_are_not_known_where_they_are_asked_for(run: RunFolder) -> None:
+    save_adapter(run, Adapter(load_model(run)), AdaptSettings())  # which was trained with them known
+    opened = tacit.open(run.path, device="cpu")
+    observed = [opened.evaluate(split=split, limit=2).settings["observed"] for split in ("train", "test")]
+    assert observed == ["none", "train"]
 
 
 def test_nothing_is_validated_that_is_learned_from(run: RunFolder) -> None:
