@@ -79,9 +79,15 @@ class AdapterTraining:
         adapter = Adapter(
             scorer, settings.condition, settings.layers, settings.hidden, settings.seed, learns=settings.learn
         )
-        reasoner = make_reasoner(graph, scorer, settings, settings.engine, adapter)
-        self.calibration: Calibration = reasoner.atoms.calibration
-        return reasoner, adapter
+        facts = KnownFacts(graph.index(*settings.observed), scorer.device) if settings.observed else None
+        counted = facts or KnownFacts(graph.index("train"), scorer.device)
+        self.calibration: Calibration = Adapted(calibration(settings.calibration, counted), adapter)
+        precision = settings.precision
+        if precision == "auto":
+            precision = "tf32" if scorer.device.type == "cuda" else "float32"
+        atoms = Atoms(scorer, self.calibration, facts, precision=precision)
+        logic = Logic(settings.logic, settings.negation, settings.strength)
+        return MessageReasoner(atoms, logic, settings.k, settings.memory), adapter
 
     @property
     def flops(self) -> float:
@@ -168,26 +174,6 @@ class AdapterTraining:
     def checksum(self) -> str:
         """What tells these queries from others."""
         return checksum({name: drawn.queries for name, drawn in self.batches.items()})
-
-
-def make_reasoner(
-    graph: Graph,
-    scorer: Scorer,
-    settings: AdaptSettings,
-    engine: Mapping[str, Any],
-    adapter: Adapter | None = None,
-) -> MessageReasoner:
-    """A search by some engine settings, to train an adapter with."""
-    splits = settings.observed
-    facts = KnownFacts(graph.index(*splits), scorer.device) if splits else None
-    counted = facts or KnownFacts(graph.index("train"), scorer.device)
-    precision = settings.precision
-    if precision == "auto":
-        precision = "tf32" if scorer.device.type == "cuda" else "float32"
-    scores = calibration(engine["calibration"], counted)
-    atoms = Atoms(scorer, scores if adapter is None else Adapted(scores, adapter), facts, precision=precision)
-    logic = Logic(engine["logic"], engine["negation"], engine["strength"])
-    return MessageReasoner(atoms, logic, settings.k, settings.memory)
 
 
 def equal_parts(batch: int, names: list[str]) -> dict[str, int]:

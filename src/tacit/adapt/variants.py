@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from tacit.adapt.adapter import Adapter
-from tacit.adapt.adapter_training import AdapterTraining, make_reasoner
+from tacit.adapt.adapter_training import AdapterTraining
 from tacit.adapt.calibrated import Adapted
 from tacit.adapt.loading import save_adapter
 from tacit.adapt.settings import AdaptSettings
@@ -79,7 +80,7 @@ class VariantTraining(AdapterTraining):
         if self.variant == "af":
             trained.append(adapter)
         else:
-            self.calibration = make_reasoner(graph, scorer, self.settings, self.settings.engine).atoms.calibration
+            self.calibration = cast(Adapted, self.calibration).calibration
         return self._search(TrainedAtoms, frozen.logic), trained
 
     def accumulate(self) -> Tensor:
