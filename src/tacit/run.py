@@ -337,11 +337,12 @@ class Run:
 
     def _kept(self, evaluation: Evaluation) -> Evaluation:
         """The evaluation, written into the run in place of those with equal settings."""
-        before, written = self.results, evaluation.to_json()
-        others = [earlier for earlier in before.get("eval", []) if earlier.get("settings") != written["settings"]]
+        written = evaluation.to_json()
         try:
+            before = self.results
+            others = [earlier for earlier in before.get("eval", []) if earlier.get("settings") != written["settings"]]
             self.folder.write_results({**before, "eval": [*others, written]})
-        except TacitError as error:  # a run may lie where one may only read
+        except TacitError as error:  # a run may lie where one may only read, or its results be damaged
             return replace(evaluation, unkept=str(error))
         return evaluation
 

@@ -107,6 +107,13 @@ def test_results_with_the_same_settings_are_replaced_and_reported(run: RunFolder
     assert "| #2 | 100.0 |" in page.read_text()
 
 
+def test_damaged_results_do_not_cost_an_evaluation(run: RunFolder) -> None:
+    (run.path / "results.json").write_text('{"eval": "none"}')
+    found = tacit.open(run.path, device="cpu").evaluate()
+    assert found.mrr == {"1p": 1.0}
+    assert "results.json is damaged (eval is no list of evaluations); delete it" in found.unkept
+
+
 def test_queries_of_one_name_do_not_take_each_others_place(run: RunFolder, tmp_path: Path) -> None:
     """Two folders called `queries`, some shapes of one of them, and query sets that are given: each is kept once."""
     folder, moved = queries(tmp_path), tmp_path / "elsewhere" / "queries"

@@ -210,7 +210,7 @@ def test_queries_of_ids_that_the_graph_does_not_have_are_refused(easy, hard, rel
 def test_a_limit_and_a_batch_are_at_least_one(number: int) -> None:
     """A limit of -1 would leave one query out, and a batch of -1 would rank nothing: an MRR of 1 / 0."""
     for name in ("limit", "batch"):
-        with pytest.raises(SettingsError, match=f"{name} is {number}; it must be at least 1"):
+        with pytest.raises(SettingsError, match=f"{name} must be at least 1, not {number}"):
             evaluate(Fixed(ROWS), {"2p": QUERIES}, **{name: number})  # type: ignore[arg-type]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.distributed.shards import Shards
+from tacit.engine.paging import check_number
 from tacit.engine.ranking import hard_ranks
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import DataError, SettingsError
@@ -49,8 +50,8 @@ def evaluate(
         if value not in choices:
             raise SettingsError(f"{name} is '{value}'; it must be one of {', '.join(choices)}", name)
     for name, number in (("limit", limit), ("batch", batch)):
-        if number is not None and number < 1:
-            raise SettingsError(f"{name} is {number}; it must be at least 1", name)
+        if number is not None:
+            check_number(name, number, 1)
     figures = {}
     for name, asked in queries.items():
         kept = sample(asked.subset(np.flatnonzero(asked.hard.counts)), limit)

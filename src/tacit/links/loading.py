@@ -67,8 +67,7 @@ def save_model(run: RunFolder, model: FactorModel) -> None:
 
 def drop_adapter(run: RunFolder) -> bool:
     """Take the adapter out of a run, with its settings and results; whether there was one."""
-    outdate(run, adapted=True)
-    return _drop(run, "adapt", ADAPTER, ADAPTATION)
+    return _drop(run, "adapt", ADAPTER, ADAPTATION, adapted=True)
 
 
 def drop_encoder(run: RunFolder) -> bool:
@@ -78,24 +77,22 @@ def drop_encoder(run: RunFolder) -> bool:
     """
     if not run.has(MODEL):
         drop_adapter(run)
-    outdate(run, search="encoder")
-    return _drop(run, "encode", ENCODER, ENCODING)
+    return _drop(run, "encode", ENCODER, ENCODING, search="encoder")
 
 
 def outdate(run: RunFolder, **settings: Any) -> None:
     """Mark the evaluations of a run that have some settings as made with other weights than it has."""
     results = run.results()
-    before = results.get("eval", [])
-    marked = [
-        {"outdated": OUTDATED, **each} if settings.items() <= each.get("settings", {}).items() else each
-        for each in before
-    ]
-    if marked != before:
-        run.write_results({**results, "eval": marked})
+    evaluations = [each for each in results.get("eval", []) if settings.items() <= each.get("settings", {}).items()]
+    for each in evaluations:
+        each.setdefault("outdated", OUTDATED)
+    if evaluations:
+        run.write_results(results)
 
 
-def _drop(run: RunFolder, table: str, weights: str, under_way: str) -> bool:
+def _drop(run: RunFolder, table: str, weights: str, under_way: str, **evaluated: Any) -> bool:
     had = run.has(weights)
+    outdate(run, **evaluated)
     run.remove(weights)
     run.remove(under_way)
     if table in run.settings and not run.settings.keys().isdisjoint(set(TRAINED) - {table}):  # it stays a run

@@ -60,6 +60,7 @@ def train(
             return load_model(run, local_device(settings.device), shards)
         if shards.leads:
             run.tidy()
+            run.results()  # damaged ones are told before hours are spent
             if resume:
                 run.write_settings("train", settings.to_dict())
         shards.wait()
