@@ -66,6 +66,7 @@ def adapt(
     settings = (settings or AdaptSettings()).settled(len(graph.valid) > 0)
     if run is not None:
         run.check(graph)
+        run.results()  # damaged ones are told before the work
     for asked in (queries, valid or {}):
         check_ids(asked, graph)
     size = f"batch {settings.batch}, k {settings.k} and hidden {settings.hidden}"

@@ -82,9 +82,7 @@ class AdapterTraining:
         facts = KnownFacts(graph.index(*settings.observed), scorer.device) if settings.observed else None
         counted = facts or KnownFacts(graph.index("train"), scorer.device)
         self.calibration: Calibration = Adapted(calibration(settings.calibration, counted), adapter)
-        precision = settings.precision
-        if precision == "auto":
-            precision = "tf32" if scorer.device.type == "cuda" else "float32"
+        precision = "tf32" if settings.precision == "auto" else settings.precision  # on a GPU
         atoms = Atoms(scorer, self.calibration, facts, precision=precision)
         logic = Logic(settings.logic, settings.negation, settings.strength)
         return MessageReasoner(atoms, logic, settings.k, settings.memory), adapter
