@@ -54,13 +54,13 @@ def train(
     shards = joined_shards(graph, settings)
     if run is not None:
         run.check(graph)
+        run.results()  # damaged ones are told before hours are spent
         complete = resume and is_complete(run, settings)
         shards.wait()  # before one of them changes what the others look at
         if complete:
             return load_model(run, local_device(settings.device), shards)
         if shards.leads:
             run.tidy()
-            run.results()  # damaged ones are told before hours are spent
             if resume:
                 run.write_settings("train", settings.to_dict())
         shards.wait()
