@@ -23,7 +23,8 @@ from tacit.folder import ADAPTATION, RunFolder, fingerprint
 from tacit.graph.graph import Graph
 from tacit.links.memory import clear_memory_errors
 from tacit.links.scorer import Scorer
-from tacit.query.queries import QuerySet, check_ids
+from tacit.query.queries import QuerySet
+from tacit.query.query_folder import check_ids
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,8 @@ from tacit.evaluate.results import Results
 from tacit.folder import versions
 from tacit.graph.graph import SPLITS, Graph
 from tacit.query.hardness import hardness, missing_links
-from tacit.query.queries import QuerySet, check_ids
-from tacit.query.query_folder import queries_for
+from tacit.query.queries import QuerySet
+from tacit.query.query_folder import check_ids, queries_for
 from tacit.query.shapes import parse_shapes
 
 RELIABILITY_QUERIES = 500

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.graph.files import atomic_folder
-from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.graph import SPLITS
 from tacit.graph.index import distinct, within
 from tacit.graph.pickles import load_pickle
 from tacit.query.shapes import Encoding, Shape, parse_shapes, shape_of
@@ -158,22 +158,6 @@ class QuerySet:
     def tuples(self) -> list[Any]:
         """The queries as BetaE's nested tuples."""
         return to_tuples(self.shape.encoded(self.encoding), self.entities, self.relations)
-
-
-def check_ids(queries: Mapping[str, QuerySet], graph: Graph) -> None:
-    """Raise a `DataError` where queries speak of ids that the graph does not have."""
-    for name, chosen in queries.items():
-        entities = np.concatenate([part.ravel() for part in (chosen.entities, chosen.easy.ids, chosen.hard.ids)])
-        for kind, ids, size in (
-            ("entity", entities, graph.num_entities),
-            ("relation", chosen.relations, graph.num_relations),
-        ):
-            wrong = ids[(ids < 0) | (ids >= size)]
-            if wrong.size:
-                raise DataError(
-                    f"the {name} queries speak of {kind} {wrong[0]:,}, but {graph.name} has 0 to {size - 1:,}; "
-                    "give queries of the graph the run was made for"
-                )
 
 
 def checksum(sets: Mapping[str, QuerySet]) -> str:
