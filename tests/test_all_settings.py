@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tacit.adapt import adapter
-from tacit.adapt.settings import CONDITIONS, AdaptSettings
+from tacit.adapt.settings import AdaptSettings
 from tacit.engine import atoms, calibration, logic
 from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, EngineSettings
 from tacit.errors import SettingsError
@@ -93,7 +92,6 @@ def test_the_names_that_settings_offer_are_those_that_exist() -> None:
     assert LOGICS == logic.NORMS
     assert NEGATIONS == logic.NEGATIONS
     assert tuple(calibration.CALIBRATIONS) == CALIBRATIONS
-    assert CONDITIONS == adapter.CONDITIONS
     assert set(MODEL_NAMES) == set(MODELS)
     assert EngineSettings().observed_score == atoms.OBSERVED
 

@@ -74,7 +74,7 @@ def test_results_say_that_the_graph_has_changed(run: RunFolder) -> None:
     opened.add(MORE)
     results = opened.results
     assert [measured["outdated"] for measured in (results["train"], *results["eval"])] == [OUTDATED, OUTDATED]
-    assert next(iter(sections(opened.folder))).text == "Measured before the facts of the graph were changed: this run."
+    assert next(iter(sections(opened.folder))).text == f"this run: {OUTDATED}."
     opened.evaluate(split="test")  # which is measured now, in place of what was measured before
     assert ["outdated" in measured for measured in opened.results["eval"]] == [False]
     opened.remove(MORE[:1])

@@ -117,7 +117,10 @@ def test_arrays_as_they_were_written_are_read(run: RunFolder) -> None:
     assert RunFolder.open(run.path).graph().facts().tolist() == GRAPH.facts().tolist()
 
 
-@pytest.mark.parametrize("text", [f'{{"a": {DEEP}}}', "[1, 2]", "{", '{"a": ' + "9" * 5000 + "}", "\0"])
+EVALUATIONS = ['{"eval": null}', '{"eval": ["x"]}', '{"eval": [{"settings": []}]}']
+
+
+@pytest.mark.parametrize("text", [f'{{"a": {DEEP}}}', "[1, 2]", "{", '{"a": ' + "9" * 5000 + "}", "\0", *EVALUATIONS])
 def test_results_that_are_none(run: RunFolder, text: str) -> None:
     (run.path / RESULTS).write_text(text)
     with pytest.raises(RunError, match=r"results\.json is damaged"):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tacit.engine.engine import Engine
-    from tacit.evaluate.evaluation import Progress
+    from tacit.evaluate.protocol import Progress
     from tacit.evaluate.results import Results
     from tacit.graph.graph import Graph
     from tacit.query.queries import QuerySet
@@ -189,14 +189,13 @@ def _rows(
     from tacit.evaluate.evaluation import relevant
     from tacit.evaluate.protocol import evaluate
 
-    heard = progress or (lambda name, done, total: None)
     rows = []
     for what, engine, model, trained, parameters in _ways(run, observed):
         sets = queries
         if engine.encoder is not None:
             refused = engine.encoder.refusal
             sets = {shape: each for shape, each in queries.items() if refused(each.shape.plan) is None}
-        results = evaluate(engine.reasoner, sets, ties, limit, None, heard, {"split": split, **relevant(engine)})
+        results = evaluate(engine.reasoner, sets, ties, limit, None, progress, {"split": split, **relevant(engine)})
         rows.append(Row(name, what, model, trained, parameters, results))
     return rows
 

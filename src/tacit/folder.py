@@ -267,6 +267,10 @@ class RunFolder:
             results = disk.from_json(self._read_text(RESULTS))
             if not isinstance(results, dict):
                 raise ValueError("it holds no table")
+            evaluations = results.get("eval", [])
+            tables = evaluations if isinstance(evaluations, list) else [None]
+            if not all(isinstance(each, dict) and isinstance(each.get("settings", {}), dict) for each in tables):
+                raise ValueError("eval is no list of evaluations")
         except ValueError as error:
             raise RunError(f"{self.path / RESULTS} is damaged ({error}); delete it") from None
         return results

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tacit.engine.asked import Question
     from tacit.engine.completion import Completion
     from tacit.engine.engine import Engine
-    from tacit.evaluate.evaluation import Evaluation, Progress
+    from tacit.evaluate.evaluation import Evaluation
+    from tacit.evaluate.protocol import Progress
     from tacit.fitting.progress import Event
     from tacit.graph.datasets import Facts
     from tacit.query.queries import QuerySet
@@ -300,6 +301,7 @@ class Run:
         those of `EngineSettings`; with `new`, answers that the observed facts imply are ranked last.
         """
         from tacit.evaluate.evaluation import check_writable, evaluated, observed_before, queries_of
+        from tacit.query.queries import checksum
 
         if (given := settings.get("candidates")) in ("scan", "index"):
             raise SettingsError(f"candidates is '{given}', but an evaluation ranks all entities; drop it", "candidates")
@@ -309,12 +311,15 @@ class Run:
         chosen = self._given | settings
         adapted = (self.adapted if adapted is None else adapted) and not chosen.get("preset")
         adapter = self.settings.get("adapt", {}) if adapted and self.folder.has(ADAPTER) else {}
-        usual = handed(chosen.get("preset"), split) or adapter.get("observed")
+        usual = handed(chosen.get("preset"), split) or (adapter.get("observed") if split != "train" else None)
         observed = observed_before(split, chosen.get("observed", usual))
         engine = engine_of(self.folder, self.weights, adapted, {**chosen, "observed": observed}).ranking()
         adapter = adapter if engine.encoder is None else {}
-        name = None if queries is None else "given" if isinstance(queries, Mapping) else Path(queries).name
-        about = {"graph": self.graph.name, "queries": name, "adapter": described(adapter)}
+        about: dict[str, Any] = {"graph": self.graph.name}
+        if queries is not None:  # two folders may have one name
+            name = "given" if isinstance(queries, Mapping) else Path(queries).resolve().name
+            about |= {"queries": name, "checksum": checksum(sets)}
+        about["adapter"] = described(adapter)
         evaluation = evaluated(
             engine, sets, split, about=about, ties=ties, mean=mean, limit=limit, batch=batch, per_relation=per_relation,
             with_reliability=reliability, by_missing=by_missing, progress=progress, processes=processes,
@@ -333,11 +338,12 @@ class Run:
 
     def _kept(self, evaluation: Evaluation) -> Evaluation:
         """The evaluation, written into the run in place of those with equal settings."""
-        before, written = self.results, evaluation.to_json()
-        others = [earlier for earlier in before.get("eval", []) if earlier.get("settings") != written["settings"]]
+        written = evaluation.to_json()
         try:
+            before = self.results
+            others = [earlier for earlier in before.get("eval", []) if earlier.get("settings") != written["settings"]]
             self.folder.write_results({**before, "eval": [*others, written]})
-        except TacitError as error:  # a run may lie where one may only read
+        except TacitError as error:  # a run may lie where one may only read, or its results be damaged
             return replace(evaluation, unkept=str(error))
         return evaluation
 

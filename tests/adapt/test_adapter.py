@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tables import FactorScorer, TableScorer
-from tacit.adapt.adapter import CONDITIONS, Adapter
+from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.settings import AdaptSettings
+from tacit.adapt.settings import CONDITIONS, AdaptSettings
 from tacit.engine.calibration import MinMax, Sigmoid, calibration
 from tacit.engine.engine import Engine
 from tacit.engine.known_facts import KnownFacts
@@ -50,7 +50,7 @@ def test_an_untrained_adapter_changes_no_bit_of_any_score(scores: str, search: s
         calibrated = Adapted(calibration(scores, KnownFacts(GRAPH.index())), untrained)
         adapted[case] = calibrated, Engine(GRAPH, scorer, adapter=calibrated, **options).reasoner
     random = np.random.default_rng(0)
-    for shape in SHAPES.values():
+    for shape in (SHAPES[name] for name in ("1p", "2p", "2in", "pni", "up")):  # every step that a plan can have
         entities = torch.from_numpy(random.integers(0, GRAPH.num_entities, (6, shape.num_entities)))
         relations = torch.from_numpy(random.integers(0, GRAPH.num_relations, (6, shape.num_relations)))
         asked = shape.plan, entities, relations
@@ -159,7 +159,8 @@ def test_minmax_does_undo_an_adapter() -> None:
         ({"lr": float("nan")}, "lr is nan; it must be a finite number"),
         ({"memory": -1.0}, "memory is -1.0; it must be above 0"),
         ({"observed": "tset"}, "no split 'tset' to observe"),
-        ({"observed": "train+valid"}, "which hands over the validation facts"),
+        ({"observed": "train+valid"}, "which hands over facts that an adapter learns from"),
+        ({"observed": "test"}, "observed is test, which hands over facts"),
         ({"recipe": "mine"}, "recipe is 'mine'; it must be one of asked, paper"),
         ({"recipe": "paper", "loss": "log"}, "loss is log, which is not the paper's"),
         ({"recipe": "paper", "held_out": True}, "held_out is True, which is not the paper's"),

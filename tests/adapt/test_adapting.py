@@ -13,11 +13,10 @@ import torch
 from typer.testing import CliRunner
 
 from tacit.adapt.adaptation import adapt
-from tacit.adapt.loading import load_adapted, load_adapter
+from tacit.adapt.loading import load_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.cli import app
-from tacit.engine.known_facts import KnownFacts
 from tacit.errors import DataError, LimitError, RunError, SettingsError, TrainingError
 from tacit.fitting.progress import Event
 from tacit.folder import ADAPTATION, ADAPTER, MODEL, RunFolder
@@ -50,15 +49,15 @@ def test_an_adapter_comes_back_from_its_run(run: RunFolder, condition: str) -> N
     graph, model = run.graph(), load_model(run)
     settings = replace(PLAIN, condition=condition, steps=3, layers=2, hidden=4, logic="product", strength=2.0)
     result = adapt(graph, model, training_queries(graph, settings, count=30), settings, run=run, valid={})
-    facts = KnownFacts(graph.index("train"))
-    found = load_adapted(run, load_model(run), facts)
-    assert found is not None
-    again, engine = found
-    assert engine == {"logic": "product", "negation": "standard", "strength": 2.0, "calibration": "sigmoid"}
+    engine = open_engine(run.path, device="cpu")
+    told = {name: engine.about[name] for name in ("logic", "negation", "strength", "calibration", "adapted")}
+    assert told == {
+        "logic": "product", "negation": "standard", "strength": 2.0, "calibration": "sigmoid", "adapted": True
+    }  # fmt: skip
     heads, relations = torch.arange(6), torch.arange(6)
-    logits = model.logits(heads, relations)
+    logits, again = model.logits(heads, relations), engine.adapter
+    assert again is not None
     assert torch.equal(again(logits.clone(), heads, relations), result.calibration(logits.clone(), heads, relations))
-    assert open_engine(run.path, device="cpu").about["adapted"]
 
 
 def test_an_adapter_that_helps_nothing_is_not_kept(run: RunFolder) -> None:
@@ -67,10 +66,6 @@ def test_an_adapter_that_helps_nothing_is_not_kept(run: RunFolder) -> None:
     assert result.summary["best_step"] == 0
     assert not run.has(ADAPTER)
     assert "adapt" not in run.settings
-
-
-def test_a_run_without_an_adapter_has_none(run: RunFolder) -> None:
-    assert load_adapted(run, load_model(run), KnownFacts(run.graph().index("train"))) is None
 
 
 def test_an_adapter_goes_with_the_weights_it_was_trained_on(run: RunFolder) -> None:
@@ -230,6 +225,26 @@ def test_queries_of_another_graph_are_refused(run: RunFolder, tmp_path: Path) ->
     write_queries(tmp_path, "train", training_queries(other, settings, count=60))
     with pytest.raises(DataError, match="its queries were made of other facts"):
         training_queries(run.graph(), settings, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("entity", "relation", "told"), [(99, 0, "entity 99"), (-1, 0, "entity -1"), (0, -2, "relation -2")]
+)
+def test_ids_that_the_graph_does_not_have_are_refused(run: RunFolder, entity: int, relation: int, told: str) -> None:
+    """A table that is padded has a row of zeros for 99, and arrays take -1 for the last one."""
+    right = training_queries(run.graph(), replace(PLAIN, shapes=("2i",)), count=20)["2i"]
+    entities, relations = right.entities.copy(), right.relations.copy()
+    entities[3, 1], relations[3, 1] = (entity or entities[3, 1]), (relation or relations[3, 1])
+    wrong = replace(right, entities=entities, relations=relations)
+    for queries, valid in ((wrong, right), (right, wrong)):
+        with pytest.raises(DataError, match=f"the 2i queries speak of {told}, but families has 0 to"):
+            adapt(run.graph(), load_model(run), {"2i": queries}, PLAIN, valid={"2i": valid})
+
+
+def test_queries_of_a_folder_are_not_halved(run: RunFolder, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="halved draws its own queries; leave out one") as caught:
+        training_queries(run.graph(), replace(SETTINGS, halved=True), tmp_path)
+    assert caught.value.parameter == "halved"
 
 
 @pytest.mark.parametrize("flags", [["--calibration", "sigmoid", "--observed", "none"], ["--held-out"]])

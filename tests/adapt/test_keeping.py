@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+import tacit
 from tacit.adapt import comparison
 from tacit.adapt.adaptation import AdaptResult, adapt
+from tacit.adapt.adapter import Adapter
+from tacit.adapt.loading import save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.adapt.validation import set_apart
@@ -63,9 +66,12 @@ def test_what_wins_is_kept_until_something_better_comes(run: RunFolder, monkeypa
     assert (run.path / ADAPTER).read_bytes() == first
     assert run.results()["adapt"] == about
 
+    # what was evaluated with an adapter is of that one alone
+    run.write_results({**run.results(), "eval": [{"settings": {}}, {"settings": {"adapted": True}}]})
     figures(monkeypatch, {"2i": 0.5, "2in": 0.3}, {"2i": 0.6, "2in": 0.3}, {"2i": 0.6, "2in": 0.4})
     assert adapted(run, replace(SIGMOID, lr=0.5)).summary["kept"]
     assert (run.path / ADAPTER).read_bytes() != first
+    assert ["outdated" in each for each in run.results()["eval"]] == [False, True]
 
 
 def test_negation_is_not_bought_with_everything_else() -> None:
@@ -106,6 +112,13 @@ def test_an_adapter_can_be_dropped(run: RunFolder) -> None:
     assert not drop_adapter(run)
 
 
+def test_train_facts_are_not_known_where_they_are_asked_for(run: RunFolder) -> None:
+    save_adapter(run, Adapter(load_model(run)), AdaptSettings())  # which was trained with them known
+    opened = tacit.open(run.path, device="cpu")
+    observed = [opened.evaluate(split=split, limit=2).settings["observed"] for split in ("train", "test")]
+    assert observed == ["none", "train"]
+
+
 def test_nothing_is_validated_that_is_learned_from(run: RunFolder) -> None:
     pairs = [(e, r, f, s) for e in range(6) for f in range(6) for r in range(3) for s in range(3)]
     slots = np.array(pairs + [(f, s, e, r) for e, r, f, s in pairs], dtype=np.int32)  # each with its branches swapped
@@ -137,6 +150,9 @@ def test_variants_become_runs_of_their_own(run: RunFolder) -> None:
         assert scores(opened) == pytest.approx(scores(direct), abs=1e-6)
         assert scores(opened) != scores(Engine(graph, model, opened.settings))
         assert run.results()[f"variant-{variant}"]["steps"] == 10
+        told = tacit.open(run.path / f"variant-{variant}", device="cpu").evaluate(limit=2).settings
+        assert told["observed"] == "none"  # as it was trained
+        assert told["adapter"].startswith("learn scores, condition p, layers 1")
     after = {file.name: file.read_bytes() for file in run.path.iterdir() if file.name.endswith("safetensors")}
     assert after == before
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import tacit
 from tacit.cli import app
 from tacit.errors import DataError, SettingsError, TacitError
 from tacit.folder import RunFolder
@@ -103,6 +105,38 @@ def test_results_with_the_same_settings_are_replaced_and_reported(run: RunFolder
     page = tmp_path / "page.md"
     assert "wrote" in call("report", run.path, "--out", page)
     assert "| #2 | 100.0 |" in page.read_text()
+
+
+def test_damaged_results_do_not_cost_an_evaluation(run: RunFolder) -> None:
+    (run.path / "results.json").write_text('{"eval": "none"}')
+    found = tacit.open(run.path, device="cpu").evaluate()
+    assert found.mrr == {"1p": 1.0}
+    assert "results.json is damaged (eval is no list of evaluations); delete it" in found.unkept
+
+
+def test_queries_of_one_name_do_not_take_each_others_place(run: RunFolder, tmp_path: Path) -> None:
+    """Two folders called `queries`, some shapes of one of them, and query sets that are given: each is kept once."""
+    folder, moved = queries(tmp_path), tmp_path / "elsewhere" / "queries"
+    shutil.copytree(folder, moved)
+    other = QuerySet(
+        SHAPES["1p"],
+        np.array([[0]], np.int32),
+        np.array([[1]], np.int32),
+        AnswerSets.none(1),
+        AnswerSets.of([{7}]),
+    )
+    write_queries(moved, "test", {"1p": other})
+    opened = tacit.open(run.path, device="cpu")
+    for _ in range(2):
+        for source, shapes in ((folder, None), (moved, None), (folder, "2p"), ({"1p": other}, None)):
+            opened.evaluate(source, shapes=shapes)
+    kept = run.results()["eval"]
+    assert [(one["settings"]["queries"], list(one["mrr"])) for one in kept] == [
+        ("queries", ["1p", "2p"]), ("queries", ["1p"]), ("queries", ["2p"]), ("given", ["1p"])
+    ]  # fmt: skip
+    checksums = [one["settings"]["checksum"] for one in kept]
+    assert checksums[1] == checksums[3]  # the same queries, wherever they come from
+    assert len(set(checksums)) == 3
 
 
 @pytest.mark.parametrize(

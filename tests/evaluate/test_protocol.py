@@ -80,8 +80,9 @@ def test_figures_stay_in_the_order_of_the_queries_while_batches_follow_the_last_
     figures = measure(reasoner, QUERIES, batch=1)
     assert figures.by_query["mrr"].tolist() == pytest.approx([0.75, 0.5, 1 / 3])
     assert [batch[0][-1] for batch in reasoner.batches] == [0, 2, 4]
-    by_relation = figures.grouped(QUERIES.relations[:, -1])
-    assert by_relation[4] == {"mrr": pytest.approx(0.75), "hits@1": 0.5, "hits@3": 1.0, "hits@10": 1.0, "queries": 1}
+    assert figures.grouped(QUERIES.relations[QUERIES.hard.rows, -1])[4] == {
+        "mrr": pytest.approx(0.75), "hits@1": 0.5, "hits@3": 1.0, "hits@10": 1.0, "queries": 1, "answers": 2
+    }  # fmt: skip
 
 
 def test_scores_that_are_no_numbers_are_told_before_the_next_batch() -> None:
@@ -129,7 +130,7 @@ def test_a_question_with_two_answers_counts_once_or_twice() -> None:
     assert per_question.mrr["2p"] == pytest.approx((0.75 + 1 / 2 + 1 / 3) / 3)
     assert per_fact.mrr["2p"] == pytest.approx((1 + 1 / 2 + 1 / 2 + 1 / 3) / 4)
     assert per_fact.metric("hits@1")["2p"] == pytest.approx(1 / 4)
-    by_name = per_fact.figures["2p"].grouped(np.array([0, 0, 1]), "fact")
+    by_name = per_fact.figures["2p"].grouped(np.array([0, 0, 1])[QUERIES.hard.rows], "fact")
     assert by_name[0]["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 2) / 3)
 
 
@@ -205,6 +206,23 @@ def test_queries_of_ids_that_the_graph_does_not_have_are_refused(easy, hard, rel
         queries_of(graph, {"1p": query_set("1p", easy, hard, [relation] * len(hard))}, "test", None)
 
 
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_limit_and_a_batch_are_at_least_one(number: int) -> None:
+    """A limit of -1 would leave one query out, and a batch of -1 would rank nothing: an MRR of 1 / 0."""
+    for name in ("limit", "batch"):
+        with pytest.raises(SettingsError, match=f"{name} must be at least 1, not {number}"):
+            evaluate(Fixed(ROWS), {"2p": QUERIES}, **{name: number})  # type: ignore[arg-type]
+
+
+def test_shapes_that_were_not_given_are_named() -> None:
+    graph = Graph.of([("a", "r", "b")])
+    given = {"1p": query_set("1p", [{0}], [{1}], [1])}
+    with pytest.raises(DataError, match="there are no 2p to evaluate among those given: 1p"):
+        queries_of(graph, given, "test", "1p,2p")
+    with pytest.raises(DataError, match="there are no queries to evaluate among those given: none"):
+        queries_of(graph, {}, "test", None)
+
+
 def test_a_limit_takes_the_same_sample_every_time() -> None:
     queries = query_set("1p", [set()] * 40, [{q % 4} for q in range(40)])
     rows = np.random.default_rng(0).normal(size=(40, 4)).tolist()
@@ -270,13 +288,13 @@ def test_answers_by_a_key_are_evaluations_of_their_own() -> None:
     """Ranks 1 and 2 of the first query, 2 (two ties) of the second, 3 of the third, missing 1, 2, 1 and 2 links."""
     figures = measure(Fixed(ROWS), QUERIES)
     links = np.array([1, 2, 1, 2])
-    by_links = figures.by_answer(links)
+    by_links = figures.grouped(links)
     assert by_links[1] == {
         "mrr": pytest.approx((1 + 1 / 2) / 2), "hits@1": 0.5, "hits@3": 1.0, "hits@10": 1.0, "queries": 2, "answers": 2
     }  # fmt: skip
     assert by_links[2]["mrr"] == pytest.approx((1 / 2 + 1 / 3) / 2)
     links[1] = 1
-    per_question, per_fact = (figures.by_answer(links, mean)[1]["mrr"] for mean in ("question", "fact"))
+    per_question, per_fact = (figures.grouped(links, mean)[1]["mrr"] for mean in ("question", "fact"))
     assert per_question == pytest.approx((0.75 + 1 / 2) / 2)
     assert per_fact == pytest.approx((1 + 1 / 2 + 1 / 2) / 3)
 

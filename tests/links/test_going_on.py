@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
+import tacit
 from ring_runs import GRAPH, SIZE, SMALL, interrupt_at, new_run, stopped_run
 from tacit.errors import LimitError, RunError, SettingsError
 from tacit.folder import ADAPTER, CHECKPOINT, MODEL, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.finished import is_complete
-from tacit.links.loading import load_model
+from tacit.links.loading import OUTDATED, load_model, make_model, save_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training import train
 from tacit.links.validation import Validation
@@ -200,11 +201,19 @@ def test_training_further_drops_the_adapter_of_the_weights_before(tmp_path: Path
     train(GRAPH, SMALL, run)
     run.write_tensors(ADAPTER, {"bias": torch.zeros(2)})
     run.write_settings("adapt", {"steps": 1})
-    run.write_results({**run.results(), "adapt": {"steps": 1}})
+    run.write_results({**run.results(), "adapt": {"steps": 1}, "eval": [{"mrr": {"1p": 0.5}, "settings": {}}]})
     train(GRAPH, replace(SMALL, epochs=8), run, resume=True)
+    assert run.results()["eval"] == [{"mrr": {"1p": 0.5}, "settings": {}, "outdated": OUTDATED}]  # of weights before
     assert not run.has(ADAPTER)
     assert "adapt" not in run.settings
     assert "adapt" not in run.results()
+
+
+def test_what_was_not_trained_is_not_gone_on_with(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "imported", GRAPH, {"model": "complex", "rank": 2})
+    save_model(run, make_model("complex", GRAPH.num_entities, GRAPH.num_relations, 2))
+    with pytest.raises(RunError, match="holds a model that was not trained there; train in another folder"):
+        tacit.train(GRAPH, run.path, resume=True, epochs=3, device="cpu", progress=False)
 
 
 def test_a_finished_run_is_not_gone_on_with_on_other_facts(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tacit.errors import DataError, RunError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.links.imports import import_run, read_import, read_kbc
 from tacit.links.loading import load_model
-from tacit.links.pykeen import from_pykeen
+from tacit.links.pykeen import from_pykeen, read_triples
 
 KINDS = {
     "ComplEx": {},
@@ -76,6 +76,7 @@ def test_nested_state_dicts_are_found(tmp_path: Path) -> None:
         (torch.ones(3, 3), torch.ones(2, 3), "real and an imaginary half"),
         (torch.ones(3, 4), torch.ones(3, 4), "must be even"),
         (torch.full((3, 4), torch.nan), torch.ones(2, 4), "not finite"),
+        (torch.ones(3, 4), torch.full((2, 4), 1e39, dtype=torch.float64), "relations holds .* not finite"),
     ],
 )
 def test_checkpoints_that_are_no_complex_models(
@@ -223,6 +224,37 @@ def test_models_that_cannot_be_imported_say_what_can(nations: Any) -> None:
         from_pykeen(nn.Linear(1, 1))
 
 
+@pytest.mark.parametrize("stacked", [True, False])
+def test_inverses_that_lie_elsewhere_than_said_are_noticed(tmp_path: Path, stacked: bool) -> None:
+    """Relation `i` of four turns a ring of 60 by `i + 1` steps, its inverse back: turns of the circle say it all."""
+    size, steps = 60, torch.arange(1.0, 5.0)
+    graph = Graph.of([(f"e{e}", f"r{i}", f"e{(e + i) % size}") for e in range(size) for i in range(1, 5)])
+    order = torch.tensor([int(label[1:]) for label in graph.entities.labels])
+    turns = torch.cat((steps, -steps)) if stacked else torch.stack((steps, -steps), 1).flatten()
+    tables = [torch.stack((a.cos(), a.sin()), 1) for a in (order * 2 * torch.pi / size, turns * 2 * torch.pi / size)]
+    path = save_kbc(tmp_path / "kbc.pt", *tables)
+    right, wrong = ("stacked", "interleaved") if stacked else ("interleaved", "stacked")
+    model = read_import(path, reciprocal=right).fitted(graph)  # type: ignore[arg-type]
+    heads, relations, tails = torch.from_numpy(graph.train).long().T
+    assert torch.equal(model.logits(heads, relations).argmax(1), tails)
+    assert torch.equal(model.logits(tails, relations + 1).argmax(1), heads)
+    with pytest.raises(RunError, match=f"with {right} of 1.000; give reciprocal {right}"):
+        read_import(path, reciprocal=wrong).fitted(graph)  # type: ignore[arg-type]
+
+
+def test_ids_in_another_order_are_noticed(tmp_path: Path) -> None:
+    """A ring of 1,200 whose entities the graph has as they come, and a checkpoint that way and another."""
+    size = 1200
+    graph = Graph.of([(f"e{e}", "next", f"e{(e + 1) % size}") for e in range(size)])
+    order = torch.tensor([int(label[1:]) for label in graph.entities.labels]) * 2 * torch.pi / size
+    turns = torch.tensor([1.0, -1.0]) * 2 * torch.pi / size
+    entities, relations = (torch.stack((a.cos(), a.sin()), 1) for a in (order, turns))
+    assert read_import(save_kbc(tmp_path / "kbc.pt", entities, relations)).fitted(graph).num_entities == size
+    entities = entities[torch.randperm(size, generator=torch.Generator().manual_seed(0))]
+    with pytest.raises(RunError, match=r"with an MRR of 0\.0\d\d\d, as chance would: its ids mean others"):
+        read_import(save_kbc(tmp_path / "kbc.pt", entities, relations)).fitted(graph)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_saved_directory_follows_the_labels_of_the_graph(nations: Any, tmp_path: Path) -> None:
     theirs, factory = pykeen_model(nations, "ComplEx", inverse=False)
@@ -263,6 +295,11 @@ def test_a_damaged_directory_is_named(nations: Any, tmp_path: Path) -> None:
     labels.write_bytes(gzip.compress(b"id\tlabel\n0\tp\n"))
     with pytest.raises(DataError, match="not those of its model"):
         read_import(tmp_path, trust_pickle=True)
+    facts = tmp_path / "training_triples" / "numeric_triples.tsv.gz"
+    for row, message in (("0\tx\t1", "other than ids"), (f"0\t0\t{2**31}", "other than ids"), ("0\t9\t1", "no labels")):
+        facts.write_bytes(gzip.compress(f"head\trelation\ttail\n{row}\n".encode()))
+        with pytest.raises(DataError, match=message):
+            read_triples(tmp_path, 3, 4)
     (tmp_path / "trained_model.pkl").write_bytes(b"damaged")
     with pytest.raises(DataError, match="cannot be opened"):
         read_import(tmp_path, trust_pickle=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tacit.errors import SettingsError, TrainingError
-from tacit.links.ranking import TIES, by_query, numbers, ranks, summary
+from tacit.links.ranking import TIES, by_query, numbers, ranks
 
 INF = float("inf")
 
@@ -98,13 +98,12 @@ def test_ranks_of_scores_made_in_inference_mode() -> None:
 def test_nothing_to_rank() -> None:
     nothing = torch.tensor([], dtype=torch.int64)
     assert ranks(torch.zeros(2, 3), nothing, nothing, nothing, nothing).shape == (0,)
-    assert summary(torch.tensor([]), nothing) == {"mrr": 0.0, "hits@1": 0.0, "hits@3": 0.0, "hits@10": 0.0}
 
 
-def test_summary_weighs_queries_alike_however_many_answers_they_have() -> None:
-    # Query 7: ranks 1, 1, 1, 5; query 2: rank 20. MRR (1 + 1 + 1 + 0.2)/4 = 0.8 and 0.05.
-    figures = summary(torch.tensor([1.0, 20.0, 1.0, 1.0, 5.0]), torch.tensor([7, 2, 7, 7, 7]))
-    assert figures["mrr"] == pytest.approx((0.8 + 0.05) / 2, abs=1e-12)
-    assert figures["hits@1"] == 0.375
-    assert figures["hits@10"] == 0.5
+def test_figures_of_a_query_are_means_over_its_answers() -> None:
+    # Query 7: ranks 1, 1, 1, 5; query 2: rank 20. MRR 0.05 and (1 + 1 + 1 + 0.2)/4 = 0.8.
+    figures = by_query(torch.tensor([1.0, 20.0, 1.0, 1.0, 5.0]), torch.tensor([7, 2, 7, 7, 7]))
+    assert figures["mrr"].tolist() == pytest.approx([0.05, 0.8], abs=1e-12)
+    assert figures["hits@1"].tolist() == [0.0, 0.75]
+    assert figures["hits@10"].tolist() == [0.0, 1.0]
     assert by_query(torch.tensor([1.0, 20.0]), torch.tensor([7, 2]))["mrr"].tolist() == pytest.approx([0.05, 1.0])

@@ -21,7 +21,7 @@ from tacit.folder import MODEL
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model, pick_device
-from tacit.links.memory import table_bytes
+from tacit.links.memory import _from_cgroup, table_bytes
 from tacit.links.models import MODELS
 from tacit.links.precision import float32_products
 from tacit.links.settings import TrainSettings
@@ -257,7 +257,15 @@ def test_a_small_budget_trains_the_same_model() -> None:
     torch.testing.assert_close(found.entities.weight, expected.entities.weight, rtol=1e-3, atol=1e-4)
 
 
-def test_devices_by_name() -> None:
+def test_files_that_were_read_do_not_count_as_taken(tmp_path: Path) -> None:
+    for name, text in (("max", "1000\n"), ("current", "900\n"), ("stat", "anon 200\ninactive_file 650\nfile 700\n")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert _from_cgroup(tmp_path) == 750
+    (tmp_path / "memory.max").write_text("max\n")
+    assert _from_cgroup(tmp_path) == math.inf == _from_cgroup(tmp_path / "elsewhere")
+
+
+def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pick_device("cpu").type == "cpu"
     for name in ("abacus", "meta"):  # torch knows one of them
         with pytest.raises(SettingsError, match="it must be auto, cpu, cuda"):
@@ -266,6 +274,10 @@ def test_devices_by_name() -> None:
         assert pick_device("auto").type == "cpu"
         with pytest.raises(SettingsError, match="no GPU"):
             pick_device("cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert pick_device("cuda:1").index == 1
+    with pytest.raises(SettingsError, match="device is 'cuda:2' but the last GPU here is cuda:1"):
+        pick_device("cuda:2")
 
 
 def test_global_switches_are_put_back() -> None:

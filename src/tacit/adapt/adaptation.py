@@ -24,6 +24,7 @@ from tacit.graph.graph import Graph
 from tacit.links.memory import clear_memory_errors
 from tacit.links.scorer import Scorer
 from tacit.query.queries import QuerySet
+from tacit.query.query_folder import check_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,9 @@ def adapt(
     settings = (settings or AdaptSettings()).settled(len(graph.valid) > 0)
     if run is not None:
         run.check(graph)
+        run.results()  # damaged ones are told before the work
+    for asked in (queries, valid or {}):
+        check_ids(asked, graph)
     size = f"batch {settings.batch}, k {settings.k} and hidden {settings.hidden}"
     with clear_memory_errors(size, "lower those, negatives or memory"), shown(progress) as tell:
         if variant is None:
@@ -122,7 +126,6 @@ def _keep(run: RunFolder, graph: Graph, result: AdaptResult, training: AdapterTr
         summary |= _verdict(run, graph, adapter, training, summary)
         if summary["kept"]:
             save_adapter(run, adapter, settings)
-            run.write_settings("adapt", settings.to_dict())
             run.write_results({**run.results(), "adapt": summary})
 
 

@@ -14,7 +14,6 @@ from tacit.errors import SettingsError
 from tacit.links.scorer import Scorer, VectorScorer
 
 Vectors = Callable[[Tensor], Tensor]  # of ids
-CONDITIONS = ("none", "p", "sp", "spo")
 _BLOCK = 2**24  # numbers of a hidden layer held at once
 
 
@@ -44,10 +43,6 @@ class Adapter(nn.Module):
         learns: str = "scores",
     ) -> None:
         super().__init__()
-        if condition not in CONDITIONS:
-            raise SettingsError(f"no condition '{condition}'; an adapter sees one of {', '.join(CONDITIONS)}")
-        if layers not in (1, 2):
-            raise SettingsError(f"layers is {layers}; an adapter has 1 or 2")
         if learns == "negation":  # scores stay as they are, whatever they depend on
             condition, layers = "none", 1
         self.condition, self.layers, self.hidden, self.learns = condition, layers, hidden, learns
@@ -179,18 +174,15 @@ class Features:
 
 def features(scorer: Scorer, letter: str) -> Features:
     """The features of relations (`p`) or entities (`s`, `o`) that a link predictor offers."""
-    if letter == "p":
-        if not isinstance(scorer, VectorScorer):
+    if not isinstance(scorer, VectorScorer):
+        if letter == "p":
             return Features(scorer.num_relations)
-        vectors: Vectors = scorer.relation_vectors
-        number = scorer.num_relations
-    else:
-        if not isinstance(scorer, VectorScorer):
-            raise SettingsError(
-                f"an adapter that sees entities needs their vectors, which {type(scorer).__name__} does not have; "
-                "use condition p"
-            )
-        vectors, number = scorer.entity_vectors, scorer.num_entities
+        raise SettingsError(
+            f"an adapter that sees entities needs their vectors, which {type(scorer).__name__} does not have; "
+            "use condition p"
+        )
+    vectors: Vectors = scorer.relation_vectors if letter == "p" else scorer.entity_vectors
+    number = scorer.num_relations if letter == "p" else scorer.num_entities
     # Adagrad at first moves every weight by the learning rate. With magnitudes that sum to 1, the outputs then move by
     # as much, whatever the rank: as if they were two numbers of their own.
     with torch.no_grad():

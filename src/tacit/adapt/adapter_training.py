@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -32,7 +31,7 @@ from tacit.fitting.loop import Schedule
 from tacit.graph.graph import Graph
 from tacit.links.scorer import BilinearScorer, Scorer
 from tacit.query.plan import Complement
-from tacit.query.queries import QuerySet
+from tacit.query.queries import QuerySet, checksum
 
 CHECKPOINT_SECONDS = 30.0
 
@@ -80,9 +79,13 @@ class AdapterTraining:
         adapter = Adapter(
             scorer, settings.condition, settings.layers, settings.hidden, settings.seed, learns=settings.learn
         )
-        reasoner = make_reasoner(graph, scorer, settings, settings.engine, adapter)
-        self.calibration: Calibration = reasoner.atoms.calibration
-        return reasoner, adapter
+        facts = KnownFacts(graph.index(*settings.observed), scorer.device) if settings.observed else None
+        counted = facts or KnownFacts(graph.index("train"), scorer.device)
+        self.calibration: Calibration = Adapted(calibration(settings.calibration, counted), adapter)
+        precision = "tf32" if settings.precision == "auto" else settings.precision  # on a GPU
+        atoms = Atoms(scorer, self.calibration, facts, precision=precision)
+        logic = Logic(settings.logic, settings.negation, settings.strength)
+        return MessageReasoner(atoms, logic, settings.k, settings.memory), adapter
 
     @property
     def flops(self) -> float:
@@ -168,27 +171,7 @@ class AdapterTraining:
 
     def checksum(self) -> str:
         """What tells these queries from others."""
-        return json.dumps({name: _checksum(drawn.queries) for name, drawn in self.batches.items()})
-
-
-def make_reasoner(
-    graph: Graph,
-    scorer: Scorer,
-    settings: AdaptSettings,
-    engine: Mapping[str, Any],
-    adapter: Adapter | None = None,
-) -> MessageReasoner:
-    """A search by some engine settings, to train an adapter with."""
-    splits = settings.observed
-    facts = KnownFacts(graph.index(*splits), scorer.device) if splits else None
-    counted = facts or KnownFacts(graph.index("train"), scorer.device)
-    precision = settings.precision
-    if precision == "auto":
-        precision = "tf32" if scorer.device.type == "cuda" else "float32"
-    scores = calibration(engine["calibration"], counted)
-    atoms = Atoms(scorer, scores if adapter is None else Adapted(scores, adapter), facts, precision=precision)
-    logic = Logic(engine["logic"], engine["negation"], engine["strength"])
-    return MessageReasoner(atoms, logic, settings.k, settings.memory)
+        return checksum({name: drawn.queries for name, drawn in self.batches.items()})
 
 
 def equal_parts(batch: int, names: list[str]) -> dict[str, int]:
@@ -200,10 +183,3 @@ def equal_parts(batch: int, names: list[str]) -> dict[str, int]:
     share, rest = divmod(batch, len(names))
     sizes = {name: share + (i < rest) for i, name in enumerate(names)}
     return {name: size for name, size in sizes.items() if size}
-
-
-def _checksum(queries: QuerySet) -> int:
-    checksum = 0
-    for ids in (queries.entities, queries.relations, queries.hard.offsets, queries.hard.ids, queries.easy.ids):
-        checksum = zlib.crc32(np.ascontiguousarray(ids, dtype=np.int64).tobytes(), checksum)
-    return checksum

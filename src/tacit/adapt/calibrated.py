@@ -100,7 +100,12 @@ class Adapted(Calibration):
         """`x(1 + α) + β`."""
         if self.adapter.learns == "negation":
             return logits
-        return _moved(logits, *self.adapter(heads, relations, tails))
+        scale, shift = self.adapter(heads, relations, tails)
+        if torch.is_grad_enabled() and (scale.requires_grad or logits.requires_grad):
+            return torch.addcmul(shift, logits, scale)
+        if scale.shape[1] == 1:
+            return torch.addcmul(shift, logits, scale, out=logits)
+        return logits.mul_(scale).add_(shift)
 
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Adapted:
         """The same adapter over a calibration with other facts to count, of rows that are shared out so."""
@@ -132,9 +137,3 @@ def check(calibration: str, condition: str) -> None:
 def log_odds(scores: Tensor) -> Tensor:
     """`log c / (1 - c)` from `log c`."""
     return scores - log1mexp(scores)
-
-
-def _moved(logits: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    if torch.is_grad_enabled() and (scale.requires_grad or logits.requires_grad):
-        return torch.addcmul(shift, logits, scale)
-    return torch.addcmul(shift, logits, scale, out=logits) if scale.shape[1] == 1 else logits.mul_(scale).add_(shift)

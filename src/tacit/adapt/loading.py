@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from tacit.adapt.adapter import Adapter
-from tacit.adapt.calibrated import Adapted
 from tacit.adapt.settings import AdaptSettings
 from tacit.disk import from_json
-from tacit.engine.calibration import Calibration, calibration
-from tacit.engine.known_facts import KnownFacts
 from tacit.folder import ADAPTER, RunFolder
+from tacit.links.loading import outdate
 from tacit.links.scorer import Scorer
 
 
 def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> None:
-    """Write an adapter as `adapter.safetensors`, with the settings it was trained with."""
-    about = {"settings": json.dumps(settings.to_dict()), "parameters": str(adapter.num_parameters)}
-    run.write_tensors(ADAPTER, adapter.state_dict(), about | ({"by_id": "yes"} if adapter.by_id else {}))
+    """Write an adapter and the settings it was trained with; evaluations with another are marked."""
+    outdate(run, adapted=True)
+    trained_with = settings.to_dict()
+    about = {"settings": json.dumps(trained_with)} | ({"by_id": "yes"} if adapter.by_id else {})
+    run.write_tensors(ADAPTER, adapter.state_dict(), about)
+    run.write_settings("adapt", trained_with)
 
 
 def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings]:
@@ -31,14 +31,3 @@ def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings
         )
         adapter.load_state_dict(run.tensors(ADAPTER))
     return adapter.requires_grad_(False).eval(), settings
-
-
-def load_adapted(run: RunFolder, scorer: Scorer, facts: KnownFacts) -> tuple[Calibration, dict[str, Any]] | None:
-    """The adapted calibration of a run and the engine settings it was trained for, or None where there is none.
-
-    `facts` are those that softmax-count counts.
-    """
-    if not run.has(ADAPTER):
-        return None
-    adapter, settings = load_adapter(run, scorer)
-    return Adapted(calibration(settings.calibration, facts), adapter), settings.engine

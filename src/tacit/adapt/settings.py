@@ -105,10 +105,10 @@ class AdaptSettings(Settings):
         for name, value in RECIPES["paper"].items() if self.recipe == "paper" else ():
             if getattr(self, name) != value:
                 raise SettingsError(f"{name} is {getattr(self, name)}, which is not the paper's; leave out one", name)
-        if "valid" in self.observed:
+        if not set(self.observed) <= {"train"}:
             raise SettingsError(
-                f"observed is {'+'.join(self.observed)}, which hands over the validation facts that an adapter learns "
-                "from or is validated with; observe train or none",
+                f"observed is {'+'.join(self.observed)}, which hands over facts that an adapter learns from, is "
+                "validated with or is tested by; observe train or none",
                 "observed",
             )
         if self.halved and self.held_out is False:

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from tacit.engine.ranking import hard_ranks
 from tacit.engine.reasoner import Reasoner
+from tacit.links.ranking import by_query
 from tacit.query.plan import Complement, negated_relation, walk
 from tacit.query.queries import QuerySet
 
@@ -98,7 +100,6 @@ def _reached(ranked: Floats, about: Ints, shared: int, own: Ints) -> float:
 
 
 def _reciprocal(reasoner: Reasoner, queries: QuerySet) -> Floats:
-    """The MRR of each query."""
-    ranks, rows = hard_ranks(reasoner, queries).numpy().astype(np.float64), queries.hard.rows
-    sums = np.bincount(rows, 1.0 / ranks, len(queries)).astype(np.float64)
-    return sums / np.maximum(1, np.bincount(rows, minlength=len(queries)))
+    """The MRR of each query; all have hard answers."""
+    found: Floats = by_query(hard_ranks(reasoner, queries), torch.from_numpy(queries.hard.rows))["mrr"].numpy()
+    return found

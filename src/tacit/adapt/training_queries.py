@@ -22,12 +22,14 @@ def training_queries(
     graph: Graph, settings: AdaptSettings, folder: Path | None = None, count: int = 5000
 ) -> dict[str, QuerySet]:
     """The queries to learn from, with their answers; shapes that the folder does not have are sampled."""
-    if settings.halved and len(graph.valid) < 2:
-        facts = counted(len(graph.valid), "validation fact")
-        raise SettingsError(f"halved takes at least two validation facts, and the graph has {facts}", "halved")
-    split = "valid" if settings.settled(len(graph.valid) > 0).held_out else "train"
-    if settings.halved and split == "valid":
+    if settings.halved:
+        if len(graph.valid) < 2:
+            facts = counted(len(graph.valid), "validation fact")
+            raise SettingsError(f"halved takes at least two validation facts, and the graph has {facts}", "halved")
+        if folder is not None:
+            raise SettingsError("queries are given, and halved draws its own queries; leave out one", "halved")
         return _sampled(halved(graph, settings.seed), "test", settings.shapes, count, settings.seed)
+    split = "valid" if settings.settled(len(graph.valid) > 0).held_out else "train"
     if folder and split == "valid" and not (folder / "valid-queries.pkl").is_file():
         raise DataError("no valid-queries.pkl to learn from; for training queries, held_out must be false", folder)
     queries = queries_for(graph, folder, split, settings.shapes, absent_ok=True) if folder else {}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tacit.engine.ranking import hard_ranks
 from tacit.engine.reasoner import Reasoner
-from tacit.links.ranking import summary
+from tacit.links.ranking import by_query
 from tacit.query.queries import QuerySet
 
 
@@ -57,6 +57,6 @@ def with_hard_answers(queries: Mapping[str, QuerySet], most: int, random: np.ran
 def mean_reciprocal_ranks(reasoner: Reasoner, queries: Mapping[str, QuerySet]) -> dict[str, float]:
     """The filtered MRR of each set of queries."""
     return {
-        name: summary(hard_ranks(reasoner, asked), torch.from_numpy(asked.hard.rows))["mrr"]
+        name: float(by_query(hard_ranks(reasoner, asked), torch.from_numpy(asked.hard.rows))["mrr"].mean())
         for name, asked in queries.items()
     }

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from tacit.adapt.adapter import Adapter
-from tacit.adapt.adapter_training import AdapterTraining, make_reasoner
+from tacit.adapt.adapter_training import AdapterTraining
 from tacit.adapt.calibrated import Adapted
 from tacit.adapt.loading import save_adapter
 from tacit.adapt.settings import AdaptSettings
@@ -33,7 +34,7 @@ from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import BilinearModel, FactorModel
-from tacit.links.loading import save_model
+from tacit.links.loading import make_like, save_model
 from tacit.links.scorer import Scorer
 from tacit.query.queries import QuerySet
 
@@ -63,7 +64,7 @@ class VariantTraining(AdapterTraining):
                 {key: table.new_zeros(2 * table.shape[1:]) for key, table in self.tables.items()}
             )
             rank = model.rank * (2 if variant == "c" else 1)
-            self.fitted = type(model)(model.num_entities, model.num_relations, rank).to(model.device)
+            self.fitted = make_like(model, model.num_entities, model.num_relations, rank).to(model.device)
         else:
             self.fitted = copy.deepcopy(model)
         self.fitted.requires_grad_(True)
@@ -79,7 +80,7 @@ class VariantTraining(AdapterTraining):
         if self.variant == "af":
             trained.append(adapter)
         else:
-            self.calibration = make_reasoner(graph, scorer, self.settings, self.settings.engine).atoms.calibration
+            self.calibration = cast(Adapted, self.calibration).calibration
         return self._search(TrainedAtoms, frozen.logic), trained
 
     def accumulate(self) -> Tensor:
@@ -134,9 +135,10 @@ def save_variant(run: RunFolder, graph: Graph, training: VariantTraining) -> Run
     save_model(out, fitted)
     if isinstance(training.calibration, Adapted):  # its adapter saw vectors that are not those of the variant
         settings = settings.changed(condition="p", layers=1)
-        save_adapter(out, training.calibration.adapter.without_vectors(fitted), settings)
-    else:  # an adapter that changes nothing says how scores are calibrated
-        save_adapter(out, Adapter(fitted, settings.condition, settings.layers, settings.hidden), settings)
+        adapter = training.calibration.adapter.without_vectors(fitted)
+    else:  # one that changes nothing says how scores are calibrated
+        adapter = Adapter(fitted, settings.condition, settings.layers, settings.hidden)
+    save_adapter(out, adapter, settings)
     return out
 
 

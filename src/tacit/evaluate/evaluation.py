@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,16 @@ from tacit.distributed.shards import Shards
 from tacit.engine.engine import Engine
 from tacit.engine.settings import observed_splits
 from tacit.errors import DataError, SettingsError
-from tacit.evaluate.protocol import check_ids, evaluate, one_hop_queries, sample
+from tacit.evaluate.protocol import Progress, evaluate, one_hop_queries, sample
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import Results
 from tacit.folder import versions
 from tacit.graph.graph import SPLITS, Graph
 from tacit.query.hardness import hardness, missing_links
 from tacit.query.queries import QuerySet
-from tacit.query.query_folder import queries_for
+from tacit.query.query_folder import check_ids, queries_for
 from tacit.query.shapes import parse_shapes
 
-Progress = Callable[[str, int, int], None]  # name of the query set, queries done, queries in all
 RELIABILITY_QUERIES = 500
 # Settings that change no answer (ranks are among all entities, whatever finds candidates), and those of one search.
 _ASIDE = ("memory", "candidates", "nprobe", "cached", "budget")
@@ -106,13 +105,12 @@ def evaluated(
     kept = {name: value for name, value in settings.items() if value is not None}
     if by_missing:  # where nobody can tell what is missing, nothing needs to be ranked
         hardness(queries, engine.graph, split, engine.settings.observed)
-    heard = progress or (lambda name, done, total: None)
-    results = evaluate(engine.reasoner, queries, ties, limit, batch, heard, kept, mean, processes)
+    results = evaluate(engine.reasoner, queries, ties, limit, batch, progress, kept, mean, processes)
     relations = None
     if per_relation:
         figures, labels = results.figures["1p"], engine.graph.relations.labels
-        by_relation = figures.grouped(figures.queries.relations[:, 0], results.mean)
-        relations = {labels[relation]: row for relation, row in by_relation.items()}
+        asked = figures.queries.relations[figures.queries.hard.rows, 0]
+        relations = {labels[relation]: row for relation, row in figures.grouped(asked, results.mean).items()}
     wanted = with_reliability and (processes is None or processes.leads)
     measured = _reliability(engine, queries, split, limit or RELIABILITY_QUERIES) if wanted else {}
     missing = missing_rows(results, engine.graph, split, engine.settings.observed) if by_missing else {}
@@ -124,7 +122,7 @@ def missing_rows(
 ) -> dict[str, dict[int, dict[str, float]]]:
     """The figures of each set of queries by the number of links its hard answers are missing beside observed facts."""
     return {
-        name: figures.by_answer(missing_links(figures.queries, graph, split, observed), results.mean)
+        name: figures.grouped(missing_links(figures.queries, graph, split, observed), results.mean)
         for name, figures in results.figures.items()
     }
 
@@ -160,11 +158,19 @@ def queries_of(
     if split not in SPLITS:
         raise SettingsError(f"split is '{split}'; it must be one of {', '.join(SPLITS)}", "split")
     if isinstance(source, Mapping):
-        given = {name: source[name] for name in (parse_shapes(shapes) if shapes else source)}
+        wanted = parse_shapes(shapes) if shapes else tuple(source)
+        absent = [name for name in wanted if name not in source]
+        if absent or not wanted:
+            there = ", ".join(source) or "none"
+            raise DataError(f"there are no {', '.join(absent) or 'queries'} to evaluate among those given: {there}")
+        given = {name: source[name] for name in wanted}
         check_ids(given, graph)
         return given
     if source is not None:
-        return queries_for(graph, source, split, shapes)
+        queries = queries_for(graph, source, split, shapes)
+        if not queries:
+            raise DataError(f"holds no {split} queries to evaluate", source)
+        return queries
     if shapes is not None and parse_shapes(shapes) != ("1p",):
         raise SettingsError(f"queries are needed for shapes {shapes}; sample some, or give a folder of them", "queries")
     if not len(graph.split(split)):

@@ -31,8 +31,8 @@ def steps(curves: Mapping[str, tuple[ArrayLike, ArrayLike]], ylabel: str, xlabel
     return figure
 
 
-def bars(groups: Mapping[str, Mapping[str, float]], ylabel: str = "MRR, %") -> Figure:
-    """Bars side by side: one group per shape, one bar per name of `groups` (`{"CQD^A, 1%": {"2p": 11.8, …}, …}`)."""
+def bars(groups: Mapping[str, Mapping[str, float]]) -> Figure:
+    """MRR in percent: one group per shape, one bar per name of `groups` (`{"CQD^A, 1%": {"2p": 11.8, …}, …}`)."""
     columns = list(dict.fromkeys(column for values in groups.values() for column in values))
     figure, axes = blank(width=min(10.0, max(5.0, 0.3 * len(columns) * max(1, len(groups)))))
     width = 0.8 / max(1, len(groups))
@@ -40,11 +40,11 @@ def bars(groups: Mapping[str, Mapping[str, float]], ylabel: str = "MRR, %") -> F
         places = [j + (i - (len(groups) - 1) / 2) * width for j, column in enumerate(columns) if column in values]
         axes.bar(places, [values[column] for column in columns if column in values], width, color=colour, label=name)
     axes.set_xticks(range(len(columns)), columns)
-    finish(axes, "", ylabel, entries=len(groups))
+    finish(axes, "", "MRR, %", entries=len(groups))
     return figure
 
 
-def reliability_diagram(curves: Mapping[str, Mapping[str, Any]], title: str = "") -> Figure:
+def reliability_diagram(curves: Mapping[str, Mapping[str, Any]]) -> Figure:
     """The share that holds against the score, from `Reliability.to_json()` by name; the diagonal is honest."""
     figure, axes = blank(width=4.2 if len(curves) < 6 else 8.0, height=4.2)
     axes.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, label="scores are probabilities")
@@ -53,7 +53,7 @@ def reliability_diagram(curves: Mapping[str, Mapping[str, Any]], title: str = ""
         label = f"{name} (calibration error {reliability['ece']:.3f})"
         axes.plot(curve["score"], curve["accuracy"], color=colour, marker="o", markersize=4, label=label)
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    finish(axes, "mean score", "share that holds", title, len(curves) + 1)
+    finish(axes, "mean score", "share that holds", entries=len(curves) + 1)
     return figure
 
 

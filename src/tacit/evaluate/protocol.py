@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.distributed.shards import Shards
+from tacit.engine.paging import check_number
 from tacit.engine.ranking import hard_ranks
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import DataError, SettingsError
@@ -28,7 +29,7 @@ def evaluate(
     ties: Ties = "realistic",
     limit: int | None = None,
     batch: int | None = None,
-    progress: Progress = lambda *event: None,
+    progress: Progress | None = None,
     settings: Mapping[str, Any] | None = None,
     mean: Mean = "question",
     processes: Shards | None = None,
@@ -48,6 +49,9 @@ def evaluate(
     for name, value, choices in (("ties", ties, TIES), ("mean", mean, MEANS)):
         if value not in choices:
             raise SettingsError(f"{name} is '{value}'; it must be one of {', '.join(choices)}", name)
+    for name, number in (("limit", limit), ("batch", batch)):
+        if number is not None:
+            check_number(name, number, 1)
     figures = {}
     for name, asked in queries.items():
         kept = sample(asked.subset(np.flatnonzero(asked.hard.counts)), limit)
@@ -91,22 +95,6 @@ def one_hop_queries(graph: Graph, split: str = "test") -> QuerySet:
     return queries.subset(np.flatnonzero(queries.hard.counts))
 
 
-def check_ids(queries: Mapping[str, QuerySet], graph: Graph) -> None:
-    """Raise a `DataError` where queries speak of ids that the graph does not have."""
-    for name, chosen in queries.items():
-        entities = np.concatenate([part.ravel() for part in (chosen.entities, chosen.easy.ids, chosen.hard.ids)])
-        for kind, ids, size in (
-            ("entity", entities, graph.num_entities),
-            ("relation", chosen.relations, graph.num_relations),
-        ):
-            wrong = ids[(ids < 0) | (ids >= size)]
-            if wrong.size:
-                raise DataError(
-                    f"the {name} queries speak of {kind} {wrong[0]:,}, but {graph.name} has 0 to {size - 1:,}; "
-                    "give queries of the graph the run was made for"
-                )
-
-
 def sample(queries: QuerySet, limit: int | None) -> QuerySet:
     """At most so many of the queries, the same ones every time."""
     if limit is None or limit >= len(queries):
@@ -114,5 +102,5 @@ def sample(queries: QuerySet, limit: int | None) -> QuerySet:
     return queries.subset(np.sort(np.random.default_rng(0).permutation(len(queries))[:limit]))
 
 
-def _telling(progress: Progress, name: str, total: int) -> Callable[[int], None]:
-    return lambda done: progress(name, done, total)
+def _telling(progress: Progress | None, name: str, total: int) -> Callable[[int], None]:
+    return lambda done: None if progress is None else progress(name, done, total)

@@ -80,9 +80,12 @@ def sections(run: RunFolder) -> Iterable[Section]:
     kept = [evaluation for evaluation in results.get("eval", []) if is_results(evaluation)]
     names = [f"#{i}" for i in range(1, len(kept) + 1)] if len(kept) > 1 else ["this run"]
     evaluations = dict(zip(names, kept, strict=False))
-    outdated = [name for name, evaluation in evaluations.items() if "outdated" in evaluation]
+    outdated: dict[str, list[str]] = {}
+    for name, evaluation in evaluations.items():
+        if "outdated" in evaluation:
+            outdated.setdefault(str(evaluation["outdated"]), []).append(name)
     if outdated:
-        yield Section("Outdated", f"Measured before the facts of the graph were changed: {', '.join(outdated)}.")
+        yield Section("Outdated", "; ".join(f"{', '.join(named)}: {why}" for why, named in outdated.items()) + ".")
     if not evaluations:
         yield Section("Evaluation", "Nothing has been evaluated; `tacit eval RUN --queries FOLDER` does.")
     yield from _settings_of(evaluations)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,42 +37,34 @@ class Figures:
         values = by_query(self.ranks, torch.from_numpy(self.queries.hard.rows))
         return {name: column.numpy() for name, column in values.items()}
 
-    def by_answer(self, keys: NDArray[np.integer], mean: Mean = "question") -> dict[int, dict[str, float]]:
-        """The figures of the hard answers that share a key, such as the number of links they are missing.
-
-        Each is an evaluation of its own: a query takes part with its answers of that key, where it has any. Beside the
-        metrics there are the numbers of queries and answers.
-        """
-        rows = {}
-        for key in np.unique(keys).tolist():
-            hard = self.queries.hard.where(keys == key)
-            asked = replace(self.queries, hard=hard).subset(np.flatnonzero(hard.counts))
-            part = Figures(asked, self.ranks[torch.from_numpy(keys == key)])
-            metrics = {metric: part.mean(metric, mean) for metric in METRICS}
-            rows[key] = metrics | {"queries": len(asked), "answers": len(asked.hard.ids)}
-        return rows
-
     def __len__(self) -> int:
         return len(self.queries)
 
     def mean(self, metric: str = "mrr", mean: Mean = "question") -> float:
         """The mean over the queries, or over their hard answers."""
-        return float(np.average(self.by_query[metric], weights=self._weights(mean)))
+        weights = self.queries.hard.counts if mean == "fact" else None
+        return float(np.average(self.by_query[metric], weights=weights))
 
     def grouped(self, keys: NDArray[np.integer], mean: Mean = "question") -> dict[int, dict[str, float]]:
-        """The means over the queries that share a key, such as their relation, and how many they are."""
-        distinct, group, sizes = np.unique(keys, return_inverse=True, return_counts=True)
-        weights = self._weights(mean)
-        totals = np.bincount(group, weights)
-        means = {metric: np.bincount(group, weights * values) / totals for metric, values in self.by_query.items()}
-        return {
-            int(key): {metric: float(means[metric][i]) for metric in METRICS} | {"queries": int(sizes[i])}
-            for i, key in enumerate(distinct)
-        }
+        """The figures of the hard answers that share a key, such as the relation they are asked by.
 
-    def _weights(self, mean: Mean) -> Floats:
-        counts = self.queries.hard.counts
-        return (counts if mean == "fact" else np.ones_like(counts)).astype(np.float64)
+        Each is an evaluation of its own: a query takes part with its answers of that key, where it has any. Beside the
+        metrics there are the numbers of queries and answers.
+        """
+        distinct, group = np.unique(keys, return_inverse=True)
+        asked, place, answers = np.unique(
+            group * len(self) + self.queries.hard.rows, return_inverse=True, return_counts=True
+        )
+        of_key = asked // len(self)  # of each pair of a key and a query
+        weights = answers if mean == "fact" else np.ones(len(asked))
+        columns: dict[str, NDArray[Any]] = {
+            name: np.bincount(of_key, weights * values.numpy()) / np.bincount(of_key, weights)
+            for name, values in by_query(self.ranks, torch.from_numpy(place)).items()
+        }
+        columns |= {"queries": np.bincount(of_key), "answers": np.bincount(group)}
+        return {
+            int(key): {name: column[i].item() for name, column in columns.items()} for i, key in enumerate(distinct)
+        }
 
 
 @dataclass(frozen=True)

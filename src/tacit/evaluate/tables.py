@@ -36,9 +36,9 @@ def cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def metrics_table(results: Mapping[str, Any], title: str | None = None) -> Table:
+def metrics_table(results: Mapping[str, Any]) -> Table:
     """One file of results for a terminal: a line per set of queries with MRR, Hits@k, how many and how long."""
-    table = _table(("queries of", *TITLES.values(), "count", "ms each"), title)
+    table = _table(("queries of", *TITLES.values(), "count", "ms each"))
     for name, count in results["queries"].items():
         values = [cell(100 * results[metric][name]) for metric in METRICS]
         table.add_row(name, *values, f"{count:,}", f"{1e3 * results['seconds'][name] / count:.2f}")
@@ -87,11 +87,11 @@ def relations_table(relations: Mapping[str, Mapping[str, float]]) -> Table:
     return table
 
 
-def _table(columns: Iterable[str], title: str | None = None) -> Table:
+def _table(columns: Iterable[str]) -> Table:
     """An empty table whose first column is text and whose others are numbers."""
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(header_style="bold")
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left")
     return table

@@ -16,7 +16,6 @@ from tacit.links.precision import even_product, product
 class FactorModel(nn.Module, ABC):
     """Scores `(h, r, t)` as `match(compose(h, r), t)`; a model says how to compose and how to match."""
 
-    bilinear: ClassVar[bool] = False
     entity_width: ClassVar[int] = 1  # numbers of an entity's row, for each of the rank
     relation_width: ClassVar[int] = 1  # of a relation's row
 
@@ -58,9 +57,9 @@ class FactorModel(nn.Module, ABC):
     def match_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
         """The score of each query with its own tail row, `[B, D] x [B, D] -> [B]`."""
 
-    @abstractmethod
     def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
-        """The squared moduli `|f|²` of the factors a regulariser should see, each `[B, ·]`."""
+        """The squared moduli `|f|²` of the factors a regulariser should see, each `[B, ·]`: of real numbers here."""
+        return heads.square(), relations.square(), tails.square()
 
     def pull(self, queries: Tensor, tails: Tensor, weights: Tensor, out: Tensor, precision: str = "float32") -> Tensor:
         """The gradient of `Σ weights · match(queries, tails)`: by queries, returned, and by tails, written to `out`."""
@@ -116,8 +115,6 @@ class FactorModel(nn.Module, ABC):
 
 class BilinearModel(FactorModel):
     """A model whose match is an inner product, so that a row of scores is one matrix product."""
-
-    bilinear: ClassVar[bool] = True
 
     @abstractmethod
     def relation_queries(self, heads: Tensor, tails: Tensor) -> Tensor:

@@ -13,6 +13,8 @@ def is_complete(run: RunFolder, settings: TrainSettings | None = None) -> bool:
     if not run.has(MODEL):
         return False
     if not run.has(CHECKPOINT):
+        if settings is not None and "train" not in run.results():
+            raise RunError(f"run '{run.path}' holds a model that was not trained there; train in another folder")
         planned = run.settings["train"].get("epochs")
         if settings is not None and planned and settings.epochs > planned:
             raise RunError(f"run '{run.path}' has no {CHECKPOINT} to go on from; train anew, or for {planned} epochs")

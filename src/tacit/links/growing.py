@@ -14,9 +14,8 @@ from tacit.fitting.loop import Fitting, Schedule
 from tacit.fitting.progress import Progress, shown
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
-from tacit.links.loading import make_model
+from tacit.links.loading import make_like
 from tacit.links.losses import sampled_softmax
-from tacit.links.models import MODELS
 from tacit.links.regularisers import REGULARISERS
 from tacit.links.settings import TrainSettings
 
@@ -39,8 +38,7 @@ def grown(model: FactorModel, graph: Graph, settings: TrainSettings, progress: P
             fitting = Fitting(growth, growth.schedule(), tell)
             fitting.go()
             fitting.finish()
-    name = next(name for name, kind in MODELS.items() if kind is type(model))
-    larger = make_model(name, graph.num_entities, graph.num_relations, model.rank, getattr(model, "norm", 1))
+    larger = make_like(model, graph.num_entities, graph.num_relations)
     larger.load_state_dict({f"{table}.weight": rows for table, rows in growth.tables().items()})
     return larger.to(model.device).requires_grad_(False).eval()
 

@@ -5,6 +5,7 @@ Each becomes one of Tacit's own models with the same scores, so that nothing dow
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from tacit.graph.graph import Graph, directed
 from tacit.graph.rehearsal import rehearse
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
-from tacit.links.loading import make_model, save_model
+from tacit.links.loading import about, make_like, save_model
 from tacit.links.models import ComplEx
 from tacit.links.pykeen import MODEL_FILE, read_labels, read_model, read_triples
 
@@ -30,6 +31,9 @@ Reciprocal = Literal["interleaved", "stacked"]
 _M = TypeVar("_M", bound=FactorModel)
 _LONGEST_PICKLE = 1 << 24  # bytes that say which tensors a file has
 _LEGACY_PICKLES = 5  # three that tell the kind of file, the data, and the keys of its tensors
+_RANKED, _ENOUGH = 500, 50  # train facts by which to see that ids are where they should be
+_LEARNED, _MANY = 0.1, 1000  # their MRR by a model that has learned something; entities among which chance is low
+_SCORES = 2**24  # held at once
 _ENTITIES, _RELATIONS = "embeddings.0.weight", "embeddings.1.weight"
 
 
@@ -71,6 +75,7 @@ class Imported:
     entities: Vocabulary | None = None
     relations: Vocabulary | None = None
     train: NDArray[np.int32] | None = None  # forward facts, relation ids directed
+    reciprocal: Reciprocal = "interleaved"  # as which a checkpoint was read
 
     def fitted(self, graph: Graph) -> FactorModel:
         """The model with its rows in the order of a graph's ids."""
@@ -79,8 +84,7 @@ class Imported:
         rows = torch.tensor(_ids(graph.entities, self.entities))
         forward = torch.tensor(_ids(Vocabulary(graph.relations.labels[0::2], "relation"), self.relations))
         relations = torch.stack((2 * forward, 2 * forward + 1), 1).flatten()
-        model, old = self.model, self.model.state_dict()
-        fitted = make_model(model_name(model), len(rows), len(relations), model.rank, getattr(model, "norm", 1))
+        old, fitted = self.model.state_dict(), make_like(self.model, len(rows), len(relations))
         return _filled(fitted, old["entities.weight"][rows], old["relations.weight"][relations])
 
     def graph(self, name: str) -> Graph:
@@ -90,13 +94,38 @@ class Imported:
         return Graph(self.entities, directed(self.relations), self.train, name=name)
 
     def _checked(self, graph: Graph) -> FactorModel:
-        """The model as it is, ids being all there is to go by."""
+        """The model as it is: ids are all there is to go by, and facts that it learned tell whether they are right."""
         has, needs = (
             f"{side.num_entities:,} entities and {side.num_relations:,} relation ids" for side in (self.model, graph)
         )
         if has != needs:
             raise RunError(f"the checkpoint has {has}, but {graph.name} has {needs}; give the graph it was trained on")
+        facts = torch.from_numpy(graph.train[:: max(1, len(graph.train) // _RANKED)].astype(np.int64))
+        if len(facts) >= _ENOUGH:
+            self._check_ranks(graph, _mrr(self.model, facts), _mrr(self.model, self._read_otherwise(facts)))
         return self.model
+
+    def _check_ranks(self, graph: Graph, found: float, other: float) -> None:
+        """Raise a `RunError` by the MRR of train facts, as they were read and with inverses kept the other way."""
+        size = graph.num_entities
+        chance = (math.log(size) + 0.58) / size
+        if size >= _MANY and max(found, other) < 2 * chance:
+            raise RunError(
+                f"the checkpoint ranks train facts of {graph.name} with an MRR of {found:.4f}, as chance would: its "
+                "ids mean others; give the graph it was trained on with the ids it had, a BetaE folder say"
+            )
+        if other > max(_LEARNED, 1.5 * found):
+            instead = "interleaved" if self.reciprocal == "stacked" else "stacked"
+            raise RunError(
+                f"with reciprocal {self.reciprocal} the checkpoint ranks train facts of {graph.name} with an MRR of "
+                f"{found:.3f}, with {instead} of {other:.3f}; give reciprocal {instead}"
+            )
+
+    def _read_otherwise(self, facts: Tensor) -> Tensor:
+        """Facts with the relation ids that they would have where inverses are kept the other way."""
+        order = torch.arange(self.model.num_relations).view(2, -1).T.flatten()  # from interleaved to stacked
+        places = order.argsort() if self.reciprocal == "stacked" else order
+        return torch.stack((facts[:, 0], places[facts[:, 1]], facts[:, 2]), 1)
 
 
 def read_import(source: str | Path, trust_pickle: bool = False, reciprocal: Reciprocal = "interleaved") -> Imported:
@@ -105,7 +134,7 @@ def read_import(source: str | Path, trust_pickle: bool = False, reciprocal: Reci
     if not source.exists():
         raise DataError("no such file or folder", source)
     if source.is_file():
-        return Imported(read_kbc(source, reciprocal))
+        return Imported(read_kbc(source, reciprocal), reciprocal=reciprocal)
     if not (source / MODEL_FILE).is_file():
         raise DataError(f"has no {MODEL_FILE}; give a PyKEEN directory or a .pt checkpoint of kbc or CQD", source)
     model = read_model(source, trust_pickle)
@@ -119,16 +148,10 @@ def read_import(source: str | Path, trust_pickle: bool = False, reciprocal: Reci
 def import_run(imported: Imported, graph: Graph, out: str | Path, source: str, force: bool = False) -> RunFolder:
     """Write a run folder that holds a model trained elsewhere, fitted to a graph."""
     model = imported.fitted(graph)
-    about = {"model": model_name(model), "rank": model.rank, "norm": getattr(model, "norm", 1)}
-    run = RunFolder.create(out, graph, about, force)
+    run = RunFolder.create(out, graph, about(model), force)
     run.write_settings("import", {"source": source})
     save_model(run, model)
     return run
-
-
-def model_name(model: FactorModel) -> str:
-    """The name a model has in settings."""
-    return type(model).__name__.lower()
 
 
 def _ids(wanted: Vocabulary, there: Vocabulary) -> list[int]:
@@ -143,25 +166,31 @@ def _ids(wanted: Vocabulary, there: Vocabulary) -> list[int]:
     return [i for i in ids if i is not None]
 
 
+def _mrr(model: FactorModel, facts: Tensor) -> float:
+    """The mean reciprocal rank of the tails of facts among all entities."""
+    total = 0.0
+    for part in facts.split(max(1, _SCORES // model.num_entities)):
+        heads, relations, tails = part.T
+        scores = model.logits(heads, relations)
+        total += float(((scores > scores.gather(1, tails[:, None])).sum(1) + 1).double().reciprocal().sum())
+    return total / len(facts)
+
+
 def _filled(model: _M, entities: Tensor, relations: Tensor) -> _M:
-    for name, table in (("entities", entities), ("relations", relations)):
+    tables = {"entities": entities.float(), "relations": relations.float()}  # where a double may become infinite
+    for name, table in tables.items():
         if not bool(table.isfinite().all()):
             raise DataError(f"the table of {name} holds values that are not finite numbers; the model is of no use")
-    model.load_state_dict({"entities.weight": entities.float(), "relations.weight": relations.float()})
+    model.load_state_dict({f"{name}.weight": table for name, table in tables.items()})
     return model.requires_grad_(False).eval()
 
 
 def load_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
     """The tensors of floating point in a checkpoint, with their keys joined by dots; nothing in it is executed."""
-    return _tensors(_plain_load(path))
-
-
-def _plain_load(path: Path) -> Any:
-    """What a checkpoint holds, where a rehearsal of its pickle went well and its tensors are as large as the file."""
-    try:
+    try:  # where a rehearsal of its pickle went well and its tensors are as large as the file
         if reason := _fault(path):
             raise ValueError(reason)
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return _tensors(torch.load(path, map_location="cpu", weights_only=True))
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path) from None
     except Exception as error:  # a damaged or foreign file can raise nearly anything

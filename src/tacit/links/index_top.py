@@ -92,12 +92,6 @@ def read_stamp(path: Path) -> Stamp:
         raise RunError(f"{path} is no index or damaged ({error}); build it again with tacit index") from None
 
 
-def check_stamp(path: Path, stamp: Stamp, scorer: BilinearScorer, weights: str) -> None:
-    """Raise a `RunError` unless an index is of these weights."""
-    if (stamp.weights, stamp.entities, stamp.width) != (weights, *scorer.keys().shape):
-        raise RunError(f"{path} was built for other weights than the run has; build it again with tacit index")
-
-
 class IndexTop:
     """The best tails among those in the `nprobe` clusters nearest to a query and beside known tails, where `facts` are
     given: fast, and some may be missing.
@@ -116,8 +110,9 @@ class IndexTop:
         facts: Index | None = None,
     ) -> None:
         self.scorer, self.path, self.weights, self.loopless, self.facts = scorer, path, weights, loopless, facts
-        self.stamp = read_stamp(path)
-        check_stamp(path, self.stamp, scorer, weights)
+        self.stamp = stamp = read_stamp(path)
+        if (stamp.weights, stamp.entities, stamp.width) != (weights, *scorer.keys().shape):
+            raise RunError(f"{path} was built for other weights than the run has; build it again with tacit index")
         self.nprobe = min(nprobe, self.stamp.nlist)
         self._index = _mapped(path)
         drawn = torch.randperm(scorer.num_entities, generator=torch.Generator().manual_seed(0))[:_DRAWN]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -13,6 +15,9 @@ from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, ENCODER, ENCODING, MOD
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, DistanceModel
+from tacit.links.scorer import shards_of
+
+OUTDATED = "the weights have changed since this was measured"
 
 
 def make_model(
@@ -33,25 +38,36 @@ def make_model(
     return model
 
 
+def make_like(model: FactorModel, num_entities: int, num_relations: int, rank: int | None = None) -> FactorModel:
+    """A model of the same kind for other sizes, all zeros."""
+    made_of = about(model)
+    return make_model(made_of["model"], num_entities, num_relations, rank or model.rank, made_of["norm"])
+
+
+def about(model: FactorModel) -> dict[str, Any]:
+    """What a model is, beside its tables, as settings name it."""
+    name = next(name for name, kind in MODELS.items() if kind is type(model))
+    return {"model": name, "rank": model.rank, "norm": getattr(model, "norm", 1)}
+
+
 def save_model(run: RunFolder, model: FactorModel) -> None:
     """Write a model as `model.safetensors`, with what is needed to make it again; in parts where it is shared out.
 
     An adapter, or one being trained, is of use with the weights it was made for alone, and goes with them. So does an
-    encoder over the vectors of the link predictor.
+    encoder over the vectors of the link predictor. Evaluations of other weights are marked.
     """
-    name = next(name for name, kind in MODELS.items() if kind is type(model))
-    made_of = {"model": name, "rank": str(model.rank), "norm": str(getattr(model, "norm", 1))}
-    shards = model.tail_table.shards or Shards(model.num_entities)
+    shards = shards_of(model)
     if shards.leads:
         drop_adapter(run)
         if run.settings.get("encode", {}).get("model") == "lmpnn":
             drop_encoder(run)
-    Parts(run, shards).write(MODEL, model.state_dict(), made_of)
+        outdate(run)
+    Parts(run, shards).write(MODEL, model.state_dict(), {name: str(value) for name, value in about(model).items()})
 
 
 def drop_adapter(run: RunFolder) -> bool:
     """Take the adapter out of a run, with its settings and results; whether there was one."""
-    return _drop(run, "adapt", ADAPTER, ADAPTATION)
+    return _drop(run, "adapt", ADAPTER, ADAPTATION, adapted=True)
 
 
 def drop_encoder(run: RunFolder) -> bool:
@@ -61,11 +77,22 @@ def drop_encoder(run: RunFolder) -> bool:
     """
     if not run.has(MODEL):
         drop_adapter(run)
-    return _drop(run, "encode", ENCODER, ENCODING)
+    return _drop(run, "encode", ENCODER, ENCODING, search="encoder")
 
 
-def _drop(run: RunFolder, table: str, weights: str, under_way: str) -> bool:
+def outdate(run: RunFolder, **settings: Any) -> None:
+    """Mark the evaluations of a run that have some settings as made with other weights than it has."""
+    results = run.results()
+    evaluations = [each for each in results.get("eval", []) if settings.items() <= each.get("settings", {}).items()]
+    for each in evaluations:
+        each.setdefault("outdated", OUTDATED)
+    if evaluations:
+        run.write_results(results)
+
+
+def _drop(run: RunFolder, table: str, weights: str, under_way: str, **evaluated: Any) -> bool:
     had = run.has(weights)
+    outdate(run, **evaluated)
     run.remove(weights)
     run.remove(under_way)
     if table in run.settings and not run.settings.keys().isdisjoint(set(TRAINED) - {table}):  # it stays a run
@@ -115,6 +142,8 @@ def pick_device(name: str) -> torch.device:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):  # torch knows others, which nothing here was tried on
         raise SettingsError(f"device is '{name}'; it must be auto, cpu, cuda or cuda:N", "device")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise SettingsError(f"device is '{name}' but no GPU is available here; use cpu or auto")
+    gpus = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= gpus:
+        there = f"the last GPU here is cuda:{gpus - 1}" if gpus else "no GPU is available here; use cpu or auto"
+        raise SettingsError(f"device is '{name}' but {there}", "device")
     return device

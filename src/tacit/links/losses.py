@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from tacit.distributed.shards import Shards
 from tacit.links.factors import BilinearModel, FactorModel
 from tacit.links.precision import product
+from tacit.links.scorer import shards_of
 
 
 class OneVsAll:
@@ -27,7 +28,7 @@ class OneVsAll:
     def __init__(self, model: FactorModel, batch: int, budget: float, precision: str = "float32") -> None:
         self.model, self.precision = model, precision
         storage = model.tail_table.storage
-        self.shards = model.tail_table.shards or Shards(model.tail_table.rows)
+        self.shards, self.bilinear = shards_of(model), isinstance(model, BilinearModel)
         fitting = int(budget // (4 * batch))
         self.block = len(storage) if fitting >= len(storage) else max(128, fitting // 128 * 128)
         self._scores = storage.new_empty(batch * min(self.block, len(storage)), requires_grad=False)
@@ -45,12 +46,12 @@ class OneVsAll:
 
     def _rounded(self, table: Tensor) -> Tensor:
         # Rounded once, the table serves the forward and the backward product.
-        return table.bfloat16() if self.precision == "bf16" and self.model.bilinear else table
+        return table.bfloat16() if self.precision == "bf16" and self.bilinear else table
 
     def _match(self, queries: Tensor, tails: Tensor, start: int) -> Tensor:
         """Scores of a block of tails that starts at a row, `[B, n]`; those of padding rows are -inf."""
         scores = self._scores[: len(queries) * len(tails)].view(len(queries), len(tails))
-        if self.model.bilinear:
+        if self.bilinear:
             product(queries, tails.T, self.precision, out=scores)
         else:
             scores.copy_(self.model.match(queries, tails))
@@ -106,7 +107,7 @@ class OneVsAll:
 
     def _pull(self, queries: Tensor, tails: Tensor, weights: Tensor, out: Tensor) -> Tensor:
         # The mean over the batch is taken on the small matrices.
-        if self.model.bilinear:
+        if self.bilinear:
             return self.model.pull(queries / len(queries), tails, weights, out, self.precision).div_(len(queries))
         return self.model.pull(queries, tails, weights.div_(len(queries)), out)
 

@@ -75,10 +75,12 @@ def _from_meminfo() -> float:
         return float("inf")
 
 
-def _from_cgroup() -> float:
-    folder = Path("/sys/fs/cgroup")
+def _from_cgroup(folder: Path = Path("/sys/fs/cgroup")) -> float:
+    """What a container may still take; files that were read lie in its memory as well, and give way."""
     try:
-        limit, used = (folder / "memory.max").read_text().strip(), int((folder / "memory.current").read_text())
-        return float("inf") if limit == "max" else float(int(limit) - used)
-    except (OSError, ValueError):
+        limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
+        lines = (folder / "memory.stat").read_text().splitlines()
+        cached = sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
+    except (OSError, ValueError):  # "max" where there is no limit
         return float("inf")
+    return float(limit - used + cached)

@@ -46,10 +46,6 @@ class DistMult(BilinearModel):
         """`h · t`, number by number."""
         return heads * tails
 
-    def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
-        """`h²`, `r²`, `t²`."""
-        return heads.square(), relations.square(), tails.square()
-
 
 class CP(DistMult):
     """`⟨h, r, t⟩` with one table of entities as heads and another as tails (Hitchcock, 1927; Lacroix et al., 2018)."""
@@ -101,10 +97,6 @@ class TransE(DistanceModel):
     def match_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
         """Negative distances of pairs."""
         return -_length(queries - tails, self.norm)
-
-    def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
-        """`h²`, `r²`, `t²`."""
-        return heads.square(), relations.square(), tails.square()
 
 
 class RotatE(DistanceModel):

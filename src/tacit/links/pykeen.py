@@ -24,6 +24,7 @@ from tacit.graph.files import blocks, decoded
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model
+from tacit.links.models import MODELS
 
 MODEL_FILE, TRIPLES = "trained_model.pkl", "training_triples"
 _UNIT = 1e-3  # how far from 1 the modulus of a rotation may be
@@ -45,8 +46,8 @@ def from_pykeen(model: Any) -> FactorModel:
         entities, relations = tables(entities, relations)
         if not model.use_inverse_triples:
             relations = torch.stack((relations, inverse(relations)), 1).flatten(0, 1)
-    width = make_model(name, 1, 1, 1).entities.width
-    made = make_model(name, len(entities), len(relations), entities.shape[1] // width, norm)
+    rank = entities.shape[1] // MODELS[name].entity_width
+    made = make_model(name, len(entities), len(relations), rank, norm)
     made.load_state_dict({"entities.weight": entities, "relations.weight": relations})
     return made.requires_grad_(False).eval()
 
@@ -87,7 +88,7 @@ def read_triples(folder: Path, num_entities: int, num_relations: int) -> NDArray
     path = folder / TRIPLES / "numeric_triples.tsv.gz"
     try:
         facts = np.array(_rows(path, 3), dtype=np.int32).reshape(-1, 3)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise DataError("holds something other than ids", path) from None
     facts[:, 1] *= 2
     if ((facts < 0) | (facts >= (num_entities, num_relations, num_entities))).any():

@@ -82,7 +82,8 @@ def _count(scores: Tensor, rows: Tensor, wanted: Tensor, counts: Tensor, ties: T
     stay in the cache.
     """
     if rank_kernels.available(scores):
-        return rank_kernels.count(scores, rows, wanted, counts)
+        rank_kernels.count(scores, rows, wanted, counts)
+        return
     block = max(1, (1 << 19 if scores.device.type == "cpu" else 1 << 28) // scores.shape[1])
     larger = counts.new_empty(min(block, len(rows)), scores.shape[1])
     tests = [test for test, skipped in ((0, "pessimistic"), (1, "optimistic")) if ties != skipped]
@@ -92,7 +93,6 @@ def _count(scores: Tensor, rows: Tensor, wanted: Tensor, counts: Tensor, ties: T
             compare = torch.ge if test else torch.gt
             compare(compared, wanted[span, None], out=out)
             torch.sum(out, 1, out=counts[test, span])
-    return None
 
 
 def _blocks(scores: Tensor, rows: Tensor, size: int) -> Iterator[tuple[slice, Tensor]]:
@@ -114,19 +114,12 @@ def _blocks(scores: Tensor, rows: Tensor, size: int) -> Iterator[tuple[slice, Te
 
 
 def by_query(ranks: Tensor, query_of_rank: Tensor) -> dict[str, Tensor]:
-    """The figures of each query, the mean over its answers: reciprocal rank and Hits@k, `[Q]` each."""
+    """The figures of each query that has answers, the means over them: reciprocal rank and Hits@k, `[Q]` each.
+
+    >>> by_query(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 0, 1]))["mrr"]
+    tensor([0.7500, 0.2500], dtype=torch.float64)
+    """
     _, query, sizes = torch.unique(query_of_rank, return_inverse=True, return_counts=True)
     values = {"mrr": 1 / ranks.double()} | {f"hits@{k}": (ranks <= k).double() for k in HITS}
     zeros = torch.zeros(len(sizes), dtype=torch.float64, device=ranks.device)
     return {name: zeros.index_add(0, query, value) / sizes for name, value in values.items()}
-
-
-def summary(ranks: Tensor, query_of_rank: Tensor) -> dict[str, float]:
-    """Mean reciprocal rank and Hits@1/3/10: the mean over the answers of a query, then over the queries.
-
-    >>> summary(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 0, 1]))
-    {'mrr': 0.5, 'hits@1': 0.25, 'hits@3': 0.5, 'hits@10': 1.0}
-    """
-    if not len(ranks):
-        return dict.fromkeys(METRICS, 0.0)
-    return {name: float(values.mean()) for name, values in by_query(ranks, query_of_rank).items()}

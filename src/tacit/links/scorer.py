@@ -12,6 +12,7 @@ from tacit.distributed.shards import Shards
 from tacit.graph.index import Index
 
 State = tuple[tuple[int, int], ...]
+_CERTAIN = 200.0  # the logit of a fact
 
 
 @runtime_checkable
@@ -77,31 +78,30 @@ def shards_of(scorer: Scorer) -> Shards:
 
 
 class GraphScorer:
-    """The graph itself as a scorer: `+scale` where a fact is known, `-scale` elsewhere.
+    """The graph itself as a scorer: 200 where a fact is known, -200 elsewhere.
 
-    With a large scale its calibrated scores are 0 and 1, which makes it the oracle of every engine.
+    Its calibrated scores are 0 and 1, which makes it the oracle of every engine.
     """
 
-    def __init__(self, index: Index, num_entities: int, scale: float = 200.0) -> None:
+    def __init__(self, index: Index, num_entities: int) -> None:
         self.index = index
-        self.scale = scale
         self.num_entities = num_entities
         self.num_relations = index.num_relations
         self.device = torch.device("cpu")
 
     def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
-        """`±scale` for every tail."""
+        """`±200` for every tail."""
         if out is None:
             out = torch.empty(len(heads), self.num_entities)
         rows, tails = self.index.neighbours(heads.numpy(), relations.numpy())
-        out.fill_(-self.scale)
-        out[torch.from_numpy(rows), torch.from_numpy(tails.astype(np.int64))] = self.scale
+        out.fill_(-_CERTAIN)
+        out[torch.from_numpy(rows), torch.from_numpy(tails.astype(np.int64))] = _CERTAIN
         return out
 
     def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
-        """`±scale` for single atoms."""
+        """`±200` for single atoms."""
         known = torch.from_numpy(self.index.contains(heads.numpy(), relations.numpy(), tails.numpy()))
-        return torch.where(known, self.scale, -self.scale)
+        return torch.where(known, _CERTAIN, -_CERTAIN)
 
 
 def state_of(scorer: Scorer) -> State:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tacit.distributed.shards import Shards, share
+from tacit.distributed.shards import share
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import BilinearModel, FactorModel
 from tacit.links.losses import OneVsAll, relation_loss, sampled_softmax
 from tacit.links.optimizers import make_optimizer, update_rows
 from tacit.links.regularisers import REGULARISERS
+from tacit.links.scorer import shards_of
 from tacit.links.settings import TrainSettings
 
 
@@ -28,7 +29,7 @@ class Step:
 
     def __init__(self, model: FactorModel, settings: TrainSettings, budget: float, precision: str) -> None:
         self.model, self.settings = model, settings
-        self.shards = model.tail_table.shards or Shards(model.num_entities)
+        self.shards = shards_of(model)
         self.penalty = REGULARISERS[settings.regulariser]
         self.optimizer = make_optimizer(model, settings)
         self.full: OneVsAll | None = None

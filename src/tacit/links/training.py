@@ -54,6 +54,7 @@ def train(
     shards = joined_shards(graph, settings)
     if run is not None:
         run.check(graph)
+        run.results()  # damaged ones are told before hours are spent
         complete = resume and is_complete(run, settings)
         shards.wait()  # before one of them changes what the others look at
         if complete:
@@ -117,10 +118,9 @@ class Training:
         if device.type == "cpu":  # more rows at a time are no faster there, and scores should not outgrow the tables
             budget = min(budget, max(VALIDATION_BYTES, tables / 10))
         rows = self.shards.broadcast(int(min(VALIDATION_ROWS, max(1, budget // (8 * self.shards.size)))))
-        chosen = settings.validate_facts, settings.seed, rows, self.shards
-        self.validation = validate
         if validate is None and has_valid:
-            self.validation = Validation(graph, *chosen)
+            validate = Validation(graph, settings.validate_facts, settings.seed, rows, self.shards)
+        self.validation = validate
         facts = graph.train if graph.train.flags.writeable else graph.train.copy()  # torch shares no others
         self.facts = torch.from_numpy(facts).to(device)  # [M, 3]
         self.steps = -(-2 * len(self.facts) // settings.batch)  # of an epoch, both directions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -155,6 +156,17 @@ class QuerySet:
     def tuples(self) -> list[Any]:
         """The queries as BetaE's nested tuples."""
         return to_tuples(self.shape.encoded(self.encoding), self.entities, self.relations)
+
+
+def checksum(sets: Mapping[str, QuerySet]) -> str:
+    """What tells query sets from others that have the same names: eight hexadecimal digits."""
+    found = 0
+    for name, queries in sorted(sets.items()):
+        answers = (part for each in (queries.easy, queries.hard) for part in (each.offsets, each.ids))
+        found = zlib.crc32(name.encode(), found)
+        for ids in (queries.entities, queries.relations, *answers):
+            found = zlib.crc32(np.ascontiguousarray(ids, dtype=np.int64).tobytes(), found)
+    return f"{found:08x}"
 
 
 def read_queries(

@@ -163,6 +163,22 @@ def _translated(ids: Ids, table: NDArray[np.int64], kind: str, name: str, folder
     return carried
 
 
+def check_ids(queries: Mapping[str, QuerySet], graph: Graph) -> None:
+    """Raise a `DataError` where queries speak of ids that the graph does not have."""
+    for name, chosen in queries.items():
+        entities = np.concatenate([part.ravel() for part in (chosen.entities, chosen.easy.ids, chosen.hard.ids)])
+        for kind, ids, size in (
+            ("entity", entities, graph.num_entities),
+            ("relation", chosen.relations, graph.num_relations),
+        ):
+            wrong = ids[(ids < 0) | (ids >= size)]
+            if wrong.size:
+                raise DataError(
+                    f"the {name} queries speak of {kind} {wrong[0]:,}, but {graph.name} has 0 to {size - 1:,}; "
+                    "give queries of the graph the run was made for"
+                )
+
+
 def _recorded(folder: Path, split: str) -> Any:
     """The fingerprint of the graph that a folder's queries were drawn from, where it says so."""
     path = folder / f"{split}-sample.json"
