@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -245,10 +246,11 @@ def test_queries_of_a_folder_and_those_it_lacks(tmp_path: Path) -> None:
 
 def test_what_could_not_be_trained_leaves_no_folder(tmp_path: Path) -> None:
     one = one_hop_queries(GRAPH, "valid")
+    elsewhere = replace(one, entities=one.entities + 1000)
     refused: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"shapes": "2in"}, PlanError), ({"queries": tmp_path}, DataError),
         ({"queries": one}, SettingsError), ({"queries": [one]}, SettingsError), ({"queries": {"1p": 3}}, SettingsError),
-        ({"queries": {"1p": one}, "shapes": "2p"}, SettingsError),
+        ({"queries": {"1p": one}, "shapes": "2p"}, SettingsError), ({"queries": {"1p": elsewhere}}, DataError),
     ]  # fmt: skip
     for wrong, error in refused:
         with pytest.raises(error):

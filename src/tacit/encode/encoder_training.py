@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim import Adam, AdamW
 
@@ -27,7 +24,7 @@ from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
 from tacit.links.scorer import Scorer
 from tacit.query.plan import Plan
-from tacit.query.queries import QuerySet
+from tacit.query.queries import QuerySet, checksum
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
 
@@ -249,13 +246,10 @@ class EncoderTraining:
 
     def checksums(self) -> dict[str, str]:
         """What tells the queries that it learns from and is validated with, and LMPNN's vectors, from others."""
-        sets = {"queries": self.queries, "validation queries": self.valid}
-        found = {
-            what: json.dumps({name: _checksum_of(one) for name, one in those.items()}) for what, those in sets.items()
-        }
+        found = {"queries": checksum(self.queries), "validation queries": checksum(self.valid)}
         if isinstance(self.module, LMPNN):
-            vectors = (table.cpu().numpy() for table in (self.module.entities, self.module.relations))
-            found["vectors of the link predictor"] = str(_checksum(*vectors))
+            vectors = (table.cpu().contiguous().numpy().data for table in (self.module.entities, self.module.relations))
+            found["vectors of the link predictor"] = " ".join(str(zlib.crc32(table)) for table in vectors)
         return found
 
     def _optimizer(self) -> Adam:
@@ -332,16 +326,3 @@ def _passes(check: Callable[[Plan], None], plan: Plan) -> bool:
 def _part(column: Tensor, place: Tensor) -> Tensor:
     """What a column of a block's queries has for the step at a place."""
     return column.view(BLOCK, len(column) // BLOCK, *column.shape[1:]).index_select(0, place)[0]
-
-
-def _checksum_of(queries: QuerySet) -> int:
-    """A checksum of queries and their answers."""
-    answers = (part for each in (queries.easy, queries.hard) for part in (each.offsets, each.ids))
-    return _checksum(queries.entities, queries.relations, *answers)
-
-
-def _checksum(*arrays: NDArray[Any]) -> int:
-    checksum = 0
-    for array in arrays:
-        checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
-    return checksum

@@ -23,7 +23,7 @@ from tacit.links.loading import drop_encoder, pick_device
 from tacit.links.memory import clear_memory_errors
 from tacit.links.precision import float32_products
 from tacit.links.scorer import Scorer
-from tacit.query.queries import QuerySet
+from tacit.query.queries import QuerySet, check_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +59,8 @@ def encode(
     if run is not None:
         run.check(graph)
         run.tidy()
+    for given in (queries or {}, valid or {}):
+        check_ids(given, graph)
     size = f"model {settings.model}, batch {settings.batch} and answers {settings.answers}"
     advice = "lower those numbers, negatives, width, hidden or bases"
     with clear_memory_errors(size, advice), shown(progress) as tell, _apart(pick_device(settings.device)):
