@@ -187,7 +187,7 @@ class Match(BaseModel):
 
     label: str
     name: str = Field(description="What people call it; the label where it has no name.")
-    text: str = Field(description="The label as a question writes it: in quotes where it needs them.")
+    text: str = Field(description="What a question writes: the name, or the label where others have that name, too.")
     words: str = Field("", description="What a sentence calls a relation.")
 
 

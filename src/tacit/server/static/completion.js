@@ -1,7 +1,7 @@
 // Completion at the caret of the question box.
 import { Listbox } from "./listbox.js";
 import { names } from "./service.js";
-import { context, variables } from "./syntax.js";
+import { context, quoted, variables } from "./syntax.js";
 
 const KINDS = { entities: "entity", relations: "relation", variables: "variable" };
 
@@ -49,7 +49,7 @@ export class Completion {
   }
 
   open(at, options) {
-    const whole = options.length === 1 && options[0].label === at.typed && at.kind === "entities";
+    const whole = options.length === 1 && options[0].text === quoted(at.typed) && at.kind === "entities";
     if (!options.length || whole) return this.close();
     this.at = at;
     this.box.open(options, at.typed);
