@@ -259,7 +259,7 @@ def test_an_address_can_be_shared_and_gone_back_to(visit: Visit, browser: Any) -
 
 def test_a_wrong_name_is_underlined_explained_and_mended(visit: Visit) -> None:
     page = visit.page
-    page.fill("#question", "?x : boarders(France, ?x)")
+    page.fill("#question", "  ?𝔘 : boarders(France, ?𝔘)")  # a letter of two units in JavaScript
     page.keyboard.press("Enter")
     problem = page.locator("#problem")
     problem.wait_for()
@@ -269,7 +269,7 @@ def test_a_wrong_name_is_underlined_explained_and_mended(visit: Visit) -> None:
     assert (problem.text_content() or "").count("borders") == 1  # on the button that mends it
     problem.locator("button", has_text="borders").click()
     assert "Spain" in visit.answers()[:4]
-    assert page.input_value("#question") == "?x : borders(France, ?x)"
+    assert page.input_value("#question") == "  ?𝔘 : borders(France, ?𝔘)"
     assert not problem.is_visible()
 
 
