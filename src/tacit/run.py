@@ -113,8 +113,8 @@ class Run:
 
     def complete(
         self,
-        relations: Iterable[str] = (),
-        entities: Iterable[str] = (),
+        relations: str | Iterable[str] = (),
+        entities: str | Iterable[str] = (),
         *,
         min_score: float = 0.5,
         top: int | None = None,
@@ -122,7 +122,7 @@ class Run:
         progress: Callable[[str, int, int], None] = lambda what, done, total: None,
         **settings: Any,
     ) -> Completion:
-        """The facts that the graph is most probably missing, of all or some relations, about all or some entities.
+        """The facts that the graph is most probably missing, of all relations, one or some, about all entities or some.
 
         One iterates over them, or has them written: `run.complete(min_score=0.8).write("facts.ttl")`. `top` keeps the
         best of all; settings are those of `EngineSettings`. `progress` hears what was just done, how many are, and of
@@ -133,7 +133,8 @@ class Run:
         # Links are completed one by one, by scores that are calibrated: by an encoder's of single links too.
         search = {"search": "beam"} if self.engine.encoder is not None else {}
         engine = self.engine.using(**{**search, "typed": typed, **settings})
-        return Completion(engine, relations, entities, min_score=min_score, top=top, progress=progress)
+        some = ([names] if isinstance(names, str) else names for names in (relations, entities))
+        return Completion(engine, *some, min_score=min_score, top=top, progress=progress)
 
     def plan(self, question: str) -> str:
         """How a question would be answered, as a tree of steps with what each costs."""

@@ -110,7 +110,7 @@ def test_a_comparison_asks_the_same_of_all(both: Path, gqe_run: Path, tmp_path: 
 def test_an_adapter_has_a_row_of_its_own(run: RunFolder) -> None:
     linked = tacit.open(run.path, device="cpu")
     linked.adapt(count=20, steps=4, validate_every=2, batch=16, shapes="2i", recipe="paper")
-    found = compare([run.path], shapes="1p", limit=3, device="cpu")
+    found = compare(run.path, shapes="1p", limit=3, device="cpu")
     assert [row.what for row in found.rows] == ["predictor", "adapted"]
     assert found.rows[1].parameters > found.rows[0].parameters
     assert "shapes 2i" in found.rows[1].trained
