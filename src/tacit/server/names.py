@@ -41,7 +41,8 @@ class Names:
 
     def _fitting(self, typed: str, ids: Ints) -> list[int]:
         """The entities among some that complete what was typed, ordered as all are; else the most frequent first."""
-        words, wanted, some = self.graph.entities, spaced(typed), ids[:MOST].tolist()
+        words, wanted = self.graph.entities, spaced(typed)
+        some: list[int] = ids[:MOST].tolist()
         if not wanted:
             return some
         found: dict[int, tuple[bool, int, str]] = {}
