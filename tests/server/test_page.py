@@ -161,7 +161,7 @@ TREE = {
 def test_a_reason_says_what_carried_it_and_what_came_nearest(visit: Visit) -> None:
     page = visit.page
     answer = {"rank": 1, "entity": "ex:Q29", "name": "Iberia", "score": 0.72, "log_score": -0.33, "known": False}
-    witness = {"score": 0.72, "variables": {"y": "Portugal"}, "atoms": [], "tree": TREE, "facts": 4, "predicted": 2}
+    witness = {"score": 0.72, "labels": {"y": "Portugal"}, "atoms": [], "tree": TREE, "facts": 4, "predicted": 2}
     reply = {"query": "?x", "certified": None, "answers": [answer]}
     page.route("**/ask", lambda route: route.fulfill(json=reply))
     explained = reply | {"answers": [answer | {"witnesses": [witness]}]}
@@ -196,6 +196,21 @@ def test_a_reason_says_what_carried_it_and_what_came_nearest(visit: Visit) -> No
     assert why.locator(".answer-node text").first.text_content() == "Iberia"
 
 
+def test_a_variable_stands_at_its_entity_and_at_no_other_of_that_name(visit: Visit) -> None:
+    """Of ?x : borders(Georgia in America, ?y) & borders(?z, ?x), with Georgia in Asia for ?y and ?z."""
+    ends = {"subject": "Georgia", "subject_label": "Q1428", "object": "Georgia", "object_label": "Q230"}
+    first = {"relation": "borders", "score": 0.7, "observed": False, **ends}
+    second = first | {"subject_label": "Q230", "object": "Turkey", "object_label": "Q43"}
+    answer = {"rank": 1, "entity": "Q43", "name": "Turkey", "score": 0.7, "log_score": -0.36, "known": False}
+    witness = {"score": 0.7, "labels": {"y": "Q230", "z": "Q230"}, "atoms": [first, second]}
+    visit.reply("/ask", answer)
+    visit.reply("/explain", answer | {"witnesses": [witness]})
+    visit.ask(QUERY)
+    nodes = visit.open("Turkey").locator("a.node").all()
+    drawn = {node.locator("title").text_content(): node.locator("text.as").all_text_contents() for node in nodes}
+    assert drawn == {"Q1428": [], "Q230": ["?y, ?z"], "Q43": ["?x"]}
+
+
 def test_readable_names_are_offered_and_labels_are_typed(visit: Visit) -> None:
     page = visit.page
     match = {"label": "ex:Q29", "name": "Iberia", "text": "ex:Q29"}
@@ -226,7 +241,7 @@ def test_a_reason_says_how_many_of_the_first_answers_are_proven(visit: Visit) ->
     atom = {"subject": "France", "relation": "borders", "object": "Iberia", "score": 0.7, "observed": False}
     answer = {"entity": "Iberia", "score": 0.7, "log_score": -0.36, "known": False}
     visit.reply("/ask", *(answer | {"entity": name} for name in ("Iberia", "Spain", "Peru")), certified=False, proven=2)
-    visit.reply("/explain", answer | {"witnesses": [{"score": 0.7, "variables": {}, "atoms": [atom]}]}, certified=False)
+    visit.reply("/explain", answer | {"witnesses": [{"score": 0.7, "labels": {}, "atoms": [atom]}]}, certified=False)
     visit.ask(QUERY)
     verdict = visit.open("Iberia").locator(".verdict").inner_text()
     assert verdict.startswith("The first 2 of 3 are proven. The beam dropped candidates")

@@ -151,7 +151,7 @@ def test_several_variables_yes_and_no_and_counts_are_shown(visit: Visit) -> None
 def test_another_reason_is_asked_for_when_it_is_wanted(visit: Visit) -> None:
     page = visit.page
     atom = {"relation": "borders", "object": "Portugal", "score": 0.9, "observed": True, "negated": False}
-    ways = [{"score": 0.9, "variables": {}, "atoms": [atom | {"subject": name}]} for name in ("Spain", "Sea")]
+    ways = [{"score": 0.9, "labels": {}, "atoms": [atom | {"subject": name}]} for name in ("Spain", "Sea")]
 
     def explain(route: Any) -> None:
         witnesses = ways[: route.request.post_data_json["paths"]]

@@ -68,7 +68,7 @@ def test_an_explanation_names_the_facts(service: Running) -> None:
     )
     portugal = next(row for row in response.json()["answers"] if row["entity"] == "Portugal")
     (witness,) = portugal["witnesses"]
-    assert witness["variables"] == {"n": "Spain"}
+    assert witness["variables"] == witness["labels"] == {"n": "Spain"}
     facts = {(atom["subject"], atom["relation"], atom["object"], atom["observed"]) for atom in witness["atoms"]}
     assert facts == {("France", "borders", "Spain", True), ("Spain", "borders", "Portugal", True)}
 

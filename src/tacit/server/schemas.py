@@ -122,7 +122,8 @@ class Witness(BaseModel):
     """The entity of every variable, and the atoms that make an answer true."""
 
     score: float
-    variables: dict[str, str]
+    variables: dict[str, str] = Field(description="The names of the entities.")
+    labels: dict[str, str] = Field({}, description="Their labels.")
     atoms: list[WitnessAtom]
     facts: int = Field(0, description="How many atoms there are.")
     predicted: int = Field(0, description="How many of them are predicted.")

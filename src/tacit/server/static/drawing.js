@@ -44,13 +44,13 @@ function node({ entity, again, beside, lines: [name, as], x, y, width, height },
 
 let drawings = 0;
 
-/** The drawing of some atoms around the answers, `{label: variable}`; `named` has the variables of other entities, by name. */
-export function drawing(answers, atoms, named, title, width) {
+/** The drawing of some atoms around the answers, `{label: variable}`; `bound` has the variables of all entities likewise. */
+export function drawing(answers, atoms, bound, title, width) {
   const id = `tip-${(drawings += 1)}`;
   const drawn = atoms.map((atom) => ({ ...atom, from: atom.subject_label || atom.subject, to: atom.object_label || atom.object }));
   const names = new Map(drawn.flatMap((atom) => [[atom.from, atom.subject], [atom.to, atom.object]]));
   const denied = new Set(drawn.filter((atom) => atom.denied).flatMap((atom) => [atom.from, atom.to]));
-  const variable = (entity) => answers[entity] ?? named[names.get(entity)];
+  const variable = (entity) => answers[entity] ?? bound[entity];
   const nearest = (entity) => denied.has(entity) && answers[entity] === undefined;
   const told = ({ entity, atom }) => {
     if (atom) return { first: prefixOf(atom) + words(atom.relation), second: atom.score.toFixed(3) };

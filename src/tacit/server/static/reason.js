@@ -75,11 +75,12 @@ function way(witness, values, name, width) {
   const tree = witness.tree ?? { kind: "and", parts: (witness.atoms ?? []).map((atom) => ({ kind: "atom", atom })) };
   const atoms = atomsOf(tree);
   if (!atoms.length) return [];
-  const flipped = (entries) => Object.fromEntries(Object.entries(entries).map(([variable, entity]) => [entity, variable]));
+  const flipped = (entities) => Object.fromEntries(Object.values(entities).map((entity) =>
+    [entity, Object.keys(entities).filter((variable) => entities[variable] === entity).join(", ?")]));
   const title = `The reason for ${name} as a graph; its facts are listed below`;
   const { facts = atoms.length, predicted = atoms.filter((atom) => !atom.observed).length } = witness;
   return [
-    element("figure", { "aria-label": `Why ${name}` }, drawing(flipped(values), atoms, flipped(witness.variables), title, Math.max(240, width))),
+    element("figure", { "aria-label": `Why ${name}` }, drawing(flipped(values), atoms, flipped(witness.labels), title, Math.max(240, width))),
     legend(atoms),
     element("ul", { class: "facts" }, ...lines(tree)),
     facts > 1 ? element("p", { class: "share" }, `${predicted} of ${facts} atoms predicted`) : null,
