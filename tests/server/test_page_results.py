@@ -104,6 +104,17 @@ def test_more_answers_keep_place_and_focus(visit: Visit, europe_service: Running
     assert page.locator("#status").inner_text() == f"{len(whole) - 10} answers more."
 
 
+def test_answers_that_sparql_begins_with_have_the_ranks_that_every_door_gives_them(
+    visit: Visit, europe_service: Running
+) -> None:
+    question = "PREFIX : <tacit:> SELECT ?x { :France :borders ?x } LIMIT 3 OFFSET 1"
+    answers = europe_service.ask(question).json()["answers"]
+    assert visit.ask(question) == [answer["entity"] for answer in answers]
+    ranks = visit.page.locator(".rank").all_inner_texts()
+    assert ranks == [str(answer["rank"]) for answer in answers] == ["2", "3", "4"]
+    assert visit.open(answers[1]["entity"]).locator(".answer-node title").text_content() == answers[1]["entity"]
+
+
 def test_little_is_announced(visit: Visit) -> None:
     page = visit.page
     visit.ask("?x : borders(Portugal, ?x)")

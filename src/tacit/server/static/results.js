@@ -36,14 +36,15 @@ export class Results {
   /** Show the reply to a question; `body` is what was asked, `open` the answer to be explained at once. */
   show(reply, body, milliseconds, open) {
     this.clear();
-    this.asked = { reply, body, open: null };
+    const first = reply.offset ?? 0; // of answers that SPARQL passes over
+    this.asked = { reply, body, first, open: null };
     const take = taking(body, () => this.asked.reply, this.sparql);
     if (reply.kind === "count") {
       this.status.textContent = estimate(reply.count);
       return this.place.replaceChildren(countCard(reply.count), take, this.plan());
     }
     if (!reply.answers.length) return this.place.replaceChildren(this.none(reply), this.plan());
-    reply.answers.forEach((answer, at) => { answer.rank = at + 1; });
+    reply.answers.forEach((answer, at) => { answer.rank = first + at + 1; });
     this.list = element("ol", { class: "answers card" }, ...this.rows(reply.answers, []));
     this.list.addEventListener("keydown", (event) => this.walk(event));
     const more = element("button", { type: "button", class: "quiet more", onclick: () => this.more(more) }, "More answers");
@@ -74,7 +75,7 @@ export class Results {
       const top = Math.min(MORE, this.limits.top - shown.length);
       const { answers } = await service.ask({ ...asked.body, top, offset: shown.length });
       if (this.asked !== asked) return;
-      answers.forEach((answer, at) => { answer.rank = shown.length + at + 1; });
+      answers.forEach((answer, at) => { answer.rank = asked.first + shown.length + at + 1; });
       const added = this.rows(answers, shown);
       this.list.append(...added);
       shown.push(...answers);
@@ -93,7 +94,7 @@ export class Results {
 
   toggle(rank) {
     const { asked } = this;
-    const answer = asked.reply.answers[rank - 1];
+    const answer = asked.reply.answers[rank - 1 - asked.first];
     const same = asked.open === rank;
     this.explaining?.abort();
     this.place.querySelectorAll(".why").forEach((box) => box.remove());
@@ -116,7 +117,7 @@ export class Results {
     this.explaining = new AbortController();
     const { signal } = this.explaining;
     try {
-      const { answers: [found], certified } = await service.explain({ ...asked.body, top: 1, offset: answer.rank - 1, paths }, signal);
+      const { answers: [found], certified } = await service.explain({ ...asked.body, top: 1, offset: answer.rank - 1 - asked.first, paths }, signal);
       if (!found || named({ ...found, rank: answer.rank }) !== named(answer)) throw new Error("The answers are others by now; ask again.");
       box.replaceWith(this.why(found, asked, row, certified));
       if (found.witnesses?.length) row.lastChild.append(this.another(answer, found.witnesses.length, paths));
