@@ -75,7 +75,7 @@ function way(witness, values, name, width) {
   const tree = witness.tree ?? { kind: "and", parts: (witness.atoms ?? []).map((atom) => ({ kind: "atom", atom })) };
   const atoms = atomsOf(tree);
   if (!atoms.length) return [];
-  const flipped = (entities) => Object.fromEntries(Object.values(entities).map((entity) =>
+  const flipped = (entities) => new Map(Object.values(entities).map((entity) =>
     [entity, Object.keys(entities).filter((variable) => entities[variable] === entity).join(", ?")]));
   const title = `The reason for ${name} as a graph; its facts are listed below`;
   const { facts = atoms.length, predicted = atoms.filter((atom) => !atom.observed).length } = witness;
