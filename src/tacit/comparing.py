@@ -124,10 +124,13 @@ def compare(
     the graph. All observe the training facts; shapes that an encoder cannot express are left out of its row. `out` is a
     JSON file to write.
     """
+    from tacit.engine.paging import check_number
     from tacit.evaluate.evaluation import check_writable, observed_before
 
     if out is not None:
         check_writable(Path(out))
+    if limit is not None:
+        check_number("limit", limit, 1)
     if not runs:
         raise SettingsError("there are no runs to compare; give at least one", "runs")
     opened = {str(source): open(source, device=device) for source in ([runs] if isinstance(runs, Source) else runs)}
