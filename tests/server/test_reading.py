@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from served import Running, running
+from served import Running
 from served_graphs import BORDERS, EUROPE, SPEAKS, open_europe
 from tacit.engine.reasoner import Explanation
 from tacit.graph.graph import Graph
@@ -16,13 +14,6 @@ from tacit.query.reading import read
 from tacit.query.text import parse
 from tacit.server.names import Names
 from tacit.server.reading import QuestionReader
-from tacit.server.settings import ServerSettings
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Running]:
-    with running(EUROPE, ServerSettings(workers=1)) as found:
-        yield found
 
 
 def test_a_question_is_read_in_every_form_it_has(service: Running) -> None:
