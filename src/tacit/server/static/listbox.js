@@ -11,10 +11,10 @@ export class Listbox {
     field.addEventListener("blur", () => this.close());
   }
 
-  /** Show options, each with a `name`, perhaps a `note`, and words `before` and `after` its name. */
-  open(options, typed) {
+  /** Show options, each with a `name`, perhaps a `note`, and words `before` and `after` its name; one may be `active`. */
+  open(options, typed, active = typed ? 0 : -1) {
     if (!options.length) return this.close();
-    Object.assign(this, { options, active: typed ? 0 : -1 });
+    Object.assign(this, { options, active });
     this.list.replaceChildren(...options.map((option, index) => this.row(option, index, typed)));
     this.expand(true);
     return this.point();
