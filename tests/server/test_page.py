@@ -144,7 +144,7 @@ TREE = {
             "score": 0.8,
             "parts": [
                 {
-                    "kind": "exists",
+                    "kind": "and",
                     "score": 0.2,
                     "variables": {"y": "Portugal"},
                     "parts": [
@@ -160,7 +160,15 @@ TREE = {
 
 def test_a_reason_says_what_carried_it_and_what_came_nearest(visit: Visit) -> None:
     page = visit.page
-    answer = {"rank": 1, "entity": "ex:Q29", "name": "Iberia", "score": 0.72, "log_score": -0.33, "known": False}
+    answer = {
+        "rank": 1,
+        "entity": "ex:Q29",
+        "name": "Iberia",
+        "values": {"x": "ex:Q29"},
+        "score": 0.72,
+        "log_score": -0.33,
+        "known": False,
+    }
     witness = {"score": 0.72, "labels": {"y": "Portugal"}, "atoms": [], "tree": TREE, "facts": 4, "predicted": 2}
     reply = {"query": "?x", "certified": None, "answers": [answer]}
     page.route("**/ask", lambda route: route.fulfill(json=reply))
@@ -204,7 +212,15 @@ def test_a_variable_stands_at_its_entity_and_at_no_other_of_that_name(visit: Vis
     ends = {"subject": "Georgia", "subject_label": "constructor", "object": "Georgia", "object_label": "Q230"}
     first = {"relation": "borders", "score": 0.7, "observed": False, **ends}
     second = first | {"subject_label": "Q230", "object": "Turkey", "object_label": "Q43"}
-    answer = {"rank": 1, "entity": "Q43", "name": "Turkey", "score": 0.7, "log_score": -0.36, "known": False}
+    answer = {
+        "rank": 1,
+        "entity": "Q43",
+        "name": "Turkey",
+        "values": {"x": "Q43"},
+        "score": 0.7,
+        "log_score": -0.36,
+        "known": False,
+    }
     witness = {"score": 0.7, "labels": {"y": "Q230", "z": "Q230"}, "atoms": [first, second]}
     visit.reply("/ask", answer)
     visit.reply("/explain", answer | {"witnesses": [witness]})
@@ -242,7 +258,7 @@ def test_a_beam_that_may_have_missed_something_offers_exact_search(visit: Visit)
 
 def test_a_reason_says_how_many_of_the_first_answers_are_proven(visit: Visit) -> None:
     atom = {"subject": "France", "relation": "borders", "object": "Iberia", "score": 0.7, "observed": False}
-    answer = {"entity": "Iberia", "score": 0.7, "log_score": -0.36, "known": False}
+    answer = {"entity": "Iberia", "values": {"x": "Iberia"}, "score": 0.7, "log_score": -0.36, "known": False}
     visit.reply("/ask", *(answer | {"entity": name} for name in ("Iberia", "Spain", "Peru")), certified=False, proven=2)
     visit.reply("/explain", answer | {"witnesses": [{"score": 0.7, "labels": {}, "atoms": [atom]}]}, certified=False)
     visit.ask(QUERY)

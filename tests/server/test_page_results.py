@@ -20,7 +20,8 @@ QUESTION = "?x : exists ?y . borders(France, ?y) & borders(?y, ?x)"
 
 
 def row(entity: str, score: float, known: bool = False, **more: Any) -> dict[str, Any]:
-    return {"rank": 1, "entity": entity, "name": entity, "score": score, "log_score": -1.0, "known": known} | more
+    told = {"rank": 1, "entity": entity, "name": entity, "values": {"x": entity}, "score": score, "known": known}
+    return told | {"log_score": -1.0} | more
 
 
 def test_a_late_error_leaves_what_was_typed_meanwhile(visit: Visit) -> None:

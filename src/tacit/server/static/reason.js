@@ -23,7 +23,7 @@ function legend(atoms) {
 const chosen = (part) => Object.assign({}, part.variables, ...(part.parts ?? []).map(chosen));
 
 /** Whether a part is a `not exists`: what it holds is then the candidate that comes nearest to what is denied. */
-const denies = (part) => part.kind === "not" && (part.parts[0].kind === "exists" || Object.keys(chosen(part.parts[0])).length > 0);
+const denies = (part) => part.kind === "not" && Object.keys(chosen(part.parts[0])).length > 0;
 
 /** The atoms of a reason, each with whether it is of another branch of an `or`, and whether of what is denied to exist. */
 function atomsOf(part, denied = false, other = false) {
@@ -88,8 +88,8 @@ function way(witness, values, name, width) {
 }
 
 /** The reasons for an answer, one below the other. */
-export function reason(answer, target, width, search, exactly) {
-  const values = answer.values ?? { [target]: answer.entity };
+export function reason(answer, width, search, exactly) {
+  const { values } = answer;
   const name = answer.name || Object.values(answer.names ?? values).join(", ") || "this";
   const ways = (answer.witnesses ?? []).map((witness) => way(witness, values, name, width)).filter((each) => each.length);
   if (!ways.length) return element("div", { class: "why" }, element("p", {}, "This search gives no reasons; beam and exact search do."));

@@ -129,8 +129,7 @@ export class Results {
 
   why(found, asked, row, certified) {
     const { proven, answers: { length: total } } = asked.reply;
-    const target = asked.reply.query.match(/^\?([^\s,:]+)/u)?.[1] ?? "";
-    return reason(found, target, row.clientWidth - (phone() ? 24 : 36), { certified, proven, total }, this.exactly);
+    return reason(found, row.clientWidth - (phone() ? 24 : 36), { certified, proven, total }, this.exactly);
   }
 
   /** The way to one more reason, or word that there is none. */
