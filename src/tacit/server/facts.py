@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import TacitError
 from tacit.server import fork_server
-from tacit.server.replies import Reply, encoded, failure, refusal
+from tacit.server.replies import Reply, failure, refusal, success
 from tacit.server.runs import Chosen
 from tacit.server.served_run import ServedRun
 from tacit.server.service import Service
@@ -99,4 +99,4 @@ def _changed(path: Path, facts: Facts, remove: bool) -> Reply:
     except TacitError as error:
         return refusal(error)
     told = {name: value for name, value in change.to_dict().items() if name in FactsReply.model_fields}
-    return Reply(200, encoded(told))
+    return success(told)
