@@ -119,6 +119,14 @@ def test_a_run_that_is_not_served_is_not_found(service: Running, route: str) -> 
     assert response.json()["error"]["message"] == "there is no run 'Europe' here; there is europe, the islands"
 
 
+def test_a_parameter_that_a_route_does_not_have_is_not_passed_over(service: Running) -> None:
+    mistyped = service.client.get("/entities", params={"query": "fr"})
+    known = "'q', 'limit', 'relation', 'end', 'run'"
+    assert mistyped.status_code == 422
+    assert mistyped.json()["error"]["message"] == f"'query' is in the address, where only {known} may be"
+    assert service.client.get("/ready", params={"at": "noon"}).status_code == 200
+
+
 def test_each_run_is_counted_apart(service: Running) -> None:
     def batches() -> dict[str, float]:
         families = text_string_to_metric_families(service.client.get("/metrics").text)

@@ -174,14 +174,6 @@ def test_a_setting_in_the_address_is_not_passed_over(service: Running, route: st
     assert response.json()["error"]["message"].startswith("'new' is in the address, where only 'run' may be")
 
 
-def test_a_parameter_that_a_route_does_not_have_is_not_passed_over(service: Running) -> None:
-    mistyped = service.client.get("/entities", params={"query": "fr"})
-    known = "'q', 'limit', 'relation', 'end', 'run'"
-    assert mistyped.status_code == 422
-    assert mistyped.json()["error"]["message"] == f"'query' is in the address, where only {known} may be"
-    assert service.client.get("/ready", params={"at": "noon"}).status_code == 200
-
-
 @pytest.mark.parametrize("body", [b'{"query": "Fran\xe7ois"}', b'{"query": "x", "top": ' + b"9" * 5000 + b"}"])
 def test_a_body_that_cannot_be_parsed_is_named(service: Running, body: bytes) -> None:
     response = service.client.post("/ask", content=body, headers={"Content-Type": "application/json"})
