@@ -43,7 +43,13 @@ class KnownHosts:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on that calls the service by one of its names."""
+        """Pass a request on that calls the service by one of its names, or asks whether it is ready.
+
+        Load balancers ask that by addresses, which change, and the answer tells nothing else.
+        """
+        if scope["type"] == "http" and scope["path"] == "/ready":
+            await self.app(scope, receive, send)
+            return
 
         async def known(scope: Scope, receive: Receive, _: Send) -> None:
             await self.app(scope, receive, send)
