@@ -44,7 +44,7 @@ export class Completion {
     const named = used.map((name) => ({ label: name, name, text: name, kind: "variables", note: KINDS.variables }));
     if (at.kind === "variables") return named.filter((option) => option.label.startsWith(at.typed) && option.label !== at.typed);
     const found = await names(at.kind, at.typed, signal, at.near);
-    const labels = found.matches.map((match) => ({ ...match, kind: at.kind, note: match.name === match.label ? KINDS[at.kind] : match.label }));
+    const labels = found.map((match) => ({ ...match, kind: at.kind, note: match.note || KINDS[at.kind] }));
     return at.kind === "entities" && !at.typed ? [...named, ...labels] : labels;
   }
 

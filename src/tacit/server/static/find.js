@@ -22,8 +22,8 @@ export function find(form, go) {
     const { signal } = pending;
     const typed = field.value.trim();
     try {
-      const { matches } = typed ? await names("entities", typed, signal) : { matches: [] };
-      if (!signal.aborted) box.open(matches.map((match) => ({ ...match, note: match.name === match.label ? "" : match.label })), typed, -1);
+      const options = typed ? await names("entities", typed, signal) : [];
+      if (!signal.aborted) box.open(options, typed, -1);
     } catch {
       if (!signal.aborted) box.close();
     }

@@ -51,6 +51,8 @@ export const examples = () => request("/examples");
 const about = (path) => (label, more, signal) => request(`${path}?${new URLSearchParams({ label, ...more })}`, { signal });
 export const entity = about("/entity");
 export const predictions = about("/entity/predictions");
-/** Names that complete what was typed; those first that are `near`, at an end of a relation's facts. */
-export const names = (kind, typed, signal, near = null) =>
-  request(`/${kind}?${new URLSearchParams({ limit: 8, q: typed.slice(0, 200), ...near })}`, { signal });
+/** Names that complete what was typed, each with a note where it is not the label; those first that are `near`, at an end of a relation's facts. */
+export async function names(kind, typed, signal, near = null) {
+  const { matches } = await request(`/${kind}?${new URLSearchParams({ limit: 8, q: typed.slice(0, 200), ...near })}`, { signal });
+  return matches.map((match) => ({ ...match, note: match.name === match.label ? "" : match.label }));
+}
