@@ -157,3 +157,12 @@ def test_a_run_is_served_with_the_settings_it_is_given(tmp_path: Path) -> None:
     for each in (served, served.renewed()):
         about = each.engine().about
         assert (about["observed"], about["search"], about["k"]) == ("none", "exact", 7)
+
+
+def test_a_browser_asks_whether_the_code_of_the_page_is_still_the_same(service: Running) -> None:
+    """Code of two versions would make one page after an upgrade."""
+    first = service.client.get("/static/app.js")
+    assert first.headers["cache-control"] == "no-cache"
+    again = service.client.get("/static/app.js", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert service.client.get("/health").headers["cache-control"] == "no-store"

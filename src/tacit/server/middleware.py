@@ -85,9 +85,9 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *HEADERS]
-                if not visit.path.startswith("/static/"):
-                    message["headers"].append((b"cache-control", b"no-store"))
+                # A browser asks whether the page's code is still the same: after an upgrade, all of it must be new.
+                kept = b"no-cache" if visit.path.startswith("/static/") else b"no-store"
+                message["headers"] = [*message.get("headers", ()), *HEADERS, (b"cache-control", kept)]
             elif visit.method == "HEAD":
                 message = {**message, "body": b""}
             await send(message)
