@@ -116,6 +116,17 @@ def test_answers_that_sparql_begins_with_have_the_ranks_that_every_door_gives_th
     assert visit.open(answers[1]["entity"]).locator(".answer-node title").text_content() == answers[1]["entity"]
 
 
+def test_answers_of_one_name_are_told_apart_as_on_a_terminal(visit: Visit) -> None:
+    labels = {"Q230": "Georgia", "Q1428": "Georgia", "Q43": "Turkey"}
+    rows = [row(label, 0.9, name=name, values={"x": label}, names={"x": name}) for label, name in labels.items()]
+    visit.reply("/ask", *rows)
+    assert visit.ask(QUESTION) == ["Georgia (Q230)", "Georgia (Q1428)", "Turkey"]
+    pairs = [{"rank": 1, "values": {"x": "Q43", "y": label}, "names": {"x": "Turkey", "y": "Georgia"}, "score": 0.9}
+             for label in ("Q230", "Q1428")]  # fmt: skip
+    visit.reply("/ask", *pairs, kind="tuples", variables=["x", "y"])
+    assert visit.ask(QUESTION) == ["?xTurkey?yGeorgia (Q230)", "?xTurkey?yGeorgia (Q1428)"]
+
+
 def test_little_is_announced(visit: Visit) -> None:
     page = visit.page
     visit.ask("?x : borders(Portugal, ?x)")
