@@ -7,7 +7,7 @@ const KINDS = { entities: "entity", relations: "relation", variables: "variable"
 
 export class Completion {
   constructor(editor, list, submit) {
-    Object.assign(this, { editor, submit, at: null, pending: null });
+    Object.assign(this, { editor, submit, at: null });
     this.box = new Listbox(editor.area, list, (option) => this.take(option));
     const area = editor.area;
     area.addEventListener("input", () => this.suggest());
@@ -16,22 +16,13 @@ export class Completion {
     area.addEventListener("click", () => this.close());
   }
 
-  async suggest() {
-    this.pending?.abort();
+  suggest() {
     const at = this.caretContext();
     if (!at) return this.close();
     // What is listed already and still fits can be taken at once, before the service has answered.
     const fits = ({ label, name }) => at.typed && ` ${label} ${name}`.toLowerCase().includes(` ${at.typed.toLowerCase()}`);
     if (this.box.options.length) this.open(at, this.box.options.filter((option) => option.kind === at.kind && fits(option)));
-    this.pending = new AbortController();
-    const { signal } = this.pending;
-    try {
-      const options = await this.find(at, signal);
-      if (!signal.aborted) this.open(at, options);
-    } catch {
-      if (!signal.aborted) this.close(); // one that was aborted has a successor, which decides
-    }
-    return undefined;
+    return this.box.offer((signal) => this.find(at, signal), (options) => this.open(at, options));
   }
 
   caretContext() {
@@ -62,7 +53,6 @@ export class Completion {
   }
 
   close() {
-    this.pending?.abort();
     this.at = null;
     this.box.close();
   }

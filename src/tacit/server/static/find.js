@@ -7,30 +7,19 @@ import { names } from "./service.js";
 export function find(form, go) {
   const field = form.querySelector("input");
   const box = new Listbox(field, form.querySelector("ul"), ({ label }) => choose(label));
-  let pending = null;
 
   function choose(label) {
-    pending?.abort();
     field.value = "";
     field.blur();
     go(entityAddress(label));
   }
 
-  async function suggest() {
-    pending?.abort();
-    pending = new AbortController();
-    const { signal } = pending;
+  function suggest() {
     const typed = field.value.trim();
-    try {
-      const options = typed ? await names("entities", typed, signal) : [];
-      if (!signal.aborted) box.open(options, typed, -1);
-    } catch {
-      if (!signal.aborted) box.close();
-    }
+    box.offer((signal) => (typed ? names("entities", typed, signal) : []), (options) => box.open(options, typed, -1));
   }
 
   field.addEventListener("input", suggest);
-  field.addEventListener("blur", () => pending?.abort());
   field.addEventListener("keydown", (event) => box.key(event));
   form.addEventListener("submit", () => {
     const typed = field.value.trim();
