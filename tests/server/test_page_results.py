@@ -277,3 +277,11 @@ def test_quotes_in_names_survive(visit: Visit) -> None:
     names: dict[str, Any] = {}
     exec(python.split("headers =")[0], names)
     assert names["question"] == {"query": '?x : r("it\'s", ?x)', "top": 3, "new": True}
+
+
+def test_no_answers_of_a_beam_that_dropped_candidates_offer_exact_search(visit: Visit) -> None:
+    visit.reply("/ask", certified=False, proven=0)
+    visit.page.fill("#question", QUESTION)
+    visit.page.keyboard.press("Enter")
+    visit.page.locator(".verdict", has_text="dropped candidates").locator("button").click()
+    visit.page.wait_for_function("() => new URLSearchParams(location.search).get('search') === 'exact'")

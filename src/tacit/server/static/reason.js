@@ -62,7 +62,7 @@ function lines(part, denied = false) {
 }
 
 /** Whether the search may have missed better answers, which of the `total` are proven all the same, and the way to find others. */
-function verdict({ certified, proven, total }, exactly) {
+export function verdict({ certified, proven, total }, exactly) {
   if (certified === null) return null;
   if (certified) return element("p", { class: "verdict" }, "The search provably missed nothing: these are the exact best answers.");
   const part = proven ? `The first ${proven > 1 ? `${proven} of ${total} are` : "is"} proven. ` : "";

@@ -1,7 +1,7 @@
 // The answers to the question asked last: shown, continued, and each explained where it is opened.
 import { countCard, counted, estimate, nothing, rows, summary, told, waiting, warned } from "./answers.js";
 import { element } from "./element.js";
-import { reason } from "./reason.js";
+import { reason, verdict } from "./reason.js";
 import * as service from "./service.js";
 import { copy, taking } from "./taking.js";
 
@@ -43,7 +43,9 @@ export class Results {
       this.status.textContent = estimate(reply.count);
       return this.place.replaceChildren(countCard(reply.count), take, this.plan());
     }
-    if (!reply.answers.length) return this.place.replaceChildren(this.none(reply), this.plan());
+    if (!reply.answers.length) {
+      return this.place.replaceChildren(this.none(reply), ...(reply.certified === false ? [verdict(reply, this.exactly)] : []), this.plan());
+    }
     reply.answers.forEach((answer, at) => { answer.rank = first + at + 1; });
     this.list = element("ol", { class: "answers card" }, ...this.rows(reply.answers, []));
     this.list.addEventListener("keydown", (event) => this.walk(event));
