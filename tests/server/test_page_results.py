@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from served import Running
+from tacit.engine.answers import ESTIMATED
 from tacit.query.reading import read
 from visits import NO_TEXT, Visit, needs_chromium
 
@@ -277,6 +278,12 @@ def test_quotes_in_names_survive(visit: Visit) -> None:
     names: dict[str, Any] = {}
     exec(python.split("headers =")[0], names)
     assert names["question"] == {"query": '?x : r("it\'s", ?x)', "top": 3, "new": True}
+
+
+def test_estimates_are_called_so_as_on_a_terminal(visit: Visit) -> None:
+    visit.reply("/ask", row("A", 0.9), estimated=True)
+    visit.ask(QUESTION)
+    assert visit.page.locator(".uncalibrated").inner_text() == ESTIMATED
 
 
 def test_no_answers_of_a_beam_that_dropped_candidates_offer_exact_search(visit: Visit) -> None:
