@@ -47,6 +47,7 @@ NUMBERS = [
         ({"observed_score": 0.5}, r"observed_score is 0\.5; it must be above 0\.5"),
         ({"observed_score": 1.5}, r"observed_score is 1\.5; it must be at most 1"),
         ({"observed": "tomorrow"}, "no split 'tomorrow' to observe"),
+        ({"observed": None}, "observed is None; it must be a list of words"),
     ],
 )
 def test_an_engine_setting_that_makes_no_sense_fails_at_once(values: dict[str, Any], message: str) -> None:

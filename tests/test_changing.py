@@ -202,4 +202,6 @@ def test_what_cannot_be_changed_is_said(run: RunFolder, monkeypatch: pytest.Monk
     monkeypatch.setenv("TACIT_CACHE", str(run.path.parent))
     with pytest.raises(RunError, match="the run of world is Tacit's own"):
         add_facts(run.path, MORE)
+    with pytest.raises(RunError, match="the run of world is Tacit's own"):
+        add_facts("world", MORE)
     assert not run.has(ADAPTER)

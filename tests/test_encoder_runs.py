@@ -159,7 +159,7 @@ def test_what_needs_a_link_predictor_says_so(gqe_run: Path) -> None:
 
 def test_links_are_completed_by_calibrated_scores(gqe_run: Path) -> None:
     run = tacit.open(gqe_run, device="cpu")
-    facts = list(run.complete(["lives"], min_score=0.001, top=3))
+    facts = list(run.complete("lives", min_score=0.001, top=3))
     engine = run.engine.using(search="exact", typed=True)
     head, tail = facts[0].subject, facts[0].object
     ends = engine.score(head, "lives", tail).score, engine.score(tail, "lives^-1", head).score

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +33,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_world_is_trained_once_and_kept(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answers = tacit.open("world").ask(QUESTION, top=8)
+    with ThreadPoolExecutor(2) as both:  # of which one waits for the other
+        answers, same = both.map(lambda name: tacit.open(name).ask(QUESTION, top=8), ["world", "world"])
+    assert same == answers
     assert set(answers.entities) == {
         "Andorra", "Belgium", "Germany", "Italy", "Luxembourg", "Monaco", "Spain", "Switzerland",
     }  # fmt: skip

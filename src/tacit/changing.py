@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from tacit.disk import exists
 from tacit.errors import DataError, RunError
 from tacit.folder import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, RunFolder
 from tacit.graph.builder import counted
@@ -103,7 +104,8 @@ def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged],
     from tacit.links.loading import load_model
 
     began = time.perf_counter()
-    if Path(path).resolve().parent == cache_folder().resolve():
+    named = str(path) == "world" and not exists(path)
+    if named or Path(path).resolve().parent == cache_folder().resolve():
         raise RunError("the run of world is Tacit's own; train one with tacit train world --out RUN, and change that")
     with RunFolder.open(path).exchanged() as (run, draft):
         _check_finished(run)

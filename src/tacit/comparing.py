@@ -105,7 +105,7 @@ class Comparison:
 
 
 def compare(
-    runs: Sequence[Source],
+    runs: Source | Sequence[Source],
     queries: Source | Mapping[str, QuerySet] | None = None,
     split: str = "test",
     shapes: str | None = None,
@@ -117,20 +117,23 @@ def compare(
     out: Source | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Ask the same queries of several runs of one graph, and rank the hard answers of each.
+    """Ask the same queries of one run or several of one graph, and rank the hard answers of each.
 
     A run gives a row for its link predictor, one with its adapter and one for its encoder, as far as it has them.
     `queries` are a query folder or query sets; by default 100 of each shape, or `limit`, are drawn from the split of
     the graph. All observe the training facts; shapes that an encoder cannot express are left out of its row. `out` is a
     JSON file to write.
     """
+    from tacit.engine.paging import check_number
     from tacit.evaluate.evaluation import check_writable, observed_before
 
     if out is not None:
         check_writable(Path(out))
+    if limit is not None:
+        check_number("limit", limit, 1)
     if not runs:
         raise SettingsError("there are no runs to compare; give at least one", "runs")
-    opened = {str(source): open(source, device=device) for source in runs}
+    opened = {str(source): open(source, device=device) for source in ([runs] if isinstance(runs, Source) else runs)}
     first, *others = opened.values()
     for other in others:
         _check_graph(first, other)

@@ -114,8 +114,8 @@ class Run:
 
     def complete(
         self,
-        relations: Iterable[str] = (),
-        entities: Iterable[str] = (),
+        relations: str | Iterable[str] = (),
+        entities: str | Iterable[str] = (),
         *,
         min_score: float = 0.5,
         top: int | None = None,
@@ -123,7 +123,7 @@ class Run:
         progress: Callable[[str, int, int], None] = lambda what, done, total: None,
         **settings: Any,
     ) -> Completion:
-        """The facts that the graph is most probably missing, of all or some relations, about all or some entities.
+        """The facts that the graph is most probably missing, of all relations, one or some, about all entities or some.
 
         One iterates over them, or has them written: `run.complete(min_score=0.8).write("facts.ttl")`. `top` keeps the
         best of all; settings are those of `EngineSettings`. `progress` hears what was just done, how many are, and of
@@ -134,7 +134,8 @@ class Run:
         # Links are completed one by one, by scores that are calibrated: by an encoder's of single links too.
         search = {"search": "beam"} if self.engine.encoder is not None else {}
         engine = self.engine.using(**{**search, "typed": typed, **settings})
-        return Completion(engine, relations, entities, min_score=min_score, top=top, progress=progress)
+        some = ([names] if isinstance(names, str) else names for names in (relations, entities))
+        return Completion(engine, *some, min_score=min_score, top=top, progress=progress)
 
     def plan(self, question: str) -> str:
         """How a question would be answered, as a tree of steps with what each costs."""
@@ -300,6 +301,7 @@ class Run:
         `processes` that hold the whole run share the queries out, and the first of them writes. Further settings are
         those of `EngineSettings`; with `new`, answers that the observed facts imply are ranked last.
         """
+        from tacit.engine.paging import check_number
         from tacit.evaluate.evaluation import check_writable, evaluated, observed_before, queries_of
         from tacit.query.queries import checksum
 
@@ -307,6 +309,8 @@ class Run:
             raise SettingsError(f"candidates is '{given}', but an evaluation ranks all entities; drop it", "candidates")
         if out is not None:
             check_writable(Path(out))
+        if limit is not None:
+            check_number("limit", limit, 1)
         sets = queries_of(self.graph, queries, split, shapes)
         chosen = self._given | settings
         adapted = (self.adapted if adapted is None else adapted) and not chosen.get("preset")

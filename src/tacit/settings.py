@@ -138,12 +138,15 @@ def settings_of(kind: type[Settings]) -> list[Field[Any]]:
 
 def _kept(declared: Field[Any], value: Any) -> Any:
     """The value that is kept of what was given; it must be of its field's type, one of its choices and in its range."""
-    read = declared.metadata["read"]
-    kept = read(value) if read else tuple(value) if isinstance(value, list) else value
-    annotation = str(declared.type)
-    if kept is None and (annotation.endswith(" | None") or declared.default is None):  # or not settled yet
+    read, annotation = declared.metadata["read"], str(declared.type)
+    kind = annotation.removesuffix(" | None")
+    try:
+        kept = read(value) if read else tuple(value) if isinstance(value, list) else value
+    except TypeError:  # nothing that people write could be taken apart so
+        raise SettingsError(f"{declared.name} is {value!r}; it must be {KINDS[kind]}", declared.name) from None
+    if kept is None and (kind != annotation or declared.default is None):  # or not settled yet
         return None
-    wanted = _unmet(annotation.removesuffix(" | None"), declared.metadata, kept)
+    wanted = _unmet(kind, declared.metadata, kept)
     if wanted:
         shown = repr(kept) if declared.repr else type(kept).__name__  # what is secret stays so
         raise SettingsError(f"{declared.name} is {shown}; it must be {wanted}", declared.name)

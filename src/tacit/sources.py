@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tacit.disk import exists
+from tacit.disk import LOCK, exists, locked, write_error
 from tacit.errors import RunError
 from tacit.folder import FORMAT, SETTINGS, RunFolder, fingerprint
 from tacit.graph import datasets
@@ -50,28 +50,41 @@ def is_run(source: Source) -> bool:
 
 
 def world_run() -> Path:
-    """The folder of the trained `world`, made where it is missing."""
-    from tacit.links.finished import is_complete
-
+    """The folder of the trained `world`, made where it is missing; who comes second waits for the first."""
     graph = datasets.load("world")
     path = world_folder(graph)
-    if is_run(path) and is_complete(RunFolder.open(path)):
+    if _is_trained(path):
         return path
     from tacit.distributed.shards import world_size
-    from tacit.evaluate.validation import validation
-    from tacit.links import training
 
     if world_size() > 1:
         raise RunError("world is trained on first use, by one process; ask it something without torchrun first")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with locked(path / LOCK):
+            if not _is_trained(path):
+                _train_world(graph, path)
+    except (RunError, OSError) as error:
+        problem = write_error(path, error) if isinstance(error, OSError) else error
+        raise RunError(f"{problem}; set TACIT_CACHE to a folder that can be written") from None
+    return path
+
+
+def _is_trained(path: Path) -> bool:
+    from tacit.links.finished import is_complete
+
+    return is_run(path) and is_complete(RunFolder.open(path))
+
+
+def _train_world(graph: Graph, path: Path) -> None:
+    from tacit.evaluate.validation import validation
+    from tacit.links import training
+
     print(f"training world once; it is kept in {path}", file=sys.stderr, flush=True)
     settings = world_settings(graph)
-    try:
-        folder = RunFolder.create(path, graph, settings.to_dict(), force=True)
-        validate = validation(graph, settings, folder)
-        training.train(graph, settings, folder, progress=sys.stderr.isatty(), validate=validate)
-    except RunError as error:
-        raise RunError(f"{error}; set TACIT_CACHE to a folder that can be written") from None
-    return path
+    folder = RunFolder.create(path, graph, settings.to_dict(), force=True)
+    validate = validation(graph, settings, folder)
+    training.train(graph, settings, folder, progress=sys.stderr.isatty(), validate=validate)
 
 
 def world_folder(graph: Graph) -> Path:

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from family_runs import families
 from rank_processes import in_processes
 from tacit.cli import app, main
 from tacit.comparing import compare
-from tacit.errors import RunError
+from tacit.errors import RunError, SettingsError
 from tacit.evaluate.protocol import evaluate
 from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.tsv import write_tsv
@@ -110,11 +111,14 @@ def test_a_comparison_asks_the_same_of_all(both: Path, gqe_run: Path, tmp_path: 
 def test_an_adapter_has_a_row_of_its_own(run: RunFolder) -> None:
     linked = tacit.open(run.path, device="cpu")
     linked.adapt(count=20, steps=4, validate_every=2, batch=16, shapes="2i", recipe="paper")
-    found = compare([run.path], shapes="1p", limit=3, device="cpu")
+    found = compare(run.path, shapes="1p", limit=3, device="cpu")
     assert [row.what for row in found.rows] == ["predictor", "adapted"]
     assert found.rows[1].parameters > found.rows[0].parameters
     assert "shapes 2i" in found.rows[1].trained
     assert "adapted" in str(found)
+    for none in (partial(compare, run.path), linked.evaluate):
+        with pytest.raises(SettingsError, match="limit must be at least 1, not 0"):
+            none(limit=0)
 
 
 def test_runs_of_different_graphs_are_refused_by_name(gqe_run: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -77,17 +78,18 @@ def test_what_is_chosen_by_size_is_said_and_kept(
 def test_stops_and_goes_on(
     facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole, cut = str(tmp_path / "whole"), str(tmp_path / "cut it")
+    whole, cut, wide = str(tmp_path / "whole"), str(tmp_path / "cut it"), tmp_path / "wide.tsv"
+    wide.write_text("".join(f"{number}\t{line}\n" for number, line in enumerate(Path(facts).read_text().splitlines())))
     assert tacit(monkeypatch, facts, "--out", whole, *FLAGS) == 0
     with monkeypatch.context() as patch:
-        assert tacit(interrupted_at(patch, 5), facts, "--out", cut, *FLAGS) == 130
+        given = (str(wide), "--columns", "2,3,4", "--out", cut, "--force", *FLAGS)
+        assert tacit(interrupted_at(patch, 5), *given) == 130
     said = capsys.readouterr().err
     assert "stopped in epoch 2 of 4 and saved; go on with: tacit train" in said
-    assert f"--out '{cut}' --resume" in said
     assert RunFolder.open(cut).has(CHECKPOINT)
     assert tacit(monkeypatch, facts, "--out", cut, "--rank", "5", "--resume") == 2
     assert "rank is 5, and the run has 4" in capsys.readouterr().err
-    assert tacit(monkeypatch, facts, "--out", cut, "--resume") == 0
+    assert tacit(monkeypatch, *shlex.split(said.split("go on with: tacit train ")[1])) == 0
     tables = [RunFolder.open(path).tensors(MODEL) for path in (whole, cut)]
     assert all(torch.equal(tables[0][name], tables[1][name]) for name in tables[0])
     capsys.readouterr()

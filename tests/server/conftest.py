@@ -1,4 +1,4 @@
-"""One service and one browser for all tests of the page."""
+"""One service for all tests that change nothing about it, and one browser for those of the page."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ def europe_service() -> Iterator[Running]:
     """A service that runs as long as the tests do."""
     with running(EUROPE, ServerSettings(workers=1)) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def service(europe_service: Running) -> Running:
+    """The same, where a file has none of its own."""
+    return europe_service
 
 
 @pytest.fixture(scope="module")  # of a file, since a thread can drive one browser at a time

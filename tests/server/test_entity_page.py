@@ -304,8 +304,16 @@ TREE = {
 @needs_chromium
 @pytest.mark.parametrize("width", [320, 390, 1024])
 def test_reasons_are_drawn_whole_and_open_on_a_click(window: Any, service: Running, width: int) -> None:
-    answer = {"rank": 1, "entity": "ex:Iberia", "name": "Iberia", "score": 0.7, "log_score": -0.3, "known": False}
-    witness = {"score": 0.7, "variables": {"y": "Portugal"}, "atoms": [], "tree": TREE, "facts": 7, "predicted": 4}
+    answer = {
+        "rank": 1,
+        "entity": "ex:Iberia",
+        "name": "Iberia",
+        "values": {"x": "ex:Iberia"},
+        "score": 0.7,
+        "log_score": -0.3,
+        "known": False,
+    }
+    witness = {"score": 0.7, "labels": {"y": "ex:Portugal"}, "atoms": [], "tree": TREE, "facts": 7, "predicted": 4}
     reply = {"query": "?x", "certified": None, "answers": [answer]}
     explained = reply | {"answers": [answer | {"witnesses": [witness]}]}
     with page_at(window, service.url, width) as page:

@@ -18,6 +18,7 @@ from tacit.changing import add_facts
 from tacit.graph.graph import Graph
 from tacit.server import facts
 from tacit.server.facts import FactsRequest, change
+from tacit.server.replies import Reply
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import ServerSettings
 
@@ -93,6 +94,12 @@ def test_a_change_from_outside_is_seen_after_a_reload_and_until_then_nothing_cha
     assert known(service, "?c : speaks(Ghana, ?c)") == ["Twi"]
 
 
+def test_a_fact_that_another_process_has_added_is_known_once_it_is_sent(service: Running, folder: Path) -> None:
+    add_facts(folder, [("Ghana", "borders", "Togo")])
+    assert post(service, ("Ghana", "borders", "Togo")).json()["unchanged"] == 1
+    assert [known(service, "?c : borders(Ghana, ?c)") for _ in range(4)] == [["Togo"]] * 4
+
+
 def test_what_is_wrong_changes_nothing(service: Running) -> None:
     before = service.client.get("/health").json()["graph"]["facts"]
     unknown = post(service, ("Frence", "borders", "Spain"), to="/facts/remove")
@@ -108,9 +115,10 @@ def test_a_change_is_taken_over_though_nobody_waits_for_it(monkeypatch: pytest.M
     """The folder is another by then, and workers of the old one could not be replaced."""
     begun, done = threading.Event(), threading.Event()
 
-    def apart(*given: Any) -> tuple[Any, bool]:
+    def apart(*given: Any) -> Reply:
         begun.set()
-        return done.wait(20), True
+        done.wait(20)
+        return Reply(200, b"{}")
 
     async def hang_up() -> list[str]:
         taken: list[str] = []

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 
 import httpx
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from served import Running, running
+from served import Running
 from served_graphs import EUROPE
 from tacit.server.app import create_app
 from tacit.server.settings import ServerSettings
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Running]:
-    with running(EUROPE, ServerSettings(workers=1)) as found:
-        yield found
 
 
 def test_every_route_is_described_with_its_errors(service: Running) -> None:

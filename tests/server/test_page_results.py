@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from served import Running
+from tacit.engine.answers import ESTIMATED
 from tacit.query.reading import read
 from visits import NO_TEXT, Visit, needs_chromium
 
@@ -20,7 +21,8 @@ QUESTION = "?x : exists ?y . borders(France, ?y) & borders(?y, ?x)"
 
 
 def row(entity: str, score: float, known: bool = False, **more: Any) -> dict[str, Any]:
-    return {"rank": 1, "entity": entity, "name": entity, "score": score, "log_score": -1.0, "known": known} | more
+    told = {"rank": 1, "entity": entity, "name": entity, "values": {"x": entity}, "score": score, "known": known}
+    return told | {"log_score": -1.0} | more
 
 
 def test_a_late_error_leaves_what_was_typed_meanwhile(visit: Visit) -> None:
@@ -104,6 +106,28 @@ def test_more_answers_keep_place_and_focus(visit: Visit, europe_service: Running
     assert page.locator("#status").inner_text() == f"{len(whole) - 10} answers more."
 
 
+def test_answers_that_sparql_begins_with_have_the_ranks_that_every_door_gives_them(
+    visit: Visit, europe_service: Running
+) -> None:
+    question = "PREFIX : <tacit:> SELECT ?x { :France :borders ?x } LIMIT 3 OFFSET 1"
+    answers = europe_service.ask(question).json()["answers"]
+    assert visit.ask(question) == [answer["entity"] for answer in answers]
+    ranks = visit.page.locator(".rank").all_inner_texts()
+    assert ranks == [str(answer["rank"]) for answer in answers] == ["2", "3", "4"]
+    assert visit.open(answers[1]["entity"]).locator(".answer-node title").text_content() == answers[1]["entity"]
+
+
+def test_answers_of_one_name_are_told_apart_as_on_a_terminal(visit: Visit) -> None:
+    labels = {"Q230": "Georgia", "Q1428": "Georgia", "Q43": "Turkey"}
+    rows = [row(label, 0.9, name=name, values={"x": label}, names={"x": name}) for label, name in labels.items()]
+    visit.reply("/ask", *rows)
+    assert visit.ask(QUESTION) == ["Georgia (Q230)", "Georgia (Q1428)", "Turkey"]
+    pairs = [{"rank": 1, "values": {"x": "Q43", "y": label}, "names": {"x": "Turkey", "y": "Georgia"}, "score": 0.9}
+             for label in ("Q230", "Q1428")]  # fmt: skip
+    visit.reply("/ask", *pairs, kind="tuples", variables=["x", "y"])
+    assert visit.ask(QUESTION) == ["?xTurkey?yGeorgia (Q230)", "?xTurkey?yGeorgia (Q1428)"]
+
+
 def test_little_is_announced(visit: Visit) -> None:
     page = visit.page
     visit.ask("?x : borders(Portugal, ?x)")
@@ -151,7 +175,7 @@ def test_several_variables_yes_and_no_and_counts_are_shown(visit: Visit) -> None
 def test_another_reason_is_asked_for_when_it_is_wanted(visit: Visit) -> None:
     page = visit.page
     atom = {"relation": "borders", "object": "Portugal", "score": 0.9, "observed": True, "negated": False}
-    ways = [{"score": 0.9, "variables": {}, "atoms": [atom | {"subject": name}]} for name in ("Spain", "Sea")]
+    ways = [{"score": 0.9, "labels": {}, "atoms": [atom | {"subject": name}]} for name in ("Spain", "Sea")]
 
     def explain(route: Any) -> None:
         witnesses = ways[: route.request.post_data_json["paths"]]
@@ -254,3 +278,17 @@ def test_quotes_in_names_survive(visit: Visit) -> None:
     names: dict[str, Any] = {}
     exec(python.split("headers =")[0], names)
     assert names["question"] == {"query": '?x : r("it\'s", ?x)', "top": 3, "new": True}
+
+
+def test_estimates_are_called_so_as_on_a_terminal(visit: Visit) -> None:
+    visit.reply("/ask", row("A", 0.9), estimated=True)
+    visit.ask(QUESTION)
+    assert visit.page.locator(".uncalibrated").inner_text() == ESTIMATED
+
+
+def test_no_answers_of_a_beam_that_dropped_candidates_offer_exact_search(visit: Visit) -> None:
+    visit.reply("/ask", certified=False, proven=0)
+    visit.page.fill("#question", QUESTION)
+    visit.page.keyboard.press("Enter")
+    visit.page.locator(".verdict", has_text="dropped candidates").locator("button").click()
+    visit.page.wait_for_function("() => new URLSearchParams(location.search).get('search') === 'exact'")

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from served import Running, running
+from served import Running
 from served_graphs import BORDERS, EUROPE, SPEAKS, open_europe
 from tacit.engine.reasoner import Explanation
 from tacit.graph.graph import Graph
+from tacit.query.compile import compile_query
+from tacit.query.names import bind
 from tacit.query.reading import read
+from tacit.query.text import parse
 from tacit.server.names import Names
 from tacit.server.reading import QuestionReader
-from tacit.server.settings import ServerSettings
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Running]:
-    with running(EUROPE, ServerSettings(workers=1)) as found:
-        yield found
 
 
 def test_a_question_is_read_in_every_form_it_has(service: Running) -> None:
@@ -71,7 +65,26 @@ def test_an_end_that_is_kept_is_not_looked_for_again() -> None:
 def test_an_entity_that_fits_by_its_label_does_not_complete_once_more_by_its_name() -> None:
     named = Graph.of([("Q90", "P36", "Q142"), ("Q64", "P36", "Q183")]).named({"Q90": ["Paris"], "Q183": ["Parity"]})
     found = Names(named).entities("par", 10, "P36", "subject")["matches"]
-    assert [(row["text"], row["name"]) for row in found] == [("Q90", "Paris"), ("Parity", "Parity")]
+    assert [(row["label"], row["name"]) for row in found] == [("Q90", "Paris"), ("Q183", "Parity")]
+
+
+def test_what_completes_has_its_label_and_a_text_that_means_it() -> None:
+    named = Graph.of([("Q90", "P36", "Q142"), ("Q830149", "P36", "Par"), ("Q64", "P36", "Parity")]).named(
+        {
+            "Q90": ["Paris", "Pariser"],
+            "Q830149": ["Paris"],
+            "Q64": ["Par", "Parsec"],
+            "Q142": ["Park Street"],
+            "P36": ["part"],
+        }
+    )
+    found = Names(named).entities("par", 10)["matches"]
+    texts = {label: label for label in ("Q90", "Q830149", "Q64", "Par", "Parity")} | {"Q142": '"Park Street"'}
+    assert {row["label"]: row["text"] for row in found} == texts
+    for label, text in texts.items():
+        assert bind(compile_query(parse(f"?x : P36({text}, ?x)")), named)[0] == [named.entities.id(label)]
+    relations = Names(named).relations("par", 10)["matches"]
+    assert [(row["label"], row["text"], row["words"]) for row in relations] == [("P36", "part", "part")]
 
 
 def test_the_reason_for_one_answer_is_looked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:

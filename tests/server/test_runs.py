@@ -119,6 +119,14 @@ def test_a_run_that_is_not_served_is_not_found(service: Running, route: str) -> 
     assert response.json()["error"]["message"] == "there is no run 'Europe' here; there is europe, the islands"
 
 
+def test_a_parameter_that_a_route_does_not_have_is_not_passed_over(service: Running) -> None:
+    mistyped = service.client.get("/entities", params={"query": "fr"})
+    known = "'q', 'limit', 'relation', 'end', 'run'"
+    assert mistyped.status_code == 422
+    assert mistyped.json()["error"]["message"] == f"'query' is in the address, where only {known} may be"
+    assert service.client.get("/ready", params={"at": "noon"}).status_code == 200
+
+
 def test_each_run_is_counted_apart(service: Running) -> None:
     def batches() -> dict[str, float]:
         families = text_string_to_metric_families(service.client.get("/metrics").text)
@@ -149,3 +157,12 @@ def test_a_run_is_served_with_the_settings_it_is_given(tmp_path: Path) -> None:
     for each in (served, served.renewed()):
         about = each.engine().about
         assert (about["observed"], about["search"], about["k"]) == ("none", "exact", 7)
+
+
+def test_a_browser_asks_whether_the_code_of_the_page_is_still_the_same(service: Running) -> None:
+    """Code of two versions would make one page after an upgrade."""
+    first = service.client.get("/static/app.js")
+    assert first.headers["cache-control"] == "no-cache"
+    again = service.client.get("/static/app.js", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert service.client.get("/health").headers["cache-control"] == "no-store"

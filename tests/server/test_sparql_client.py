@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -21,8 +20,8 @@ from rdflib.query import Result
 from SPARQLWrapper import SPARQLWrapper
 from SPARQLWrapper.SPARQLExceptions import QueryBadFormed
 
-from served import Running, running
-from served_graphs import EUROPE, open_europe
+from served import Running
+from served_graphs import open_europe
 from tables import TableScorer
 from tacit.engine.engine import Engine
 from tacit.graph.datasets import load
@@ -30,7 +29,7 @@ from tacit.graph.graph import Graph
 from tacit.links.scorer import GraphScorer
 from tacit.server.answering import Answerer
 from tacit.server.jobs import Job, Kind
-from tacit.server.settings import Limits, ServerSettings
+from tacit.server.settings import Limits
 from tacit.server.sparql_formats import TSV, XML
 
 PREFIXES = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#> "
@@ -48,12 +47,6 @@ QUERIES = {
 }
 FORMATS = ["json", "xml", "csv", "tsv"]
 NEIGHBOURS = "SELECT ?a ?b ?s ?k { ?a :borders ?b . ?a answer:score ?s ; answer:known ?k } LIMIT 10"
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Running]:
-    with running(EUROPE, ServerSettings(workers=1)) as found:
-        yield found
 
 
 def label(term: object) -> str:

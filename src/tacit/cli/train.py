@@ -47,7 +47,8 @@ def train(
         run = train_folder(facts, out, resume=resume, force=force, **given)
     except KeyboardInterrupt as interrupt:
         start = ["tacit"] if world == 1 else ["torchrun", "--nproc-per-node", str(world), "-m", "tacit"]
-        again = shlex.join([*start, "train", *graph, "--out", str(out), "--resume"])
+        same = [word for word in sys.argv[1:] if word not in ("--force", "--resume")]  # how the graph is read, too
+        again = shlex.join([*start, *same, "--resume"])
         if leads:
             say(f"{str(interrupt) or 'interrupted'}; go on with: {again}", err=True)
         sys.exit(130)

@@ -23,7 +23,8 @@ from tacit.links.loading import drop_encoder, pick_device
 from tacit.links.memory import clear_memory_errors
 from tacit.links.precision import float32_products
 from tacit.links.scorer import Scorer
-from tacit.query.queries import QuerySet, check_ids
+from tacit.query.queries import QuerySet
+from tacit.query.query_folder import check_ids
 
 
 @dataclass(frozen=True, eq=False)

@@ -113,6 +113,7 @@ class Witness:
     score: float
     variables: dict[str, str]
     tree: WitnessPart
+    labels: dict[str, str] = field(default_factory=dict)  # of the variables, which go by names
 
     @property
     def atoms(self) -> tuple[WitnessAtom, ...]:
@@ -134,6 +135,7 @@ class Witness:
         return {
             "score": self.score,
             "variables": self.variables,
+            "labels": self.labels,
             "atoms": [vars(atom) | {} for atom in self.atoms],
             "facts": len(self.atoms),
             "predicted": self.predicted,

@@ -12,9 +12,10 @@ from tacit.query.plan import Prepared
 
 def witness(graph: Graph, prepared: Prepared, proof: Proof) -> Witness:
     """The entity of every bound variable, and the atoms that make an answer true."""
-    name = graph.entities.name
-    variables = {prepared.variables[v]: name(e) for v, e in sorted(proof.substitution().items())}
-    return Witness(math.exp(proof.score), variables, _part(graph, prepared, proof))
+    chosen = [(prepared.variables[v], e) for v, e in sorted(proof.substitution().items())]
+    names = {variable: graph.entities.name(e) for variable, e in chosen}
+    labels = {variable: graph.entities[e] for variable, e in chosen}
+    return Witness(math.exp(proof.score), names, _part(graph, prepared, proof), labels)
 
 
 def _part(graph: Graph, prepared: Prepared, proof: Proof, negated: bool = False, carried: bool = True) -> WitnessPart:

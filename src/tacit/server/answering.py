@@ -18,7 +18,7 @@ from tacit.query.formula import atoms
 from tacit.query.sparql import is_sparql
 from tacit.server.jobs import EntityJob, Job, Kind
 from tacit.server.reading import QuestionReader
-from tacit.server.replies import Reply, encoded, failure, refusal
+from tacit.server.replies import Reply, encoded, failure, refusal, success
 from tacit.server.settings import Limits
 from tacit.server.sparql_formats import written
 from tacit.server.sparql_results import results
@@ -63,7 +63,7 @@ class Answerer:
             if isinstance(job, EntityJob):
                 return self._entity(job)
             if job.kind is Kind.READ:
-                return Reply(200, encoded(self.reader.told(job.question)))
+                return success(self.reader.told(job.question))
             return self._plan(job) if job.kind is Kind.PLAN else self._together([job])[0]
         except TacitError as error:
             return refusal(error)
@@ -81,7 +81,7 @@ class Answerer:
         many = engine.ask_many(asked, **page, explain=first.kind is Kind.EXPLAIN, paths=first.paths)
         if first.kind is Kind.SPARQL:
             return [self._sparql(engine, *each) for each in zip(jobs, asked, many, strict=True)]
-        return [Reply(200, encoded(answers.to_dict())) for answers in many]
+        return [success(answers.to_dict()) for answers in many]
 
     def _sparql(self, engine: Engine, job: Job, asked: Asked, answers: Answers) -> Reply:
         """Answers as SPARQL results; a list that is cut where nobody said so is none."""
@@ -94,7 +94,7 @@ class Answerer:
     def _plan(self, job: Job) -> Reply:
         engine = self._engine(job)
         asked = self._prepared(job, engine)
-        return Reply(200, encoded({"query": str(asked.query), "plan": engine.describe(asked)}))
+        return success({"query": str(asked.query), "plan": engine.describe(asked)})
 
     def _entity(self, job: EntityJob) -> Reply:
         """Facts about an entity; predicting goes on for half the time there is, so that what was found is told."""
@@ -105,7 +105,7 @@ class Answerer:
             facts = predicted_facts(engine, label, relation, min_score=job.min_score, start=job.start, seconds=most)
         else:
             facts = known_facts(engine, label, relation)
-        return Reply(200, encoded(facts.page(job.top, job.offset, self.limits.top).to_dict()))
+        return success(facts.page(job.top, job.offset, self.limits.top).to_dict())
 
     def _prepared(self, job: Job, engine: Engine) -> Asked:
         """The question of a job as the engine reads it, within the limits."""

@@ -23,7 +23,7 @@ from tacit.server.facts import add_facts_routes
 from tacit.server.jobs import Job, Kind
 from tacit.server.middleware import Guard, KnownHosts
 from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, NOT_ACCEPTABLE, SPARQL_BODY, SPARQL_REPLY, describe
-from tacit.server.replies import Reply, encoded, failure
+from tacit.server.replies import failure, success
 from tacit.server.runs import Chosen, Runs
 from tacit.server.served_run import Served
 from tacit.server.service import Service
@@ -113,31 +113,31 @@ def _lookups(app: FastAPI) -> None:
         service: Chosen, q: Typed = "", limit: Count = 10, relation: Near = None, end: End = "object"
     ) -> Response:
         """Entities whose name, or a word of it, starts with what was typed, those first that a relation leads to."""
-        return Reply(200, encoded(service.edition.names.entities(q, limit, relation, end))).response()
+        return success(service.edition.names.entities(q, limit, relation, end)).response()
 
     @app.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
     async def relations(service: Chosen, q: Typed = "", limit: Count = 10) -> Response:
         """Relations whose name, or a word of it, starts with what was typed."""
-        return Reply(200, encoded(service.edition.names.relations(q, limit))).response()
+        return success(service.edition.names.relations(q, limit)).response()
 
     @app.get("/examples", response_model=schemas.ExamplesReply, tags=["names"])
     def example_questions(service: Chosen) -> Response:
         """Questions that the loaded graph has answers to, one for each of several shapes."""
-        return Reply(200, encoded({"examples": service.edition.examples})).response()
+        return success({"examples": service.edition.examples}).response()
 
 
 def _status(app: FastAPI, runs: Runs) -> None:
     @app.get("/health", response_model=schemas.HealthReply, tags=["service"])
     async def health(service: Chosen) -> Response:
         """What the service is, how a run is doing, and which others there are."""
-        return Reply(200, encoded(service.health() | {"runs": list(runs.services)})).response()
+        return success(service.health() | {"runs": list(runs.services)}).response()
 
     @app.get("/ready", response_model=schemas.ReadyReply, tags=["service"])
     async def ready(service: Chosen) -> Response:
         """Whether questions are answered: 503 as long as no worker runs, so that load balancers ask elsewhere."""
         if not service.ready:
             return failure(503, "no worker runs; ask again later").response()
-        return Reply(200, encoded({"ready": True})).response()
+        return success({"ready": True}).response()
 
     @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}, tags=["service"])
     async def metrics() -> Response:

@@ -19,19 +19,18 @@ log = logging.getLogger("tacit.server")
 
 def add_error_replies(app: FastAPI) -> None:
     """Give an application its error replies."""
-    app.add_exception_handler(TacitError, _refused)
-    app.add_exception_handler(RequestValidationError, _malformed)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _fault)
+    app.exception_handler(TacitError)(_refused)
+    app.exception_handler(RequestValidationError)(_malformed)
+    app.exception_handler(HTTPException)(_http)
+    app.exception_handler(Exception)(_fault)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    return (refusal(error) if isinstance(error, TacitError) else failure(500, "a fault in Tacit")).response()
+async def _refused(request: Request, error: TacitError) -> Response:
+    return refusal(error).response()
 
 
-async def _malformed(request: Request, error: Exception) -> Response:
-    problems: list[Any] = list(error.errors()) if isinstance(error, RequestValidationError) else []
-    first: dict[str, Any] = problems[0] if problems else {"type": "", "loc": (), "msg": "it cannot be read"}
+async def _malformed(request: Request, error: RequestValidationError) -> Response:
+    first: dict[str, Any] = error.errors()[0]
     if first["type"] == "json_invalid":
         why = first.get("ctx", {}).get("error", "it has no end")
         return failure(400, f"the request is not JSON: {why}").response()
@@ -43,18 +42,15 @@ async def _malformed(request: Request, error: Exception) -> Response:
     return failure(422, f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}").response()
 
 
-async def _http(request: Request, error: Exception) -> Response:
-    status, path = getattr(error, "status_code", 500), request.url.path[:100]
-    if status == 404:
-        told = getattr(error, "detail", "")  # by a route; Starlette says nothing but this
-        unknown = f"there is no {path} here; /openapi.json lists what there is"
-        return failure(404, unknown if told == "Not Found" else told).response()
+async def _http(request: Request, error: HTTPException) -> Response:
+    status, told, path = error.status_code, error.detail, request.url.path[:100]
+    if status == 404 and told == "Not Found":  # which is all that Starlette says
+        told = f"there is no {path} here; /openapi.json lists what there is"
     if status == 405:
-        allowed = (getattr(error, "headers", None) or {}).get("Allow", "")
+        allowed = (error.headers or {}).get("Allow", "")
         allowed = "GET, HEAD" if allowed == "GET" else allowed  # what the guard makes of every GET
         hint = f"; use {allowed}" if allowed else ""
         return failure(405, f"{path} does not answer {request.method}{hint}").response(allow=allowed)
-    told = str(getattr(error, "detail", "the request was refused"))
     if told == "There was an error parsing the body":  # which is all that FastAPI says
         told = "the request is not JSON: it is not UTF-8, or a number has too many digits"
     return failure(status, told).response()

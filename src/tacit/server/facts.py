@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import TacitError
 from tacit.server import fork_server
-from tacit.server.replies import Reply, encoded, failure, refusal
+from tacit.server.replies import Reply, failure, refusal, success
 from tacit.server.runs import Chosen
 from tacit.server.served_run import ServedRun
 from tacit.server.service import Service
@@ -77,25 +77,26 @@ async def _change(service: Service, asked: FactsRequest, remove: bool) -> Reply:
     if not isinstance(served, ServedRun):
         return NO_RUN
     try:
-        reply, changed = await asyncio.to_thread(_apart, served.path, asked.facts, remove)
+        reply = await asyncio.to_thread(_apart, served.path, asked.facts, remove)
     except BrokenProcessPool:
         return CUT_SHORT
-    return NOT_YET if changed and not await service.change_over() else reply
+    # What was there already may be newer than what is answered from: another process may have added it.
+    return NOT_YET if reply.status == 200 and not await service.change_over() else reply
 
 
-def _apart(path: Path, facts: Facts, remove: bool) -> tuple[Reply, bool]:
+def _apart(path: Path, facts: Facts, remove: bool) -> Reply:
     """Make a change in a process of its own: questions stay as fast as before, and a crash takes nothing else along."""
     with ProcessPoolExecutor(1, fork_server.context()) as process:
         return process.submit(_changed, path, facts, remove).result()
 
 
-def _changed(path: Path, facts: Facts, remove: bool) -> tuple[Reply, bool]:
-    """The reply to a change of the run in a folder, and whether it changed anything."""
+def _changed(path: Path, facts: Facts, remove: bool) -> Reply:
+    """The reply to a change of the run in a folder."""
     from tacit.changing import add_facts, remove_facts
 
     try:
         change = (remove_facts if remove else add_facts)(path, facts)
     except TacitError as error:
-        return refusal(error), False
+        return refusal(error)
     told = {name: value for name, value in change.to_dict().items() if name in FactsReply.model_fields}
-    return Reply(200, encoded(told)), change.added + change.removed > 0
+    return success(told)

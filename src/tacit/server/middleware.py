@@ -43,7 +43,13 @@ class KnownHosts:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on that calls the service by one of its names."""
+        """Pass a request on that calls the service by one of its names, or asks whether it is ready.
+
+        Load balancers ask that by addresses, which change, and the answer tells nothing else.
+        """
+        if scope["type"] == "http" and scope["path"] == "/ready":
+            await self.app(scope, receive, send)
+            return
 
         async def known(scope: Scope, receive: Receive, _: Send) -> None:
             await self.app(scope, receive, send)
@@ -79,9 +85,9 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *HEADERS]
-                if not visit.path.startswith("/static/"):
-                    message["headers"].append((b"cache-control", b"no-store"))
+                # A browser asks whether the page's code is still the same: after an upgrade, all of it must be new.
+                kept = b"no-cache" if visit.path.startswith("/static/") else b"no-store"
+                message["headers"] = [*message.get("headers", ()), *HEADERS, (b"cache-control", kept)]
             elif visit.method == "HEAD":
                 message = {**message, "body": b""}
             await send(message)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.graph.forms import spaced
-from tacit.graph.graph import INVERSE, Graph
+from tacit.graph.graph import Graph
 from tacit.graph.index import Ints
 from tacit.graph.vocabulary import Vocabulary
 from tacit.query.formula import quoted
@@ -29,31 +29,29 @@ class Names:
     def relations(self, typed: str, limit: int) -> dict[str, Any]:
         """Relations that complete what was typed; an inverse is written with the relation's own name."""
         words = self.graph.relations
-        labels = [label for label in words.complete(typed, 2 * limit) if not label.endswith(INVERSE)]
-        rows = _rows(words, labels[:limit])
-        return {"matches": [row | {"words": in_words(row["name"])} for row in rows]}
+        ids = [i for i in map(words.id, words.complete(typed, 2 * limit)) if i % 2 == 0]
+        return {"matches": [row | {"words": in_words(row["name"])} for row in _rows(words, ids[:limit])]}
 
     def entities(self, typed: str, limit: int, relation: str | None = None, end: str = "object") -> dict[str, Any]:
         """Entities that complete what was typed, those first that facts have at an end of a relation."""
         words, known = self.graph.entities, None if relation is None else self.graph.relations.get(relation)
         fitting = [] if known is None else self._fitting(typed, self._at(known, end))[:limit]
-        once: dict[int, str] = {}  # what completes may be the name of one that fits
-        for text in (*fitting, *words.complete(typed, limit)):
-            once.setdefault(words.id(text), text)
-        return {"matches": _rows(words, list(once.values())[:limit])}
+        ids = dict.fromkeys((*fitting, *map(words.id, words.complete(typed, limit))))
+        return {"matches": _rows(words, list(ids)[:limit])}
 
-    def _fitting(self, typed: str, ids: Ints) -> list[str]:
+    def _fitting(self, typed: str, ids: Ints) -> list[int]:
         """The entities among some that complete what was typed, ordered as all are; else the most frequent first."""
         words, wanted = self.graph.entities, spaced(typed)
+        some: list[int] = ids[:MOST].tolist()
         if not wanted:
-            return [words[int(i)] for i in ids[:MOST]]
-        found: dict[str, tuple[bool, int, str]] = {}
-        for label in (words[int(i)] for i in ids[:MOST]):
-            for text in (label, *words.names.get(label, ())):
+            return some
+        found: dict[int, tuple[bool, int, str]] = {}
+        for i in some:
+            for text in (words[i], *words.names.get(words[i], ())):
                 form = spaced(text)
                 inside = not form.startswith(wanted)
                 if not inside or f" {wanted}" in form:
-                    found[label] = min(found.get(label, (True, len(text), text)), (inside, len(text), text))
+                    found[i] = min(found.get(i, (True, len(text), text)), (inside, len(text), text))
         return sorted(found, key=found.__getitem__)
 
     def _at(self, relation: int, end: str) -> Ints:
@@ -71,5 +69,10 @@ class Names:
         return found
 
 
-def _rows(words: Vocabulary, labels: Iterable[str]) -> list[dict[str, Any]]:
-    return [{"label": label, "name": words.name(words.id(label)), "text": quoted(label)} for label in labels]
+def _rows(words: Vocabulary, ids: Iterable[int]) -> list[dict[str, Any]]:
+    """Labels by their ids; what a question writes is the name, where no other has it."""
+    named = [(i, words[i], words.name(i)) for i in ids]
+    return [
+        {"label": label, "name": name, "text": quoted(name if words.meant(name) == [i] else label)}
+        for i, label, name in named
+    ]

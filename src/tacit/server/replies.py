@@ -37,6 +37,11 @@ def encoded(data: Any) -> bytes:
     return text.encode("utf-8", "replace")
 
 
+def success(data: Any) -> Reply:
+    """The reply that tells plain data."""
+    return Reply(200, encoded(data))
+
+
 def failure(status: int, message: str) -> Reply:
     """An error reply: what went wrong, and what would work, in one sentence."""
     return Reply(status, encoded({"error": TacitError(message).to_dict()}))

@@ -10,6 +10,7 @@ from fastapi import Depends, FastAPI, HTTPException, Query, Request
 
 from tacit.errors import TacitError
 from tacit.server.access_log import access_log
+from tacit.server.admission import OPEN
 from tacit.server.metrics import Metrics
 from tacit.server.served_run import Served
 from tacit.server.service import Service
@@ -53,14 +54,18 @@ async def chosen(
     request: Request,
     run: Annotated[str | None, Query(max_length=255, description="The run to ask; the first one by default.")] = None,
 ) -> Service:
-    """The service of the run that a request names; what a body should say has no effect in the address, so is refused.
+    """The service of the run that a request names; what has no effect in the address is refused.
 
-    SPARQL's clients may send more than is known here.
+    SPARQL's clients, and those who look whether the service is well, may send more than is known here.
     """
     runs: Runs = request.app.state.runs
-    others = [name for name in request.query_params if name != "run"]
-    if others and request.method == "POST" and request.url.path != "/sparql":
-        raise HTTPException(422, f"'{others[0][:80]}' is in the address, where only 'run' may be; send it in the body")
+    path, method = request.url.path, request.method
+    if request.query_params and path not in ("/sparql", *OPEN):
+        known = [each["name"] for each in request.app.openapi()["paths"][path][method.lower()]["parameters"]]
+        for name in {*request.query_params} - {*known}:
+            place = f"in the address, where only {', '.join(map(repr, known))} may be"
+            elsewhere = "; send it in the body" if method == "POST" else ""
+            raise HTTPException(422, f"'{name[:80]}' is {place}{elsewhere}")
     if run is None:
         return runs.first
     if run not in runs.services:

@@ -122,7 +122,8 @@ class Witness(BaseModel):
     """The entity of every variable, and the atoms that make an answer true."""
 
     score: float
-    variables: dict[str, str]
+    variables: dict[str, str] = Field(description="The names of the entities.")
+    labels: dict[str, str] = Field({}, description="Their labels.")
     atoms: list[WitnessAtom]
     facts: int = Field(0, description="How many atoms there are.")
     predicted: int = Field(0, description="How many of them are predicted.")
@@ -187,7 +188,7 @@ class Match(BaseModel):
 
     label: str
     name: str = Field(description="What people call it; the label where it has no name.")
-    text: str = Field(description="The label as a question writes it: in quotes where it needs them.")
+    text: str = Field(description="What a question writes: the name, or the label where others have that name, too.")
     words: str = Field("", description="What a sentence calls a relation.")
 
 

@@ -79,20 +79,22 @@ class Service:
                 await asyncio.wait((self._reloading,))
             await self.edition.pool.stop()
 
-    def reload(self) -> None:
+    def reload(self) -> asyncio.Task[None]:
         """Open what is served as it stands now, one reload at a time, and announce it."""
         if self._reloading is None or self._reloading.done():
             self._reloading = asyncio.create_task(self._reload())
+        return self._reloading
 
     async def change_over(self) -> bool:
-        """Reload, and again where what is served changes meanwhile; whether that is now what is answered from."""
+        """Reload until answers come from what is served as it stands now; whether they do in the end."""
         for _ in range(_TRIES):
-            self.reload()
-            if self._reloading is not None:
-                await asyncio.wait((self._reloading,))
-            if await asyncio.to_thread(self.edition.served.renewed) == self.edition.served:
+            if await self._is_current():
                 return True
-        return False
+            await asyncio.wait((self.reload(),))
+        return await self._is_current()
+
+    async def _is_current(self) -> bool:
+        return await asyncio.to_thread(self.edition.served.renewed) == self.edition.served
 
     async def _reload(self) -> None:
         """Exchange the edition once another is ready; until then this one answers, and it goes on where none can be."""

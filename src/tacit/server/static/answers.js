@@ -5,12 +5,21 @@ import { shown } from "./words.js";
 
 const LIKELY = 0.5; // where the service does not say
 
+/** How the entities of answers are called: by name, with the label behind one that several of them share. */
+function naming(answers) {
+  const meant = new Map();
+  for (const { values = {}, names = values } of answers) {
+    for (const [variable, label] of Object.entries(values)) meant.set(names[variable], (meant.get(names[variable]) ?? new Set()).add(label));
+  }
+  return (label, name) => (meant.get(name)?.size > 1 ? `${name} (${label})` : name);
+}
+
 /** What an answer says: an entity, a value for each of several variables, or yes and no. */
-function said(answer) {
-  if (answer.entity !== undefined) return [element("span", { class: "name", title: answer.entity }, answer.name || answer.entity)];
+function said(answer, called) {
+  if (answer.entity !== undefined) return [element("span", { class: "name", title: answer.entity }, called(answer.entity, answer.name || answer.entity))];
   const values = Object.entries(answer.values ?? {});
   if (!values.length) return [element("span", { class: "name" }, `${answer.known ? "" : "probably "}${answer.score < 0.5 ? "no" : "yes"}`)];
-  return [element("span", { class: "name several" }, ...values.map(([name, value]) => element("span", { title: value }, element("small", {}, `?${name}`), answer.names?.[name] || value)))];
+  return [element("span", { class: "name several" }, ...values.map(([name, value]) => element("span", { title: value }, element("small", {}, `?${name}`), called(value, answer.names?.[name] || value))))];
 }
 
 /** The way to the page of each entity of an answer. */
@@ -20,7 +29,7 @@ function visits(answer, kind) {
   return links.length > 1 ? element("span", { class: "visits" }, ...links) : links[0] ?? null;
 }
 
-export function answerRow(answer, kind, toggle) {
+function answerRow(answer, kind, called, toggle) {
   const mark = answer.known ? "known" : "predicted";
   const fill = element("i");
   fill.style.width = `${Math.max(0, Math.min(1, answer.score)) * 100}%`;
@@ -28,7 +37,7 @@ export function answerRow(answer, kind, toggle) {
     "button",
     { type: "button", class: "answer", "aria-expanded": "false", onclick: () => toggle(answer.rank) },
     element("span", { class: "rank" }, String(answer.rank)),
-    ...said(answer),
+    ...said(answer, called),
     element("span", { class: `mark ${mark}`, title: answer.known ? "The facts of the graph imply it" : "Not among the facts: predicted" }, mark),
     element("span", { class: `score-bar ${mark}`, "aria-hidden": "true" }, fill),
     element("span", { class: "score" }, shown(answer.score)),
@@ -40,7 +49,8 @@ export function answerRow(answer, kind, toggle) {
 /** The rows of answers that follow others, with the line above the first that probably does not hold. */
 export function rows(answers, before, { kind, threshold = LIKELY, uncalibrated }, toggle) {
   const cut = kind === "truth" || uncalibrated ? -1 : answers.findIndex((answer) => answer.score < threshold); // yes or no says it itself
-  const drawn = answers.map((answer) => answerRow(answer, kind, toggle));
+  const called = naming([...before, ...answers]);
+  const drawn = answers.map((answer) => answerRow(answer, kind, called, toggle));
   const ended = before.some((answer) => answer.score < threshold);
   if (cut >= 0 && !ended) drawn.splice(cut, 0, element("li", { class: "cut" }, element("span", {}, "probably not, below here")));
   return drawn;
@@ -65,8 +75,9 @@ export function summary(reply, milliseconds, share) {
   );
 }
 
-/** Word that scores are no probabilities, where they are none. */
-export const warned = ({ uncalibrated }) => (uncalibrated ? [element("p", { class: "uncalibrated" }, uncalibrated)] : []);
+/** Word that scores are no probabilities, where they are none, or estimates. */
+export const warned = ({ uncalibrated, estimated }) =>
+  [uncalibrated, estimated && "Scores are estimates: the sums that they are shares of were sampled."].filter(Boolean).map((word) => element("p", { class: "uncalibrated" }, word));
 
 export const estimate = ({ expected }) => `About ${Number(expected.toFixed(1))}`;
 

@@ -114,19 +114,14 @@ export class Builder {
   entity(step, at) {
     return new NameField({
       label: "Entity", value: step.name || step.entity, key: `${at}-entity`,
-      find: async (typed, signal) => {
-        const near = step.relation ? { relation: step.relation, end: step.inverse ? "subject" : "object" } : null;
-        const { matches } = await names("entities", typed, signal, near);
-        return matches.map((match) => ({ ...match, note: match.name === match.label ? "" : match.label }));
-      },
+      find: (typed, signal) => names("entities", typed, signal, step.relation ? { relation: step.relation, end: step.inverse ? "subject" : "object" } : null),
       choose: ({ label, name }) => { Object.assign(step, { entity: label, name }); this.changed(written(this.group)); },
     }).node;
   }
 
   /** Relations in both directions, each as the condition would read. */
   async relations(typed, signal, thing) {
-    const { matches } = await names("relations", typed, signal);
-    return matches.flatMap((match) => {
+    return (await names("relations", typed, signal)).flatMap((match) => {
       const option = { ...match, name: match.words, shown: match.words, note: match.words === match.label ? "" : match.label };
       return [{ ...option, inverse: false, before: `${thing} `, after: " …" }, { ...option, inverse: true, before: "… ", after: ` ${thing}` }];
     });

@@ -1,13 +1,13 @@
 // Completion at the caret of the question box.
 import { Listbox } from "./listbox.js";
 import { names } from "./service.js";
-import { context, variables } from "./syntax.js";
+import { context, quoted, variables } from "./syntax.js";
 
 const KINDS = { entities: "entity", relations: "relation", variables: "variable" };
 
 export class Completion {
   constructor(editor, list, submit) {
-    Object.assign(this, { editor, submit, at: null, pending: null });
+    Object.assign(this, { editor, submit, at: null });
     this.box = new Listbox(editor.area, list, (option) => this.take(option));
     const area = editor.area;
     area.addEventListener("input", () => this.suggest());
@@ -16,22 +16,13 @@ export class Completion {
     area.addEventListener("click", () => this.close());
   }
 
-  async suggest() {
-    this.pending?.abort();
+  suggest() {
     const at = this.caretContext();
     if (!at) return this.close();
     // What is listed already and still fits can be taken at once, before the service has answered.
     const fits = ({ label, name }) => at.typed && ` ${label} ${name}`.toLowerCase().includes(` ${at.typed.toLowerCase()}`);
     if (this.box.options.length) this.open(at, this.box.options.filter((option) => option.kind === at.kind && fits(option)));
-    this.pending = new AbortController();
-    const { signal } = this.pending;
-    try {
-      const options = await this.find(at, signal);
-      if (!signal.aborted) this.open(at, options);
-    } catch {
-      if (!signal.aborted) this.close(); // one that was aborted has a successor, which decides
-    }
-    return undefined;
+    return this.box.offer((signal) => this.find(at, signal), (options) => this.open(at, options));
   }
 
   caretContext() {
@@ -44,12 +35,12 @@ export class Completion {
     const named = used.map((name) => ({ label: name, name, text: name, kind: "variables", note: KINDS.variables }));
     if (at.kind === "variables") return named.filter((option) => option.label.startsWith(at.typed) && option.label !== at.typed);
     const found = await names(at.kind, at.typed, signal, at.near);
-    const labels = found.matches.map((match) => ({ ...match, kind: at.kind, note: match.name === match.label ? KINDS[at.kind] : match.label }));
+    const labels = found.map((match) => ({ ...match, kind: at.kind, note: match.note || KINDS[at.kind] }));
     return at.kind === "entities" && !at.typed ? [...named, ...labels] : labels;
   }
 
   open(at, options) {
-    const whole = options.length === 1 && options[0].label === at.typed && at.kind === "entities";
+    const whole = options.length === 1 && options[0].text === quoted(at.typed) && at.kind === "entities";
     if (!options.length || whole) return this.close();
     this.at = at;
     this.box.open(options, at.typed);
@@ -62,7 +53,6 @@ export class Completion {
   }
 
   close() {
-    this.pending?.abort();
     this.at = null;
     this.box.close();
   }

@@ -44,21 +44,21 @@ function node({ entity, again, beside, lines: [name, as], x, y, width, height },
 
 let drawings = 0;
 
-/** The drawing of some atoms around the answers, `{label: variable}`; `named` has the variables of other entities, by name. */
-export function drawing(answers, atoms, named, title, width) {
+/** The drawing of some atoms around the answers, a map from labels to variables; `bound` has those of other entities. */
+export function drawing(answers, atoms, bound, title, width) {
   const id = `tip-${(drawings += 1)}`;
   const drawn = atoms.map((atom) => ({ ...atom, from: atom.subject_label || atom.subject, to: atom.object_label || atom.object }));
   const names = new Map(drawn.flatMap((atom) => [[atom.from, atom.subject], [atom.to, atom.object]]));
   const denied = new Set(drawn.filter((atom) => atom.denied).flatMap((atom) => [atom.from, atom.to]));
-  const variable = (entity) => answers[entity] ?? named[names.get(entity)];
-  const nearest = (entity) => denied.has(entity) && answers[entity] === undefined;
+  const variable = (entity) => answers.get(entity) ?? bound.get(entity);
+  const nearest = (entity) => denied.has(entity) && !answers.has(entity);
   const told = ({ entity, atom }) => {
     if (atom) return { first: prefixOf(atom) + words(atom.relation), second: atom.score.toFixed(3) };
     const as = variable(entity);
     return { first: names.get(entity), second: as === undefined ? "" : `${nearest(entity) ? "nearest " : ""}?${as}` };
   };
-  const role = (entity) => (answers[entity] !== undefined ? "answer-node" : variable(entity) === undefined ? "given" : nearest(entity) ? "bound nearest" : "bound");
-  const present = Object.keys(answers).filter((label) => names.has(label));
+  const role = (entity) => (answers.has(entity) ? "answer-node" : variable(entity) === undefined ? "given" : nearest(entity) ? "bound nearest" : "bound");
+  const present = [...answers.keys()].filter((label) => names.has(label));
   const roots = present.length ? present : [drawn[0].from];
   const wide = layered(roots, drawn, told);
   const { size, nodes, edges } = wide.size.width <= width ? wide : branching(roots, drawn, told, width);

@@ -29,9 +29,11 @@ export class Editor {
     this.draw();
   }
 
-  /** Underline the name at a line and column; at the end of the text, a blank after it. The caret stays. */
+  /** Underline the name at a line and column of what was asked; at the end of the text, a blank after it. The caret stays. */
   mark(line, column) {
-    const start = this.text.split("\n").slice(0, line - 1).reduce((sum, row) => sum + row.length + 1, 0) + column - 1;
+    const rows = this.text.trim().split("\n"); // as it was asked
+    const before = [...rows.slice(0, line - 1), [...rows[line - 1]].slice(0, column - 1).join("")].join("\n"); // columns count whole letters
+    const start = this.text.length - this.text.trimStart().length + before.length;
     const token = tokens(this.text).find((t) => t.start <= start && start < t.start + t.text.length);
     this.marked = { start, end: token ? token.start + token.text.length : start + 1 };
     this.draw();

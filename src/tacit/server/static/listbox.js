@@ -6,15 +6,28 @@ const plain = (text) => text.replace(/./gsu, (letter) => letter.normalize("NFD")
 
 export class Listbox {
   constructor(field, list, take) {
-    Object.assign(this, { field, list, take, options: [], active: -1 });
+    Object.assign(this, { field, list, take, options: [], active: -1, pending: null });
     list.tabIndex = -1; // a browser lets Tab stop at what scrolls, and this one closes then
     field.addEventListener("blur", () => this.close());
   }
 
-  /** Show options, each with a `name`, perhaps a `note`, and words `before` and `after` its name. */
-  open(options, typed) {
+  /** Let `show` have what `find` finds, unless something else is looked for, or nothing any more, before that is there. */
+  async offer(find, show) {
+    this.pending?.abort();
+    this.pending = new AbortController();
+    const { signal } = this.pending;
+    try {
+      const options = await find(signal);
+      if (!signal.aborted) show(options);
+    } catch {
+      if (!signal.aborted) this.close(); // one that was aborted has a successor, which decides
+    }
+  }
+
+  /** Show options, each with a `name`, perhaps a `note`, and words `before` and `after` its name; one may be `active`. */
+  open(options, typed, active = typed ? 0 : -1) {
     if (!options.length) return this.close();
-    Object.assign(this, { options, active: typed ? 0 : -1 });
+    Object.assign(this, { options, active });
     this.list.replaceChildren(...options.map((option, index) => this.row(option, index, typed)));
     this.expand(true);
     return this.point();
@@ -50,6 +63,7 @@ export class Listbox {
   }
 
   close() {
+    this.pending?.abort();
     Object.assign(this, { options: [], active: -1 });
     this.expand(false);
     this.field.removeAttribute("aria-activedescendant");

@@ -13,7 +13,7 @@ export class NameField {
       type: "text", role: "combobox", "aria-label": label, placeholder: label.toLowerCase(), "aria-autocomplete": "list", "aria-expanded": "false",
       "aria-controls": list.id, autocomplete: "off", autocapitalize: "off", spellcheck: "false", maxlength: "500", "data-key": key,
     });
-    Object.assign(this, { value, find, choose, pending: null });
+    Object.assign(this, { value, find, choose });
     this.input.value = value;
     this.box = new Listbox(this.input, list, (option) => this.take(option));
     this.node = element("span", { class: "field" }, this.input, list);
@@ -26,19 +26,13 @@ export class NameField {
 
   get typed() { return this.input.value === this.value ? "" : this.input.value.trim(); }
 
-  async suggest() {
+  suggest() {
     this.fit();
-    this.pending?.abort();
-    this.pending = new AbortController();
-    const { signal } = this.pending;
-    try {
-      const options = await this.find(this.typed, signal);
-      if (signal.aborted || document.activeElement !== this.input) return;
-      this.box.open(options, this.typed);
+    const { typed } = this;
+    this.box.offer((signal) => this.find(typed, signal), (options) => {
+      this.box.open(options, typed);
       this.keepInside();
-    } catch {
-      if (!signal.aborted) this.box.close();
-    }
+    });
   }
 
   /** Move the list to the left as far as it would leave the window. */
@@ -57,7 +51,6 @@ export class NameField {
   }
 
   take(option, chosen = true) {
-    this.pending?.abort();
     this.value = option.shown ?? option.name;
     this.input.value = this.value;
     this.fit();
@@ -66,7 +59,7 @@ export class NameField {
 
   /** What was typed and not chosen counts as it stands: the service says where it is wrong. */
   leave() {
-    this.pending?.abort();
+    this.box.close();
     if (this.typed) this.take({ label: this.typed, name: this.typed }, false);
     else if (!this.input.value) this.input.value = this.value;
   }

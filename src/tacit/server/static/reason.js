@@ -23,7 +23,7 @@ function legend(atoms) {
 const chosen = (part) => Object.assign({}, part.variables, ...(part.parts ?? []).map(chosen));
 
 /** Whether a part is a `not exists`: what it holds is then the candidate that comes nearest to what is denied. */
-const denies = (part) => part.kind === "not" && (part.parts[0].kind === "exists" || Object.keys(chosen(part.parts[0])).length > 0);
+const denies = (part) => part.kind === "not" && Object.keys(chosen(part.parts[0])).length > 0;
 
 /** The atoms of a reason, each with whether it is of another branch of an `or`, and whether of what is denied to exist. */
 function atomsOf(part, denied = false, other = false) {
@@ -62,7 +62,7 @@ function lines(part, denied = false) {
 }
 
 /** Whether the search may have missed better answers, which of the `total` are proven all the same, and the way to find others. */
-function verdict({ certified, proven, total }, exactly) {
+export function verdict({ certified, proven, total }, exactly) {
   if (certified === null) return null;
   if (certified) return element("p", { class: "verdict" }, "The search provably missed nothing: these are the exact best answers.");
   const part = proven ? `The first ${proven > 1 ? `${proven} of ${total} are` : "is"} proven. ` : "";
@@ -75,11 +75,12 @@ function way(witness, values, name, width) {
   const tree = witness.tree ?? { kind: "and", parts: (witness.atoms ?? []).map((atom) => ({ kind: "atom", atom })) };
   const atoms = atomsOf(tree);
   if (!atoms.length) return [];
-  const flipped = (entries) => Object.fromEntries(Object.entries(entries).map(([variable, entity]) => [entity, variable]));
+  const flipped = (entities) => new Map(Object.values(entities).map((entity) =>
+    [entity, Object.keys(entities).filter((variable) => entities[variable] === entity).join(", ?")]));
   const title = `The reason for ${name} as a graph; its facts are listed below`;
   const { facts = atoms.length, predicted = atoms.filter((atom) => !atom.observed).length } = witness;
   return [
-    element("figure", { "aria-label": `Why ${name}` }, drawing(flipped(values), atoms, flipped(witness.variables), title, Math.max(240, width))),
+    element("figure", { "aria-label": `Why ${name}` }, drawing(flipped(values), atoms, flipped(witness.labels), title, Math.max(240, width))),
     legend(atoms),
     element("ul", { class: "facts" }, ...lines(tree)),
     facts > 1 ? element("p", { class: "share" }, `${predicted} of ${facts} atoms predicted`) : null,
@@ -87,8 +88,8 @@ function way(witness, values, name, width) {
 }
 
 /** The reasons for an answer, one below the other. */
-export function reason(answer, target, width, search, exactly) {
-  const values = answer.values ?? { [target]: answer.entity };
+export function reason(answer, width, search, exactly) {
+  const { values } = answer;
   const name = answer.name || Object.values(answer.names ?? values).join(", ") || "this";
   const ways = (answer.witnesses ?? []).map((witness) => way(witness, values, name, width)).filter((each) => each.length);
   if (!ways.length) return element("div", { class: "why" }, element("p", {}, "This search gives no reasons; beam and exact search do."));

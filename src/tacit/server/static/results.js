@@ -1,7 +1,7 @@
 // The answers to the question asked last: shown, continued, and each explained where it is opened.
 import { countCard, counted, estimate, nothing, rows, summary, told, waiting, warned } from "./answers.js";
 import { element } from "./element.js";
-import { reason } from "./reason.js";
+import { reason, verdict } from "./reason.js";
 import * as service from "./service.js";
 import { copy, taking } from "./taking.js";
 
@@ -36,14 +36,17 @@ export class Results {
   /** Show the reply to a question; `body` is what was asked, `open` the answer to be explained at once. */
   show(reply, body, milliseconds, open) {
     this.clear();
-    this.asked = { reply, body, open: null };
+    const first = reply.offset ?? 0; // of answers that SPARQL passes over
+    this.asked = { reply, body, first, open: null };
     const take = taking(body, () => this.asked.reply, this.sparql);
     if (reply.kind === "count") {
       this.status.textContent = estimate(reply.count);
       return this.place.replaceChildren(countCard(reply.count), take, this.plan());
     }
-    if (!reply.answers.length) return this.place.replaceChildren(this.none(reply), this.plan());
-    reply.answers.forEach((answer, at) => { answer.rank = at + 1; });
+    if (!reply.answers.length) {
+      return this.place.replaceChildren(this.none(reply), ...(reply.certified === false ? [verdict(reply, this.exactly)] : []), this.plan());
+    }
+    reply.answers.forEach((answer, at) => { answer.rank = first + at + 1; });
     this.list = element("ol", { class: "answers card" }, ...this.rows(reply.answers, []));
     this.list.addEventListener("keydown", (event) => this.walk(event));
     const more = element("button", { type: "button", class: "quiet more", onclick: () => this.more(more) }, "More answers");
@@ -74,7 +77,7 @@ export class Results {
       const top = Math.min(MORE, this.limits.top - shown.length);
       const { answers } = await service.ask({ ...asked.body, top, offset: shown.length });
       if (this.asked !== asked) return;
-      answers.forEach((answer, at) => { answer.rank = shown.length + at + 1; });
+      answers.forEach((answer, at) => { answer.rank = asked.first + shown.length + at + 1; });
       const added = this.rows(answers, shown);
       this.list.append(...added);
       shown.push(...answers);
@@ -93,7 +96,7 @@ export class Results {
 
   toggle(rank) {
     const { asked } = this;
-    const answer = asked.reply.answers[rank - 1];
+    const answer = asked.reply.answers[rank - 1 - asked.first];
     const same = asked.open === rank;
     this.explaining?.abort();
     this.place.querySelectorAll(".why").forEach((box) => box.remove());
@@ -116,7 +119,7 @@ export class Results {
     this.explaining = new AbortController();
     const { signal } = this.explaining;
     try {
-      const { answers: [found], certified } = await service.explain({ ...asked.body, top: 1, offset: answer.rank - 1, paths }, signal);
+      const { answers: [found], certified } = await service.explain({ ...asked.body, top: 1, offset: answer.rank - 1 - asked.first, paths }, signal);
       if (!found || named({ ...found, rank: answer.rank }) !== named(answer)) throw new Error("The answers are others by now; ask again.");
       box.replaceWith(this.why(found, asked, row, certified));
       if (found.witnesses?.length) row.lastChild.append(this.another(answer, found.witnesses.length, paths));
@@ -128,8 +131,7 @@ export class Results {
 
   why(found, asked, row, certified) {
     const { proven, answers: { length: total } } = asked.reply;
-    const target = asked.reply.query.match(/^\?([^\s,:]+)/u)?.[1] ?? "";
-    return reason(found, target, row.clientWidth - (phone() ? 24 : 36), { certified, proven, total }, this.exactly);
+    return reason(found, row.clientWidth - (phone() ? 24 : 36), { certified, proven, total }, this.exactly);
   }
 
   /** The way to one more reason, or word that there is none. */

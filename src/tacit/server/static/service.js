@@ -14,8 +14,14 @@ export const useRun = (name) => { run = name; };
 export const usedRun = () => run;
 export const address = (path) => (run === null ? path : `${path}${path.includes("?") ? "&" : "?"}run=${encodeURIComponent(run)}`);
 
+function refuse(key) {
+  if (sessionStorage.getItem(KEY) === key) sessionStorage.removeItem(KEY); // another may have been typed since
+  throw new Refused(401, { message: "this is not the key of the service; look for a letter too many, or one too few" });
+}
+
 async function request(path, options = {}) {
   const key = sessionStorage.getItem(KEY);
+  if (key && /[^ -~]/.test(key)) refuse(key); // no header can hold it
   const headers = { ...(options.headers ?? {}), ...(key ? { "X-API-Key": key } : {}) };
   let response;
   try {
@@ -28,10 +34,7 @@ async function request(path, options = {}) {
     if (error.name === "AbortError") throw error; // another question came while the reply was on its way
     throw new Refused(response.status, { message: `the service answered ${response.status} and nothing to read` });
   });
-  if (response.status === 401 && key) {
-    sessionStorage.removeItem(KEY);
-    throw new Refused(401, { message: "this is not the key of the service; look for a letter too many, or one too few" });
-  }
+  if (response.status === 401 && key) refuse(key);
   if (!response.ok) throw new Refused(response.status, data.error);
   return data;
 }
@@ -48,6 +51,8 @@ export const examples = () => request("/examples");
 const about = (path) => (label, more, signal) => request(`${path}?${new URLSearchParams({ label, ...more })}`, { signal });
 export const entity = about("/entity");
 export const predictions = about("/entity/predictions");
-/** Names that complete what was typed; those first that are `near`, at an end of a relation's facts. */
-export const names = (kind, typed, signal, near = null) =>
-  request(`/${kind}?${new URLSearchParams({ limit: 8, q: typed.slice(0, 200), ...near })}`, { signal });
+/** Names that complete what was typed, each with a note where it is not the label; those first that are `near`, at an end of a relation's facts. */
+export async function names(kind, typed, signal, near = null) {
+  const { matches } = await request(`/${kind}?${new URLSearchParams({ limit: 8, q: typed.slice(0, 200), ...near })}`, { signal });
+  return matches.map((match) => ({ ...match, note: match.name === match.label ? "" : match.label }));
+}
