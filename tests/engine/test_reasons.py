@@ -143,6 +143,25 @@ def test_a_known_answer_is_explained_by_its_facts_where_the_search_has_dropped_t
             assert witness.score == pytest.approx(answer.score, rel=1e-6)
 
 
+def test_a_known_pair_is_explained_by_its_facts_where_a_fact_is_worth_1() -> None:
+    """Of nine values of `?m` a beam of two drops the one that facts lead over, from either end of the pair."""
+    wide = [("hub", "r", f"m{i}") for i in range(9)] + [(f"m{i}", "q", "end") for i in range(9)]
+    graph = Graph.of([*wide, ("m8", "q", "x"), ("s", "r", "m8")])
+    size = graph.num_entities
+    scorer = FactorScorer(list(np.random.default_rng(3).uniform(0.1, 0.6, (2, size, size))))
+    engine = Engine(graph, scorer, calibration="sigmoid", search="beam", k=2, observed_score=1.0)
+    found = engine.explain("?a, ?b : exists ?m . r(?a, ?m) & q(?m, ?b)", 4)
+    assert {tuple(answer.values.values()) for answer in found} == {
+        ("hub", "end"),
+        ("hub", "x"),
+        ("s", "end"),
+        ("s", "x"),
+    }
+    for answer in found:
+        assert (answer.known, answer.score, answer.witnesses[0].score) == (True, 1.0, 1.0)
+        assert answer.witnesses[0].predicted == 0
+
+
 def test_what_is_proven_stays_proven_when_reasons_are_asked_for() -> None:
     """A cycle of known answers is proven by a bound that is closer than those of its body with a beam of one."""
     engine = random_engine(8, k=1, budget=30, calibration="sigmoid", observed_score=0.95, loops=True)

@@ -70,6 +70,12 @@ class _Question:
         """Whether someone wants to know if the search provably missed nothing."""
         return bool(self.paths) or self.engine.way == "certified"
 
+    @property
+    def least(self) -> float:
+        """What a known answer is worth at least, as a log-score."""
+        least = self.engine.least(self.plan)
+        return ZERO if least is None else least
+
     def holds(self, entities: Tensor, relations: Tensor) -> Tensor:
         """Whether the known facts imply the formula of a question without answer variable, `[B]`."""
         if self.index is None:
@@ -87,8 +93,7 @@ class _Question:
         self, entities: Tensor, relations: Tensor, answer: int, plan: Plan, known: bool
     ) -> tuple[Witness, ...] | None:
         """The reasons for an answer to the question with its slots filled so; None where the search has none."""
-        least = (self.engine.least(plan) if known else None) or ZERO
-        wanted = Wanted(1, [answer], least, only=True)
+        wanted = Wanted(1, [answer], self.least if known else ZERO, only=True)
         why = self.search.within_beam().explain(plan, entities, relations, wanted) if self.paths else None
         if why is None:
             return None
@@ -126,7 +131,7 @@ def _relations(question: _Question, span: Span) -> Answers:
     known = question.holds(ends, forward).nonzero()[:, 0].tolist()
     new, only = question.new, question.asked.known is True
     first, without = ((), known) if new else (known, ())
-    wanted = Wanted(span.stop, first, question.engine.least(plan) or ZERO, without, span.floor, only)
+    wanted = Wanted(span.stop, first, question.least, without, span.floor, only)
     sure = search.exact or (question.proving and search.bounds(plan, ends[:1], forward[:1]) is not None)
     found = wanted.found(scores, bounds=(scores, scores) if sure else None)  # a single atom has no hops to miss
     labels, there, answers, reasons = question.graph.relations, set(known), [], []
