@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bruteforce import LOGICS, BruteForce, Values
 from formulas import ENTITIES, RELATIONS, queries
-from tables import FactorScorer
+from tables import FactorScorer, TableScorer
 from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
 from tacit.engine.engine import Engine
 from tacit.engine.found import Wanted
@@ -270,3 +270,27 @@ def test_equal_answers_are_listed_by_id(search: str, norm: str) -> None:
     }.items():
         order = sorted((t for t in range(size) if values[t] > 0), key=lambda t: (-round(values[t], 6), t))
         assert [answer.id for answer in engine.ask(question, top=5)] == order[:5]
+
+
+@pytest.mark.parametrize("calibration", ["sigmoid", "minmax", "softmax-count", "softmax-observed"])
+def test_a_scorer_that_hands_out_what_it_keeps_keeps_it(calibration: str) -> None:
+    """All rows are one vector of popularities, which an engine that writes into it would answer from the next time."""
+
+    class Popularity(TableScorer):
+        popularity = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+
+        def logits(self, heads: torch.Tensor, relations: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+            return self.popularity.expand(len(heads), -1)
+
+        def logits_of(self, heads: torch.Tensor, relations: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
+            return self.popularity[tails]
+
+    graph = Graph.of([("a", "r", "b"), ("b", "r", "c"), ("c", "q", "d"), ("d", "q", "a")])
+    scorer = Popularity([np.full((4, 4), 0.5)] * 2)
+    questions = ["?x : r(a, ?x)", "?x : exists ?y . r(a, ?y) & q(?y, ?x)", "?x, ?y : r(?x, ?y)"]
+    first, second = (Engine(graph, scorer, calibration=calibration).ask_many(questions) for _ in range(2))
+    assert first == second
+    assert scorer.popularity.tolist() == [1.0, 2.0, 3.0, 4.0]
+    if calibration == "sigmoid":
+        worth = (1 - 2.0**-10) / (1 + math.exp(-3.0))
+        assert {answer.entity: answer.score for answer in first[0]}["c"] == pytest.approx(worth)

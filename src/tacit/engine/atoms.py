@@ -154,10 +154,15 @@ class Atoms:
         """Raw scores of every tail, `[B, N]`; what is impossible is minus infinity."""
         with torch.no_grad():
             if self.precision == "float32":
-                logits = self._finite(self.scorer.logits(heads, relations))
+                logits = self._scored(heads, relations)
             else:
                 logits = next(self.products(heads, relations, self.width)).scores.clone()
             return self._ruling(heads, relations)(logits, slice(0, self.width))
+
+    def _scored(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Raw scores of every tail, in memory of their own: what is no product may be what a scorer keeps."""
+        logits = self._finite(self.scorer.logits(heads, relations))
+        return logits if self._by_products else logits.to(torch.float32, copy=True)
 
     def _finite(self, logits: Tensor) -> Tensor:
         """Raw scores, refused where they are no numbers; of weights that were looked at, they are."""
@@ -209,24 +214,20 @@ class Atoms:
             out[here] = at(self.shards, self.rows(part // r, part % r), inverse[here] - start, tails[here])
         return out
 
-    def products(
-        self, heads: Tensor, relations: Tensor, width: int, scale: Tensor | None = None, narrow: bool = False
-    ) -> Iterator[Block]:
+    def products(self, heads: Tensor, relations: Tensor, width: int, narrow: bool = False) -> Iterator[Block]:
         """Raw scores of every tail, block by block of at most `width` entities, in one reused buffer.
 
-        A `scale[B, 1]` multiplies whole rows, at no cost where they are products. They may be `narrow`.
+        They may be `narrow`.
         """
         n = self.width
-        if not self._by_products:
-            logits = self._finite(self.scorer.logits(heads, relations))
-            yield Block(slice(0, n), logits if scale is None else logits * scale)
+        if not isinstance(self.scorer, BilinearScorer):
+            yield Block(slice(0, n), self._scored(heads, relations))
             return
-        assert isinstance(self.scorer, BilinearScorer)
-        if width >= n and scale is None and self.device.type == "cpu":
+        if width >= n and self.device.type == "cpu":
             yield Block(slice(0, n), self.scorer.logits(heads, relations, self._room(len(heads), n)))
             return
-        queries, keys = self.scorer.queries(heads, relations), self._keys
-        queries = (queries if scale is None else queries * scale).to(keys.dtype)
+        keys = self._keys
+        queries = self.scorer.queries(heads, relations).to(keys.dtype)
         for start in range(0, n, width):
             columns = slice(start, min(start + width, n))
             size = columns.stop - columns.start
