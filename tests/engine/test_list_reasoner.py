@@ -161,6 +161,23 @@ def test_weights_that_were_written_to_are_not_answered_by_what_is_on_disk(folder
     )  # nothing of theirs was kept
 
 
+@pytest.mark.parametrize("candidates", ["scan", "index"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_writes_that_torch_does_not_count_are_seen_or_told(folder: RunFolder, candidates: str, whole: bool) -> None:
+    """A write to a whole table through `.data` is seen; one to single rows is, once the engine is to forget."""
+    pytest.importorskip("faiss")
+    opened(folder).index()
+    run = opened(folder, candidates=candidates, calibration="sigmoid")
+    run.ask(QUESTIONS["2p"])
+    weight = run.engine.scorer.entities.weight  # type: ignore[attr-defined]
+    weight.data[slice(None) if whole else slice(7, 190)] *= -1.3
+    if not whole:
+        run.engine.forget()
+    exact = run.engine.using(search="exact", candidates="rows")
+    for name in ("1p", "2p"):
+        same(run.ask(QUESTIONS[name]), exact.ask(QUESTIONS[name]))
+
+
 def test_an_index_answers_and_promises_nothing(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("faiss")
     monkeypatch.setattr(index_top, "_DRAWN", 100)

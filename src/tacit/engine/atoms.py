@@ -91,9 +91,7 @@ class Atoms:
         self._kept = Kept()
         self._coded = coded
         self._asked = 0  # questions that codes could serve
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_kept": Kept()}
+        self.forgotten = False  # whether weights were written to unseen
 
     @property
     def blockwise(self) -> bool:
@@ -316,7 +314,7 @@ class Atoms:
 
     def forget(self) -> None:
         """Keep nothing of weights that were written to unseen; codes of others are this process's alone."""
-        self._kept, self._coded = Kept(), shared_codes
+        self._kept, self._coded, self.forgotten = Kept(), shared_codes, True
         forget_codes(cast(BilinearScorer, self.scorer))
 
     def _row_keys(self, heads: Tensor, relations: Tensor) -> list[int]:

@@ -136,12 +136,15 @@ class Engine:
         """The encoder that is asked; None where another search is."""
         return self.offered if self.settings.search == "encoder" and self._given is None else None
 
+    @property
+    def index(self) -> Index | None:
+        """The facts that count as known; None where none do."""
+        return self.graph.index(*self.settings.observed) if self.settings.observed else None
+
     @cached_property
     def facts(self) -> KnownFacts | None:
-        """The facts that count as known, on the scorer's device."""
-        if not self.settings.observed:
-            return None
-        return KnownFacts(self.graph.index(*self.settings.observed), self.scorer.device)
+        """The same on the scorer's device."""
+        return None if self.index is None else KnownFacts(self.index, self.scorer.device)
 
     @cached_property
     def logic(self) -> Logic:
@@ -165,22 +168,20 @@ class Engine:
     @cached_property
     def reasoner(self) -> Reasoner:
         """What turns plans into scores; those of known answers are left out where only new ones are wanted."""
-        search = self.search
-        return NewAnswers(search, self.graph.index(*self.settings.observed)) if self.settings.new else search
+        new = self.index if self.settings.new else None
+        return self.search if new is None else NewAnswers(self.search, new)
 
     @cached_property
     def search(self) -> Reasoner:
         """What turns plans into scores, those of known answers included."""
-        settings = self.settings
+        settings, graph = self.settings, self.graph
         if self._given is not None:
             return self._given
         if self.encoder is not None:
             asked = self.encoder.reasoner(settings.memory)
-            return asked if settings.loops else Loopless(asked, Possible(self.graph, self.scorer.device), self.facts)
+            return asked if settings.loops else Loopless(asked, Possible(graph, self.scorer.device), self.facts)
         if settings.search == "symbolic":
-            nothing = Index(no_triples(), self.graph.num_relations)
-            observed = self.graph.index(*settings.observed) if settings.observed else nothing
-            return SymbolicReasoner(observed, self.graph.num_entities)
+            return SymbolicReasoner(self.index or Index(no_triples(), graph.num_relations), graph.num_entities)
         if settings.search == "continuous":
             return ContinuousReasoner(
                 self.atoms, self.logic, steps=settings.steps, step_size=settings.step_size, reg=settings.vector_reg
@@ -380,10 +381,9 @@ class Engine:
 
     def known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
         """The answers that the observed facts alone imply, for each query."""
-        if not self.settings.observed:
+        if self.index is None:
             return [[] for _ in relations]
-        index = self.graph.index(*self.settings.observed)
-        implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), index, self.graph.num_entities)
+        implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), self.index, self.graph.num_entities)
         return [implied[row].tolist() for row in range(len(relations))]
 
     def _answer(

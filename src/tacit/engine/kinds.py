@@ -21,7 +21,6 @@ from tacit.engine.sharded import whole
 from tacit.engine.tuples import TupleSearch
 from tacit.engine.witnesses import witness
 from tacit.errors import QueryError
-from tacit.graph.index import Index
 from tacit.query.plan import Complement, Plan
 from tacit.query.symbolic import count_tuples, holds
 
@@ -56,7 +55,7 @@ class _Question:
     """One question with its slots filled, `[1, E]` and `[1, R]`, and the number of reasons wanted for each answer."""
 
     def __init__(self, engine: Engine, asked: Asked, entities: Tensor, relations: Tensor, paths: int) -> None:
-        self.engine, self.graph, self.search = engine, engine.graph, engine.search
+        self.engine, self.graph, self.search, self.index = engine, engine.graph, engine.search, engine.index
         self.asked, self.prepared, self.plan = asked, asked.prepared, asked.prepared.plan
         self.entities, self.relations, self.paths = entities, relations, paths
 
@@ -82,12 +81,6 @@ class _Question:
             return torch.zeros(len(relations), dtype=torch.bool)
         slots = entities.numpy(), relations.numpy()
         return torch.from_numpy(holds(self.plan, *slots, self.index, self.graph.num_entities))
-
-    @property
-    def index(self) -> Index | None:
-        """The known facts."""
-        observed = self.engine.settings.observed
-        return self.graph.index(*observed) if observed else None
 
     def witnesses(
         self, entities: Tensor, relations: Tensor, answer: int, plan: Plan, known: bool

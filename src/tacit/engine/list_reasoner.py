@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from tacit.engine.found import Found, Wanted
+from tacit.engine.kept import Kept
 from tacit.engine.lists import ZERO, Listing, Lists, listable
 from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner
 from tacit.engine.row_lists import RowLists
-from tacit.links.scorer import state_of
 from tacit.links.top import TopScorer
 from tacit.query.plan import Plan, Row
 
@@ -25,7 +25,7 @@ class ListReasoner(Reasoner):
 
     def __init__(self, rows: MessageReasoner, finder: TopScorer) -> None:
         self.rows, self.finder, self.num_entities = rows, finder, rows.num_entities
-        self._state = state_of(rows.atoms.scorer)
+        self._weights = Kept().now(rows.atoms.scorer)
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every entity, over rows."""
@@ -51,9 +51,14 @@ class ListReasoner(Reasoner):
         """What explains over rows, without a budget."""
         return self.rows.within_beam()
 
+    def _current(self) -> bool:
+        """Whether nobody has written to the weights, as far as that can be seen: what finders keep is of these."""
+        atoms, weights = self.rows.atoms, self._weights
+        return not atoms.forgotten and weights.now(atoms.scorer) is weights and weights.believable
+
     def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
         """The best answers to each query; certified where the finder knows what it has not listed."""
-        if not listable(plan) or self._state != state_of(self.rows.atoms.scorer):
+        if not listable(plan) or not self._current():
             return self.rows.top(plan, entities, relations, wanted)
         slots = zip(entities.tolist(), relations.tolist(), wanted, strict=True)
         return [self._listed(plan, *each) for each in slots]
