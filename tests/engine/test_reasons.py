@@ -56,6 +56,18 @@ def test_what_is_denied_is_explained_by_what_comes_nearest_to_it(engine: Engine)
     assert texts[2:4] == ["  not q(c, a)  0.200 predicted", "  not r(a, b)  0.900 predicted"]
 
 
+def test_a_name_that_is_bound_twice_is_told_apart() -> None:
+    graph = Graph.of([("a", "r", "b"), ("b", "r", "e"), ("a", "q", "c"), ("c", "q", "e"), ("c", "q", "b")])
+    engine = Engine(graph, FactorScorer([np.full((4, 4), 0.1)] * 2), calibration="sigmoid")
+    both = engine.explain("?y : (exists ?x . r(a, ?x) & r(?x, ?y)) & (exists ?x . q(a, ?x) & q(?x, ?y))", 1)
+    assert both.entities == ["e"]
+    assert sorted(both[0].witnesses[0].variables.values()) == ["b", "c"]
+    assert set(both[0].witnesses[0].variables) == {"x", "x'"}
+    hidden = engine.explain("?x : exists ?y . r(a, ?y) & r(?y, ?x) & (exists ?x . q(a, ?x) & q(?x, ?y))", 1)
+    assert (hidden.entities, hidden[0].witnesses[0].variables) == (["e"], {"y": "b", "x'": "c"})
+    assert hidden.to_pandas()[["entity", "?y", "?x'"]].values.tolist() == [["e", "b", "c"]]
+
+
 def test_how_much_is_predicted_is_said_in_a_line() -> None:
     asked = Engine(GRAPH, FactorScorer([R, Q]), calibration="sigmoid", observed="train")
     best = asked.explain("?x : r(a, ?x) & q(c, ?x)", top=1)[0]
