@@ -142,6 +142,9 @@ def test_what_is_no_question_is_refused(europe: Engine) -> None:
         europe.ask(5)  # type: ignore[arg-type]
     with pytest.raises(QueryError, match="list of questions"):
         europe.ask_many("?c : borders(France, ?c)")
+    for pair in (("?c : borders(France, ?c)",), ("?c : borders($who, ?c)", None)):
+        with pytest.raises(QueryError, match="a pair"):
+            europe.ask(pair)  # type: ignore[arg-type]
 
 
 def test_a_variable_that_only_a_negation_speaks_of_keeps_all_its_values(europe: Engine) -> None:

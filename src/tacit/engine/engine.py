@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, cast
 
@@ -18,7 +17,7 @@ from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
 from tacit.engine.encoder_search import EncoderSearch
 from tacit.engine.forks import survive_forks
-from tacit.engine.found import Wanted
+from tacit.engine.found import ZERO, Wanted
 from tacit.engine.kinds import answered
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.list_reasoner import ListReasoner
@@ -267,6 +266,7 @@ class Engine:
         counting = Query(asked.query.targets, asked.query.formula, count=True)
         return cast(Count, self.ask_many([asked._replace(query=counting)])[0].counted)
 
+    @torch.inference_mode(False)  # what is kept serves those who ask outside of it, too
     @torch.no_grad()
     def ask_many(
         self, queries: Iterable[Question], top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
@@ -309,8 +309,9 @@ class Engine:
     def prepare(self, query: Question, /, **parameters: str) -> Asked:
         """A question with its names looked up, ready to run; one that is ready stays as it is."""
         if isinstance(query, tuple) and not isinstance(query, Asked):
-            text, named = query
-            return self.prepare(text, **{**named, **parameters})
+            if len(query) != 2 or not isinstance(query[1], Mapping):
+                raise QueryError("a question with parameters is a pair: a text, and a dict of labels by name")
+            return self.prepare(query[0], **{**query[1], **parameters})
         if not isinstance(query, str):
             check_unused(parameters)
         if isinstance(query, Asked):
@@ -329,7 +330,6 @@ class Engine:
         known = self.known(plan, entities, relations)
         pages = [page.of(question.limit, question.offset, question.min_score) for question in asked]
         wanted = [self._wanted(plan, *each) for each in zip(asked, pages, known, strict=True)]
-        wanted = [self._among(each, question.among) for each, question in zip(wanted, asked, strict=True)]
         slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
         told = [self.reasoner.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
         found = [each.found for each in told if each is not None]
@@ -354,21 +354,14 @@ class Engine:
 
     def _wanted(self, plan: Plan, asked: Asked, page: Span, known: list[int]) -> Wanted:
         """Which answers to list: known ones first, worth at least what that many observed facts are."""
-        count, floor, only = min(self.graph.num_entities, page.stop), page.floor, asked.known is True
-        if self.settings.new or asked.known is False:
-            return Wanted(count, without=known, floor=floor, only=only)  # of new ones, none is known
-        least = self.least(plan)
-        if least is None:
-            return Wanted(count, known if only else (), floor=floor, only=only)
-        return Wanted(count, known, least, floor=floor, only=only)
-
-    def _among(self, wanted: Wanted, labels: tuple[str, ...] | None) -> Wanted:
-        """The same answers, of some entities alone."""
-        if labels is None:
-            return wanted
-        ids = {self.graph.entities.id(label) for label in labels}
-        first, others = [i for i in wanted.first if i in ids], set(range(self.graph.num_entities)) - ids
-        return replace(wanted, first=first, without=sorted(others.union(wanted.without)))
+        size, least, only = self.graph.num_entities, self.least(plan), asked.known is True
+        new = self.settings.new or asked.known is False
+        first, without = known if not new and (only or least is not None) else [], set(known if new else ())
+        if asked.among is not None:
+            among = {self.graph.entities.id(label) for label in asked.among}
+            first, without = [i for i in first if i in among], without.union(set(range(size)) - among)
+        worth = ZERO if least is None else least
+        return Wanted(min(size, page.stop), first, worth, sorted(without), page.floor, only)
 
     def least(self, plan: Plan) -> float | None:
         """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""
