@@ -23,6 +23,7 @@ from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, SettingsError, TacitError, UnknownName
 from tacit.graph.graph import Graph, directed, no_triples
 from tacit.graph.vocabulary import Vocabulary
+from tacit.links.loading import make_model
 from tacit.links.scorer import GraphScorer
 from tacit.query.compile import compile_query
 from tacit.query.formula import Query
@@ -297,3 +298,18 @@ def test_a_scorer_that_hands_out_what_it_keeps_keeps_it(calibration: str) -> Non
     if calibration == "sigmoid":
         worth = (1 - 2.0**-10) / (1 + math.exp(-3.0))
         assert {answer.entity: answer.score for answer in first[0]}["c"] == pytest.approx(worth)
+
+
+def test_numbers_that_scores_are_not_made_of_are_refused_in_a_line() -> None:
+    graph = Graph.of([("a", "r", "b"), ("b", "r", "c")])
+    model = make_model("complex", graph.num_entities, graph.num_relations, 2)
+    with pytest.raises(SettingsError, match=r"vectors of torch.float64; scores are float32: use model.float()"):
+        Engine(graph, model.double()).ask("?x : r(a, ?x)")
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(SettingsError, match="set_default_dtype"):
+            Engine(graph, model.float()).ask("?x : r(a, ?x)")
+    finally:
+        torch.set_default_dtype(usual)
+    assert len(Engine(graph, model.float()).ask("?x : r(a, ?x)")) == 2

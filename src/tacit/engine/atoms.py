@@ -87,6 +87,10 @@ class Atoms:
         if not all(math.isfinite(float(weight.sum())) for weight in weights):
             raise RunError("the link predictor has weights that are not finite numbers; train it again")
         self._by_products = isinstance(scorer, BilinearScorer)
+        if isinstance(scorer, BilinearScorer) and (given := scorer.keys().dtype) != torch.float32:
+            raise SettingsError(f"the link predictor has vectors of {given}; scores are float32: use model.float()")
+        if (made := torch.get_default_dtype()) != torch.float32:
+            raise SettingsError(f"torch makes {made} by default; scores are float32: use torch.set_default_dtype")
         self._rooms = Rooms()
         self._kept = Kept()
         self._coded = coded
