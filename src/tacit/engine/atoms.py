@@ -187,7 +187,7 @@ class Atoms:
 
     def loops(self, heads: Tensor, relations: Tensor) -> KnownTails:
         """The places of some rows where they would come back to their head, and cannot."""
-        rows = heads[:0] if self.possible is None else self.possible.loopless(heads, relations)
+        rows = heads[:0] if self.possible is None else self.possible.without_loops[relations].nonzero()[:, 0]
         return KnownTails(*self._own(rows, heads[rows]))
 
     def of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:

@@ -17,11 +17,11 @@ from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
 from tacit.engine.encoder_search import EncoderSearch
 from tacit.engine.forks import survive_forks
-from tacit.engine.found import ZERO, Wanted
+from tacit.engine.found import Wanted
 from tacit.engine.kinds import answered
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.list_reasoner import ListReasoner
-from tacit.engine.logic import Logic
+from tacit.engine.logic import ZERO, Logic
 from tacit.engine.loopless import Loopless
 from tacit.engine.new_answers import NewAnswers
 from tacit.engine.paging import Page, Span, check_number

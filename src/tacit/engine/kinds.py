@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from tacit.engine.answers import Answer, Answers, Count, Witness
-from tacit.engine.found import ZERO, Wanted, unsettled
+from tacit.engine.found import Wanted, unsettled
+from tacit.engine.logic import ZERO
 from tacit.engine.paging import Page, Span
 from tacit.engine.sharded import whole
 from tacit.engine.tuples import TupleSearch

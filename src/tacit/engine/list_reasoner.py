@@ -10,7 +10,8 @@ from torch import Tensor
 
 from tacit.engine.found import Found, Wanted
 from tacit.engine.kept import Kept
-from tacit.engine.lists import ZERO, Listing, Lists, listable
+from tacit.engine.lists import Listing, Lists, listable
+from tacit.engine.logic import ZERO
 from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner
 from tacit.engine.row_lists import RowLists
 from tacit.links.top import TopScorer

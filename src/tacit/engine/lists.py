@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tacit.distributed.ties import best
 from tacit.engine.bounds import Bounds, BoundsFold
-from tacit.engine.logic import Logic
+from tacit.engine.logic import ZERO, Logic
 from tacit.engine.row_lists import RowLists
 from tacit.query.fold import EVERYWHERE, Place
 from tacit.query.plan import (
@@ -30,7 +30,6 @@ from tacit.query.plan import (
     walk,
 )
 
-ZERO = float("-inf")
 _LISTED = 128  # tails of a row that are looked at
 _FIRST = 4  # candidates that are expanded at first; then twice as many each time
 _CANDIDATES = 64  # of a variable that are asked for at first; then four times as many each time

@@ -15,7 +15,7 @@ from tacit.engine.atoms import Atoms
 from tacit.engine.best_first import BestFirst
 from tacit.engine.coarse import CoarseSearch, without_hops
 from tacit.engine.found import Found, Wanted
-from tacit.engine.frontier import loose, negates_hops
+from tacit.engine.frontier import loose, negates_hops, settled
 from tacit.engine.implied import Implied
 from tacit.engine.logic import Logic
 from tacit.engine.reasons import Proof, Reasons
@@ -23,12 +23,11 @@ from tacit.engine.scores import Scores, checked
 from tacit.engine.sharded import best_answers
 from tacit.graph.index import Index
 from tacit.links.codes import FEW
-from tacit.query.plan import Condition, Plan, Project, Row
+from tacit.query.plan import Plan, Row
 from tacit.query.symbolic import answers as symbolic_sets
 
 CPU_MEMORY, CUDA_MEMORY = 2.0, 8.0  # GB, where nothing else is asked for
 _BATCH = 256
-HOPS = (Project, Condition)  # the steps that look for the value of a variable
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +145,7 @@ class MessageReasoner(Reasoner):
 
     def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """A lower and an upper bound of every exact score, `[B, N]` each; what has no hops is exact."""
-        if self.k is None or not plan.has(*HOPS):
+        if self.k is None or settled(plan.root):
             scores = self.scores(plan, entities, relations)
             return scores, scores
         lower, upper = self._bounded(entities, relations).whole(plan.root).chunk(2)
@@ -154,7 +153,7 @@ class MessageReasoner(Reasoner):
 
     def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation:
         """One evaluation that remembers every set; another for the bounds where a negation swaps them."""
-        bounded = None if self.k is None or not plan.has(*HOPS) else self._bounded(entities, relations)
+        bounded = None if self.k is None or settled(plan.root) else self._bounded(entities, relations)
         plain = bounded if bounded is not None and not negates_hops(plan.root) else self.evaluation(entities, relations)
         plain.keep = True
         scores = checked(plain.whole(plan.root), self.shards)[0]
@@ -196,7 +195,7 @@ class CertifiedReasoner(MessageReasoner):
 
     def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
         """The best answers to each query, certified where they are proven; what has no hops is exact as it is."""
-        if not plan.has(*HOPS):
+        if settled(plan.root):
             return [replace(found, certified=True, rows=0) for found in super().top(plan, entities, relations, wanted)]
         found: dict[int, Found] = {}
         for places, search in self._search(entities, relations).results(plan.root, wanted):
@@ -205,7 +204,7 @@ class CertifiedReasoner(MessageReasoner):
 
     def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation:
         """The best answers to one query, and their proofs by the candidates that were followed."""
-        if not plan.has(*HOPS):
+        if settled(plan.root):
             return super().explain(plan, entities, relations, wanted)
         ((_, search),) = self._search(entities, relations).results(plan.root, [wanted])
         found = search.listed(plan.root, [wanted])[0]

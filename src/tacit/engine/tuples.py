@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.engine.found import ZERO, at_least, unsettled
+from tacit.engine.found import at_least, unsettled
 from tacit.engine.frontier import negates_hops
+from tacit.engine.logic import ZERO
 from tacit.engine.reasoner import Reasoner, SymbolicReasoner
 from tacit.engine.sharded import whole
 from tacit.graph.index import Index
