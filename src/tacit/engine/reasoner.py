@@ -17,7 +17,7 @@ from tacit.engine.coarse import CoarseSearch, without_hops
 from tacit.engine.found import Found, Wanted
 from tacit.engine.frontier import loose, negates_hops, settled
 from tacit.engine.implied import Implied
-from tacit.engine.logic import Logic
+from tacit.engine.logic import ZERO, Logic
 from tacit.engine.reasons import Proof, Reasons
 from tacit.engine.scores import Scores, checked
 from tacit.engine.sharded import best_answers
@@ -77,7 +77,10 @@ class Reasoner(ABC):
 
     def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor] | None:
         """A lower and an upper bound of every exact score, `[B, N]` each; None where a reasoner cannot tell."""
-        return None
+        if not self.exact:
+            return None
+        scores = self.scores(plan, entities, relations)
+        return scores, scores
 
     def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation | None:
         """The best answers to one query with their proofs; None where a reasoner has no reasons."""
@@ -236,15 +239,9 @@ class SymbolicReasoner(Reasoner):
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """`0` where the facts imply the answer, `-inf` elsewhere."""
         implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), self.index, self.num_entities)
-        out = torch.full((len(relations), self.num_entities), float("-inf"))
-        rows = torch.repeat_interleave(torch.from_numpy(implied.offsets).diff())
-        out[rows, torch.from_numpy(implied.ids).long()] = 0.0
+        out = torch.full((len(relations), self.num_entities), ZERO)
+        out[torch.from_numpy(implied.rows).long(), torch.from_numpy(implied.ids).long()] = 0.0
         return out
-
-    def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """The scores twice: they are exact."""
-        scores = self.scores(plan, entities, relations)
-        return scores, scores
 
 
 def explained(found: Found, scores: Scores, plan: Plan, wanted: Wanted) -> Explanation:

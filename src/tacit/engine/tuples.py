@@ -200,9 +200,6 @@ class TupleSearch:
 
     def _bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor] | None:
         """Bounds of exact scores; None where the reasoner cannot tell, and then nothing is proven."""
-        if self.reasoner.exact:
-            scores = self.reasoner.scores(plan, entities, relations)
-            return scores, scores
         bounds = self.reasoner.bounds(plan, entities, relations)
         self.prove &= bounds is not None
         return bounds
