@@ -67,14 +67,14 @@ class ListReasoner(Reasoner):
     def _listed(self, plan: Plan, entities: list[int], relations: list[int], wanted: Wanted) -> Found:
         """The best answers to one query: what goes first is valued whether a search would find it or not."""
         rows, k = RowLists(self.rows.atoms, self.finder), self.rows.k or self.num_entities
-        lists = Lists(rows, self.rows.logic, entities, relations, k, wanted.least)
+        lists = Lists(rows, self.rows.logic, entities, relations, k)
         first = torch.tensor(wanted.first, dtype=torch.long)
         more = not wanted.only and (len(first) < wanted.count or wanted.least < wanted.floor)  # some may not do
         unwanted = torch.tensor(wanted.without, dtype=torch.long)
         listing = lists.top(plan.root, wanted.count + len(unwanted)) if more else Listing.empty()
         listing = listing.leaving_out(unwanted)
         unlisted = first[~torch.isin(first, listing.ids)]
-        valued = lists.valued(plan.root, unlisted)
+        valued = lists.valued(plan.root, unlisted, wanted.least)
         # By rising id, so that equal ones are told apart by it; a row comes by logits, which are finer than scores.
         ids, order = torch.cat([listing.ids, unlisted]).sort()
         low, high = torch.cat([listing.low, valued.low])[order], torch.cat([listing.high, valued.high])[order]
