@@ -29,7 +29,7 @@ def table(answers: Answers) -> str:
             f"<td>{answer.mark}</td>" + (f'<td style="text-align:left">{why}</td></tr>' if explained else "</tr>")
         )
     because = '<th style="text-align:left">because</th>' if explained else ""
-    columns = [f"?{name}" for name in answers.variables] if len(answers.variables) > 1 else ["answer"]
+    columns = [html.escape(f"?{name}") for name in answers.variables] if len(answers.variables) > 1 else ["answer"]
     head = f"<tr><th></th>{''.join(f'<th>{name}</th>' for name in columns)}<th>score</th><th></th>{because}</tr>"
     return f"{question}<table>{head}{''.join(rows)}</table>" + _paragraphs(*answers.notes, answers.doubt)
 

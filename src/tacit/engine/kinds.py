@@ -100,10 +100,9 @@ class _Question:
 
 def _truth(question: _Question, span: Span) -> Answers:
     """Whether a formula holds: one answer without values."""
-    engine, plan = question.engine, question.plan
-    slots = question.entities, question.relations
-    known, least = bool(question.holds(*slots)[0]), engine.least(plan)
-    wanted = Wanted(1) if least is None or not known else Wanted(1, [0], least)
+    plan, slots = question.plan, (question.entities, question.relations)
+    known = bool(question.holds(*slots)[0])
+    wanted = Wanted(1, [0] if known else (), question.least)
     why = question.search.explain(plan, *slots, wanted) if question.paths else None
     found = question.search.top(plan, *slots, [wanted])[0] if why is None else why.found
     score = found.scores[0] if found.scores else ZERO
