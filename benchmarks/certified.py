@@ -31,7 +31,7 @@ from scaffold import Benchmark, Measured, data_folder
 from tacit.engine.answers import Answers
 from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
-from tacit.engine.reasoner import HOPS
+from tacit.engine.frontier import settled
 from tacit.links.models import ComplEx
 from tacit.query.compile import compile_template
 from tacit.query.queries import QuerySet, read_queries
@@ -139,7 +139,7 @@ def over_few_relations(given: argparse.Namespace, run: tacit.Run, exact: BruteFo
     drawn = {
         name: [(hops(each), each) for each in asked(read[name]) if len(exact.first(each)) < given.top]
         for name in wanted
-        if SHAPES[name].plan.has(*HOPS)
+        if not settled(SHAPES[name].plan.root)
     }
     there = np.zeros((len(drawn), run.graph.num_relations), dtype=int)
     for row, some in zip(there, drawn.values(), strict=True):

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from tacit.cli import app, main
 from tacit.cli.ask import show_on
-from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
+from tacit.engine.answers import Answer, Answers, Count, Witness, WitnessAtom, WitnessPart
 from tacit.errors import QueryError, RunError, SettingsError, UnknownName
 from tacit.run import facts_engine
 from tacit.sources import load
@@ -228,3 +228,12 @@ def test_streams_that_were_closed_are_empty(facts: str, monkeypatch: pytest.Monk
     assert done.value.code == 0
     sys.stdin.close()
     sys.stdout.close()
+
+
+@pytest.mark.parametrize(("certified", "says"), [(False, "The beam dropped candidates"), (True, ""), (None, "")])
+def test_a_terminal_says_that_a_count_is_not_proven(certified: bool | None, says: str) -> None:
+    console = Console(file=io.StringIO(), width=120)
+    show_on(console, Answers("count ?x : q(?x)", (), certified, kind="count", counted=Count(1, 2.5)))
+    _, counted, *beyond = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert counted == "1 known, 2.5 expected with predictions"
+    assert [line[: len(says)] for line in beyond] == [says] * bool(says)

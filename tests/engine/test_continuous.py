@@ -85,3 +85,13 @@ def test_a_hop_is_worth_no_more_than_predictions_are(ceiling: float | None) -> N
 def test_what_vectors_cannot_heed_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingsError, match=says):
         engine(model(), **changes).ask(TWO_HOPS)
+
+
+@pytest.mark.parametrize("changes", [{"steps": 150}, {"steps": 30, "vector_reg": 0.05, "logic": "godel"}])
+def test_the_answers_to_a_question_do_not_depend_on_what_is_asked_beside_it(changes: dict[str, Any]) -> None:
+    asking = engine(model(), **changes)
+    questions = [f"?x : exists ?v . {r}({e}, ?v) & {s}(?v, ?x)" for e, r, s in ("arr", "asr", "brs", "crr")]
+    for question, beside in zip(questions, asking.ask_many(questions), strict=True):
+        with torch.inference_mode():
+            alone = {answer.entity: answer.score for answer in asking.ask(question)}
+        assert {answer.entity: answer.score for answer in beside} == pytest.approx(alone, rel=1e-4)

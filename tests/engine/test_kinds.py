@@ -131,7 +131,12 @@ def test_a_count_is_what_is_known_and_what_is_expected(engine: Engine) -> None:
 def test_a_beam_says_whether_its_count_is_exact(engine: Engine) -> None:
     question = "count ?x : exists ?z . likes(a, ?z) & likes(?z, ?x)"
     beam = engine.using(search="beam", k=1)
-    assert beam.explain(question).certified is False
+    unsure = beam.explain(question)
+    assert unsure.certified is False
+    assert str(unsure).splitlines()[-1].startswith("not certified")
+    assert "<p>not certified" in unsure._repr_html_()
+    assert "<p>not certified" in beam.explain(question.removeprefix("count "))._repr_html_()
+    assert "certified" not in str(beam.explain("count ?x : likes(a, ?x)"))
     assert beam.explain("count ?x : likes(a, ?x)").certified is True
     assert beam.ask(question).certified is None
 

@@ -32,7 +32,9 @@ QUESTIONS = {
     "3p": "?t : exists ?v, ?w . r0(e2, ?v) & r1(?v, ?w) & r2(?w, ?t)",
     "2i": "?t : r0(e1, ?t) & r1(e2, ?t)",
     "ip": "?t : exists ?v . r0(e1, ?v) & r1(e2, ?v) & r2(?v, ?t)",
+    "pi": "?t : (exists ?v . r0(e2, ?v) & r1(?v, ?t)) & r2(e17, ?t)",
     "2u": "?t : r0(e1, ?t) | r1(e2, ?t)",
+    "pu": "?t : (exists ?v . r0(e2, ?v) & r1(?v, ?t)) | r2(e17, ?t)",
     "2in": "?t : r0(e1, ?t) & !r1(e2, ?t)",
     "pni": "?t : !(exists ?v . r0(e1, ?v) & r1(?v, ?t)) & r2(e2, ?t)",
     "cycle": "?t : exists ?v, ?w . r0(?v, ?w) & r1(?w, ?t) & r2(?t, ?v) & r0(e1, ?v)",
@@ -159,6 +161,23 @@ def test_weights_that_were_written_to_are_not_answered_by_what_is_on_disk(folder
         opened(folder, candidates="scan", calibration="sigmoid").ask(QUESTIONS["2p"]),
         opened(folder, search="exact", calibration="sigmoid").ask(QUESTIONS["2p"]),
     )  # nothing of theirs was kept
+
+
+@pytest.mark.parametrize("candidates", ["scan", "index"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_writes_that_torch_does_not_count_are_seen_or_told(folder: RunFolder, candidates: str, whole: bool) -> None:
+    """A write to a whole table through `.data` is seen; one to single rows is, once the engine is to forget."""
+    pytest.importorskip("faiss")
+    opened(folder).index()
+    run = opened(folder, candidates=candidates, calibration="sigmoid")
+    run.ask(QUESTIONS["2p"])
+    weight = run.engine.scorer.entities.weight  # type: ignore[attr-defined]
+    weight.data[slice(None) if whole else slice(7, 190)] *= -1.3
+    if not whole:
+        run.engine.forget()
+    exact = run.engine.using(search="exact", candidates="rows")
+    for name in ("1p", "2p"):
+        same(run.ask(QUESTIONS[name]), exact.ask(QUESTIONS[name]))
 
 
 def test_an_index_answers_and_promises_nothing(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

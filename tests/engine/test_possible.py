@@ -8,6 +8,7 @@ import torch
 
 from tables import FactorScorer, TableScorer
 from tacit.engine.calibration import CALIBRATIONS
+from tacit.engine.completion import Completion
 from tacit.engine.encoder_search import EncoderSearch
 from tacit.engine.engine import Engine
 from tacit.engine.reasoner import Reasoner
@@ -144,3 +145,14 @@ def test_weights_that_are_no_numbers_are_refused(value: float, where: str) -> No
     getattr(model, where).weight.data[1, 1] = value
     with pytest.raises(RunError, match="weights that are not finite"):
         Engine(GRAPH, model).ask("?x : borders(a, ?x)")
+
+
+def test_weights_whose_products_are_no_numbers_are_refused_by_lists_and_completion_too() -> None:
+    model = ComplEx(4, 4, 2).requires_grad_(False)
+    model.reset(1e20, torch.Generator().manual_seed(0))
+    asked = Engine(GRAPH, model, search="certified")
+    for candidates in ("rows", "scan"):
+        with pytest.raises(RunError, match="not numbers"):
+            asked.using(candidates=candidates).ask("?x : borders(a, ?x)")
+    with pytest.raises(RunError, match="not numbers"):
+        list(Completion(asked, min_score=0.01))

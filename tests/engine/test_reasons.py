@@ -56,6 +56,18 @@ def test_what_is_denied_is_explained_by_what_comes_nearest_to_it(engine: Engine)
     assert texts[2:4] == ["  not q(c, a)  0.200 predicted", "  not r(a, b)  0.900 predicted"]
 
 
+def test_a_name_that_is_bound_twice_is_told_apart() -> None:
+    graph = Graph.of([("a", "r", "b"), ("b", "r", "e"), ("a", "q", "c"), ("c", "q", "e"), ("c", "q", "b")])
+    engine = Engine(graph, FactorScorer([np.full((4, 4), 0.1)] * 2), calibration="sigmoid")
+    both = engine.explain("?y : (exists ?x . r(a, ?x) & r(?x, ?y)) & (exists ?x . q(a, ?x) & q(?x, ?y))", 1)
+    assert both.entities == ["e"]
+    assert sorted(both[0].witnesses[0].variables.values()) == ["b", "c"]
+    assert set(both[0].witnesses[0].variables) == {"x", "x'"}
+    hidden = engine.explain("?x : exists ?y . r(a, ?y) & r(?y, ?x) & (exists ?x . q(a, ?x) & q(?x, ?y))", 1)
+    assert (hidden.entities, hidden[0].witnesses[0].variables) == (["e"], {"y": "b", "x'": "c"})
+    assert hidden.to_pandas()[["entity", "?y", "?x'"]].values.tolist() == [["e", "b", "c"]]
+
+
 def test_how_much_is_predicted_is_said_in_a_line() -> None:
     asked = Engine(GRAPH, FactorScorer([R, Q]), calibration="sigmoid", observed="train")
     best = asked.explain("?x : r(a, ?x) & q(c, ?x)", top=1)[0]
@@ -141,6 +153,25 @@ def test_a_known_answer_is_explained_by_its_facts_where_the_search_has_dropped_t
             assert (witness.predicted, len(witness.atoms)) == (0, atoms)
             assert witness.variables["m"] == ("m7" if answer.entity == "y" else "m" + answer.entity[1:])
             assert witness.score == pytest.approx(answer.score, rel=1e-6)
+
+
+def test_a_known_pair_is_explained_by_its_facts_where_a_fact_is_worth_1() -> None:
+    """Of nine values of `?m` a beam of two drops the one that facts lead over, from either end of the pair."""
+    wide = [("hub", "r", f"m{i}") for i in range(9)] + [(f"m{i}", "q", "end") for i in range(9)]
+    graph = Graph.of([*wide, ("m8", "q", "x"), ("s", "r", "m8")])
+    size = graph.num_entities
+    scorer = FactorScorer(list(np.random.default_rng(3).uniform(0.1, 0.6, (2, size, size))))
+    engine = Engine(graph, scorer, calibration="sigmoid", search="beam", k=2, observed_score=1.0)
+    found = engine.explain("?a, ?b : exists ?m . r(?a, ?m) & q(?m, ?b)", 4)
+    assert {tuple(answer.values.values()) for answer in found} == {
+        ("hub", "end"),
+        ("hub", "x"),
+        ("s", "end"),
+        ("s", "x"),
+    }
+    for answer in found:
+        assert (answer.known, answer.score, answer.witnesses[0].score) == (True, 1.0, 1.0)
+        assert answer.witnesses[0].predicted == 0
 
 
 def test_what_is_proven_stays_proven_when_reasons_are_asked_for() -> None:

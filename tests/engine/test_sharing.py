@@ -48,6 +48,19 @@ def shown(answers: Answers) -> object:
     return [(a.entity, a.score, a.known, a.witnesses) for a in answers], answers.certified
 
 
+@pytest.mark.parametrize("search", ["certified", "exact"])
+@pytest.mark.parametrize("how", ["sigmoid", "softmax-count"])
+def test_an_engine_answers_the_same_inside_inference_mode_and_after_it(search: str, how: str) -> None:
+    outside, asked = engine(search, how), engine(search, how)
+    with torch.inference_mode():
+        scores = asked.reasoner.scores(
+            asked.prepare(TEXTS[1]).prepared.plan, torch.tensor([[0]]), torch.tensor([[0, 2]])
+        )
+        inside = asked.ask_many(TEXTS[:5])
+    assert scores.shape == (1, GRAPH.num_entities)
+    assert inside == asked.ask_many(TEXTS[:5]) == outside.ask_many(TEXTS[:5])
+
+
 @pytest.mark.parametrize("search", ["beam", "exact"])
 @pytest.mark.parametrize("how", ["sigmoid", "softmax-count"])
 def test_threads_that_share_an_engine_get_the_answers_they_would_get_alone(search: str, how: str) -> None:

@@ -144,6 +144,8 @@ def show_on(console: Console, answers: Answers) -> None:
     console.print(Text(harmless(answers.query), style="bold"))
     if not answers:
         console.print(answers.instead)
+        if answers.certified is False:
+            console.print(MAY_MISS if answers.indexed else VERDICTS[False], style="dim")
         return
     roomy = console.width >= 64
     heads = [[f"?{name}" for name in answers.variables]] if len(answers.variables) > 1 else []

@@ -335,7 +335,7 @@ class Answers(Sequence[Answer]):
     def __str__(self) -> str:
         query = harmless(self.query)
         if not self.answers:
-            return f"{query}\n  {self.instead}"
+            return "\n".join(filter(None, (query, f"  {self.instead}", self.doubt)))
         heads = [[f"?{name}" for name in self.variables]] if len(self.variables) > 1 else []
         shown = in_columns([*heads, *cells_of(self.answers)])
         lines = [query, *(f"      {head}".rstrip() for head in shown[: len(heads)])]
@@ -345,7 +345,7 @@ class Answers(Sequence[Answer]):
             for number, witness in enumerate(answer.witnesses):
                 lines += [f"      or {witness.score:.3f}, because"] if number else []
                 lines += [f"        {text}" for text, _ in witness.lines()]
-        return "\n".join([*lines, *self.notes, *([self.verdict] if self.certified is False else [])])
+        return "\n".join(filter(None, (*lines, *self.notes, self.doubt)))
 
     @property
     def instead(self) -> str:
@@ -375,6 +375,11 @@ class Answers(Sequence[Answer]):
         if self.indexed and not self.certified:
             return INDEXED
         return "; ".join(filter(None, (PROVEN[self.certified is True], self.proven_first)))
+
+    @property
+    def doubt(self) -> str:
+        """That the answers are not proven, where somebody looked and they are not; nothing elsewhere."""
+        return self.verdict if self.certified is False else ""
 
     @property
     def indexed(self) -> bool:

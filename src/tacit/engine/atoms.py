@@ -87,13 +87,15 @@ class Atoms:
         if not all(math.isfinite(float(weight.sum())) for weight in weights):
             raise RunError("the link predictor has weights that are not finite numbers; train it again")
         self._by_products = isinstance(scorer, BilinearScorer)
+        if isinstance(scorer, BilinearScorer) and (given := scorer.keys().dtype) != torch.float32:
+            raise SettingsError(f"the link predictor has vectors of {given}; scores are float32: use model.float()")
+        if (made := torch.get_default_dtype()) != torch.float32:
+            raise SettingsError(f"torch makes {made} by default; scores are float32: use torch.set_default_dtype")
         self._rooms = Rooms()
         self._kept = Kept()
         self._coded = coded
         self._asked = 0  # questions that codes could serve
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_kept": Kept()}
+        self.forgotten = False  # whether weights were written to unseen
 
     @property
     def blockwise(self) -> bool:
@@ -154,10 +156,15 @@ class Atoms:
         """Raw scores of every tail, `[B, N]`; what is impossible is minus infinity."""
         with torch.no_grad():
             if self.precision == "float32":
-                logits = self._finite(self.scorer.logits(heads, relations))
+                logits = self._scored(heads, relations)
             else:
                 logits = next(self.products(heads, relations, self.width)).scores.clone()
             return self._ruling(heads, relations)(logits, slice(0, self.width))
+
+    def _scored(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Raw scores of every tail, in memory of their own: what is no product may be what a scorer keeps."""
+        logits = self._finite(self.scorer.logits(heads, relations))
+        return logits if self._by_products else logits.to(torch.float32, copy=True)
 
     def _finite(self, logits: Tensor) -> Tensor:
         """Raw scores, refused where they are no numbers; of weights that were looked at, they are."""
@@ -180,7 +187,7 @@ class Atoms:
 
     def loops(self, heads: Tensor, relations: Tensor) -> KnownTails:
         """The places of some rows where they would come back to their head, and cannot."""
-        rows = heads[:0] if self.possible is None else self.possible.loopless(heads, relations)
+        rows = heads[:0] if self.possible is None else self.possible.without_loops[relations].nonzero()[:, 0]
         return KnownTails(*self._own(rows, heads[rows]))
 
     def of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
@@ -209,24 +216,20 @@ class Atoms:
             out[here] = at(self.shards, self.rows(part // r, part % r), inverse[here] - start, tails[here])
         return out
 
-    def products(
-        self, heads: Tensor, relations: Tensor, width: int, scale: Tensor | None = None, narrow: bool = False
-    ) -> Iterator[Block]:
+    def products(self, heads: Tensor, relations: Tensor, width: int, narrow: bool = False) -> Iterator[Block]:
         """Raw scores of every tail, block by block of at most `width` entities, in one reused buffer.
 
-        A `scale[B, 1]` multiplies whole rows, at no cost where they are products. They may be `narrow`.
+        They may be `narrow`.
         """
         n = self.width
-        if not self._by_products:
-            logits = self._finite(self.scorer.logits(heads, relations))
-            yield Block(slice(0, n), logits if scale is None else logits * scale)
+        if not isinstance(self.scorer, BilinearScorer):
+            yield Block(slice(0, n), self._scored(heads, relations))
             return
-        assert isinstance(self.scorer, BilinearScorer)
-        if width >= n and scale is None and self.device.type == "cpu":
+        if width >= n and self.device.type == "cpu":
             yield Block(slice(0, n), self.scorer.logits(heads, relations, self._room(len(heads), n)))
             return
-        queries, keys = self.scorer.queries(heads, relations), self._keys
-        queries = (queries if scale is None else queries * scale).to(keys.dtype)
+        keys = self._keys
+        queries = self.scorer.queries(heads, relations).to(keys.dtype)
         for start in range(0, n, width):
             columns = slice(start, min(start + width, n))
             size = columns.stop - columns.start
@@ -315,7 +318,7 @@ class Atoms:
 
     def forget(self) -> None:
         """Keep nothing of weights that were written to unseen; codes of others are this process's alone."""
-        self._kept, self._coded = Kept(), shared_codes
+        self._kept, self._coded, self.forgotten = Kept(), shared_codes, True
         forget_codes(cast(BilinearScorer, self.scorer))
 
     def _row_keys(self, heads: Tensor, relations: Tensor) -> list[int]:

@@ -28,7 +28,7 @@ from tacit.engine.frontier import (
     settled,
     source_of,
 )
-from tacit.engine.projection import ZERO
+from tacit.engine.logic import ZERO
 from tacit.engine.scores import checked
 from tacit.query.plan import (
     At,

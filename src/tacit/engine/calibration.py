@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -153,20 +153,29 @@ class MinMax(Calibration):
         return MinMax(shards)
 
 
-class SoftmaxCount(Calibration):
+class OfFacts(Calibration):
+    """A calibration of whole rows by the known facts of each, up to a highest log-score."""
+
+    rowwise = True
+    reads_entities = True
+
+    def __init__(self, facts: KnownFacts, shards: Shards | None = None) -> None:
+        super().__init__(shards)
+        self.facts = facts
+
+    def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Self:
+        """The same with other facts, of rows that are shared out so."""
+        return type(self)(facts, shards)
+
+
+class SoftmaxCount(OfFacts):
     """`log min(1, n · softmax(x))` with `n` the number of known tails of `(head, relation)`, at least 1.
 
     A softmax row sums to 1 whatever the number of right answers; times that number it reads as a probability.
     """
 
-    rowwise = True
-    reads_entities = True
     supremum = _NEARLY_ONE
     name = "softmax-count"
-
-    def __init__(self, facts: KnownFacts, shards: Shards | None = None) -> None:
-        super().__init__(shards)
-        self.facts = facts
 
     @property
     def by_sum(self) -> bool:
@@ -189,25 +198,15 @@ class SoftmaxCount(Calibration):
         counts = self.facts.counts(heads, relations).clamp(min=1).to(total.dtype)
         return counts.log() - total.masked_fill(torch.isneginf(total), 0.0)  # where nothing is possible
 
-    def counting(self, facts: KnownFacts, shards: Shards | None = None) -> SoftmaxCount:
-        """The same with other facts to count, of rows that are shared out so."""
-        return SoftmaxCount(facts, shards)
 
-
-class SoftmaxObserved(Calibration):
+class SoftmaxObserved(OfFacts):
     """`log min(0.999, n · softmax(x) / Σ_T softmax(x))` with `T` the `n` known tails of `(head, relation)`, as in FIT.
 
     The known tails of a row score 1 in the mean. A row without any is its softmax.
     """
 
-    rowwise = True
-    reads_entities = True
     supremum = math.log1p(-0.001)
     name = "softmax-observed"
-
-    def __init__(self, facts: KnownFacts, shards: Shards | None = None) -> None:
-        super().__init__(shards)
-        self.facts = facts
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The logits less the log of the mean `e^x` of their row's known tails, or of its sum, clipped below 0."""
@@ -235,10 +234,6 @@ class SoftmaxObserved(Calibration):
         top = torch.segment_reduce(x.detach(), "max", lengths=counts, unsafe=True)
         top = top.masked_fill(torch.isneginf(top), 0.0)
         return log_positive(torch.segment_reduce((x - top[rows]).exp(), "sum", lengths=counts, unsafe=True)) + top
-
-    def counting(self, facts: KnownFacts, shards: Shards | None = None) -> SoftmaxObserved:
-        """The same with other facts that are known, of rows that are shared out so."""
-        return SoftmaxObserved(facts, shards)
 
 
 def _shifted(logits: Tensor, shift: Tensor, most: float) -> Tensor:

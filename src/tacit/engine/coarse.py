@@ -7,7 +7,7 @@ that do not depend on what is computed beside them, so answers are the same to t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -16,9 +16,9 @@ from torch import Tensor
 from tacit.engine.atoms import Atoms
 from tacit.engine.bounds import Bounds, BoundsFold
 from tacit.engine.calibration import EVERY
-from tacit.engine.found import ZERO, Found, Wanted
+from tacit.engine.found import Found, Wanted
 from tacit.engine.known_tails import KnownTails
-from tacit.engine.logic import Logic
+from tacit.engine.logic import ZERO, Logic
 from tacit.engine.possible import IMPOSSIBLE
 from tacit.engine.scores import checked
 from tacit.links.codes import ROUNDING, Codes
@@ -187,7 +187,7 @@ def _listed(wanted: Wanted, ids: Tensor, scores: Tensor, finer: Tensor | None) -
     """The answers to a query among some entities, by rising id."""
     first = torch.searchsorted(ids, torch.tensor(wanted.first, dtype=torch.long)).tolist()
     without = torch.isin(ids, torch.tensor(wanted.without, dtype=torch.long)).nonzero()[:, 0].tolist()
-    found = Wanted(wanted.count, first, wanted.least, without, wanted.floor, wanted.only).found(scores, finer)
+    found = replace(wanted, first=first, without=without).found(scores, finer)
     return Found(ids[list(found.ids)].tolist(), found.scores)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from tacit.engine.atoms import Atoms
 from tacit.engine.engine import Engine
 from tacit.engine.reasoner import CPU_MEMORY, CUDA_MEMORY
+from tacit.engine.scores import checked
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 from tacit.graph.writing import write_scored
@@ -144,7 +145,7 @@ def _missing(
         for block in atoms.blocks(some, along, atoms.num_entities):
             if known is not None:
                 known.lift(block.scores, block.columns, -math.inf)
-            row, column = (block.scores >= 2.0 * least).nonzero().T
+            row, column = (checked(block.scores, atoms.shards) >= 2.0 * least).nonzero().T
             tails = column + block.columns.start
             fresh = ~torch.isin(tails, finished) & ((along[row] % 2 == 0) | (some[row] != tails))  # a loop has one way
             picked = block.scores[row[fresh], column[fresh]]

@@ -49,7 +49,6 @@ class ContinuousReasoner(Reasoner):
         steps: int = 1000,
         step_size: float = 0.1,
         reg: float = 0.0,
-        seed: int = 0,
     ) -> None:
         if not isinstance(atoms.scorer, VectorScorer):
             raise SettingsError(
@@ -81,7 +80,7 @@ class ContinuousReasoner(Reasoner):
             )
         self.atoms, self.logic = atoms, logic
         self.scorer: VectorScorer = atoms.scorer
-        self.steps, self.step_size, self.reg, self.seed = steps, step_size, reg, seed
+        self.steps, self.step_size, self.reg = steps, step_size, reg
         self.num_entities, self.shards, self.device = atoms.num_entities, atoms.shards, atoms.device
 
     def batch(self, plan: Plan) -> int:
@@ -121,28 +120,32 @@ class Vectors(Fold[Tensor, Tensor]):
         self.vectors: list[Tensor] = []
 
     def optimise(self, plan: Plan) -> None:
-        """Move the vectors until the objective settles or the steps run out."""
-        r = self.reasoner
+        """Move the vectors of each query until its objective settles, or the steps run out.
+
+        All queries start alike and each stops by itself, so that its answers do not depend on those it is asked with.
+        """
+        r, batch = self.reasoner, len(self.relations)
         size = r.scorer.entity_vectors(self.relations.new_zeros(1)).shape[1]
-        random = torch.Generator().manual_seed(r.seed)
-        for _ in range(plan.num_variables):
-            start = 1e-3 * torch.randn(len(self.relations), size, generator=random)
-            self.vectors.append(start.to(r.device).requires_grad_())
+        starts = 1e-3 * torch.randn(plan.num_variables, 1, size, generator=torch.Generator().manual_seed(0))
+        self.vectors = [start.repeat(batch, 1).to(r.device).requires_grad_() for start in starts]
+        settled = torch.zeros(batch, 1, dtype=torch.bool, device=r.device)
+        kept, last = [vector.detach() for vector in self.vectors], torch.full((batch,), torch.inf, device=r.device)
         with torch.enable_grad():
             adam = torch.optim.Adam(self.vectors, lr=r.step_size)
-            last = float("inf")
             for step in range(r.steps):
-                loss = -self.of(plan.root, Place(target=self.vectors[0])).sum()
+                loss = -self.of(plan.root, Place(target=self.vectors[0]))[:, 0]  # [B]
                 if r.reg:
                     loss = loss + r.reg * sum(penalty(r.scorer, v) for v in self.vectors)
                 adam.zero_grad()
-                loss.backward()
+                loss.sum().backward()
                 adam.step()
-                if step % _CHECK == 0:  # reading the loss makes a GPU wait
-                    value = float(loss.detach())
-                    if abs(last - value) <= _SETTLED * max(1.0, abs(value)):
+                if step % _CHECK == 0:
+                    kept, value = _left(self.vectors, kept, settled), loss.detach()
+                    settled |= ((last - value).abs() <= _SETTLED * value.abs().clamp(min=1.0))[:, None]
+                    if bool(settled.all()):  # reading it makes a GPU wait
                         break
                     last = value
+        self.vectors = _left(self.vectors, kept, settled)
 
     def entity(self, slot: int) -> Tensor:
         return self.entities[:, slot]
@@ -205,5 +208,10 @@ def check(plan: Plan) -> None:
 
 
 def penalty(scorer: VectorScorer, vectors: Tensor) -> Tensor:
-    """`Σ|v|³` over the numbers of some vectors, complex ones where the model's are."""
-    return scorer.vector_squares(vectors).clamp(min=1e-12).pow(1.5).sum()  # the root of zero has no gradient
+    """`Σ|v|³` over the numbers of each of some vectors, complex ones where the model's are, `[B, D] -> [B]`."""
+    return scorer.vector_squares(vectors).clamp(min=1e-12).pow(1.5).sum(dim=1)  # the root of zero has no gradient
+
+
+def _left(vectors: Sequence[Tensor], kept: Sequence[Tensor], settled: Tensor) -> list[Tensor]:
+    """The vectors, as they were kept for queries that have settled, `[B, 1]`."""
+    return [torch.where(settled, old, vector.detach()) for old, vector in zip(kept, vectors, strict=True)]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, cast
 
@@ -22,7 +21,7 @@ from tacit.engine.found import Wanted
 from tacit.engine.kinds import answered
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.list_reasoner import ListReasoner
-from tacit.engine.logic import Logic
+from tacit.engine.logic import ZERO, Logic
 from tacit.engine.loopless import Loopless
 from tacit.engine.new_answers import NewAnswers
 from tacit.engine.paging import Page, Span, check_number
@@ -136,12 +135,15 @@ class Engine:
         """The encoder that is asked; None where another search is."""
         return self.offered if self.settings.search == "encoder" and self._given is None else None
 
+    @property
+    def index(self) -> Index | None:
+        """The facts that count as known; None where none do."""
+        return self.graph.index(*self.settings.observed) if self.settings.observed else None
+
     @cached_property
     def facts(self) -> KnownFacts | None:
-        """The facts that count as known, on the scorer's device."""
-        if not self.settings.observed:
-            return None
-        return KnownFacts(self.graph.index(*self.settings.observed), self.scorer.device)
+        """The same on the scorer's device."""
+        return None if self.index is None else KnownFacts(self.index, self.scorer.device)
 
     @cached_property
     def logic(self) -> Logic:
@@ -165,22 +167,20 @@ class Engine:
     @cached_property
     def reasoner(self) -> Reasoner:
         """What turns plans into scores; those of known answers are left out where only new ones are wanted."""
-        search = self.search
-        return NewAnswers(search, self.graph.index(*self.settings.observed)) if self.settings.new else search
+        new = self.index if self.settings.new else None
+        return self.search if new is None else NewAnswers(self.search, new)
 
     @cached_property
     def search(self) -> Reasoner:
         """What turns plans into scores, those of known answers included."""
-        settings = self.settings
+        settings, graph = self.settings, self.graph
         if self._given is not None:
             return self._given
         if self.encoder is not None:
             asked = self.encoder.reasoner(settings.memory)
-            return asked if settings.loops else Loopless(asked, Possible(self.graph, self.scorer.device), self.facts)
+            return asked if settings.loops else Loopless(asked, Possible(graph, self.scorer.device), self.facts)
         if settings.search == "symbolic":
-            nothing = Index(no_triples(), self.graph.num_relations)
-            observed = self.graph.index(*settings.observed) if settings.observed else nothing
-            return SymbolicReasoner(observed, self.graph.num_entities)
+            return SymbolicReasoner(self.index or Index(no_triples(), graph.num_relations), graph.num_entities)
         if settings.search == "continuous":
             return ContinuousReasoner(
                 self.atoms, self.logic, steps=settings.steps, step_size=settings.step_size, reg=settings.vector_reg
@@ -266,6 +266,7 @@ class Engine:
         counting = Query(asked.query.targets, asked.query.formula, count=True)
         return cast(Count, self.ask_many([asked._replace(query=counting)])[0].counted)
 
+    @torch.inference_mode(False)  # what is kept serves those who ask outside of it, too
     @torch.no_grad()
     def ask_many(
         self, queries: Iterable[Question], top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
@@ -308,8 +309,9 @@ class Engine:
     def prepare(self, query: Question, /, **parameters: str) -> Asked:
         """A question with its names looked up, ready to run; one that is ready stays as it is."""
         if isinstance(query, tuple) and not isinstance(query, Asked):
-            text, named = query
-            return self.prepare(text, **{**named, **parameters})
+            if len(query) != 2 or not isinstance(query[1], Mapping):
+                raise QueryError("a question with parameters is a pair: a text, and a dict of labels by name")
+            return self.prepare(query[0], **{**query[1], **parameters})
         if not isinstance(query, str):
             check_unused(parameters)
         if isinstance(query, Asked):
@@ -328,7 +330,6 @@ class Engine:
         known = self.known(plan, entities, relations)
         pages = [page.of(question.limit, question.offset, question.min_score) for question in asked]
         wanted = [self._wanted(plan, *each) for each in zip(asked, pages, known, strict=True)]
-        wanted = [self._among(each, question.among) for each, question in zip(wanted, asked, strict=True)]
         slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
         told = [self.reasoner.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
         found = [each.found for each in told if each is not None]
@@ -353,21 +354,14 @@ class Engine:
 
     def _wanted(self, plan: Plan, asked: Asked, page: Span, known: list[int]) -> Wanted:
         """Which answers to list: known ones first, worth at least what that many observed facts are."""
-        count, floor, only = min(self.graph.num_entities, page.stop), page.floor, asked.known is True
-        if self.settings.new or asked.known is False:
-            return Wanted(count, without=known, floor=floor, only=only)  # of new ones, none is known
-        least = self.least(plan)
-        if least is None:
-            return Wanted(count, known if only else (), floor=floor, only=only)
-        return Wanted(count, known, least, floor=floor, only=only)
-
-    def _among(self, wanted: Wanted, labels: tuple[str, ...] | None) -> Wanted:
-        """The same answers, of some entities alone."""
-        if labels is None:
-            return wanted
-        ids = {self.graph.entities.id(label) for label in labels}
-        first, others = [i for i in wanted.first if i in ids], set(range(self.graph.num_entities)) - ids
-        return replace(wanted, first=first, without=sorted(others.union(wanted.without)))
+        size, least, only = self.graph.num_entities, self.least(plan), asked.known is True
+        new = self.settings.new or asked.known is False
+        first, without = known if not new and (only or least is not None) else [], set(known if new else ())
+        if asked.among is not None:
+            among = {self.graph.entities.id(label) for label in asked.among}
+            first, without = [i for i in first if i in among], without.union(set(range(size)) - among)
+        worth = ZERO if least is None else least
+        return Wanted(min(size, page.stop), first, worth, sorted(without), page.floor, only)
 
     def least(self, plan: Plan) -> float | None:
         """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""
@@ -380,10 +374,9 @@ class Engine:
 
     def known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
         """The answers that the observed facts alone imply, for each query."""
-        if not self.settings.observed:
+        if self.index is None:
             return [[] for _ in relations]
-        index = self.graph.index(*self.settings.observed)
-        implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), index, self.graph.num_entities)
+        implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), self.index, self.graph.num_entities)
         return [implied[row].tolist() for row in range(len(relations))]
 
     def _answer(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, NamedTuple
@@ -130,10 +130,6 @@ def _relatives(engine: Engine, way: int, rows: Iterable[tuple[int, float]]) -> R
 
 def _collected(engine: Engine, here: int, known: bool, found: Iterable[Relatives]) -> EntityFacts:
     entities = engine.graph.entities
-    order = sorted(_filled(found), key=lambda each: (each.inverse, each.name.casefold(), each.relation))
+    filled = (each for each in found if each.count)  # an inverse may have had a loop alone
+    order = sorted(filled, key=lambda each: (each.inverse, each.name.casefold(), each.relation))
     return EntityFacts(entities[here], entities.name(here), known, tuple(order))
-
-
-def _filled(found: Iterable[Relatives]) -> Iterator[Relatives]:
-    """Those that have facts: an inverse may have had a loop alone."""
-    return (each for each in found if each.count)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tacit.engine.found import Wanted
 from tacit.engine.frontier import settled
-from tacit.engine.projection import ZERO
+from tacit.engine.logic import ZERO
 from tacit.engine.scores import Scores
 from tacit.query.plan import At, Best, Condition, Edge, Intersect, Node, Project, Relation, Row, Step
 

@@ -15,8 +15,8 @@ from tacit.engine.atoms import Atoms
 from tacit.engine.floors import Floor, ceilings, supremum
 from tacit.engine.followed import Followed
 from tacit.engine.frontier import Frontier, Search, beamed, negates_hops, settled, source_of
-from tacit.engine.logic import Logic
-from tacit.engine.projection import ZERO, Hop
+from tacit.engine.logic import ZERO, Logic
+from tacit.engine.projection import Hop
 from tacit.engine.scores import Scores
 from tacit.query.fold import EVERYWHERE, Place
 from tacit.query.plan import Condition, Everything, Node, Project, Relation, Step, anchored

@@ -9,7 +9,8 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
-ZERO = float("-inf")
+from tacit.engine.logic import ZERO
+
 _ROUNDING = 1.0 - 1e-6  # log-scores that differ by less than this factor are one
 
 

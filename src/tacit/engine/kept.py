@@ -27,6 +27,9 @@ class Kept:
     table: Tensor | None = None
     few: tuple[tuple[Tensor, Tensor], ...] = ()
 
+    def __reduce__(self) -> tuple[type[Kept], tuple[()]]:
+        return Kept, ()  # it is of weights where they lie, and would take them along
+
     def now(self, scorer: Scorer) -> Kept:
         """The same, or nothing where weights were written to, or where it is too much."""
         state = state_of(scorer)

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from tacit.engine.answers import Answer, Answers, Count, Witness
-from tacit.engine.found import ZERO, Wanted, unsettled
+from tacit.engine.found import Wanted, unsettled
+from tacit.engine.logic import ZERO
 from tacit.engine.paging import Page, Span
 from tacit.engine.sharded import whole
 from tacit.engine.tuples import TupleSearch
 from tacit.engine.witnesses import witness
 from tacit.errors import QueryError
-from tacit.graph.index import Index
 from tacit.query.plan import Complement, Plan
 from tacit.query.symbolic import count_tuples, holds
 
@@ -56,7 +56,7 @@ class _Question:
     """One question with its slots filled, `[1, E]` and `[1, R]`, and the number of reasons wanted for each answer."""
 
     def __init__(self, engine: Engine, asked: Asked, entities: Tensor, relations: Tensor, paths: int) -> None:
-        self.engine, self.graph, self.search = engine, engine.graph, engine.search
+        self.engine, self.graph, self.search, self.index = engine, engine.graph, engine.search, engine.index
         self.asked, self.prepared, self.plan = asked, asked.prepared, asked.prepared.plan
         self.entities, self.relations, self.paths = entities, relations, paths
 
@@ -70,6 +70,12 @@ class _Question:
         """Whether someone wants to know if the search provably missed nothing."""
         return bool(self.paths) or self.engine.way == "certified"
 
+    @property
+    def least(self) -> float:
+        """What a known answer is worth at least, as a log-score."""
+        least = self.engine.least(self.plan)
+        return ZERO if least is None else least
+
     def holds(self, entities: Tensor, relations: Tensor) -> Tensor:
         """Whether the known facts imply the formula of a question without answer variable, `[B]`."""
         if self.index is None:
@@ -77,18 +83,11 @@ class _Question:
         slots = entities.numpy(), relations.numpy()
         return torch.from_numpy(holds(self.plan, *slots, self.index, self.graph.num_entities))
 
-    @property
-    def index(self) -> Index | None:
-        """The known facts."""
-        observed = self.engine.settings.observed
-        return self.graph.index(*observed) if observed else None
-
     def witnesses(
         self, entities: Tensor, relations: Tensor, answer: int, plan: Plan, known: bool
     ) -> tuple[Witness, ...] | None:
         """The reasons for an answer to the question with its slots filled so; None where the search has none."""
-        least = (self.engine.least(plan) if known else None) or ZERO
-        wanted = Wanted(1, [answer], least, only=True)
+        wanted = Wanted(1, [answer], self.least if known else ZERO, only=True)
         why = self.search.within_beam().explain(plan, entities, relations, wanted) if self.paths else None
         if why is None:
             return None
@@ -101,10 +100,9 @@ class _Question:
 
 def _truth(question: _Question, span: Span) -> Answers:
     """Whether a formula holds: one answer without values."""
-    engine, plan = question.engine, question.plan
-    slots = question.entities, question.relations
-    known, least = bool(question.holds(*slots)[0]), engine.least(plan)
-    wanted = Wanted(1) if least is None or not known else Wanted(1, [0], least)
+    plan, slots = question.plan, (question.entities, question.relations)
+    known = bool(question.holds(*slots)[0])
+    wanted = Wanted(1, [0] if known else (), question.least)
     why = question.search.explain(plan, *slots, wanted) if question.paths else None
     found = question.search.top(plan, *slots, [wanted])[0] if why is None else why.found
     score = found.scores[0] if found.scores else ZERO
@@ -126,7 +124,7 @@ def _relations(question: _Question, span: Span) -> Answers:
     known = question.holds(ends, forward).nonzero()[:, 0].tolist()
     new, only = question.new, question.asked.known is True
     first, without = ((), known) if new else (known, ())
-    wanted = Wanted(span.stop, first, question.engine.least(plan) or ZERO, without, span.floor, only)
+    wanted = Wanted(span.stop, first, question.least, without, span.floor, only)
     sure = search.exact or (question.proving and search.bounds(plan, ends[:1], forward[:1]) is not None)
     found = wanted.found(scores, bounds=(scores, scores) if sure else None)  # a single atom has no hops to miss
     labels, there, answers, reasons = question.graph.relations, set(known), [], []

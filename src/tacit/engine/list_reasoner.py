@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from tacit.engine.found import Found, Wanted
-from tacit.engine.lists import ZERO, Listing, Lists, listable
+from tacit.engine.kept import Kept
+from tacit.engine.lists import Listing, Lists, listable
+from tacit.engine.logic import ZERO
 from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner
 from tacit.engine.row_lists import RowLists
-from tacit.links.scorer import state_of
 from tacit.links.top import TopScorer
 from tacit.query.plan import Plan, Row
 
@@ -25,7 +26,7 @@ class ListReasoner(Reasoner):
 
     def __init__(self, rows: MessageReasoner, finder: TopScorer) -> None:
         self.rows, self.finder, self.num_entities = rows, finder, rows.num_entities
-        self._state = state_of(rows.atoms.scorer)
+        self._weights = Kept().now(rows.atoms.scorer)
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every entity, over rows."""
@@ -51,9 +52,14 @@ class ListReasoner(Reasoner):
         """What explains over rows, without a budget."""
         return self.rows.within_beam()
 
+    def _current(self) -> bool:
+        """Whether nobody has written to the weights, as far as that can be seen: what finders keep is of these."""
+        atoms, weights = self.rows.atoms, self._weights
+        return not atoms.forgotten and weights.now(atoms.scorer) is weights and weights.believable
+
     def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
         """The best answers to each query; certified where the finder knows what it has not listed."""
-        if not listable(plan) or self._state != state_of(self.rows.atoms.scorer):
+        if not listable(plan) or not self._current():
             return self.rows.top(plan, entities, relations, wanted)
         slots = zip(entities.tolist(), relations.tolist(), wanted, strict=True)
         return [self._listed(plan, *each) for each in slots]
@@ -61,14 +67,14 @@ class ListReasoner(Reasoner):
     def _listed(self, plan: Plan, entities: list[int], relations: list[int], wanted: Wanted) -> Found:
         """The best answers to one query: what goes first is valued whether a search would find it or not."""
         rows, k = RowLists(self.rows.atoms, self.finder), self.rows.k or self.num_entities
-        lists = Lists(rows, self.rows.logic, entities, relations, k, wanted.least)
+        lists = Lists(rows, self.rows.logic, entities, relations, k)
         first = torch.tensor(wanted.first, dtype=torch.long)
         more = not wanted.only and (len(first) < wanted.count or wanted.least < wanted.floor)  # some may not do
         unwanted = torch.tensor(wanted.without, dtype=torch.long)
         listing = lists.top(plan.root, wanted.count + len(unwanted)) if more else Listing.empty()
         listing = listing.leaving_out(unwanted)
         unlisted = first[~torch.isin(first, listing.ids)]
-        valued = lists.valued(plan.root, unlisted)
+        valued = lists.valued(plan.root, unlisted, wanted.least)
         # By rising id, so that equal ones are told apart by it; a row comes by logits, which are finer than scores.
         ids, order = torch.cat([listing.ids, unlisted]).sort()
         low, high = torch.cat([listing.low, valued.low])[order], torch.cat([listing.high, valued.high])[order]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tacit.distributed.ties import best
 from tacit.engine.bounds import Bounds, BoundsFold
-from tacit.engine.logic import Logic
+from tacit.engine.logic import ZERO, Logic
 from tacit.engine.row_lists import RowLists
 from tacit.query.fold import EVERYWHERE, Place
 from tacit.query.plan import (
@@ -30,7 +30,6 @@ from tacit.query.plan import (
     walk,
 )
 
-ZERO = float("-inf")
 _LISTED = 128  # tails of a row that are looked at
 _FIRST = 4  # candidates that are expanded at first; then twice as many each time
 _CANDIDATES = 64  # of a variable that are asked for at first; then four times as many each time
@@ -108,7 +107,7 @@ class Lists(BoundsFold[Tensor]):
     entities: Sequence[int]
     relations: Sequence[int]
     k: int  # candidates of a hop to try at most; with more to do, what is left is not proven
-    floor: float = ZERO  # what values of entities need not be told apart from, if they are lower
+    floor: float = ZERO  # what lower values of entities need not be told apart from
     followed: set[tuple[Node, int]] = field(default_factory=set)  # candidates that were tried, by where they come from
 
     def top(self, step: Node, count: int) -> Listing:
@@ -123,9 +122,14 @@ class Lists(BoundsFold[Tensor]):
                 return self._joined(step, parts, count)
         raise TypeError(f"a set that has no list: {step!r}")
 
-    def valued(self, step: Node, ids: Tensor) -> Bounds:
-        """Bounds of the values of a set at some entities."""
-        return self.of(step, Place(target=ids))
+    def valued(self, step: Node, ids: Tensor, floor: float = ZERO) -> Bounds:
+        """Bounds of the values of a set at some entities; those below a floor need not be told apart from it."""
+        return replace(self, floor=floor).of(step, Place(target=ids))
+
+    def of(self, step: Step, place: Place[Tensor] = EVERYWHERE) -> Bounds:
+        """The bounds of a step; a disjunction is worth more than its parts, so that floors are none of theirs."""
+        lists = replace(self, floor=ZERO) if isinstance(step, Union) else self
+        return super(Lists, lists).of(step, place)
 
     def _joined(self, step: Node, parts: Sequence[Node], count: int) -> Listing:
         """What is best in one of the parts, valued in all of them; the parts list more until that is enough."""
@@ -143,7 +147,7 @@ class Lists(BoundsFold[Tensor]):
             cut = float(value.low.topk(count).values[-1]) if len(ids) >= count else ZERO
             open_ = ((value.high > value.low) & (value.high >= cut)).nonzero()[:, 0]
             if len(open_):
-                closer = self.valued(step, ids[open_])
+                closer = self.valued(step, ids[open_], cut)
                 value = Bounds(value.low.index_put((open_,), closer.low), value.high.index_put((open_,), closer.high))
             rests = [torch.tensor(0.0 if listing is None else listing.rest) for listing in listed]
             rest = combine([Bounds(bound, bound) for bound in rests], place).high

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tacit.errors import SettingsError
 
+ZERO = float("-inf")  # the log of 0
 Binary = Callable[[Tensor, Tensor], Tensor]
 _LOG_HALF = -math.log(2.0)
 _TINY = -40.0
@@ -117,11 +118,6 @@ def _lukasiewicz_or(a: Tensor, b: Tensor) -> Tensor:
     return _log_sum(a, b).clamp(max=0.0)
 
 
-def _standard(a: Tensor) -> Tensor:
-    """`1 - x`."""
-    return log1mexp(a)
-
-
 def _cosine(a: Tensor) -> Tensor:
     """`½(1 + cos πx) = cos²(πx/2)`, from `x` or from `1 - x`, whichever is smaller."""
     small = torch.log1p(-torch.sin(torch.exp(a.clamp(max=_LOG_HALF)) * (math.pi / 2)).square())
@@ -134,7 +130,7 @@ _NORMS: dict[str, tuple[Binary, Binary]] = {
     "godel": (torch.minimum, torch.maximum),
     "lukasiewicz": (_lukasiewicz_and, _lukasiewicz_or),
 }
-_NEGATIONS: dict[str, Callable[[Tensor], Tensor]] = {"standard": _standard, "cosine": _cosine}
+_NEGATIONS: dict[str, Callable[[Tensor], Tensor]] = {"standard": log1mexp, "cosine": _cosine}
 NORMS = tuple(_NORMS)
 NEGATIONS = tuple(_NEGATIONS)
 

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from tacit.engine.found import Found, Wanted
+from tacit.engine.logic import ZERO
 from tacit.engine.reasoner import Explanation, Reasoner
 from tacit.graph.index import Index
 from tacit.query.plan import Plan
 from tacit.query.symbolic import answers
-
-NO_ANSWER = -torch.inf
 
 
 class NewAnswers(Reasoner):
@@ -60,5 +59,5 @@ class NewAnswers(Reasoner):
         known = answers(plan, entities.cpu().numpy(), relations.cpu().numpy(), self.index, self.num_entities)
         rows, ids = (torch.from_numpy(column).long() for column in (known.rows, known.ids))
         held, columns = self.shards.inside(ids)
-        rows, columns, value = rows[held], columns[held], torch.tensor(NO_ANSWER)
+        rows, columns, value = rows[held], columns[held], torch.tensor(ZERO)
         return [table.index_put((rows.to(table.device), columns.to(table.device)), value.to(table)) for table in tables]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.engine.found import ZERO
+from tacit.engine.logic import ZERO
 from tacit.errors import SettingsError
 
 

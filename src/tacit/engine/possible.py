@@ -23,25 +23,16 @@ class Possible:
 
     def __init__(self, graph: Graph, device: torch.device | str = "cpu", *, loops: bool = False, typed: bool = False):
         triples = graph.triples("train").astype(np.int64)
-        self.loops, self.typed = loops, typed
-        looping = np.zeros(graph.num_relations, dtype=bool)
+        self.typed = typed
+        looping = np.full(graph.num_relations, loops)
         looping[triples[triples[:, 0] == triples[:, 2], 1]] = True
-        self._loopless = torch.from_numpy(~looping).to(device)  # [R]
+        self.without_loops = torch.from_numpy(~looping).to(device)  # [R]: relations that cannot loop
         self._ends: Tensor | None = None
         if typed:
             roles = torch.zeros(graph.num_relations, graph.num_entities)
             roles[torch.from_numpy(triples[:, 1]), torch.from_numpy(triples[:, 2])] = 1.0
             apart = (roles @ roles.T == 0).float()  # [R, R]: roles that nobody plays both of
             self._ends = (apart @ roles == 0).to(device)  # [R, N]: where each directed relation may end
-
-    @property
-    def without_loops(self) -> Tensor:
-        """The relations that cannot loop, `[R]`."""
-        return torch.zeros_like(self._loopless) if self.loops else self._loopless
-
-    def loopless(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """The rows `relation(head, ·)` that cannot come back to their head."""
-        return self.without_loops[relations].nonzero()[:, 0]
 
     def rule_out_rows(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
         """Logits of whole rows, minus infinity for loops too; a GPU is not waited for."""
@@ -59,9 +50,7 @@ class Possible:
 
     def excluded(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Whether each atom is ruled out."""
-        out = torch.zeros_like(heads, dtype=torch.bool)
-        if not self.loops:
-            out |= self._loopless[relations] & (heads == tails)
+        out = self.without_loops[relations] & (heads == tails)
         if self._ends is not None:
             out |= ~(self._ends[relations, tails] & self.starts(heads, relations))
         return out

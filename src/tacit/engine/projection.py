@@ -13,12 +13,11 @@ from torch import Tensor
 from tacit.distributed.threads import choose_again, spread
 from tacit.engine import kernels
 from tacit.engine.atoms import Atoms, Block
-from tacit.engine.logic import LOG2_E, Logic, exp2_
+from tacit.engine.logic import LOG2_E, ZERO, Logic, exp2_
 from tacit.engine.sharded import whole
 from tacit.links.precision import STEADY, TILE
 from tacit.links.scorer import BilinearScorer
 
-ZERO = float("-inf")
 _GPU_ROWS = 2**15  # rows scored at a time on a GPU
 _CPU_ROWS = 512  # rows a product is computed for at a time: enough for full speed, few enough to stay in cache
 _CPU_PAIRS = 16384  # the same where rows come whole: the more queries go together, the more rows they share,

@@ -15,20 +15,19 @@ from tacit.engine.atoms import Atoms
 from tacit.engine.best_first import BestFirst
 from tacit.engine.coarse import CoarseSearch, without_hops
 from tacit.engine.found import Found, Wanted
-from tacit.engine.frontier import loose, negates_hops
+from tacit.engine.frontier import loose, negates_hops, settled
 from tacit.engine.implied import Implied
-from tacit.engine.logic import Logic
+from tacit.engine.logic import ZERO, Logic
 from tacit.engine.reasons import Proof, Reasons
 from tacit.engine.scores import Scores, checked
 from tacit.engine.sharded import best_answers
 from tacit.graph.index import Index
 from tacit.links.codes import FEW
-from tacit.query.plan import Condition, Plan, Project, Row
+from tacit.query.plan import Plan, Row
 from tacit.query.symbolic import answers as symbolic_sets
 
 CPU_MEMORY, CUDA_MEMORY = 2.0, 8.0  # GB, where nothing else is asked for
 _BATCH = 256
-HOPS = (Project, Condition)  # the steps that look for the value of a variable
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +77,10 @@ class Reasoner(ABC):
 
     def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor] | None:
         """A lower and an upper bound of every exact score, `[B, N]` each; None where a reasoner cannot tell."""
-        return None
+        if not self.exact:
+            return None
+        scores = self.scores(plan, entities, relations)
+        return scores, scores
 
     def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation | None:
         """The best answers to one query with their proofs; None where a reasoner has no reasons."""
@@ -146,7 +148,7 @@ class MessageReasoner(Reasoner):
 
     def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """A lower and an upper bound of every exact score, `[B, N]` each; what has no hops is exact."""
-        if self.k is None or not plan.has(*HOPS):
+        if self.k is None or settled(plan.root):
             scores = self.scores(plan, entities, relations)
             return scores, scores
         lower, upper = self._bounded(entities, relations).whole(plan.root).chunk(2)
@@ -154,7 +156,7 @@ class MessageReasoner(Reasoner):
 
     def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation:
         """One evaluation that remembers every set; another for the bounds where a negation swaps them."""
-        bounded = None if self.k is None or not plan.has(*HOPS) else self._bounded(entities, relations)
+        bounded = None if self.k is None or settled(plan.root) else self._bounded(entities, relations)
         plain = bounded if bounded is not None and not negates_hops(plan.root) else self.evaluation(entities, relations)
         plain.keep = True
         scores = checked(plain.whole(plan.root), self.shards)[0]
@@ -196,7 +198,7 @@ class CertifiedReasoner(MessageReasoner):
 
     def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
         """The best answers to each query, certified where they are proven; what has no hops is exact as it is."""
-        if not plan.has(*HOPS):
+        if settled(plan.root):
             return [replace(found, certified=True, rows=0) for found in super().top(plan, entities, relations, wanted)]
         found: dict[int, Found] = {}
         for places, search in self._search(entities, relations).results(plan.root, wanted):
@@ -205,7 +207,7 @@ class CertifiedReasoner(MessageReasoner):
 
     def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation:
         """The best answers to one query, and their proofs by the candidates that were followed."""
-        if not plan.has(*HOPS):
+        if settled(plan.root):
             return super().explain(plan, entities, relations, wanted)
         ((_, search),) = self._search(entities, relations).results(plan.root, [wanted])
         found = search.listed(plan.root, [wanted])[0]
@@ -237,15 +239,9 @@ class SymbolicReasoner(Reasoner):
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """`0` where the facts imply the answer, `-inf` elsewhere."""
         implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), self.index, self.num_entities)
-        out = torch.full((len(relations), self.num_entities), float("-inf"))
-        rows = torch.repeat_interleave(torch.from_numpy(implied.offsets).diff())
-        out[rows, torch.from_numpy(implied.ids).long()] = 0.0
+        out = torch.full((len(relations), self.num_entities), ZERO)
+        out[torch.from_numpy(implied.rows).long(), torch.from_numpy(implied.ids).long()] = 0.0
         return out
-
-    def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """The scores twice: they are exact."""
-        scores = self.scores(plan, entities, relations)
-        return scores, scores
 
 
 def explained(found: Found, scores: Scores, plan: Plan, wanted: Wanted) -> Explanation:

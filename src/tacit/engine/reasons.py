@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from tacit.engine.floors import hands_on, just_below
-from tacit.engine.logic import Logic
 from tacit.engine.scores import Scores
 from tacit.engine.sharded import at, own
 from tacit.query.fold import Fold, Place
@@ -26,7 +25,6 @@ class ScoredAtom:
     object: int
     score: float  # log-score
     observed: bool
-    negated: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,14 +36,6 @@ class Proof:
     parts: tuple[Proof, ...] = ()
     atom: ScoredAtom | None = None
     values: tuple[tuple[int, int], ...] = ()  # variable -> entity, chosen here
-    strength: float | None = None  # of a `not`: the log of how many times more strongly it excludes than the logic says
-
-    def atoms(self, negated: bool = False) -> Iterator[ScoredAtom]:
-        """The atoms below, each marked if it stands under an odd number of negations."""
-        if self.atom is not None:
-            yield replace(self.atom, negated=negated)
-        for part in self.parts:
-            yield from part.atoms(negated ^ (self.kind == "not"))
 
     def substitution(self) -> dict[int, int]:
         """The entity of every bound variable."""
@@ -54,25 +44,9 @@ class Proof:
             values |= part.substitution()
         return values
 
-    def recomputed(self, logic: Logic) -> float:
-        """The log-score from the atoms alone."""
-        if self.kind == "atom":
-            return self.score
-        if not self.parts:
-            return 0.0
-        return combined(logic, self.kind, [part.recomputed(logic) for part in self.parts], self.strength)
-
     def choosing(self, variable: int, entity: int) -> Proof:
         """The same proof with the value of one more variable."""
         return replace(self, values=(*self.values, (variable, entity)))
-
-
-def combined(logic: Logic, kind: str, scores: Sequence[float], strength: float | None = None) -> float:
-    """The log-score of `and`, `or` or `not` of parts."""
-    values = [torch.tensor(score) for score in scores]
-    if kind == "not":
-        return float(logic.negation(values[0], None if strength is None else torch.tensor(strength)))
-    return float(logic.all(values) if kind == "and" else logic.any(values))
 
 
 class Reasons(Fold[int, Proof]):
@@ -130,27 +104,23 @@ class Reasons(Fold[int, Proof]):
         return Proof("true", 0.0)
 
     def all(self, parts: Sequence[Proof], place: Place[int]) -> Proof:
-        return self._combined("and", parts)
+        return _joined("and", parts, self.scores.logic.all)
 
     def any(self, parts: Sequence[Proof], place: Place[int]) -> Proof:
-        return self._combined("or", parts)
+        return _joined("or", parts, self.scores.logic.any)
 
     def complement(self, step: Complement[Any], place: Place[int]) -> Proof:
         strength = self.scores.atoms.strength(step, self.scores.relations)
-        return self.negation(self.of(step.part, place), place, None if strength is None else float(strength))
+        return self.negation(self.of(step.part, place), place, strength)
 
-    def negation(self, part: Proof, place: Place[int], strength: float | None = None) -> Proof:
-        return self._combined("not", [part], strength)
-
-    def _combined(self, kind: str, parts: Sequence[Proof], strength: float | None = None) -> Proof:
-        score = combined(self.scores.logic, kind, [part.score for part in parts], strength)
-        return Proof(kind, score, tuple(parts), strength=strength)
+    def negation(self, part: Proof, place: Place[int], strength: Tensor | None = None) -> Proof:
+        return _joined("not", [part], lambda values: self.scores.logic.negation(values[0], strength))
 
     def _through(self, step: Project, place: Place[int], s: int) -> Proof:
         edge = self.of(step.edge, replace(place, source=s))
         if isinstance(step.source, Everything):
             return edge.choosing(step.variable, s)
-        return self._combined("and", [self.of(step.source, Place(target=s)), edge]).choosing(step.variable, s)
+        return self.all([self.of(step.source, Place(target=s)), edge], place).choosing(step.variable, s)
 
     def _cut(self, step: Condition, t: int) -> int:
         """The value of a cut variable that reaches `t` best, among those that the search kept."""
@@ -202,6 +172,11 @@ class Reasons(Fold[int, Proof]):
         edges = scores.repeated(len(starts)).of(step.edge, Place(starts, torch.full_like(starts, t)))[:, 0]
         through = scores.logic.conjunction(values[0, order], edges)
         return [int(s) for s in starts[through.argsort(descending=True, stable=True)[:count]]]
+
+
+def _joined(kind: str, parts: Sequence[Proof], join: Callable[[list[Tensor]], Tensor]) -> Proof:
+    """The proof of parts together, worth what they are worth joined."""
+    return Proof(kind, float(join([torch.tensor(part.score) for part in parts])), tuple(parts))
 
 
 def _target(place: Place[int]) -> int:

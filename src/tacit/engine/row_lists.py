@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tacit.engine.atoms import Atoms
+from tacit.engine.scores import checked
 from tacit.links.precision import even_product
 from tacit.links.scorer import BilinearScorer
 from tacit.links.top import TopScorer
@@ -104,4 +105,4 @@ class RowLists:
 
     def _calibrated(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tensor, sums: Tensor) -> Tensor:
         scores = self.atoms.calibration.summed(logits[:, None], heads, relations, tails, sums)
-        return scores[:, 0] + self.atoms.ceiling
+        return checked(scores[:, 0] + self.atoms.ceiling, self.atoms.shards)

@@ -13,8 +13,8 @@ from torch import Tensor
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
 from tacit.engine.frontier import Search, settled, source_of
-from tacit.engine.logic import Logic
-from tacit.engine.projection import ZERO, Hop
+from tacit.engine.logic import ZERO, Logic
+from tacit.engine.projection import Hop
 from tacit.engine.sharded import at, largest, own
 from tacit.errors import RunError
 from tacit.query.fold import EVERYWHERE, Fold, Place

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from tacit.distributed.shards import Shards, share
 from tacit.distributed.ties import best
-from tacit.engine.found import ZERO, Found, Wanted, unsettled
+from tacit.engine.found import Found, Wanted, unsettled
+from tacit.engine.logic import ZERO
 
 
 def whole(shards: Shards, values: Tensor) -> Tensor:

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.engine.found import ZERO, at_least, unsettled
+from tacit.engine.found import at_least, unsettled
 from tacit.engine.frontier import negates_hops
+from tacit.engine.logic import ZERO
 from tacit.engine.reasoner import Reasoner, SymbolicReasoner
 from tacit.engine.sharded import whole
 from tacit.graph.index import Index
@@ -199,9 +200,6 @@ class TupleSearch:
 
     def _bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor] | None:
         """Bounds of exact scores; None where the reasoner cannot tell, and then nothing is proven."""
-        if self.reasoner.exact:
-            scores = self.reasoner.scores(plan, entities, relations)
-            return scores, scores
         bounds = self.reasoner.bounds(plan, entities, relations)
         self.prove &= bounds is not None
         return bounds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from tacit.engine.answers import Witness, WitnessAtom, WitnessPart
 from tacit.engine.reasons import Proof
@@ -12,13 +13,23 @@ from tacit.query.plan import Prepared
 
 def witness(graph: Graph, prepared: Prepared, proof: Proof) -> Witness:
     """The entity of every bound variable, and the atoms that make an answer true."""
-    chosen = [(prepared.variables[v], e) for v, e in sorted(proof.substitution().items())]
-    names = {variable: graph.entities.name(e) for variable, e in chosen}
+    names = apart(prepared.variables)
+    chosen = [(names[v], e) for v, e in sorted(proof.substitution().items())]
+    readable = {variable: graph.entities.name(e) for variable, e in chosen}
     labels = {variable: graph.entities[e] for variable, e in chosen}
-    return Witness(math.exp(proof.score), names, _part(graph, prepared, proof), labels)
+    return Witness(math.exp(proof.score), readable, _part(graph, names, proof), labels)
 
 
-def _part(graph: Graph, prepared: Prepared, proof: Proof, negated: bool = False, carried: bool = True) -> WitnessPart:
+def apart(names: Sequence[str]) -> list[str]:
+    """Names of variables, with a stroke more each time that one is bound again in a scope of its own.
+
+    >>> apart(("t", "x", "x"))
+    ['t', 'x', "x'"]
+    """
+    return [name + "'" * names[:place].count(name) for place, name in enumerate(names)]
+
+
+def _part(graph: Graph, names: Sequence[str], proof: Proof, negated: bool = False, carried: bool = True) -> WitnessPart:
     entities, atom = graph.entities, None
     if proof.atom is not None:
         a = proof.atom
@@ -27,8 +38,8 @@ def _part(graph: Graph, prepared: Prepared, proof: Proof, negated: bool = False,
         atom = WitnessAtom(subject, relation, object_, math.exp(a.score), a.observed, negated, *labels)
     best = max((part.score for part in proof.parts), default=0.0)
     parts = tuple(
-        _part(graph, prepared, part, negated ^ (proof.kind == "not"), proof.kind != "or" or part.score == best)
+        _part(graph, names, part, negated ^ (proof.kind == "not"), proof.kind != "or" or part.score == best)
         for part in proof.parts
     )
-    variables = {prepared.variables[v]: entities.name(e) for v, e in proof.values}
+    variables = {names[v]: entities.name(e) for v, e in proof.values}
     return WitnessPart(proof.kind, math.exp(proof.score), parts, atom, variables, carried)

@@ -26,5 +26,6 @@ class Rooms:
         rooms: dict[str, Tensor] = vars(self._own)
         size = math.prod(shape)
         if name not in rooms or rooms[name].numel() < size + _BEHIND:
-            rooms[name] = torch.empty(size + _BEHIND, device=device)
+            with torch.inference_mode(False):  # or nobody could write to it outside of that mode
+                rooms[name] = torch.empty(size + _BEHIND, device=device)
         return rooms[name][:size].view(*shape)
