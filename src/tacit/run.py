@@ -301,7 +301,6 @@ class Run:
         `processes` that hold the whole run share the queries out, and the first of them writes. Further settings are
         those of `EngineSettings`; with `new`, answers that the observed facts imply are ranked last.
         """
-        from tacit.engine.paging import check_number
         from tacit.evaluate.evaluation import check_writable, evaluated, observed_before, queries_of
         from tacit.query.queries import checksum
 
@@ -309,8 +308,6 @@ class Run:
             raise SettingsError(f"candidates is '{given}', but an evaluation ranks all entities; drop it", "candidates")
         if out is not None:
             check_writable(Path(out))
-        if limit is not None:
-            check_number("limit", limit, 1)
         sets = queries_of(self.graph, queries, split, shapes)
         chosen = self._given | settings
         adapted = (self.adapted if adapted is None else adapted) and not chosen.get("preset")
