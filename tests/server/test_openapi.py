@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 
 import httpx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from served import Running
 from served_graphs import EUROPE
@@ -38,6 +41,16 @@ def test_it_says_where_a_key_is_needed(service: Running) -> None:
                 is_open = path in ("/health", "/ready")
                 assert route.get("security") == (None if is_open else [{"bearer": []}, {"header": []}, *may_lack])
                 assert ("401" in route["responses"]) is not is_open
+
+
+def test_requests_are_held_against_it_where_the_service_is_a_part_of_another() -> None:
+    transport = httpx.ASGITransport(Starlette(routes=[Mount("/graphs", create_app({"europe": EUROPE}))]))
+
+    async def statuses(*queries: str) -> list[int]:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1/graphs") as client:
+            return [(await client.get(f"/entities?{query}")).status_code for query in queries]
+
+    assert asyncio.run(statuses("q=fr", "query=fr")) == [200, 422]
 
 
 def test_its_examples_are_questions(service: Running) -> None:

@@ -59,13 +59,14 @@ async def chosen(
     SPARQL's clients, and those who look whether the service is well, may send more than is known here.
     """
     runs: Runs = request.app.state.runs
-    path, method = request.url.path, request.method
-    if request.query_params and path not in ("/sparql", *OPEN):
-        known = [each["name"] for each in request.app.openapi()["paths"][path][method.lower()]["parameters"]]
-        for name in {*request.query_params} - {*known}:
+    route, method = request.scope["route"].path, request.method  # the path may begin with where this is mounted
+    if request.query_params and route not in ("/sparql", *OPEN):
+        known = [each["name"] for each in request.app.openapi()["paths"][route][method.lower()]["parameters"]]
+        others = [name for name in request.query_params if name not in known]
+        if others:
             place = f"in the address, where only {', '.join(map(repr, known))} may be"
             elsewhere = "; send it in the body" if method == "POST" else ""
-            raise HTTPException(422, f"'{name[:80]}' is {place}{elsewhere}")
+            raise HTTPException(422, f"'{others[0][:80]}' is {place}{elsewhere}")
     if run is None:
         return runs.first
     if run not in runs.services:
