@@ -34,8 +34,8 @@ def parse_sparql(text: str, graph: Graph | None = None) -> Reading:
     >>> parse_sparql("PREFIX : <tacit:> SELECT ?c { :France :borders ?c MINUS { ?c :speaks :German } }").query
     <?c : borders(France, ?c) & !speaks(?c, German)>
     """
+    text = _CODE.sub(_character, text)  # first, since a line that ends by an escape ends a comment
     _check_size(text)
-    text = _CODE.sub(_character, text)
     try:
         prologue, tree = _parsed(text)
         source = Source(text, tree)

@@ -71,15 +71,15 @@ class Source:
 
 
 def bare(text: str) -> str:
-    """A query with spaces in place of what may look like anything: literals, IRIs, comments."""
+    """A query with spaces in place of what may look like anything: comments, literals and IRIs up to their ends."""
     return _OPAQUE.sub(_blanked, text)
 
 
 def _blanked(part: re.Match[str]) -> str:
-    """Spaces as many; what follows an IRI is told by its end."""
+    """Spaces as many; the end of a literal or an IRI stays, so that it is still a term."""
     if part[0][0] == "\\":
         return "__"  # an escape is a letter of a name, which goes on
-    return " " * (len(part[0]) - 1) + (">" if part[0].endswith(">") else " ")
+    return " " * (len(part[0]) - 1) + (" " if part[0][0] == "#" else part[0][-1])
 
 
 def keyword(words: str) -> str:
