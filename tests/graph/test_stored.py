@@ -118,6 +118,10 @@ def test_names_may_be_written_by_any_editor(tmp_path: Path) -> None:
     assert RunFolder.open(run.path).graph().entities.names == {"New York": ("Big Apple",), "y-ork": ("Jorvik",)}
     (run.path / NAMES).write_text("r\tclose\n")
     assert RunFolder.open(run.path).graph().relations.names == {"r": ("close",), "r^-1": ("close^-1",)}
+    (run.path / NAMES).write_text("r\tclose\nr^-1\tclose to\n")
+    renamed = RunFolder.open(run.path).graph()
+    assert renamed.relations.names == {"r": ("close",), "r^-1": ("close to",)}
+    assert same(RunFolder.create(tmp_path / "again", renamed, {}).graph(), renamed)
     (run.path / NAMES).write_text("New York\tBig Apple\ny-ork Jorvik\n")
     with pytest.raises(DataError, match=r"names.tsv, line 2: has no name; expected a label, a tab and its name"):
         RunFolder.open(run.path).graph()

@@ -137,9 +137,12 @@ class Graph:
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
-        """The readable names of entities and of forward relations, by label."""
-        forward, names = self.relations.labels[0::2], self.relations.names
-        return {label: names[label] for label in forward if label in names} | self.entities.names
+        """The readable names of entities and relations, by label; of inverses those that are not their relations'."""
+        given = dict(self.relations.names)
+        for label, back in zip(self.relations[0::2], self.relations[1::2], strict=True):
+            if given.get(back) == tuple(name + INVERSE for name in given.get(label, ())):
+                del given[back]
+        return given | self.entities.names
 
     def label_of(self, iri: str) -> str | None:
         """The label that stands for an IRI: its short form, or the IRI as it is or in angle brackets; else None.
