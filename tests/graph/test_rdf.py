@@ -330,6 +330,8 @@ def test_names_that_were_written_as_iris_are_read_as_what_they_were(tmp_path: Pa
     assert with_facts(Graph.of([("Oslo", "in", "Norway")]), load(tmp_path / "plain.ttl"))[1:] == (0, 1)
     (tmp_path / "other.nt").write_text("<tacit:a,b> <tacit:r> <tacit:a%2Cb> .\n")  # of which Tacit writes one alone
     assert load(tmp_path / "other.nt").entities.labels == ["<tacit:a,b>", "a,b"]
+    (tmp_path / "hand.ttl").write_text("@prefix : <tacit:> . :Z\u00fcrich :in <tacit:a,b/c> .", encoding="utf-8")
+    assert load(tmp_path / "hand.ttl").entities.labels == ["Z\u00fcrich", "a,b/c"]
 
 
 @pytest.mark.parametrize("extension", ["nt", "ttl"])

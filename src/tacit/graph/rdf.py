@@ -243,17 +243,21 @@ def _refuse_entities(path: Path) -> None:
 def labelling(builder: Builder, declared: dict[str, str]) -> tuple[Prefixes, Callable[[str], str]]:
     """The prefixes of all IRIs collected, and the function from terms to labels.
 
-    In the scheme `tacit:` an IRI is a name that Tacit has written: it is read as what it was.
+    In the scheme `tacit:` an IRI is a name, as Tacit writes it or a person does. Of several IRIs that spell one name
+    only Tacit's own is read as the name.
     """
     others = {name: namespace for name, namespace in declared.items() if not namespace.startswith(SCHEME)}
     prefixes = Prefixes(others, (term[term.rindex("<") + 1 : -1] for term in builder.terms() if term.endswith(">")))
     if not prefixes and not all(term.startswith(f"<{SCHEME}") for term in builder.terms()):
         prefixes = Prefixes({"rdf": _RDF})  # IRIs such as urn:isbn:1 have no namespace: one tells that terms are RDF's
+    spelt = Counter(unquote(term) for term in set(builder.terms()) if term.startswith(f"<{SCHEME}"))
 
     def label(term: str) -> str:
         if term.startswith(f"<{SCHEME}"):
             name = unquote(term[len(SCHEME) + 1 : -1])
-            if name and n_triples(name, prefixes) == term:  # else it is the label of another term
+            written = n_triples(name, prefixes)
+            only = spelt[unquote(term)] == 1 and written.startswith(f"<{SCHEME}")  # else it is another term's label
+            if name and (written == term or only):
                 return name
         if term.startswith("<"):
             return prefixes.label(term[1:-1])
