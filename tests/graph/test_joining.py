@@ -64,6 +64,12 @@ def test_names_may_be_in_another_file_than_the_facts(tmp_path: Path) -> None:
         assert graph.relations.name(1) == "within^-1"
         assert len(graph.train) == 2
     assert tacit.load(tmp_path).entities.names == names
+    folder = tmp_path / "chosen"
+    folder.mkdir()
+    (tmp_path / "facts.nt").rename(folder / "facts.nt")
+    (folder / "names.tsv").write_text(f"{iri('Q1')}\tEins\n{iri('Q1')}\tUno\n{iri('Q2')}\tZwei\n")
+    chosen = tacit.load([folder, tmp_path / "labels.ttl", tmp_path / "table.tsv"])
+    assert chosen.entities.names == {"a:Q1": ("Eins", "Uno", "One"), "a:Q2": ("Zwei", "Two"), "a:Q3": ("Three",)}
     with pytest.raises(DataError, match=r"labels.ttl: holds names, and no facts; read it together with a file of fac"):
         tacit.load(tmp_path / "labels.ttl")
 

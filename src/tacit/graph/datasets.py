@@ -118,8 +118,12 @@ def _loaded(
         return graphs[0] if name is None else replace(graphs[0], name=name)
     first, *others = (graph.name for graph in graphs)
     whole = joined(graphs, name or (f"{first}+{others[0]}" if len(others) == 1 else f"{first}+{len(others)} more"))
-    called = ((whole.label_of(iri), by_rank(ranked)) for iri, ranked in names.items())
-    return whole.named({label: given for label, given in called if label is not None})
+    known, further = whole.names, dict[str, list[str]]()
+    for iri, ranked in names.items():
+        if (label := whole.label_of(iri)) is not None:
+            before, given = known.get(label, ()), by_rank(ranked)
+            further[label] = given if set(before) <= set(given) else [*before, *given]  # others have been chosen
+    return whole.named(further)
 
 
 def _has_table(source: Any) -> bool:
@@ -131,13 +135,18 @@ def _has_table(source: Any) -> bool:
 def _of_folder(folder: _Folder, reading: ReadSettings, names: Ranked) -> Graph:
     path, name = folder.path, folder.path.resolve().name
     prefixes = read_prefixes(path)
+    own: Ranked = {}
     if folder.files:
-        graph = _loaded(folder.files, name, reading, prefixes, names)
+        graph = _loaded(folder.files, name, reading, prefixes, own)
     elif folder.splits:
-        graph = _read(folder.splits, name, prefixes, reading, names)
+        graph = _read(folder.splits, name, prefixes, reading, own)
     else:
         graph = replace(read_betae(path, name), prefixes=prefixes)
-    return read_names(graph, path / NAMES) if (path / NAMES).exists() else graph
+    chosen = (path / NAMES).exists()
+    for iri in own:
+        if not chosen or graph.label_of(iri) is None:  # else the graph has them, in the order of its file of names
+            names.setdefault(iri, []).extend(own[iri])
+    return read_names(graph, path / NAMES) if chosen else graph
 
 
 def _located(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
