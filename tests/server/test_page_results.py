@@ -59,6 +59,13 @@ def test_an_error_marks_its_place_and_moves_neither_caret_nor_button(visit: Visi
     assert not page.locator("#problem").is_visible()
 
 
+def test_a_name_in_sparql_is_not_put_in_place_of_a_part_of_its_term(visit: Visit) -> None:
+    visit.page.fill("#question", "SELECT ?c { <tacit:France> <tacit:boarders> ?c }")
+    visit.page.keyboard.press("Enter")
+    visit.page.locator("#problem", has_text="at column 28; did you mean 'borders'?").wait_for()
+    assert visit.page.locator("#problem button").count() == 0
+
+
 def test_reasons_are_asked_for_when_an_answer_is_opened_and_for_it_alone(visit: Visit) -> None:
     page, asked = visit.page, []
     page.on("request", lambda request: asked.append(request.post_data_json) if "/explain" in request.url else None)

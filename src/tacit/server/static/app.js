@@ -9,7 +9,7 @@ import { byId, element } from "./element.js";
 import { Explore } from "./explore.js";
 import { addressOf } from "./links.js";
 import * as service from "./service.js";
-import { learn, quoted } from "./syntax.js";
+import { learn, quoted, tokens } from "./syntax.js";
 
 const PAUSE = 250; // milliseconds without a letter after which a text is read
 const problem = byId("problem");
@@ -114,7 +114,8 @@ function complain(error, query = null) {
   else editor.area.removeAttribute("aria-invalid");
   askForKey(error);
   if (!error) return;
-  const mend = current ? error.suggestions.map((name) => element("button", { type: "button", onclick: () => correct(name) }, name)) : [];
+  const alone = current && !tokens(query).some(({ text }) => text === "{"); // in SPARQL a name is but a part of what is underlined
+  const mend = alone ? error.suggestions.map((name) => element("button", { type: "button", onclick: () => correct(name) }, name)) : [];
   const said = mend.length ? error.message.replace(/(; did you mean) '.*$/s, "$1") : error.message; // the buttons name them
   problem.replaceChildren(said, ...mend);
   if (current && error.column) editor.mark(error.line ?? 1, error.column);
