@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
@@ -331,6 +333,19 @@ def test_what_is_too_large_is_refused_at_once(text: str) -> None:
     with pytest.raises(QueryError):
         parse_sparql(PREFIX + text)
     assert time.process_time() - start < 1
+
+
+def test_the_first_queries_may_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "rdflib.plugins.sparql.parser", raising=False)  # whose grammar is made by import
+    texts = [PREFIX + text for text in list(READ)[:8]]
+    interval = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(1e-6)
+        with ThreadPoolExecutor(8) as pool:
+            readings = list(pool.map(parse_sparql, texts))
+    finally:
+        sys.setswitchinterval(interval)
+    assert readings == [parse_sparql(text) for text in texts]
 
 
 def test_any_text_is_a_query_or_an_error_of_ours() -> None:

@@ -8,6 +8,7 @@ is refused by its name. A query is read from the outside in: `sparql_forms`, `sp
 from __future__ import annotations
 
 import re
+from threading import Lock
 from typing import Any
 
 from tacit.errors import QueryError
@@ -24,6 +25,7 @@ MAX_TERMS = 300  # of a whole query
 MAX_LIST = 32  # between two brackets: the parser's time grows with the square of it
 MAX_NESTING = 12
 
+_GRAMMAR = Lock()  # it is put in order as it is first used, and for good in a wrong one where two threads do so at once
 _OPENING = re.compile(r"(?:\s|#[^\n]*\n)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
 _CODE = re.compile(r"\\\\|\\u([0-9A-Fa-f]{4})|\\U(00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4})")
 
@@ -81,7 +83,8 @@ def _parsed(text: str) -> tuple[Any, Any]:
         raise QueryError("reading SPARQL needs rdflib; install it with: pip install 'tacit[rdf]'") from None
     try:
         # Its own copy of the grammar takes a tab as one; rdflib's `parseQuery` makes spaces of it, in literals, too.
-        prologue, tree = Query.copy().parse_with_tabs().parse_string(text, parse_all=True)
+        with _GRAMMAR:
+            prologue, tree = Query.copy().parse_with_tabs().parse_string(text, parse_all=True)
     except RecursionError:
         raise
     except Exception as error:  # rdflib raises bare exceptions beside its parser's
