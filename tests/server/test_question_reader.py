@@ -26,3 +26,12 @@ def test_what_only_sparql_can_say_is_left_to_it() -> None:
     told = QuestionReader(EUROPE.graph()).told(text)
     assert (told["outline"], told["sentence"], told["sparql"]) == (None, None, text)
     assert told["undrawable"] == "VALUES names what may answer it"
+
+
+def test_relations_are_called_by_names_that_no_other_has() -> None:
+    facts = [("Q1", relation, "Q2") for relation in ("P1", "P2", "P3")]
+    names = {"P1": ["borders"], "P2": ["owns"], "P3": ["owns"], "Q1": ["France"]}
+    reader = QuestionReader(Graph.of(facts).named(names))
+    sentences = [reader.told(f"?x : {relation}(Q1, ?x)")["sentence"] for relation in ("P1", "borders", "P2", "P3")]
+    assert sentences[:2] == ["What does France border?"] * 2
+    assert sentences[2:] == ["What is the p2 of France?", "What is the p3 of France?"]

@@ -42,12 +42,18 @@ class QuestionReader:
 
     def sentence(self, group: Group) -> str:
         """Conditions in words; a relation that holds both ways is read the way that is shorter."""
-        return sentence(group, self._called, self._holds_both_ways)
+        return sentence(with_steps(group, self._named), self._called, self._holds_both_ways)
 
     def _forward(self, step: Step) -> Step:
         """A condition by the label of the forward relation: that of its inverse may read alike, as `+r` and `-r` do."""
         known = self.graph.relations.get(step.relation) or 0
         return replace(step, relation=self.graph.relations[known ^ 1], inverse=not step.inverse) if known % 2 else step
+
+    def _named(self, step: Step) -> Step:
+        """A condition by the readable name of its relation, where no other has it."""
+        relations, known = self.graph.relations, self.graph.relations.get(step.relation)
+        name = step.relation if known is None else relations.name(known)
+        return replace(step, relation=name) if relations.meant(name) == [known] else step
 
     def _drawn(self, part: Group | Step) -> dict[str, Any]:
         """An outline as plain data, with what people call its entities and relations."""
