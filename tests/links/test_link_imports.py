@@ -242,6 +242,19 @@ def test_inverses_that_lie_elsewhere_than_said_are_noticed(tmp_path: Path, stack
         read_import(path, reciprocal=wrong).fitted(graph)  # type: ignore[arg-type]
 
 
+def test_inverses_that_score_all_alike_are_no_reason_to_read_a_checkpoint_otherwise(tmp_path: Path) -> None:
+    """Where inverses were never learned, they rank whatever is asked for with everything else, not first."""
+    size, random = 60, torch.Generator().manual_seed(0)
+    graph = Graph.of([(f"e{e}", f"r{i}", f"e{(e + i) % size}") for e in range(size) for i in range(1, 5)])
+    relations = torch.randn(8, 2, generator=random)
+    relations[1::2] = 0.0
+    path = save_kbc(tmp_path / "kbc.pt", torch.randn(size, 2, generator=random), relations)
+    assert read_import(path).fitted(graph).num_relations == 8
+    with pytest.raises(RunError, match="as chance would"):
+        zeros = Graph.of([(f"e{e}", "next", f"e{e + 1}") for e in range(1200)])
+        read_import(save_kbc(path, torch.zeros(1201, 2), torch.zeros(2, 2))).fitted(zeros)
+
+
 def test_ids_in_another_order_are_noticed(tmp_path: Path) -> None:
     """A ring of 1,200 whose entities the graph has as they come, and a checkpoint that way and another."""
     size = 1200

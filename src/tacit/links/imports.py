@@ -167,12 +167,14 @@ def _ids(wanted: Vocabulary, there: Vocabulary) -> list[int]:
 
 
 def _mrr(model: FactorModel, facts: Tensor) -> float:
-    """The mean reciprocal rank of the tails of facts among all entities."""
+    """The mean reciprocal rank of the tails of facts among all entities, equal ones in the middle of each other."""
     total = 0.0
     for part in facts.split(max(1, _SCORES // model.num_entities)):
         heads, relations, tails = part.T
         scores = model.logits(heads, relations)
-        total += float(((scores > scores.gather(1, tails[:, None])).sum(1) + 1).double().reciprocal().sum())
+        wanted = scores.gather(1, tails[:, None])
+        ranks = ((scores > wanted).sum(1) + (scores >= wanted).sum(1) + 1).double() / 2
+        total += float(ranks.reciprocal().sum())
     return total / len(facts)
 
 
