@@ -201,9 +201,12 @@ def test_training_further_drops_the_adapter_of_the_weights_before(tmp_path: Path
     train(GRAPH, SMALL, run)
     run.write_tensors(ADAPTER, {"bias": torch.zeros(2)})
     run.write_settings("adapt", {"steps": 1})
-    run.write_results({**run.results(), "adapt": {"steps": 1}, "eval": [{"mrr": {"1p": 0.5}, "settings": {}}]})
+    searches = "beam", "exact", "continuous", "symbolic", "encoder"
+    measured = [{"mrr": {"1p": 0.5}, "settings": {"search": search}} for search in searches]
+    run.write_results({**run.results(), "adapt": {"steps": 1}, "eval": measured})
     train(GRAPH, replace(SMALL, epochs=8), run, resume=True)
-    assert run.results()["eval"] == [{"mrr": {"1p": 0.5}, "settings": {}, "outdated": OUTDATED}]  # of weights before
+    of_weights_before = [{**each, "outdated": OUTDATED} for each in measured[:3]]
+    assert run.results()["eval"] == [*of_weights_before, *measured[3:]]  # facts and encoders are as they were
     assert not run.has(ADAPTER)
     assert "adapt" not in run.settings
     assert "adapt" not in run.results()

@@ -18,6 +18,7 @@ from tacit.links.models import MODELS, DistanceModel
 from tacit.links.scorer import shards_of
 
 OUTDATED = "the weights have changed since this was measured"
+_APART = ("symbolic", "encoder")  # searches that ask no link predictor; an encoder over its vectors is dropped with it
 
 
 def make_model(
@@ -81,9 +82,16 @@ def drop_encoder(run: RunFolder) -> bool:
 
 
 def outdate(run: RunFolder, **settings: Any) -> None:
-    """Mark the evaluations of a run that have some settings as made with other weights than it has."""
+    """Mark the evaluations of a run that have some settings as made with other weights than it has.
+
+    Without any settings, those of its link predictor are.
+    """
+
+    def is_of(about: dict[str, Any]) -> bool:
+        return settings.items() <= about.items() if settings else about.get("search") not in _APART
+
     results = run.results()
-    evaluations = [each for each in results.get("eval", []) if settings.items() <= each.get("settings", {}).items()]
+    evaluations = [each for each in results.get("eval", []) if is_of(each.get("settings", {}))]
     for each in evaluations:
         each.setdefault("outdated", OUTDATED)
     if evaluations:
