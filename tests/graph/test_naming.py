@@ -78,8 +78,10 @@ def test_names_survive_splitting_writing_and_reading(tmp_path: Path, write) -> N
     again = load(tmp_path / "out")
     assert again.entities.names == graph.entities.names
     assert again.relations.names == graph.relations.names
-    write(Graph.of([("a", "r", "b")]).named({"a": [" "], "b": ["", "Ben"]}), tmp_path / "out")
+    blank = Graph.of([("a", "r", "b")]).named({"a": [" "], "b": ["", "Ben"], "r": ["knows"], "r^-1": [" "]})
+    write(blank, tmp_path / "out")
     assert load(tmp_path / "out").entities.names == {"b": ("Ben",)}  # what is blank is no name
+    assert load(tmp_path / "out").relations.names == blank.relations.names == {"r": ("knows",), "r^-1": ("knows^-1",)}
     write(Graph.of([("a", "r", "b")]), tmp_path / "out")
     assert load(tmp_path / "out").entities.names == {}
 

@@ -118,10 +118,10 @@ class Graph:
         >>> graph.entities.name(0), graph.relations.name(1)
         ('Paris', 'capital^-1')
         """
-        worded = {label: [name for name in names[label] if name.strip()] for label in names}
-        given = names_both_ways(worded, self.relations)
-        if not any(given.values()):
+        worded = {label: some for label in names if (some := [name for name in names[label] if name.strip()])}
+        if not worded:
             return self
+        given = names_both_ways(worded, self.relations)
         entities, relations = (
             Vocabulary(
                 vocabulary.labels,
