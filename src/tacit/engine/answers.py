@@ -363,11 +363,8 @@ class Answers(Sequence[Answer]):
     @property
     def notes(self) -> list[str]:
         """What a reader of the answers should know, in sentences."""
-        return (
-            [*filter(None, (self.cut, self.note, self.uncalibrated))]
-            + [NO_REASONS] * (self.explained is False)
-            + [ESTIMATED] * self.estimated
-        )
+        said = filter(None, (self.cut, self.note, self.uncalibrated))
+        return [*said, *[NO_REASONS] * (self.explained is False), *[ESTIMATED] * self.estimated]
 
     @property
     def verdict(self) -> str:

@@ -160,7 +160,7 @@ class IndexTop:
         others[twice[0], at[twice]] = -torch.inf  # counted among the best
         others.masked_fill_(ruled[:, None] & (self._drawn == heads[:, None]), -torch.inf)
         unseen = self.scorer.num_entities - ruled.long() - best.isfinite().sum(dim=1)
-        weight = (unseen / others.isfinite().sum(dim=1)).log()
+        weight = (unseen / others.isfinite().sum(dim=1).clamp(min=1)).log()  # where none is left, they sum to 0
         total = torch.logaddexp(best.logsumexp(dim=1), others.logsumexp(dim=1) + weight)
         return total, torch.zeros_like(total, dtype=torch.bool)
 
