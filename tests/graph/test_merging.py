@@ -134,3 +134,13 @@ def test_what_is_not_there_cannot_be_removed() -> None:
     everything = without_facts(GRAPH, GRAPH).graph
     assert len(everything.facts()) == 0
     assert everything.index().tails(0, 0).tolist() == np.array([]).tolist()
+
+
+def test_columns_in_another_order_are_not_added() -> None:
+    graph = Graph.of([("France", "borders", "Spain"), ("Spain", "speaks", "Spanish")], name="small")
+    for fact in (("Italy", "France", "borders"), ("borders", "France", "Portugal")):
+        with pytest.raises(DataError, match="'France' of small for its relation, and the relation 'borders' at"):
+            with_facts(graph, Graph.of([("Italy", "speaks", "Italian"), fact]))
+    # Facts about relations, and relations that entities have the names of, are facts like others.
+    for fact in (("borders", "kind_of", "speaks"), ("Italy", "France", "Rome")):
+        assert with_facts(graph, Graph.of([fact])).changed == 1

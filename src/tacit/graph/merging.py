@@ -54,11 +54,27 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
         graph, entities=_extended(graph.entities, heads), relations=_extended(graph.relations, both), prefixes=prefixes
     )
     facts = _facts(larger, more, heads, forward)
+    _check_columns(graph, larger, facts)
     present, given = packed([graph.facts(), facts], larger.num_entities, larger.num_relations)
     _, first = np.unique(given, return_index=True)
     added = facts[np.sort(first[~within(given[first], np.sort(present))])]
     larger = replace(larger, train=np.concatenate((graph.train, added)))
     return Merged(_named(larger, more, heads, forward), len(added), len(first) - len(added))
+
+
+def _check_columns(graph: Graph, larger: Graph, facts: Triples) -> None:
+    """Raise a `DataError` where an added fact has an entity for its relation and a relation at an end."""
+    new = range(graph.num_relations, larger.num_relations, 2)
+    relations = [i for i in new if larger.relations[i] in graph.entities]
+    ends = [i for i in range(graph.num_entities, larger.num_entities) if larger.entities[i] in graph.relations]
+    wrong = facts[np.isin(facts[:, 1], relations) & np.isin(facts[:, [0, 2]], ends).any(1)]
+    if len(wrong):
+        head, relation, tail = (int(id_) for id_ in wrong[0])
+        raise DataError(
+            f"a fact has the entity '{larger.relations[relation]}' of {graph.name} for its relation, and the relation "
+            f"'{larger.entities[head if head in ends else tail]}' at an end; give columns, the order of head, relation "
+            "and tail"
+        )
 
 
 def without_facts(graph: Graph, less: Graph) -> Merged:
