@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,15 @@ def test_a_late_error_leaves_what_was_typed_meanwhile(visit: Visit) -> None:
     assert page.input_value("#question") == "?x : boarders(France, ?x) & speaks(?x, Fr"
     assert page.locator("#mirror .marked").count() == 0  # its place is another by now
     assert page.get_attribute("#question", "aria-invalid") is None
+
+
+def test_answers_come_when_the_builder_above_them_has_grown(visit: Visit) -> None:
+    visit.page.route("**/read*", lambda route: (time.sleep(0.3), route.continue_()))
+    visit.page.fill("#question", QUESTION)
+    visit.page.keyboard.press("Enter")
+    visit.answers()
+    assert visit.page.get_attribute("#sentence", "aria-busy") == "false"
+    assert visit.page.locator("#builder").get_by_role("button", name="Remove the condition").count() > 1
 
 
 def test_an_error_marks_its_place_and_moves_neither_caret_nor_button(visit: Visit) -> None:

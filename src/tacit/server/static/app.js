@@ -24,6 +24,7 @@ let running = null;
 let starts = 0;
 let reading = null;
 let unread = null; // the timer of a text that is not read yet
+let understood = Promise.resolve(); // once the text is read, or another is
 let results = null; // loaded with the first question, since the first sight of the page needs no answers
 const limits = { top: 1000, paths: 1 };
 
@@ -54,14 +55,18 @@ function understand(draw, pause = PAUSE) {
   const text = editor.text.trim();
   byId("sentence").setAttribute("aria-busy", "true");
   clearTimeout(unread);
-  unread = setTimeout(async () => {
-    unread = null;
-    const { outline, undrawable, sentence = null, failed } = text ? await service.read(text, signal).catch(() => ({ failed: true })) : {};
-    if (signal.aborted) return;
-    say(sentence); // what is being typed is seldom whole
-    if (draw && !failed) builder.show(outline ?? null, undrawable);
-    if (state.query === text && sentence) before.add(text, sentence);
-  }, pause);
+  understood = new Promise((done) => {
+    signal.addEventListener("abort", done);
+    unread = setTimeout(() => { unread = null; follow(text, draw, signal).finally(done); }, pause);
+  });
+}
+
+async function follow(text, draw, signal) {
+  const { outline, undrawable, sentence = null, failed } = text ? await service.read(text, signal).catch(() => ({ failed: true })) : {};
+  if (signal.aborted) return;
+  say(sentence); // what is being typed is seldom whole
+  if (draw && !failed) builder.show(outline ?? null, undrawable);
+  if (state.query === text && sentence) before.add(text, sentence);
 }
 
 /** Say the question in words, or what is wanted where there is none. */
@@ -95,8 +100,10 @@ async function run() {
   results.busy(start, () => { running.abort(); editor.area.focus(); });
   try {
     const reply = await service.ask(asked, signal);
+    const taken = performance.now() - start;
+    await understood; // the builder stands above the answers, and would move them as it grows
     if (signal.aborted) return undefined;
-    results.show(reply, asked, performance.now() - start, open);
+    results.show(reply, asked, taken, open);
     before.add(asked.query);
   } catch (error) {
     if (signal.aborted) return undefined;
