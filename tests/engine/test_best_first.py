@@ -67,7 +67,7 @@ def test_what_is_certified_is_what_exact_search_finds(
     engine = random_engine(3, logic=norm, calibration=name, observed=observed)
     asked = questions(engine, 5)
     assert compare(engine, asked, 4, SIZE) == 1.0  # with as many candidates as there are all can be proven
-    monkeypatch.setattr("tacit.engine.frontier._FEW", 0)  # as on a large graph
+    monkeypatch.setattr("tacit.engine.best_first._FEW", 0)  # as on a large graph
     assert compare(engine, asked, 4, 7) >= 0.5
 
 

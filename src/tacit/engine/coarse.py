@@ -24,17 +24,12 @@ from tacit.engine.scores import checked
 from tacit.links.codes import ROUNDING, Codes
 from tacit.links.precision import steady_product
 from tacit.links.scorer import BilinearScorer
-from tacit.query.plan import Complement, Intersect, Node, Plan, Relation, Row, Union, walk
+from tacit.query.plan import Complement, Node, Relation, Row
 
 _CACHED = 2**17  # scores of a block of columns: a few such blocks stay in cache
 _GATHERED = 2**15  # keys that are gathered at a time
 _MANY = 16  # where more than one in so many entities is asked for, all of them are scored
 _LOST = 2.0**-18  # of a bound on its way through calibration and logic
-
-
-def without_hops(plan: Plan) -> bool:
-    """Whether a plan only joins rows, so that an answer is worth what its own atoms are."""
-    return all(isinstance(step, Row | Relation | Intersect | Union | Complement) for step in walk(plan.root))
 
 
 @dataclass(frozen=True, eq=False)

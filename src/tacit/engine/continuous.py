@@ -26,6 +26,7 @@ from tacit.query.plan import (
     Relation,
     Source,
     Target,
+    has,
     walk,
 )
 
@@ -186,7 +187,7 @@ def check(plan: Plan) -> None:
                 f"continuous search answers trees that start at entities; a {type(step).__name__.lower()} step needs "
                 "beam or exact search"
             )
-        if isinstance(step, Complement) and any(isinstance(inner, Project) for inner in walk(step)):
+        if isinstance(step, Complement) and has(step, Project):
             raise PlanError(
                 "continuous search cannot negate a part with a variable of its own ('not exists'); "
                 "use beam or exact search"

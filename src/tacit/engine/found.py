@@ -157,6 +157,11 @@ def unsettled(lower: Tensor, upper: Tensor) -> Tensor:
     return upper > lower * _ROUNDING
 
 
+def loose(lower: float, upper: float) -> bool:
+    """Whether bounds of one value leave more open than rounding does."""
+    return bool(unsettled(torch.tensor(lower), torch.tensor(upper)))
+
+
 def at_least(least: float, scores: Tensor) -> Tensor:
     """Scores of what is worth so much at least, and just that where only rounding tells them apart: they are ties."""
     return torch.where(unsettled(scores.new_tensor(least), scores), scores, least)

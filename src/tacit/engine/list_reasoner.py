@@ -10,12 +10,13 @@ from torch import Tensor
 
 from tacit.engine.found import Found, Wanted
 from tacit.engine.kept import Kept
-from tacit.engine.lists import Listing, Lists, listable
+from tacit.engine.lists import Listing, Lists
 from tacit.engine.logic import ZERO
 from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner
 from tacit.engine.row_lists import RowLists
 from tacit.links.top import TopScorer
 from tacit.query.plan import Plan, Row
+from tacit.query.plan_traits import listable
 
 
 class ListReasoner(Reasoner):

@@ -14,21 +14,7 @@ from tacit.engine.bounds import Bounds, BoundsFold
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.row_lists import RowLists
 from tacit.query.fold import EVERYWHERE, Place
-from tacit.query.plan import (
-    Best,
-    Complement,
-    Condition,
-    Intersect,
-    Node,
-    Plan,
-    Project,
-    Relation,
-    Row,
-    Step,
-    Union,
-    anchored,
-    walk,
-)
+from tacit.query.plan import Complement, Intersect, Node, Project, Relation, Row, Step, Union, anchored, has
 
 _LISTED = 128  # tails of a row that are looked at
 _FIRST = 4  # candidates that are expanded at first; then twice as many each time
@@ -70,28 +56,6 @@ class Listing:
         if self.rest == ZERO:
             return True
         return len(self.low) >= count and float(self.low.topk(count).values[-1]) >= self.rest
-
-
-def listable(plan: Plan) -> bool:
-    """Whether a plan can be answered over lists: sets held together by atoms, hops over one relation, no denied hop."""
-    return anchored(plan.root) and all(map(_plain, walk(plan.root)))
-
-
-def _hops(step: Step) -> bool:
-    return any(isinstance(inner, Project) for inner in walk(step))
-
-
-def _plain(step: Step) -> bool:
-    match step:
-        case Row(edge=edge) | Project(edge=edge):
-            return isinstance(edge, Relation) and (not isinstance(step, Project) or anchored(step.source))
-        case Complement(part):
-            return not any(isinstance(inner, Project | Condition | Best) for inner in walk(part))
-        case Union(parts):
-            return all(map(anchored, parts)) or not any(map(anchored, parts))
-        case Intersect() | Relation():
-            return True
-    return False
 
 
 @dataclass(eq=False)
@@ -140,7 +104,7 @@ class Lists(BoundsFold[Tensor]):
             ids = torch.cat([listing.ids for listing in listed if listing is not None]).unique()
             # A hop is worth what its list says, at first; what may yet be among the best is valued by itself.
             known = [
-                self.valued(part, ids) if listing is None or not _hops(part) else listing.at(ids)
+                self.valued(part, ids) if listing is None or not has(part, Project) else listing.at(ids)
                 for part, listing in zip(parts, listed, strict=True)
             ]
             value = combine(known, place)

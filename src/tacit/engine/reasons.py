@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.engine.floors import hands_on, just_below
+from tacit.engine.floors import just_below
 from tacit.engine.scores import Scores
 from tacit.engine.sharded import at, own
 from tacit.query.fold import Fold, Place
 from tacit.query.plan import Best, Complement, Condition, Everything, Intersect, Node, Project, Relation, Union
+from tacit.query.plan_traits import hands_on
 
 
 @dataclass(frozen=True)

@@ -42,11 +42,6 @@ class RowLists:
         """What no log-score exceeds."""
         return self.atoms.supremum
 
-    @property
-    def scored(self) -> int:
-        """How many rows were looked up."""
-        return len(self._rows)
-
     def of(self, heads: list[int], relation: int, m: int) -> list[RowList]:
         """The best tails of rows over one relation: those that are known, and at least `m` predicted ones."""
         missing = [head for head in heads if self._rows.get((head, relation), (0, None))[0] < m]

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
-from tacit.engine.frontier import Search, settled, source_of
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.projection import Hop
 from tacit.engine.sharded import at, largest, own
@@ -36,6 +35,7 @@ from tacit.query.plan import (
     children,
     highest_slot,
 )
+from tacit.query.plan_traits import Search, settled, source_of
 
 _CACHED = 2**18  # floats whose combination stays in cache
 
