@@ -7,7 +7,7 @@ that do not depend on what is computed beside them, so answers are the same to t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
@@ -62,7 +62,7 @@ class CoarseSearch:
         ids = torch.cat([self._contenders(root, wanted), *first]).unique()
         scores = checked(self._exact(root, ids), self.atoms.shards)
         finer = self._exact(root, ids, raw=True) if _single(root) else [None] * len(wanted)
-        return [_listed(each, ids, *values) for each, *values in zip(wanted, scores, finer, strict=True)]
+        return [each.found_among(ids, *values) for each, *values in zip(wanted, scores, finer, strict=True)]
 
     def _exact(self, root: Node, ids: Tensor, raw: bool = False) -> Tensor:
         return torch.cat([_InColumns(self, few, raw).of(root).low for few in ids.split(_GATHERED)], dim=1)
@@ -173,14 +173,6 @@ def _by_row(rows: Tensor, values: Tensor, batch: int) -> Tensor:
     sizes = torch.bincount(rows, minlength=batch)
     places = torch.arange(len(rows)) - (sizes.cumsum(0) - sizes)[rows]
     return values.new_full((batch, int(sizes.max())), ZERO).index_put((rows, places), values)
-
-
-def _listed(wanted: Wanted, ids: Tensor, scores: Tensor, finer: Tensor | None) -> Found:
-    """The answers to a query among some entities, by rising id."""
-    first = torch.searchsorted(ids, torch.tensor(wanted.first, dtype=torch.long)).tolist()
-    without = torch.isin(ids, torch.tensor(wanted.without, dtype=torch.long)).nonzero()[:, 0].tolist()
-    found = replace(wanted, first=first, without=without).found(scores, finer)
-    return Found(ids[list(found.ids)].tolist(), found.scores)
 
 
 def _single(root: Node) -> bool:

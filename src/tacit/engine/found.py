@@ -63,6 +63,15 @@ class Wanted:
             leading = shared(leading, self.order(lower, finer))
         return Found(ids, scores[ids].tolist(), certified, leading=len(leading))
 
+    def found_among(
+        self, ids: Tensor, scores: Tensor, finer: Tensor | None = None, bounds: tuple[Tensor, Tensor] | None = None
+    ) -> Found:
+        """The answers among some entities by rising id, `[n]`, of which alone anything is known."""
+        given = (torch.tensor(some, dtype=torch.long) for some in (self.first, self.without))
+        first, without = (torch.isin(ids, some).nonzero()[:, 0].tolist() for some in given)
+        found = replace(self, first=first, without=without).found(scores, finer, bounds)
+        return replace(found, ids=ids[list(found.ids)].tolist())
+
     def proven_or_beam(self, scores: Tensor, lower: Tensor, upper: Tensor) -> Found:
         """The answers that bounds prove; else those of a beam with these scores, whose own order is that of known
         answers which it has dropped: they tie at what they are worth at least.

@@ -72,12 +72,9 @@ def best_answers(
     ids, order = ids[ids >= 0].sort()
     if not len(ids):  # nothing is an answer, which is certain where bounds say so
         return Found([], [], None if bounds is None else True)
-    ahead = torch.isin(ids, torch.tensor(wanted.first, dtype=torch.long)).nonzero()[:, 0]
-    among = replace(wanted, first=ahead.tolist(), without=())  # which no process has sent
     values = values[:, order]
     lower_and_upper = None if bounds is None else (values[-2], values[-1])
-    found = among.found(values[0], None if finer is None else values[1], lower_and_upper)
-    return replace(found, ids=ids[list(found.ids)].tolist())
+    return wanted.found_among(ids, values[0], None if finer is None else values[1], lower_and_upper)
 
 
 def _held(shards: Shards, ids: Sequence[int]) -> list[int]:
