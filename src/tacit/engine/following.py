@@ -11,9 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.ties import best
-from tacit.engine.atoms import Atoms
 from tacit.engine.floors import Floor, ceilings, supremum
-from tacit.engine.logic import ZERO, Logic
+from tacit.engine.logic import ZERO
 from tacit.engine.projection import Hop
 from tacit.engine.scores import Scores
 from tacit.query.fold import EVERYWHERE, Place
@@ -52,7 +51,7 @@ class Followed(Scores):
     Cycles, and what is inside edges, were valued by a beam `alone`, whatever was followed around them.
     """
 
-    alone: Scores | None = None
+    alone: Scores = field(kw_only=True)
     followed: dict[Search, Tensor] = field(default_factory=dict)  # [1, N]
 
     def candidates(self, step: Search) -> tuple[Tensor, Tensor]:
@@ -68,8 +67,6 @@ class Followed(Scores):
 
     def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> Scores:
         """The query `times` over as a beam values it."""
-        if self.alone is None:
-            return super().repeated(times, slot, filling)
         return replace(self.alone, floor=self.floor).repeated(times, slot, filling)
 
 
@@ -81,24 +78,10 @@ class Following(Scores):
     keeps. Edges with hops inside, and cycles that deny such, are valued by a beam, with its bounds.
     """
 
+    bounds: bool = True
     budget: int | None = None
     hops: dict[Search, Frontier] = field(default_factory=dict)
     floors: dict[Step, Floor] = field(default_factory=dict)  # of cycles: what is worth less matters to no list
-
-    @classmethod
-    def of_queries(
-        cls,
-        atoms: Atoms,
-        logic: Logic,
-        entities: Tensor,
-        relations: Tensor,
-        k: int | None,
-        memory: int,
-        budget: int | None = None,
-    ) -> Self:
-        """Queries, `[B, E]` and `[B, R]`, of which nothing was followed yet."""
-        twice = entities.repeat(2, 1), relations.repeat(2, 1)
-        return cls(atoms, logic, *twice, k, memory, bounds=True, budget=budget)
 
     def __post_init__(self) -> None:
         size = self.size
@@ -260,7 +243,7 @@ class Following(Scores):
         both = torch.cat([rows, rows + self.size])
         part = type(self)(
             self.atoms, self.logic, self.entities[both], self.relations[both], self.k, self.memory,
-            bounds=True, budget=self.budget, hops={step: hop.only(rows, both) for step, hop in self.hops.items()},
+            budget=self.budget, hops={step: hop.only(rows, both) for step, hop in self.hops.items()},
         )  # fmt: skip
         part.plain.values = {step: value[rows] for step, value in self.plain.values.items() if settled(step)}
         part.alone.values = {step: value[rows] for step, value in self.alone.values.items()}

@@ -222,10 +222,8 @@ class CertifiedReasoner(MessageReasoner):
         return CertifiedReasoner(self.atoms, self.logic, self.k, self.memory / 1e9)
 
     def _search(self, entities: Tensor, relations: Tensor) -> BestFirst:
-        entities, relations = entities.to(self.device).long(), relations.to(self.device).long()
-        return BestFirst.of_queries(
-            self.atoms, self.logic, entities, relations, self.k, self.memory // 2, budget=self.budget
-        )
+        entities, relations = (ids.to(self.device).long().repeat(2, 1) for ids in (entities, relations))
+        return BestFirst(self.atoms, self.logic, entities, relations, self.k, self.memory // 2, budget=self.budget)
 
 
 class SymbolicReasoner(Reasoner):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -240,18 +240,17 @@ class Scores(Fold[Tensor, Tensor]):
         if slot is not None and filling is not None:
             gap = entities.new_zeros(len(rows), slot - entities.shape[1])
             entities = torch.cat([entities, gap, filling[:, None]], dim=1)
-        return Scores(
-            self.atoms, self.logic, entities, self.relations[rows], self.k, self.memory // 2,
-            self.bounds, self.copies * times, outer=self, outer_rows=rows,
-            floor=None if self.floor is None else self.floor[rows],
+        return replace(
+            self, entities=entities, relations=self.relations[rows], memory=self.memory // 2, values={}, keep=False,
+            copies=self.copies * times, outer=self, outer_rows=rows,
+            floor=None if self.floor is None else self.floor[rows], room=None,
         )  # fmt: skip
 
     def first(self) -> Scores:
         """The first query alone, with all that is remembered of it."""
         values = {step: value[:1] for step, value in self.values.items()}
-        return Scores(
-            self.atoms, self.logic, self.entities[:1], self.relations[:1], self.k, self.memory, values=values, keep=True
-        )
+        entities, relations = self.entities[:1], self.relations[:1]
+        return replace(self, entities=entities, relations=relations, bounds=False, values=values, keep=True)
 
     def _at_once(self, inner: Step) -> int:
         """How many candidates to try together, so that half of the memory holds all sets of an inner evaluation."""
