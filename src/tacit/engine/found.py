@@ -125,7 +125,7 @@ class Wanted:
         if len(ids) == self.count:
             last, places = ids[-1], torch.arange(len(lower), device=lower.device)
             better = (upper > lower[last]) | ((upper == lower[last]) & (places < last))
-            ahead = self._ahead(lower)
+            ahead = self.ahead(lower)
             rivals &= better & ahead if bool(ahead[last]) else better | ahead
         rivals[listed] = inexact
         highest = int(upper.masked_fill(~rivals, ZERO).argmax())
@@ -137,7 +137,7 @@ class Wanted:
         """
         if not ids:
             return 0
-        rivals, ahead = unsettled(lower, upper), self._ahead(lower)
+        rivals, ahead = unsettled(lower, upper), self.ahead(lower)
         known, other = (_highest(upper, rivals & group) for group in (ahead, ~ahead))
         for place, entity in enumerate(ids):
             worth = -float(lower[entity]), entity
@@ -145,7 +145,7 @@ class Wanted:
                 return place
         return len(ids)
 
-    def _ahead(self, values: Tensor) -> Tensor:
+    def ahead(self, values: Tensor) -> Tensor:
         """Which entities go first, `[N]`."""
         ahead = torch.zeros_like(values, dtype=torch.bool)
         ahead[torch.tensor(self.first, dtype=torch.long, device=values.device)] = True

@@ -91,8 +91,7 @@ def _contenders(own: Wanted, scores: Tensor, finer: Tensor | None, bounds: tuple
         return columns
     lower, upper = map(own.lifted, bounds)
     left = upper.masked_fill(~unsettled(lower, upper), ZERO).index_fill(0, torch.tensor(columns).long(), ZERO)
-    ahead = torch.zeros_like(left, dtype=torch.bool)
-    ahead[torch.tensor(own.first, dtype=torch.long)] = True
+    ahead = own.ahead(left)
     for group in (ahead, ~ahead):
         highest = best(left.masked_fill(~group, ZERO)[None], 1)[1]
         if float(left[highest]) > ZERO and bool(group[highest]):
