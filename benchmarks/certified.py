@@ -31,9 +31,9 @@ from scaffold import Benchmark, Measured, data_folder
 from tacit.engine.answers import Answers
 from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
-from tacit.engine.frontier import settled
 from tacit.links.models import ComplEx
 from tacit.query.compile import compile_template
+from tacit.query.plan_traits import settled
 from tacit.query.queries import QuerySet, read_queries
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES

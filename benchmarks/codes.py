@@ -26,9 +26,9 @@ from certified import FOLDERS, questions, trained
 from scaffold import Benchmark, Measured
 from tacit.engine.answers import Answers
 from tacit.engine.asked import Asked
-from tacit.engine.coarse import without_hops
 from tacit.engine.engine import Engine
 from tacit.links import precision
+from tacit.query.plan_traits import without_hops
 
 HALF = {"1p": 0.5, "2i": 0.5, "2in": 0.5}  # of the time by plain rows
 

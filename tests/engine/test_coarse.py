@@ -14,13 +14,14 @@ from tacit.engine import atoms as atoms_module
 from tacit.engine.answers import Answers
 from tacit.engine.asked import Asked
 from tacit.engine.calibration import calibration
-from tacit.engine.coarse import CoarseSearch, without_hops
+from tacit.engine.coarse import CoarseSearch
 from tacit.engine.engine import Engine
 from tacit.engine.known_facts import KnownFacts
 from tacit.graph.graph import Graph
 from tacit.links.codes import FEW, Codes
 from tacit.links.models import ComplEx
 from tacit.query.compile import compile_query, compile_template
+from tacit.query.plan_traits import without_hops
 from tacit.query.reading import read
 from tacit.query.shapes import SHAPES
 

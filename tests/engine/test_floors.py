@@ -135,7 +135,8 @@ def test_no_answer_is_worth_more_than_what_is_foreseen_of_a_value(norm: str) -> 
     narrow, wide = (step for step in walk(root) if isinstance(step, Condition))
     assert isinstance(wide.candidates, Everything)
     unwanted = [4, 0]
-    search = BestFirst.of_queries(engine.atoms, engine.logic, *slots, k=20, memory=10**8)
+    twice = slots[0].repeat(2, 1), slots[1].repeat(2, 1)
+    search = BestFirst(engine.atoms, engine.logic, *twice, k=20, memory=10**8)
     (least, room) = vars(floors(root, [Wanted(3, without=unwanted)], search)[wide]).values()
     assert least.tolist() == [-math.inf]  # of nothing followed
     assert bool((room[0, unwanted] == -math.inf).all())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -46,23 +46,14 @@ class ProjectionScorer:
 class ProjectedScores(Scores):
     """The engine's algebra of fuzzy sets with hops by a graph network, from a whole set at once."""
 
-    encoder: SetProjector | None = None
+    encoder: SetProjector = field(kw_only=True)
 
     def project(self, step: Project, place: Place[Tensor]) -> Tensor:
         """A hop; over more than one relation, from the best candidates one by one."""
-        if not isinstance(step.edge, Relation) or self.encoder is None:
+        if not isinstance(step.edge, Relation):
             return super().project(step, place)
         relations = self.relations[:, step.edge.slot] ^ int(step.edge.flip)
         return logsigmoid(self.encoder.hop(self.whole(step.source), relations, self.memory))
-
-    def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> ProjectedScores:
-        """These queries `times` over, with the same hops."""
-        return _projected(super().repeated(times, slot, filling), self.encoder)
-
-
-def _projected(plain: Scores, encoder: SetProjector | None) -> ProjectedScores:
-    """An evaluation with hops by a graph network."""
-    return ProjectedScores(**{each.name: getattr(plain, each.name) for each in fields(plain)}, encoder=encoder)
 
 
 class ProjectionReasoner(Reasoner):
@@ -93,4 +84,6 @@ class ProjectionReasoner(Reasoner):
         return scores - log1mexp(scores)
 
     def _evaluation(self, entities: Tensor, relations: Tensor) -> ProjectedScores:
-        return _projected(self.messages.evaluation(entities, relations), self.encoder)
+        rows, device = self.messages, self.messages.device
+        slots = entities.to(device).long(), relations.to(device).long()
+        return ProjectedScores(rows.atoms, rows.logic, *slots, rows.k, rows.memory // 2, encoder=self.encoder)

@@ -17,17 +17,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from tacit.distributed.ties import best
+from tacit.engine.atoms import Atoms
 from tacit.engine.floors import floors
 from tacit.engine.following import Following
-from tacit.engine.found import Found, Wanted, unsettled
-from tacit.engine.frontier import (
-    Search,
-    from_inside,
-    hardly_proven,
-    loose,
-    settled,
-    source_of,
-)
+from tacit.engine.found import Found, Wanted, loose, unsettled
 from tacit.engine.logic import ZERO
 from tacit.engine.scores import checked
 from tacit.query.plan import (
@@ -44,11 +37,14 @@ from tacit.query.plan import (
     Step,
     Target,
     Union,
+    children,
 )
+from tacit.query.plan_traits import Search, negates_hops, settled, source_of
 
 _FIRST = 8  # candidates followed at first: a table that is read for one row costs hardly more for eight
 _FAR = 2  # where even so many times the candidates that may be followed would not do, none is followed to prove it
 _STAGE = 32  # of all entities, as many are tried in a cycle at first, and more when its floor has risen
+_FEW = 2**20  # scores of rows that take no longer than some looks at bounds
 _PACES = (3, 12)  # how many times as many are followed next as were, if these promise to be enough
 
 
@@ -62,7 +58,7 @@ class BestFirst(Following):
         The places of queries that are done, and the search of these alone, as soon as there are some.
         """
         search, places = self, list(range(self.size))
-        if self.budget is None and hardly_proven(root, self.atoms, self.k):
+        if self.budget is None and _hardly_proven(root, self.atoms, self.k):
             self._complete(root, wanted)
             yield places, self
             return
@@ -187,7 +183,7 @@ class BestFirst(Following):
         """
         self.whole(root)
         rows = torch.arange(self.size, device=self.atoms.device)
-        for step in from_inside(root):
+        for step in _from_inside(root):
             if step not in self.hops:
                 continue
             hop, source = self.hops[step], source_of(step)
@@ -215,3 +211,23 @@ class BestFirst(Following):
             if hop.at_once and isinstance(step, Project):
                 hop.followed &= ~unsettled(plain, upper)
             self.values.clear()
+
+
+def _hardly_proven(root: Node, atoms: Atoms, k: int | None) -> bool:
+    """Whether all that a beam keeps are to be followed at once, since the best candidates rule few answers out.
+
+    That is where answers are a hop and a negation together and predictions come close to what is known; and where the
+    hop is negated and what a beam keeps are so few scores that to look at bounds in between would take as long.
+    """
+    parts = root.parts if isinstance(root, Intersect) else (root,)
+    if settled(root) or not any(isinstance(part, Complement) for part in parts):
+        return False
+    few = (k or atoms.num_entities) * atoms.num_entities <= _FEW
+    return atoms.calibration.pointwise or (few and negates_hops(root))
+
+
+def _from_inside(step: Step) -> Iterator[Step]:
+    """All steps inside a step and then itself."""
+    for inner in children(step):
+        yield from _from_inside(inner)
+    yield step

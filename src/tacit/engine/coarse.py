@@ -7,7 +7,7 @@ that do not depend on what is computed beside them, so answers are the same to t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
@@ -24,18 +24,12 @@ from tacit.engine.scores import checked
 from tacit.links.codes import ROUNDING, Codes
 from tacit.links.precision import steady_product
 from tacit.links.scorer import BilinearScorer
-from tacit.query.fold import Place
-from tacit.query.plan import Complement, Intersect, Node, Plan, Relation, Row, Union, walk
+from tacit.query.plan import Complement, Node, Relation, Row
 
 _CACHED = 2**17  # scores of a block of columns: a few such blocks stay in cache
 _GATHERED = 2**15  # keys that are gathered at a time
 _MANY = 16  # where more than one in so many entities is asked for, all of them are scored
 _LOST = 2.0**-18  # of a bound on its way through calibration and logic
-
-
-def without_hops(plan: Plan) -> bool:
-    """Whether a plan only joins rows, so that an answer is worth what its own atoms are."""
-    return all(isinstance(step, Row | Relation | Intersect | Union | Complement) for step in walk(plan.root))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +62,7 @@ class CoarseSearch:
         ids = torch.cat([self._contenders(root, wanted), *first]).unique()
         scores = checked(self._exact(root, ids), self.atoms.shards)
         finer = self._exact(root, ids, raw=True) if _single(root) else [None] * len(wanted)
-        return [_listed(each, ids, *values) for each, *values in zip(wanted, scores, finer, strict=True)]
+        return [each.found_among(ids, *values) for each, *values in zip(wanted, scores, finer, strict=True)]
 
     def _exact(self, root: Node, ids: Tensor, raw: bool = False) -> Tensor:
         return torch.cat([_InColumns(self, few, raw).of(root).low for few in ids.split(_GATHERED)], dim=1)
@@ -134,10 +128,8 @@ class _InColumns(BoundsFold[int]):
     def strength(self, step: Complement[Any]) -> Tensor | None:
         return self.atoms.strength(step, self.search.relations)
 
-    def relation(self, step: Relation, place: Place[int]) -> Bounds:
-        if place.source is None:
-            raise TypeError("a relation is followed from somewhere")
-        leaf = self.search.leaf(place.source, step)
+    def relation(self, step: Relation, source: int, target: int | None) -> Bounds:
+        leaf = self.search.leaf(source, step)
         if isinstance(self.columns, slice):
             rough, slack = self._bounded(leaf, self.columns)
             return Bounds(self._scored(leaf, rough - slack), self._scored(leaf, rough + slack))
@@ -181,14 +173,6 @@ def _by_row(rows: Tensor, values: Tensor, batch: int) -> Tensor:
     sizes = torch.bincount(rows, minlength=batch)
     places = torch.arange(len(rows)) - (sizes.cumsum(0) - sizes)[rows]
     return values.new_full((batch, int(sizes.max())), ZERO).index_put((rows, places), values)
-
-
-def _listed(wanted: Wanted, ids: Tensor, scores: Tensor, finer: Tensor | None) -> Found:
-    """The answers to a query among some entities, by rising id."""
-    first = torch.searchsorted(ids, torch.tensor(wanted.first, dtype=torch.long)).tolist()
-    without = torch.isin(ids, torch.tensor(wanted.without, dtype=torch.long)).nonzero()[:, 0].tolist()
-    found = replace(wanted, first=first, without=without).found(scores, finer)
-    return Found(ids[list(found.ids)].tolist(), found.scores)
 
 
 def _single(root: Node) -> bool:

@@ -16,7 +16,6 @@ from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
 from tacit.engine.encoder_search import EncoderSearch
-from tacit.engine.forks import survive_forks
 from tacit.engine.found import Wanted
 from tacit.engine.kinds import answered
 from tacit.engine.known_facts import KnownFacts
@@ -29,7 +28,7 @@ from tacit.engine.possible import Possible
 from tacit.engine.reasoner import CertifiedReasoner, Explanation, MessageReasoner, Reasoner, SymbolicReasoner
 from tacit.engine.settings import EngineSettings
 from tacit.engine.witnesses import witness
-from tacit.engine.work import threads_to_answer
+from tacit.engine.work import survive_forks, threads_to_answer
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index

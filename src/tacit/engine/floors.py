@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from tacit.engine.found import Wanted
-from tacit.engine.frontier import settled
 from tacit.engine.logic import ZERO
 from tacit.engine.scores import Scores
-from tacit.query.plan import At, Best, Condition, Edge, Intersect, Node, Project, Relation, Row, Step
+from tacit.query.plan import Condition, Edge, Intersect, Node, Project, Relation, Row, Step
+from tacit.query.plan_traits import hands_on
 
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-6  # by how much a floor stays below log-scores, whatever rounding does to these
 
@@ -67,21 +66,6 @@ def _cycles(root: Node) -> Iterator[Condition]:
     for part in root.parts if isinstance(root, Intersect) else (root,):
         if isinstance(part, Condition) and hands_on(part.body):
             yield part
-
-
-@lru_cache(maxsize=65536)
-def hands_on(step: Step) -> bool:
-    """Whether no value of a step exceeds those of the hops and cycles in it."""
-    match step:
-        case Intersect(parts):
-            return all(map(hands_on, parts))
-        case Project(_, source, edge):
-            return settled(edge) and hands_on(source)
-        case Condition(_, _, candidates, body, bounded):
-            return bounded and hands_on(candidates) and hands_on(body)
-        case At(part) | Best(_, part):
-            return hands_on(part)
-    return settled(step)
 
 
 def ceilings(scores: Scores, step: Condition) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import torch
@@ -11,17 +11,63 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.ties import best
-from tacit.engine.atoms import Atoms
 from tacit.engine.floors import Floor, ceilings, supremum
-from tacit.engine.followed import Followed
-from tacit.engine.frontier import Frontier, Search, beamed, negates_hops, settled, source_of
-from tacit.engine.logic import ZERO, Logic
+from tacit.engine.logic import ZERO
 from tacit.engine.projection import Hop
 from tacit.engine.scores import Scores
 from tacit.query.fold import EVERYWHERE, Place
 from tacit.query.plan import Condition, Everything, Node, Project, Relation, Step, anchored
+from tacit.query.plan_traits import Search, beamed, negates_hops, settled, source_of
 
 _COPIES = {1: (0, 0, 0), 2: (0, 0, 1), 3: (0, 1, 2)}  # of what was reached: for the beam, lower and upper bounds
+
+
+@dataclass(eq=False)
+class Frontier:
+    """How far a step was followed for each query: what was reached, from which candidates."""
+
+    reached: Tensor  # [2B, N]: from lower and from upper bounds of the candidates
+    beam: Tensor  # [B, N]: from the values that a beam gives them
+    followed: Tensor  # [B, N]: whether an entity was
+    counts: list[int]  # [B]: how many were
+    ahead: list[tuple[float, int]] = field(default_factory=list)  # [B]: the best candidate that is left
+
+    def only(self, rows: Tensor, both: Tensor) -> Frontier:
+        """The same for some of the queries."""
+        reached, counts = self.reached[both], [self.counts[i] for i in rows.tolist()]
+        beam = reached[: len(rows)] if self.at_once else self.beam[rows]
+        return Frontier(reached, beam, self.followed[rows], counts)
+
+    @property
+    def at_once(self) -> bool:
+        """Whether what a beam reaches is the lower bound, in the same memory."""
+        return self.beam.data_ptr() == self.reached.data_ptr()
+
+
+@dataclass(eq=False)
+class Followed(Scores):
+    """The values of a query by the candidates that were followed, which may be more than a beam keeps.
+
+    Cycles, and what is inside edges, were valued by a beam `alone`, whatever was followed around them.
+    """
+
+    alone: Scores = field(kw_only=True)
+    followed: dict[Search, Tensor] = field(default_factory=dict)  # [1, N]
+
+    def candidates(self, step: Search) -> tuple[Tensor, Tensor]:
+        """What a beam keeps, all of which was followed unless less was enough, and what was followed beside it."""
+        values, ids = super().candidates(step)
+        followed = self.followed.get(step)
+        if followed is None or not bool(followed.any()):
+            return values, ids
+        if isinstance(step, Project):  # whose frontier keeps no account of candidates that are not exact
+            followed = followed.scatter(1, ids, True)
+        ids = followed.nonzero()[None, :, 1]
+        return self.whole(source_of(step)).gather(1, ids), ids
+
+    def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> Scores:
+        """The query `times` over as a beam values it."""
+        return replace(self.alone, floor=self.floor).repeated(times, slot, filling)
 
 
 @dataclass(eq=False)
@@ -32,24 +78,10 @@ class Following(Scores):
     keeps. Edges with hops inside, and cycles that deny such, are valued by a beam, with its bounds.
     """
 
+    bounds: bool = True
     budget: int | None = None
     hops: dict[Search, Frontier] = field(default_factory=dict)
     floors: dict[Step, Floor] = field(default_factory=dict)  # of cycles: what is worth less matters to no list
-
-    @classmethod
-    def of_queries(
-        cls,
-        atoms: Atoms,
-        logic: Logic,
-        entities: Tensor,
-        relations: Tensor,
-        k: int | None,
-        memory: int,
-        budget: int | None = None,
-    ) -> Self:
-        """Queries, `[B, E]` and `[B, R]`, of which nothing was followed yet."""
-        twice = entities.repeat(2, 1), relations.repeat(2, 1)
-        return cls(atoms, logic, *twice, k, memory, bounds=True, budget=budget)
 
     def __post_init__(self) -> None:
         size = self.size
@@ -211,7 +243,7 @@ class Following(Scores):
         both = torch.cat([rows, rows + self.size])
         part = type(self)(
             self.atoms, self.logic, self.entities[both], self.relations[both], self.k, self.memory,
-            bounds=True, budget=self.budget, hops={step: hop.only(rows, both) for step, hop in self.hops.items()},
+            budget=self.budget, hops={step: hop.only(rows, both) for step, hop in self.hops.items()},
         )  # fmt: skip
         part.plain.values = {step: value[rows] for step, value in self.plain.values.items() if settled(step)}
         part.alone.values = {step: value[rows] for step, value in self.alone.values.items()}

@@ -63,6 +63,15 @@ class Wanted:
             leading = shared(leading, self.order(lower, finer))
         return Found(ids, scores[ids].tolist(), certified, leading=len(leading))
 
+    def found_among(
+        self, ids: Tensor, scores: Tensor, finer: Tensor | None = None, bounds: tuple[Tensor, Tensor] | None = None
+    ) -> Found:
+        """The answers among some entities by rising id, `[n]`, of which alone anything is known."""
+        given = (torch.tensor(some, dtype=torch.long) for some in (self.first, self.without))
+        first, without = (torch.isin(ids, some).nonzero()[:, 0].tolist() for some in given)
+        found = replace(self, first=first, without=without).found(scores, finer, bounds)
+        return replace(found, ids=ids[list(found.ids)].tolist())
+
     def proven_or_beam(self, scores: Tensor, lower: Tensor, upper: Tensor) -> Found:
         """The answers that bounds prove; else those of a beam with these scores, whose own order is that of known
         answers which it has dropped: they tie at what they are worth at least.
@@ -116,7 +125,7 @@ class Wanted:
         if len(ids) == self.count:
             last, places = ids[-1], torch.arange(len(lower), device=lower.device)
             better = (upper > lower[last]) | ((upper == lower[last]) & (places < last))
-            ahead = self._ahead(lower)
+            ahead = self.ahead(lower)
             rivals &= better & ahead if bool(ahead[last]) else better | ahead
         rivals[listed] = inexact
         highest = int(upper.masked_fill(~rivals, ZERO).argmax())
@@ -128,7 +137,7 @@ class Wanted:
         """
         if not ids:
             return 0
-        rivals, ahead = unsettled(lower, upper), self._ahead(lower)
+        rivals, ahead = unsettled(lower, upper), self.ahead(lower)
         known, other = (_highest(upper, rivals & group) for group in (ahead, ~ahead))
         for place, entity in enumerate(ids):
             worth = -float(lower[entity]), entity
@@ -136,7 +145,7 @@ class Wanted:
                 return place
         return len(ids)
 
-    def _ahead(self, values: Tensor) -> Tensor:
+    def ahead(self, values: Tensor) -> Tensor:
         """Which entities go first, `[N]`."""
         ahead = torch.zeros_like(values, dtype=torch.bool)
         ahead[torch.tensor(self.first, dtype=torch.long, device=values.device)] = True
@@ -155,6 +164,11 @@ def shared(one: Sequence[int], other: Sequence[int]) -> list[int]:
 def unsettled(lower: Tensor, upper: Tensor) -> Tensor:
     """Where bounds of log-scores leave more open than rounding does."""
     return upper > lower * _ROUNDING
+
+
+def loose(lower: float, upper: float) -> bool:
+    """Whether bounds of one value leave more open than rounding does."""
+    return bool(unsettled(torch.tensor(lower), torch.tensor(upper)))
 
 
 def at_least(least: float, scores: Tensor) -> Tensor:

@@ -16,20 +16,13 @@ class KnownTails:
     def lift(self, scores: Tensor, columns: slice | Tensor, value: float) -> None:
         """Overwrite the scores of the facts whose tail is in some columns: a slice, or single ones by rising id."""
         if isinstance(columns, slice):
-            rows, tails = self.within(columns)
-            scores[rows, tails - columns.start] = value
+            edges = torch.tensor([columns.start, columns.stop], device=self.tails.device)
+            start, stop = torch.searchsorted(self.tails, edges).tolist()
+            scores[self.rows[start:stop], self.tails[start:stop] - columns.start] = value
             return
         places = torch.searchsorted(columns, self.tails).clamp(max=len(columns) - 1)
         there = columns[places] == self.tails if len(columns) else torch.zeros_like(self.tails, dtype=torch.bool)
         scores[self.rows[there], places[there]] = value
-
-    def within(self, columns: slice) -> tuple[Tensor, Tensor]:
-        """The rows and tails of the facts whose tail is in some columns."""
-        if columns.start == 0 and (not len(self.tails) or columns.stop > int(self.tails[-1])):
-            return self.rows, self.tails
-        edges = torch.tensor([columns.start, columns.stop], device=self.tails.device)
-        start, stop = torch.searchsorted(self.tails, edges).tolist()
-        return self.rows[start:stop], self.tails[start:stop]
 
     def in_blocks(self, width: int, num_entities: int) -> list[tuple[Tensor, Tensor]]:
         """Rows and places inside the block, for each block of `width` entities."""

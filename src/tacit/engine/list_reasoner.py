@@ -10,12 +10,13 @@ from torch import Tensor
 
 from tacit.engine.found import Found, Wanted
 from tacit.engine.kept import Kept
-from tacit.engine.lists import Listing, Lists, listable
+from tacit.engine.lists import Listing, Lists
 from tacit.engine.logic import ZERO
 from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner
 from tacit.engine.row_lists import RowLists
 from tacit.links.top import TopScorer
 from tacit.query.plan import Plan, Row
+from tacit.query.plan_traits import listable
 
 
 class ListReasoner(Reasoner):
@@ -79,13 +80,11 @@ class ListReasoner(Reasoner):
         ids, order = torch.cat([listing.ids, unlisted]).sort()
         low, high = torch.cat([listing.low, valued.low])[order], torch.cat([listing.high, valued.high])[order]
         finer = -order.float() if isinstance(plan.root, Row) else None
-        here = Wanted(wanted.count, torch.searchsorted(ids, first).tolist(), wanted.least, floor=wanted.floor)
-        found = here.found(low, finer, (low, high)) if len(ids) else Found((), (), True)
-        beyond, ahead, sure = listing.rest, set(here.first), rows.sure and not rows.estimated
+        found = wanted.found_among(ids, low, finer, (low, high)) if len(ids) else Found((), (), True)
+        beyond, ahead, sure = listing.rest, set(wanted.first), rows.sure and not rows.estimated
         full = len(found.ids) == wanted.count and found.ids
         settled = beyond < found.scores[-1] if full else beyond == ZERO or beyond < wanted.floor
         certified = bool(found.certified) and settled and sure
         listed = zip(found.ids[: found.proven], found.scores, strict=False)
         leading = len(list(takewhile(lambda each: each[0] in ahead or beyond < each[1], listed))) if sure else 0
-        answers = [int(ids[place]) for place in found.ids]
-        return Found(answers, found.scores, certified, len(lists.followed), rows.estimated, leading)
+        return Found(found.ids, found.scores, certified, len(lists.followed), rows.estimated, leading)

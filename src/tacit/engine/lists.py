@@ -14,21 +14,7 @@ from tacit.engine.bounds import Bounds, BoundsFold
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.row_lists import RowLists
 from tacit.query.fold import EVERYWHERE, Place
-from tacit.query.plan import (
-    Best,
-    Complement,
-    Condition,
-    Intersect,
-    Node,
-    Plan,
-    Project,
-    Relation,
-    Row,
-    Step,
-    Union,
-    anchored,
-    walk,
-)
+from tacit.query.plan import Complement, Intersect, Node, Project, Relation, Row, Step, Union, anchored, has
 
 _LISTED = 128  # tails of a row that are looked at
 _FIRST = 4  # candidates that are expanded at first; then twice as many each time
@@ -51,10 +37,12 @@ class Listing:
         """Nothing, where nothing else has any value."""
         return cls(torch.empty(0, dtype=torch.long), torch.empty(0), torch.empty(0), ZERO)
 
+    def __getitem__(self, places: Tensor | slice) -> Listing:
+        return Listing(self.ids[places], self.low[places], self.high[places], self.rest)
+
     def leaving_out(self, ids: Tensor) -> Listing:
         """The list without some entities."""
-        kept = ~torch.isin(self.ids, ids)
-        return Listing(self.ids[kept], self.low[kept], self.high[kept], self.rest)
+        return self[~torch.isin(self.ids, ids)]
 
     def at(self, ids: Tensor) -> Bounds:
         """What the list says of some entities."""
@@ -72,34 +60,12 @@ class Listing:
         return len(self.low) >= count and float(self.low.topk(count).values[-1]) >= self.rest
 
 
-def listable(plan: Plan) -> bool:
-    """Whether a plan can be answered over lists: sets held together by atoms, hops over one relation, no denied hop."""
-    return anchored(plan.root) and all(map(_plain, walk(plan.root)))
-
-
-def _hops(step: Step) -> bool:
-    return any(isinstance(inner, Project) for inner in walk(step))
-
-
-def _plain(step: Step) -> bool:
-    match step:
-        case Row(edge=edge) | Project(edge=edge):
-            return isinstance(edge, Relation) and (not isinstance(step, Project) or anchored(step.source))
-        case Complement(part):
-            return not any(isinstance(inner, Project | Condition | Best) for inner in walk(part))
-        case Union(parts):
-            return all(map(anchored, parts)) or not any(map(anchored, parts))
-        case Intersect() | Relation():
-            return True
-    return False
-
-
 @dataclass(eq=False)
 class Lists(BoundsFold[Tensor]):
     """Values the steps of a plan for one query: at some entities by the fold, and its best entities by `top`.
 
     A hop takes candidates by falling value, a few at a time, and stops when those that are left cannot reach what is
-    asked for: with `⊤` monotone and no score above `rows.highest`, they reach `source[next] ⊤ highest` at most.
+    asked for: with `⊤` monotone and no score above the supremum, they reach `source[next] ⊤ supremum` at most.
     """
 
     rows: RowLists
@@ -140,7 +106,7 @@ class Lists(BoundsFold[Tensor]):
             ids = torch.cat([listing.ids for listing in listed if listing is not None]).unique()
             # A hop is worth what its list says, at first; what may yet be among the best is valued by itself.
             known = [
-                self.valued(part, ids) if listing is None or not _hops(part) else listing.at(ids)
+                self.valued(part, ids) if listing is None or not has(part, Project) else listing.at(ids)
                 for part, listing in zip(parts, listed, strict=True)
             ]
             value = combine(known, place)
@@ -164,13 +130,13 @@ class Lists(BoundsFold[Tensor]):
             enough = len(values) >= count
             if hop.exhausted or (enough and hop.reach <= float(values.topk(count).values[-1])):
                 break
-            few, low, high = hop.next()
-            if not len(few):
+            few = hop.next()
+            if not len(few.ids):
                 continue
-            found = self.rows.of(few.tolist(), relation, max(count, _LISTED))
-            rests = self.logic.conjunction(high, torch.tensor([row.rest for row in found]))
+            found = self.rows.of(few.ids.tolist(), relation, max(count, _LISTED))
+            rests = self.logic.conjunction(few.high, torch.tensor([row.rest for row in found]))
             beyond = max(beyond, float(rests.max()))
-            reached = [self.logic.conjunction(value, row.scores) for value, row in zip(low, found, strict=True)]
+            reached = [self.logic.conjunction(value, row.scores) for value, row in zip(few.low, found, strict=True)]
             ids, values = _greatest(torch.cat([ids, *(row.ids for row in found)]), torch.cat([values, *reached]))
         # Known tails of one candidate are worth the same: who cuts among equals must see them all.
         equals = int((values >= values.topk(count).values[-1]).sum()) if len(values) > count else count
@@ -195,10 +161,10 @@ class Lists(BoundsFold[Tensor]):
     def entity(self, slot: int) -> Tensor:
         return torch.tensor([self.entities[slot]])
 
-    def relation(self, step: Relation, place: Place[Tensor]) -> Bounds:
-        if place.source is None or place.target is None:
+    def relation(self, step: Relation, source: Tensor, target: Tensor | None) -> Bounds:
+        if target is None:
             raise TypeError("an atom is valued between entities")
-        scores = self.rows.scores(place.source, self._relation(step), place.target)[0]
+        scores = self.rows.scores(source, self._relation(step), target)[0]
         return Bounds(scores, scores)
 
     def strength(self, step: Complement[Any]) -> Tensor | None:
@@ -213,53 +179,49 @@ class _Expansion:
     """The candidates of a hop by falling value: those that were tried, and how far those that are left can reach."""
 
     def __init__(self, lists: Lists, source: Node) -> None:
-        self.lists, self.source = lists, source
-        self.ids, self.low, self.high = torch.empty(0, dtype=torch.long), torch.empty(0), torch.empty(0)  # tried
+        self.lists, self.source, self.tried = lists, source, Listing.empty()
         self._step, self._asked = _FIRST, _CANDIDATES
         self._list()
 
     def _list(self) -> None:
         """Ask for candidates, and leave out what was tried."""
-        listing = self.lists.top(self.source, self._asked)
-        fresh = ~torch.isin(listing.ids, self.ids) & (listing.high > ZERO)
-        order = torch.sort(listing.high[fresh], descending=True, stable=True).indices
-        self._left = [part[fresh][order] for part in (listing.ids, listing.low, listing.high)]
-        self._rest = listing.rest
+        listing = self.lists.top(self.source, self._asked).leaving_out(self.tried.ids)
+        listing = listing[listing.high > ZERO]
+        self._left = listing[torch.sort(listing.high, descending=True, stable=True).indices]
 
     @property
     def reach(self) -> float:
         """The highest value that can be reached from a candidate that was not tried."""
-        ahead = max(self._rest, float(self._left[2][0]) if len(self._left[2]) else ZERO)
-        return float(self.lists.logic.conjunction(torch.tensor(ahead), torch.tensor(self.lists.rows.highest)))
+        ahead = max([self._left.rest, *self._left.high[:1].tolist()])
+        return float(self.lists.logic.conjunction(torch.tensor(ahead), torch.tensor(self.lists.rows.atoms.supremum)))
 
     @property
     def exhausted(self) -> bool:
         """Whether there is none left to try, or no leave to."""
-        none_left = not len(self._left[0]) and (self._rest == ZERO or self._asked >= _MOST)
-        return none_left or len(self.ids) >= self.lists.k
+        none_left = not len(self._left.ids) and (self._left.rest == ZERO or self._asked >= _MOST)
+        return none_left or len(self.tried.ids) >= self.lists.k
 
-    def next(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The next few candidates, now tried: ids and bounds of their values."""
-        if not len(self._left[0]):
+    def next(self) -> Listing:
+        """The next few candidates, now tried."""
+        if not len(self._left.ids):
             self._asked *= 4
             self._list()
-        ids, low, high = (part[: self._step] for part in self._left)
-        self._left = [part[self._step :] for part in self._left]
+        few, self._left = self._left[: self._step], self._left[self._step :]
         self._step *= 2
-        self.lists.followed |= {(self.source, candidate) for candidate in ids.tolist()}
-        self.ids, self.low, self.high = (
-            torch.cat([self.ids, ids]),
-            torch.cat([self.low, low]),
-            torch.cat([self.high, high]),
-        )
-        return ids, low, high
+        self.lists.followed |= {(self.source, candidate) for candidate in few.ids.tolist()}
+        pairs = (self.tried.ids, few.ids), (self.tried.low, few.low), (self.tried.high, few.high)
+        ids, low, high = map(torch.cat, pairs)
+        self.tried = Listing(ids, low, high, ZERO)
+        return few
 
     def valued(self, relation: int, targets: Tensor) -> Bounds:
         """Bounds of the values of targets, from every candidate that was tried."""
-        scores = self.lists.rows.scores(self.ids, relation, targets)  # [tried, T]
-        conjunction = self.lists.logic.conjunction
-        low = conjunction(self.low[:, None], scores).amax(dim=0) if len(scores) else torch.full(targets.shape, ZERO)
-        high = conjunction(self.high[:, None], scores).amax(dim=0) if len(scores) else low
+        scores = self.lists.rows.scores(self.tried.ids, relation, targets)  # [tried, T]
+        if not len(scores):
+            low = high = torch.full(targets.shape, ZERO)
+        else:
+            ends = (self.tried.low, self.tried.high)
+            low, high = (self.lists.logic.conjunction(end[:, None], scores).amax(dim=0) for end in ends)
         return Bounds(low, high.clamp(min=self.reach))
 
 

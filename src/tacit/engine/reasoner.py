@@ -13,9 +13,8 @@ from torch import Tensor
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
 from tacit.engine.best_first import BestFirst
-from tacit.engine.coarse import CoarseSearch, without_hops
-from tacit.engine.found import Found, Wanted
-from tacit.engine.frontier import loose, negates_hops, settled
+from tacit.engine.coarse import CoarseSearch
+from tacit.engine.found import Found, Wanted, loose
 from tacit.engine.implied import Implied
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.reasons import Proof, Reasons
@@ -24,6 +23,7 @@ from tacit.engine.sharded import best_answers
 from tacit.graph.index import Index
 from tacit.links.codes import FEW
 from tacit.query.plan import Plan, Row
+from tacit.query.plan_traits import negates_hops, settled, without_hops
 from tacit.query.symbolic import answers as symbolic_sets
 
 CPU_MEMORY, CUDA_MEMORY = 2.0, 8.0  # GB, where nothing else is asked for
@@ -222,10 +222,8 @@ class CertifiedReasoner(MessageReasoner):
         return CertifiedReasoner(self.atoms, self.logic, self.k, self.memory / 1e9)
 
     def _search(self, entities: Tensor, relations: Tensor) -> BestFirst:
-        entities, relations = entities.to(self.device).long(), relations.to(self.device).long()
-        return BestFirst.of_queries(
-            self.atoms, self.logic, entities, relations, self.k, self.memory // 2, budget=self.budget
-        )
+        entities, relations = (ids.to(self.device).long().repeat(2, 1) for ids in (entities, relations))
+        return BestFirst(self.atoms, self.logic, entities, relations, self.k, self.memory // 2, budget=self.budget)
 
 
 class SymbolicReasoner(Reasoner):

@@ -37,16 +37,6 @@ class RowLists:
         self._rows: dict[tuple[int, int], tuple[int, RowList]] = {}
         self._sums: dict[tuple[int, int], float] = {}
 
-    @property
-    def highest(self) -> float:
-        """What no log-score exceeds."""
-        return self.atoms.supremum
-
-    @property
-    def scored(self) -> int:
-        """How many rows were looked up."""
-        return len(self._rows)
-
     def of(self, heads: list[int], relation: int, m: int) -> list[RowList]:
         """The best tails of rows over one relation: those that are known, and at least `m` predicted ones."""
         missing = [head for head in heads if self._rows.get((head, relation), (0, None))[0] < m]

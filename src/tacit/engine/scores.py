@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
-from tacit.engine.frontier import Search, settled, source_of
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.projection import Hop
 from tacit.engine.sharded import at, largest, own
@@ -36,6 +35,7 @@ from tacit.query.plan import (
     children,
     highest_slot,
 )
+from tacit.query.plan_traits import Search, settled, source_of
 
 _CACHED = 2**18  # floats whose combination stays in cache
 
@@ -113,13 +113,9 @@ class Scores(Fold[Tensor, Tensor]):
     def entity(self, slot: int) -> Tensor:
         return self.entities[:, slot]
 
-    def relation(self, step: Relation, place: Place[Tensor]) -> Tensor:
+    def relation(self, step: Relation, source: Tensor, target: Tensor | None) -> Tensor:
         relations = self.relations[:, step.slot] ^ int(step.flip)
-        if place.source is None:
-            raise TypeError("a relation is followed from somewhere")
-        if place.target is None:
-            return self._rows(place.source, relations)
-        return self.atoms.of(place.source, relations, place.target)[:, None]
+        return self._rows(source, relations) if target is None else self.atoms.of(source, relations, target)[:, None]
 
     def _rows(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Rows of atoms; of bounds from the same entities, once for both."""
@@ -216,10 +212,8 @@ class Scores(Fold[Tensor, Tensor]):
     def any(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
         return by_rows(self.logic.any, parts)
 
-    def complement(self, step: Complement[Any], place: Place[Tensor]) -> Tensor:
-        return self.negation(self.of(step.part, place), place, self.atoms.strength(step, self.relations))
-
-    def negation(self, part: Tensor, place: Place[Tensor], strength: Tensor | None = None) -> Tensor:
+    def negation(self, step: Complement[Any], part: Tensor, place: Place[Tensor]) -> Tensor:
+        strength = self.atoms.strength(step, self.relations)
         value = by_rows(lambda parts: self.logic.negation(*parts), [part] if strength is None else [part, strength])
         if not self.bounds:  # of bounds, the lower becomes the upper
             return value
@@ -246,18 +240,17 @@ class Scores(Fold[Tensor, Tensor]):
         if slot is not None and filling is not None:
             gap = entities.new_zeros(len(rows), slot - entities.shape[1])
             entities = torch.cat([entities, gap, filling[:, None]], dim=1)
-        return Scores(
-            self.atoms, self.logic, entities, self.relations[rows], self.k, self.memory // 2,
-            self.bounds, self.copies * times, outer=self, outer_rows=rows,
-            floor=None if self.floor is None else self.floor[rows],
+        return replace(
+            self, entities=entities, relations=self.relations[rows], memory=self.memory // 2, values={}, keep=False,
+            copies=self.copies * times, outer=self, outer_rows=rows,
+            floor=None if self.floor is None else self.floor[rows], room=None,
         )  # fmt: skip
 
     def first(self) -> Scores:
         """The first query alone, with all that is remembered of it."""
         values = {step: value[:1] for step, value in self.values.items()}
-        return Scores(
-            self.atoms, self.logic, self.entities[:1], self.relations[:1], self.k, self.memory, values=values, keep=True
-        )
+        entities, relations = self.entities[:1], self.relations[:1]
+        return replace(self, entities=entities, relations=relations, bounds=False, values=values, keep=True)
 
     def _at_once(self, inner: Step) -> int:
         """How many candidates to try together, so that half of the memory holds all sets of an inner evaluation."""

@@ -72,12 +72,9 @@ def best_answers(
     ids, order = ids[ids >= 0].sort()
     if not len(ids):  # nothing is an answer, which is certain where bounds say so
         return Found([], [], None if bounds is None else True)
-    ahead = torch.isin(ids, torch.tensor(wanted.first, dtype=torch.long)).nonzero()[:, 0]
-    among = replace(wanted, first=ahead.tolist(), without=())  # which no process has sent
     values = values[:, order]
     lower_and_upper = None if bounds is None else (values[-2], values[-1])
-    found = among.found(values[0], None if finer is None else values[1], lower_and_upper)
-    return replace(found, ids=ids[list(found.ids)].tolist())
+    return wanted.found_among(ids, values[0], None if finer is None else values[1], lower_and_upper)
 
 
 def _held(shards: Shards, ids: Sequence[int]) -> list[int]:
@@ -94,8 +91,7 @@ def _contenders(own: Wanted, scores: Tensor, finer: Tensor | None, bounds: tuple
         return columns
     lower, upper = map(own.lifted, bounds)
     left = upper.masked_fill(~unsettled(lower, upper), ZERO).index_fill(0, torch.tensor(columns).long(), ZERO)
-    ahead = torch.zeros_like(left, dtype=torch.bool)
-    ahead[torch.tensor(own.first, dtype=torch.long)] = True
+    ahead = own.ahead(left)
     for group in (ahead, ~ahead):
         highest = best(left.masked_fill(~group, ZERO)[None], 1)[1]
         if float(left[highest]) > ZERO and bool(group[highest]):

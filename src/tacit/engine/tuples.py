@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from tacit.engine.found import at_least, unsettled
-from tacit.engine.frontier import negates_hops
 from tacit.engine.logic import ZERO
 from tacit.engine.reasoner import Reasoner, SymbolicReasoner
 from tacit.engine.sharded import whole
 from tacit.graph.index import Index
 from tacit.query.plan import Everything, Held, Node, Plan
+from tacit.query.plan_traits import negates_hops
 from tacit.query.symbolic import answers as symbolic_sets
 
 _FIRST = 16  # values of the held variables that are tried at first

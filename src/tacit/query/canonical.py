@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, exists, parts_of, rebuilt
+from tacit.query.elimination import factored
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, exists, flat, rebuilt
 
 _BUDGET = 20_000  # vertices coloured while choices are compared; past that, parts that look alike are taken as equal
 
@@ -43,16 +44,12 @@ def merged(formula: Formula) -> Formula:
     Every quantifier must have a variable of its own, as those of a skeleton do: then `(exists x . f) & g` has the value
     of `exists x . f & g` under every t-norm, since all of them are monotone.
     """
+    formula = rebuilt(formula, merged)
     if isinstance(formula, Or):
-        return Or(tuple(p for part in map(merged, formula.parts) for p in parts_of(part, Or)))
+        return Or(tuple(flat(formula, Or)))
     if not isinstance(formula, And):
-        return rebuilt(formula, merged)
-    bound: list[Variable] = []
-    conjuncts: list[Formula] = []
-    for part in map(merged, formula.parts):
-        variables, inside = _block(part)
-        bound += variables
-        conjuncts += parts_of(inside, And)
+        return formula
+    bound, conjuncts = factored(formula)
     return exists(bound, And(tuple(conjuncts)))
 
 

@@ -11,7 +11,7 @@ queries that differ only in names share it, and its plan is compiled once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 from tacit.errors import PlanError
 from tacit.query.canonical import canonical
 from tacit.query.elimination import Narrowed, anchored, components, conjunction, knotted, narrow, substitute
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, atoms, parts_of
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, atoms, exists, parts_of
 from tacit.query.plan import (
     At,
     Best,
@@ -117,25 +117,19 @@ def _plan(shape: Query, targets: tuple[int, ...], num_entities: int, num_relatio
         open_.remove(cut)
         slot = num_entities + len(held)
         own = [f for f in factors if f.free <= {cut}]
-        marginal = _node(_exists([*open_, *variables], factors), cut, slots)
+        marginal = _node(exists([*open_, *variables][::-1], conjunction(factors)), cut, slots)
         bound = [_node(f, cut, slots) for f in own]
         held.append(Held(int(cut.name), slot, _intersect([*said, marginal]), _intersect([*said, *bound])))
         # A value is worth in a tuple what the bound says of it: the same atoms, read the same way.
         said += [At(part, slot) for part in bound]
         rest = [substitute(f, cut, Entity(str(slot))) for f in factors if f not in own]
-        variables, factors = narrow(_exists(variables, rest)) if rest else ([], [])
-    root = _node(_exists(variables, factors) if held else shape.formula, open_[0], slots) if factors else Everything()
+        variables, factors = narrow(exists(variables[::-1], conjunction(rest))) if rest else ([], [])
+    formula = exists(variables[::-1], conjunction(factors)) if held and factors else shape.formula
+    root = _node(formula, open_[0], slots) if factors else Everything()
     return Plan(_intersect([*said, root]), num_entities, num_relations, num_variables, targets, tuple(held))
 
 
 _NOBODY = Variable("nobody")  # asked for where a formula holds or not, whoever it is
-
-
-def _exists(variables: Iterable[Variable], factors: Sequence[Formula]) -> Formula:
-    formula = conjunction(factors)
-    for variable in variables:
-        formula = Exists(variable, formula)
-    return formula
 
 
 class _Stuck(Exception):  # noqa: N818 - a signal between two functions below
@@ -237,7 +231,7 @@ def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target
     own = [f for f in factors if f.free == {cut}]
     rest = [substitute(f, cut, Entity(str(slot))) for f in factors if f.free != {cut}]
     ranking = [_node(f, cut, slots) for f in own] or _neighbours(cut, factors, slots)
-    inner = _exists([variable for variable in reversed(variables) if variable != cut], rest)
+    inner = exists([variable for variable in variables if variable != cut], conjunction(rest))
     body: list[Node] = [At(_node(f, cut, deeper), slot) for f in own]
     body.append(_node(inner, target, deeper))
     return Condition(int(cut.name), slot, _intersect(ranking), _intersect(body), bounded=bool(own or not ranking))

@@ -21,8 +21,7 @@ class Narrowed(Exists):
 
 def narrow(formula: Formula) -> tuple[list[Variable], list[Formula]]:
     """Moves the quantifiers of a block as far in as they go: the variables that stay, and the factors."""
-    variables: list[Variable] = []
-    factors = _flatten(formula, variables)
+    variables, factors = factored(formula)
     while variables:
         ranks = {variable: _rank(variable, factors) for variable in variables}
         chosen = min(variables, key=ranks.__getitem__)
@@ -58,14 +57,15 @@ def _separable(factor: Formula, variable: Variable) -> bool:
     return isinstance(factor, Or) and any(variable not in part.free for part in factor.parts)
 
 
-def _flatten(formula: Formula, variables: list[Variable]) -> list[Formula]:
-    """The factors of nested conjunctions and quantifiers; bound variables are told apart by their numbers."""
+def factored(formula: Formula) -> tuple[list[Variable], list[Formula]]:
+    """The variables and factors of nested quantifiers and conjunctions; those are told apart by their numbers."""
     if isinstance(formula, Exists) and not isinstance(formula, Narrowed):
-        variables.append(formula.variable)
-        return _flatten(formula.part, variables)
+        variables, factors = factored(formula.part)
+        return [formula.variable, *variables], factors
     if isinstance(formula, And):
-        return [factor for part in formula.parts for factor in _flatten(part, variables)]
-    return [formula]
+        inside = [factored(part) for part in formula.parts]
+        return [v for variables, _ in inside for v in variables], [f for _, factors in inside for f in factors]
+    return [], [formula]
 
 
 def conjunction(factors: Sequence[Formula]) -> Formula:

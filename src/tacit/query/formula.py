@@ -227,11 +227,11 @@ class Query:
         (True, False)
         """
 
-        def written(query: Query) -> str:
-            return _canonical(query.formula, {target: -place for place, target in enumerate(query.targets)})
+        def written(query: Query) -> tuple[bool, int, str]:
+            scope = {target: -place for place, target in enumerate(query.targets)}
+            return query.count, len(scope), _canonical(query.formula, scope)
 
-        alike = (self.count, len(self.targets)) == (other.count, len(other.targets))
-        return alike and written(self) == written(other)
+        return written(self) == written(other)
 
 
 def _check_targets(query: Query) -> None:

@@ -181,7 +181,7 @@ class Plan:
 
     def has(self, *kinds: type) -> bool:
         """Whether a step of one of some kinds occurs anywhere."""
-        return any(isinstance(step, kinds) for step in walk(self.root))
+        return has(self.root, *kinds)
 
 
 @dataclass(frozen=True)
@@ -221,6 +221,11 @@ def walk(step: Step) -> Iterator[Step]:
     yield step
     for inner in children(step):
         yield from walk(inner)
+
+
+def has(step: Step, *kinds: type) -> bool:
+    """Whether a step is of one of some kinds, or one inside it is."""
+    return any(isinstance(inner, kinds) for inner in walk(step))
 
 
 @lru_cache(maxsize=65536)

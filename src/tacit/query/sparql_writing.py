@@ -9,7 +9,8 @@ from itertools import count
 from tacit.errors import QueryError
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.terms import SCHEME, n_triples
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, children, rebuilt
+from tacit.query.elimination import factored
+from tacit.query.formula import Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, rebuilt
 
 _LOCAL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -49,7 +50,7 @@ class _Writer:
 
     def group(self, formula: Formula, bound: frozenset[Variable]) -> Iterator[str]:
         """The lines of a group whose solutions make a formula hold, where some variables have a value."""
-        parts = list(_parts(formula))
+        _, parts = factored(formula)  # a variable of a group stands for some value without a quantifier
         for atom in (part for part in parts if isinstance(part, Atom)):
             yield f"{self.term(atom.subject)} {self.name(str(atom.relation))} {self.term(atom.object)} ."
         bound = bound.union(*(part.free for part in parts if isinstance(part, Atom)))
@@ -98,20 +99,11 @@ class _Writer:
         return f":{local}"
 
 
-def _parts(formula: Formula) -> Iterator[Formula]:
-    """The formulas that must all hold; quantifiers go, since a variable of a group stands for some value anyway."""
-    if isinstance(formula, And | Exists):
-        for part in children(formula):
-            yield from _parts(part)
-    else:
-        yield formula
-
-
 def _gives(formula: Formula) -> bool:
     """Whether every solution of a formula, as a group of its own, gives all its variables a value."""
     if isinstance(formula, Or):
         return all(part.free == formula.free and _gives(part) for part in formula.parts)
-    parts = list(_parts(formula))
+    _, parts = factored(formula)
     giving = [part for part in parts if isinstance(part, Atom) or (isinstance(part, Or) and _gives(part))]
     given = frozenset[Variable]().union(*(part.free for part in giving))
     return all(part.free <= given for part in parts)
