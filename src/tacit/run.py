@@ -74,15 +74,12 @@ class Run:
         what the known facts imply already. `parameters` are the labels that `$name` stands for in a text:
         `run.ask("?c : borders($who, ?c)", who="France")`.
         """
-        engine = self._asked(new)
-        asked = engine.prepare(question, **parameters)
-        return engine.ask(asked, top, offset=offset, min_score=min_score, explain=explain, paths=paths)
+        page: dict[str, Any] = {"offset": offset, "min_score": min_score, "explain": explain, "paths": paths}
+        return self._asked(new).ask(question, top, **page, **parameters)
 
-    def explain(
-        self, question: Question, /, top: int | None = 10, paths: int = 1, *, new: bool = False, **options: Any
-    ) -> Answers:
+    def explain(self, question: Question, /, top: int | None = 10, paths: int = 1, **options: Any) -> Answers:
         """The best answers, each with its `paths` best reasons, and whether the search provably missed nothing."""
-        return self._asked(new).explain(question, top, paths, **options)
+        return self.ask(question, top, explain=True, paths=paths, **options)
 
     def ask_many(
         self, questions: Iterable[Question], top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
