@@ -27,6 +27,7 @@ class Asked(NamedTuple):
     among: tuple[str, ...] | None = None
     columns: tuple[Column, ...] = ()
     by_score: bool = False
+    new: bool = False  # whether known answers are left out, who ever wants that
 
 
 Question = str | Query | Asked | tuple[str, Mapping[str, str]]  # the last: a text, and what its parameters stand for

@@ -166,7 +166,7 @@ class Engine:
 
     @cached_property
     def reasoner(self) -> Reasoner:
-        """What turns plans into scores; those of known answers are left out where only new ones are wanted."""
+        """What ranks all entities; where only new answers are wanted, known ones come last."""
         new = self.index if self.settings.new else None
         return self.search if new is None else NewAnswers(self.search, new)
 
@@ -241,15 +241,16 @@ class Engine:
 
     def ask(
         self, query: Question, /, top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
-        explain: bool = False, paths: int = 1, **parameters: str,
+        explain: bool = False, paths: int = 1, new: bool = False, **parameters: str,
     ) -> Answers:  # fmt: skip
         """The `top` best answers to a question from `offset` on, or all of them; with `explain`, why each of them came.
 
         A string is a question in the text syntax or in SPARQL, whose LIMIT and OFFSET choose among all answers first.
-        `min_score` leaves out what scores lower. `parameters` are the labels that `$name` stands for in a text.
+        `min_score` leaves out what scores lower, `new` what is known. `parameters` are the labels that `$name` stands
+        for in a text.
         """
-        asked = self.prepare(query, **parameters)
-        return self.ask_many([asked], top, offset=offset, min_score=min_score, explain=explain, paths=paths)[0]
+        options: dict[str, Any] = {"offset": offset, "min_score": min_score, "explain": explain, "paths": paths}
+        return self.ask_many([self.prepare(query, **parameters)], top, **options, new=new)[0]
 
     def explain(self, query: Question, /, top: int | None = 10, paths: int = 1, **options: Any) -> Answers:
         """The best answers with their reasons, and whether the search provably missed nothing."""
@@ -270,7 +271,7 @@ class Engine:
     @torch.no_grad()
     def ask_many(
         self, queries: Iterable[Question], top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
-        explain: bool = False, paths: int = 1,
+        explain: bool = False, paths: int = 1, new: bool = False,
     ) -> list[Answers]:  # fmt: skip
         """The answers to many questions; those of one structure run as one batch.
 
@@ -280,7 +281,10 @@ class Engine:
         check_number("paths", paths, 1)
         if isinstance(queries, str):
             raise QueryError("ask_many takes a list of questions; ask takes one")
-        asked = [self.prepare(query) for query in queries]
+        if new:
+            self.settings.changed(new=True)  # which is refused where nothing is known
+        new |= self.settings.new
+        asked = [each._replace(new=new or each.known is False) for each in map(self.prepare, queries)]
         groups: dict[Plan, list[int]] = {}
         results: dict[int, Answers] = {}
         with threads_to_answer((question.prepared.plan for question in asked), self.graph.num_entities):
@@ -290,7 +294,7 @@ class Engine:
                 else:
                     results[i] = answered(self, question, page, paths if explain else 0)
             for plan, members in groups.items():
-                step = self.reasoner.batch(plan)
+                step = self.search.batch(plan)
                 for start in range(0, len(members), step):
                     part = members[start : start + step]
                     listed = self._answered(plan, [asked[i] for i in part], page, paths if explain else 0)
@@ -331,10 +335,10 @@ class Engine:
         pages = [page.of(question.limit, question.offset, question.min_score) for question in asked]
         wanted = [self._wanted(plan, *each) for each in zip(asked, pages, known, strict=True)]
         slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
-        told = [self.reasoner.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
+        told = [self.search.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
         found = [each.found for each in told if each is not None]
         if len(found) < len(asked):
-            found = self.reasoner.top(plan, entities, relations, wanted)
+            found = self.search.top(plan, entities, relations, wanted)
         results = []
         for question, (start, _, _), listed, implied, why in zip(asked, pages, found, known, told, strict=True):
             pairs, there = zip(listed.ids[start:], listed.scores[start:], strict=True), set(implied)
@@ -342,11 +346,11 @@ class Engine:
             variables = tuple(target.name for target in question.query.targets)
             explained = why is not None if paths else None
             among = [i for i in implied if question.among is None or self.graph.entities[i] in question.among]
-            left_out = len(among) if self.settings.new or question.known is False else None
+            left_out = len(among) if question.new else None
             results.append(
                 Answers(
-                    str(question.query), tuple(answers), listed.certified, self.about, explained,
-                    listed.rows, left_out, listed.estimated, question.query.kind, variables, None, start,
+                    str(question.query), tuple(answers), listed.certified, self.about | {"new": question.new},
+                    explained, listed.rows, left_out, listed.estimated, question.query.kind, variables, None, start,
                     self.graph.prefixes, max(0, listed.leading - start),
                 )
             )  # fmt: skip
@@ -355,8 +359,8 @@ class Engine:
     def _wanted(self, plan: Plan, asked: Asked, page: Span, known: list[int]) -> Wanted:
         """Which answers to list: known ones first, worth at least what that many observed facts are."""
         size, least, only = self.graph.num_entities, self.least(plan), asked.known is True
-        new = self.settings.new or asked.known is False
-        first, without = known if not new and (only or least is not None) else [], set(known if new else ())
+        first = known if not asked.new and (only or least is not None) else []
+        without = set(known if asked.new else ())
         if asked.among is not None:
             among = {self.graph.entities.id(label) for label in asked.among}
             first, without = [i for i in first if i in among], without.union(set(range(size)) - among)

@@ -44,7 +44,7 @@ def answered(engine: Engine, asked: Asked, page: Page, paths: int) -> Answers:
     return replace(
         answer(question, span),
         query=str(asked.query),
-        settings=engine.about,
+        settings=engine.about | {"new": asked.new},
         kind=asked.query.kind,
         variables=tuple(target.name for target in asked.query.targets),
         offset=0 if asked.query.kind in ("truth", "count") else span.start,
@@ -57,13 +57,8 @@ class _Question:
 
     def __init__(self, engine: Engine, asked: Asked, entities: Tensor, relations: Tensor, paths: int) -> None:
         self.engine, self.graph, self.search, self.index = engine, engine.graph, engine.search, engine.index
-        self.asked, self.prepared, self.plan = asked, asked.prepared, asked.prepared.plan
+        self.asked, self.prepared, self.plan, self.new = asked, asked.prepared, asked.prepared.plan, asked.new
         self.entities, self.relations, self.paths = entities, relations, paths
-
-    @property
-    def new(self) -> bool:
-        """Whether only answers are wanted that the known facts do not imply."""
-        return self.engine.settings.new or self.asked.known is False
 
     @property
     def proving(self) -> bool:
