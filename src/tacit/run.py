@@ -73,8 +73,9 @@ class Run:
         what the known facts imply already. `parameters` are the labels that `$name` stands for in a text:
         `run.ask("?c : borders($who, ?c)", who="France")`.
         """
-        page: dict[str, Any] = {"offset": offset, "min_score": min_score, "explain": explain, "paths": paths}
-        return self.engine.ask(question, top, **page, new=new, **parameters)
+        return self.engine.ask(
+            question, top, offset=offset, min_score=min_score, explain=explain, paths=paths, new=new, **parameters
+        )
 
     def explain(self, question: Question, /, top: int | None = 10, paths: int = 1, **options: Any) -> Answers:
         """The best answers, each with its `paths` best reasons, and whether the search provably missed nothing."""

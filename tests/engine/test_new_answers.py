@@ -110,7 +110,8 @@ def test_one_question_may_be_asked_for_what_is_new() -> None:
         asked, given = engine.ask(question, new=True), engine.using(new=True).ask(question)
         assert (asked, asked.settings["new"]) == (given, True)
         assert (asked.left_out, engine.ask(question).left_out) == (2 - (question[:2] == "?r"), None)
-    known = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#> SELECT ?x { :a :r ?x . ?x answer:known ?k FILTER(?k) }"  # nothing is both
+    prefixes = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#>"
+    known = f"{prefixes} SELECT ?x {{ :a :r ?x . ?x answer:known ?k FILTER(?k) }}"  # and nothing is new as well
     assert (len(engine.ask(known)), len(engine.ask(known, new=True))) == (2, 0)
     with pytest.raises(SettingsError, match="new leaves out what is known, and observed is none"):
         engine.using(observed="none").ask("?x : r(a, ?x)", new=True)
