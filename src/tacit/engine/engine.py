@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -265,7 +266,7 @@ class Engine:
         """How many answers a question for entities has: known ones, and how many are expected with predictions."""
         asked = self.prepare(query)
         counting = Query(asked.query.targets, asked.query.formula, count=True)
-        return cast(Count, self.ask_many([asked._replace(query=counting)])[0].counted)
+        return cast(Count, self.ask_many([replace(asked, query=counting)])[0].counted)
 
     @torch.inference_mode(False)  # what is kept serves those who ask outside of it, too
     @torch.no_grad()
@@ -284,7 +285,7 @@ class Engine:
         if new:
             self.settings.changed(new=True)  # which is refused where nothing is known
         new |= self.settings.new
-        asked = [each._replace(new=new or each.known is False) for each in map(self.prepare, queries)]
+        asked = [replace(each, new=new or each.known is False) for each in map(self.prepare, queries)]
         groups: dict[Plan, list[int]] = {}
         results: dict[int, Answers] = {}
         with threads_to_answer((question.prepared.plan for question in asked), self.graph.num_entities):
@@ -312,7 +313,7 @@ class Engine:
 
     def prepare(self, query: Question, /, **parameters: str) -> Asked:
         """A question with its names looked up, ready to run; one that is ready stays as it is."""
-        if isinstance(query, tuple) and not isinstance(query, Asked):
+        if isinstance(query, tuple):
             if len(query) != 2 or not isinstance(query[1], Mapping):
                 raise QueryError("a question with parameters is a pair: a text, and a dict of labels by name")
             return self.prepare(query[0], **{**query[1], **parameters})
@@ -325,7 +326,7 @@ class Engine:
         reading = read(query, self.graph, parameters) if isinstance(query, str) else Reading(query)
         prepared = compile_query(reading.query)
         entities, relations = bind(prepared, self.graph)
-        return Asked(reading.query, prepared, entities, relations, *reading[1:])
+        return Asked(**vars(reading), prepared=prepared, entities=entities, relations=relations)
 
     def _answered(self, plan: Plan, asked: list[Asked], page: Page, paths: int) -> list[Answers]:
         """The answers to questions of one plan; with `paths`, as many reasons for each answer."""
