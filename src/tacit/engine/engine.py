@@ -18,18 +18,16 @@ from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
 from tacit.engine.encoder_search import EncoderSearch
 from tacit.engine.forks import survive_forks
-from tacit.engine.found import Wanted
 from tacit.engine.kinds import answered
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.list_reasoner import ListReasoner
-from tacit.engine.logic import ZERO, Logic
+from tacit.engine.logic import Logic
 from tacit.engine.loopless import Loopless
 from tacit.engine.new_answers import NewAnswers
-from tacit.engine.paging import Page, Span, check_number
+from tacit.engine.paging import Page, check_number
 from tacit.engine.possible import Possible
-from tacit.engine.reasoner import CertifiedReasoner, Explanation, MessageReasoner, Reasoner, SymbolicReasoner
+from tacit.engine.reasoner import CertifiedReasoner, MessageReasoner, Reasoner, SymbolicReasoner
 from tacit.engine.settings import EngineSettings
-from tacit.engine.witnesses import witness
 from tacit.engine.work import threads_to_answer
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.graph import Graph, no_triples
@@ -45,7 +43,7 @@ from tacit.query.describe import describe
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
 from tacit.query.parameters import check_unused
-from tacit.query.plan import Complement, Plan, Prepared
+from tacit.query.plan import Complement, Plan
 from tacit.query.reading import Reading, read
 from tacit.query.symbolic import answers as symbolic_sets
 
@@ -286,21 +284,18 @@ class Engine:
             self.settings.changed(new=True)  # which is refused where nothing is known
         new |= self.settings.new
         asked = [replace(each, new=new or each.known is False) for each in map(self.prepare, queries)]
-        groups: dict[Plan, list[int]] = {}
+        groups: dict[tuple[str, Plan], list[int]] = {}
+        for i, question in enumerate(asked):
+            groups.setdefault((question.query.kind, question.prepared.plan), []).append(i)
         results: dict[int, Answers] = {}
         with threads_to_answer((question.prepared.plan for question in asked), self.graph.num_entities):
-            for i, question in enumerate(asked):
-                if question.query.kind == "entities":
-                    groups.setdefault(question.prepared.plan, []).append(i)
-                else:
-                    results[i] = answered(self, question, page, paths if explain else 0)
-            for plan, members in groups.items():
+            for (_, plan), members in groups.items():
                 step = self.search.batch(plan)
                 for start in range(0, len(members), step):
                     part = members[start : start + step]
-                    listed = self._answered(plan, [asked[i] for i in part], page, paths if explain else 0)
-                    results |= dict(zip(part, listed, strict=True))
-        return [results[i].by_score() if question.by_score else results[i] for i, question in enumerate(asked)]
+                    listed = answered(self, [asked[i] for i in part], page, paths if explain else 0)
+                    results |= zip(part, listed, strict=True)
+        return [results[i] for i in range(len(asked))]
 
     def describe(self, query: str | Query | Asked) -> str:
         """How a question would be answered, as an indented tree with what each step costs."""
@@ -328,46 +323,6 @@ class Engine:
         entities, relations = bind(prepared, self.graph)
         return Asked(**vars(reading), prepared=prepared, entities=entities, relations=relations)
 
-    def _answered(self, plan: Plan, asked: list[Asked], page: Page, paths: int) -> list[Answers]:
-        """The answers to questions of one plan; with `paths`, as many reasons for each answer."""
-        entities = torch.tensor([question.entities for question in asked], dtype=torch.long).view(len(asked), -1)
-        relations = torch.tensor([question.relations for question in asked], dtype=torch.long).view(len(asked), -1)
-        known = self.known(plan, entities, relations)
-        pages = [page.of(question.limit, question.offset, question.min_score) for question in asked]
-        wanted = [self._wanted(plan, *each) for each in zip(asked, pages, known, strict=True)]
-        slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
-        told = [self.search.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
-        found = [each.found for each in told if each is not None]
-        if len(found) < len(asked):
-            found = self.search.top(plan, entities, relations, wanted)
-        results = []
-        for question, (start, _, _), listed, implied, why in zip(asked, pages, found, known, told, strict=True):
-            pairs, there = zip(listed.ids[start:], listed.scores[start:], strict=True), set(implied)
-            answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
-            variables = tuple(target.name for target in question.query.targets)
-            explained = why is not None if paths else None
-            among = [i for i in implied if question.among is None or self.graph.entities[i] in question.among]
-            left_out = len(among) if question.new else None
-            results.append(
-                Answers(
-                    str(question.query), tuple(answers), listed.certified, self.about | {"new": question.new},
-                    explained, listed.rows, left_out, listed.estimated, question.query.kind, variables, None, start,
-                    self.graph.prefixes, max(0, listed.leading - start),
-                )
-            )  # fmt: skip
-        return results
-
-    def _wanted(self, plan: Plan, asked: Asked, page: Span, known: list[int]) -> Wanted:
-        """Which answers to list: known ones first, worth at least what that many observed facts are."""
-        size, least, only = self.graph.num_entities, self.least(plan), asked.known is True
-        first = known if not asked.new and (only or least is not None) else []
-        without = set(known if asked.new else ())
-        if asked.among is not None:
-            among = {self.graph.entities.id(label) for label in asked.among}
-            first, without = [i for i in first if i in among], without.union(set(range(size)) - among)
-        worth = ZERO if least is None else least
-        return Wanted(min(size, page.stop), first, worth, sorted(without), page.floor, only)
-
     def least(self, plan: Plan) -> float | None:
         """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""
         if plan.has(Complement):  # what is not known to be true may yet be
@@ -383,16 +338,6 @@ class Engine:
             return [[] for _ in relations]
         implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), self.index, self.graph.num_entities)
         return [implied[row].tolist() for row in range(len(relations))]
-
-    def _answer(
-        self, prepared: Prepared, i: int, score: float, known: bool, why: Explanation | None, paths: int
-    ) -> Answer:
-        entities = self.graph.entities
-        proofs = why.proofs(i, paths) if why is not None else []
-        witnesses = tuple(witness(self.graph, prepared, proof) for proof in proofs)
-        name, (variable, *_) = entities.name(i), prepared.variables
-        given = {variable: entities[i]}, {variable: name}
-        return Answer(entities[i], i, math.exp(score), score, known, witnesses, name, *given)
 
     def __repr__(self) -> str:
         return f"Engine({self.graph!r}, {self.way}, k={self.settings.k}, {self.settings.logic})"
