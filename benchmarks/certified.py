@@ -74,7 +74,10 @@ def asked(queries: QuerySet) -> list[Asked]:
     """Queries as questions that are ready to run."""
     prepared = compile_template(queries.shape.query)
     slots = zip(queries.entities.tolist(), queries.relations.tolist(), strict=True)
-    return [Asked(queries.shape.query, prepared, entities, relations) for entities, relations in slots]
+    return [
+        Asked(queries.shape.query, prepared=prepared, entities=entities, relations=relations)
+        for entities, relations in slots
+    ]
 
 
 def taken(engine: Engine, some: Sequence[Asked], top: int) -> tuple[list[Answers], float]:

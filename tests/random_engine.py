@@ -50,7 +50,7 @@ def questions(engine: Engine, seed: int, count: int = 1) -> list[Asked]:
         for _ in range(count):
             entities = random.integers(0, engine.graph.num_entities, shape.num_entities).tolist()
             relations = random.integers(0, engine.graph.num_relations, shape.num_relations).tolist()
-            asked.append(Asked(shape.query, prepared, entities, relations))
+            asked.append(Asked(shape.query, prepared=prepared, entities=entities, relations=relations))
     return asked
 
 

@@ -44,7 +44,6 @@ class Run:
     def __init__(self, folder: RunFolder, weights: Weights, adapted: bool = True, **settings: Any) -> None:
         self.folder, self.adapted, self._given, self.weights = folder, adapted, settings, weights
         self.engine = engine_of(folder, weights, adapted, settings)
-        self._new: tuple[Engine, Engine] | None = None  # the engine, and the same that leaves out what is known
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder.path)!r}, {self.engine!r})"
@@ -74,15 +73,13 @@ class Run:
         what the known facts imply already. `parameters` are the labels that `$name` stands for in a text:
         `run.ask("?c : borders($who, ?c)", who="France")`.
         """
-        engine = self._asked(new)
-        asked = engine.prepare(question, **parameters)
-        return engine.ask(asked, top, offset=offset, min_score=min_score, explain=explain, paths=paths)
+        return self.engine.ask(
+            question, top, offset=offset, min_score=min_score, explain=explain, paths=paths, new=new, **parameters
+        )
 
-    def explain(
-        self, question: Question, /, top: int | None = 10, paths: int = 1, *, new: bool = False, **options: Any
-    ) -> Answers:
+    def explain(self, question: Question, /, top: int | None = 10, paths: int = 1, **options: Any) -> Answers:
         """The best answers, each with its `paths` best reasons, and whether the search provably missed nothing."""
-        return self._asked(new).explain(question, top, paths, **options)
+        return self.ask(question, top, explain=True, paths=paths, **options)
 
     def ask_many(
         self, questions: Iterable[Question], top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
@@ -92,8 +89,8 @@ class Run:
 
         A text with parameters is a pair: `("?c : borders($who, ?c)", {"who": "France"})`.
         """
-        return self._asked(new).ask_many(
-            questions, top, offset=offset, min_score=min_score, explain=explain, paths=paths
+        return self.engine.ask_many(
+            questions, top, offset=offset, min_score=min_score, explain=explain, paths=paths, new=new
         )
 
     def score(self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1) -> Answer:
@@ -103,14 +100,6 @@ class Run:
     def count(self, question: Question) -> Count:
         """How many answers a question for entities has: `known` ones, and how many are `expected` with predictions."""
         return self.engine.count(question)
-
-    def _asked(self, new: bool) -> Engine:
-        """The engine, or one over the same weights that leaves out what is known; it is kept for the next question."""
-        if not new:
-            return self.engine
-        if self._new is None or self._new[0] is not self.engine:
-            self._new = (self.engine, self.engine.using(new=True))
-        return self._new[1]
 
     def complete(
         self,

@@ -262,7 +262,7 @@ def test_questions_asked_together_have_the_answers_of_each_alone_and_share_rows(
     size = engine.graph.num_entities
     scorer = Counting([np.random.default_rng(9).random((SIZE, SIZE))[:size, :size]] * 3)
     counted, prepared = Engine(engine.graph, scorer, engine.settings), compile_template(SHAPES["2p"].query)
-    asked = [Asked(SHAPES["2p"].query, prepared, [i], [0, 2]) for i in range(12)]
+    asked = [Asked(SHAPES["2p"].query, prepared=prepared, entities=[i], relations=[0, 2]) for i in range(12)]
     scorer.asked = []
     together = counted.ask_many(asked, 5)
     shared = len(scorer.asked)
@@ -300,7 +300,7 @@ def test_a_search_without_hope_follows_as_much_as_the_beam(monkeypatch: pytest.M
     engine = Engine(engine.graph, FactorScorer(list(alike)), engine.settings)
     prepared = compile_template(SHAPES["3p"].query)
     for anchor in range(4):
-        asked = Asked(SHAPES["3p"].query, prepared, [anchor], [0, 2, 4])
+        asked = Asked(SHAPES["3p"].query, prepared=prepared, entities=[anchor], relations=[0, 2, 4])
         pairs.clear()
         found = engine.ask_many([asked], 5)[0]
         by_search = sum(pairs)

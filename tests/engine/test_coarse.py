@@ -70,7 +70,7 @@ def questions(count: int = 3) -> list[Asked]:
         for _ in range(count if without_hops(prepared.plan) else 0):
             entities = random.integers(0, SIZE, shape.num_entities).tolist()
             relations = random.integers(0, GRAPH.num_relations, shape.num_relations).tolist()
-            asked.append(Asked(shape.query, prepared, entities, relations))
+            asked.append(Asked(shape.query, prepared=prepared, entities=entities, relations=relations))
     return asked + [Engine(GRAPH, model("plain")).prepare(text) for text in NESTED]
 
 

@@ -103,6 +103,20 @@ def test_nothing_is_new_where_nothing_is_known() -> None:
         Engine(graph, FactorScorer([np.full((2, 2), 0.5)]), observed="none", new=True)
 
 
+def test_one_question_may_be_asked_for_what_is_new() -> None:
+    graph = Graph.of([("a", "r", "b"), ("a", "r", "c")])
+    engine = Engine(graph, FactorScorer([np.full((3, 3), 0.5)]), calibration="sigmoid", loops=True)
+    for question in ("?x : r(a, ?x)", "?x ?y : r(?x, ?y)", "?r : ?r(a, b)", "count ?x : r(a, ?x)"):
+        asked, given = engine.ask(question, new=True), engine.using(new=True).ask(question)
+        assert (asked, asked.settings["new"]) == (given, True)
+        assert (asked.left_out, engine.ask(question).left_out) == (2 - (question[:2] == "?r"), None)
+    prefixes = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#>"
+    known = f"{prefixes} SELECT ?x {{ :a :r ?x . ?x answer:known ?k FILTER(?k) }}"  # and nothing is new as well
+    assert (len(engine.ask(known)), len(engine.ask(known, new=True))) == (2, 0)
+    with pytest.raises(SettingsError, match="new leaves out what is known, and observed is none"):
+        engine.using(observed="none").ask("?x : r(a, ?x)", new=True)
+
+
 def test_the_command_line_and_sparql(tmp_path) -> None:
     (tmp_path / "g.tsv").write_text("a\tr\tb\n")
     for question in ("?x : r(a, ?x)", "PREFIX : <tacit:> SELECT ?x { :a :r ?x }"):

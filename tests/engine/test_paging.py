@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def test_a_page_is_a_slice_of_all_answers_that_are_asked_for(
     known, limit, inner = data.draw(
         st.tuples(st.sampled_from([None, True, False]), st.integers(0, 4), st.integers(0, 2))
     )
-    asked = engine.prepare(query)._replace(limit=limit, offset=inner, known=known, min_score=least)
+    asked = replace(engine.prepare(query), limit=limit, offset=inner, known=known, min_score=least)
     chosen = [answer for answer in good if known is None or answer.known is known][inner : inner + limit]
     listed = engine.ask(asked, top=top, offset=1, explain=explain)
     assert list(listed) == chosen[1 : 1 + top]

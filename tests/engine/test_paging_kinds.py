@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -39,7 +41,7 @@ def test_a_page_is_a_slice_of_all_that_are_asked_for(question: str, changes: dic
             assert list(page) == good[offset:][:top]
             assert page.offset == offset
         for known in (True, False):
-            listed = asked.ask(asked.prepare(question)._replace(known=known, min_score=least), top=None)
+            listed = asked.ask(replace(asked.prepare(question), known=known, min_score=least), top=None)
             assert list(listed) == [answer for answer in good if answer.known is known]
 
 

@@ -84,10 +84,10 @@ def test_each_line_has_its_answers_or_its_error(asked: Path) -> None:
 class Refusing(Engine):
     """An engine to which one answer is too much, alone or among others."""
 
-    def _answered(self, plan, asked, page, paths):  # type: ignore[no-untyped-def]
-        if any(question.query.text.startswith("?c : borders(Spain") for question in asked):
+    def ask_many(self, queries, *page, **options):  # type: ignore[no-untyped-def]
+        if any(question.query.text.startswith("?c : borders(Spain") for question in queries):
             raise LimitError("that is too much")
-        return super()._answered(plan, asked, page, paths)
+        return super().ask_many(queries, *page, **options)
 
 
 def test_an_error_of_the_search_is_that_of_its_question_alone() -> None:

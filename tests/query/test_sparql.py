@@ -6,6 +6,7 @@ import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
@@ -128,7 +129,7 @@ READ = {
 def test_reads(text: str) -> None:
     reading = parse_sparql(PREFIX + text)
     assert reading.query.same_as(parse(READ[text])), reading.query
-    assert reading._replace(columns=()) == Reading(reading.query)
+    assert replace(reading, columns=()) == Reading(reading.query)
 
 
 @pytest.mark.parametrize(

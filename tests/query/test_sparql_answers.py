@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tacit.errors import QueryError
@@ -38,7 +40,7 @@ WANTED: dict[str, dict[str, object]] = {
 def test_reads_which_answers_are_wanted(text: str) -> None:
     reading = parse_sparql(PREFIX + "PREFIX answer: <tacit:answer#> " + text)
     expected = "?c : p(a, ?c) & p(?c, a)" if "EXISTS" in text else "?c : p(a, ?c)"
-    assert reading._replace(columns=()) == Reading(parse(expected), **WANTED[text])  # type: ignore[arg-type]
+    assert replace(reading, columns=()) == Reading(parse(expected), **WANTED[text])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from tacit.query.formula import Query
 from tacit.query.plan import Prepared
-from tacit.query.reading import Column
+from tacit.query.reading import Reading
 
 
-class Asked(NamedTuple):
-    """A question ready to run: its plan, the ids that fill the plan's slots, and which of its answers SPARQL asks for.
+@dataclass(frozen=True, kw_only=True)
+class Asked(Reading):
+    """A question ready to run: as it was read, with its plan and the ids that fill the plan's slots."""
 
-    Those from `offset` on, `limit` at most, of those that score at least `min_score` and are `known`, or are not.
-    """
-
-    query: Query
     prepared: Prepared
     entities: list[int]
     relations: list[int]
-    limit: int | None = None
-    offset: int = 0
-    min_score: float = 0.0
-    known: bool | None = None
-    among: tuple[str, ...] | None = None
-    columns: tuple[Column, ...] = ()
-    by_score: bool = False
+    new: bool = False  # whether known answers are left out, whoever wants that
 
 
 Question = str | Query | Asked | tuple[str, Mapping[str, str]]  # the last: a text, and what its parameters stand for

@@ -85,10 +85,14 @@ class BestFirst(Following):
     def listed(self, root: Node, wanted: Sequence[Wanted]) -> list[Found]:
         """The best answers to each query, certified where they are settled."""
         lower, upper = checked(self.answers(root), self.atoms.shards).cpu().chunk(2)
-        rows = [sum(hop.counts[q] for hop in self.hops.values()) for q in range(self.size)]
         given = zip(wanted, self.followed().whole(root).cpu(), lower, upper, strict=True)
         found = [each.proven_or_beam(*values) for each, *values in given]
-        return [replace(each, rows=count) for each, count in zip(found, rows, strict=True)]
+        return [replace(each, rows=count) for each, count in zip(found, self.rows, strict=True)]
+
+    @property
+    def rows(self) -> list[int]:
+        """How many candidates were followed for each query."""
+        return [sum(hop.counts[q] for hop in self.hops.values()) for q in range(self.size)]
 
     def _wishes(self, root: Node, wanted: Sequence[Wanted]) -> dict[int, set[Search] | None]:
         """What to follow for each query: None where its answers are proven, nothing where that cannot be done."""

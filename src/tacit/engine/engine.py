@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -16,18 +17,16 @@ from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
 from tacit.engine.encoder_search import EncoderSearch
-from tacit.engine.found import Wanted
 from tacit.engine.kinds import answered
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.list_reasoner import ListReasoner
-from tacit.engine.logic import ZERO, Logic
+from tacit.engine.logic import Logic
 from tacit.engine.loopless import Loopless
 from tacit.engine.new_answers import NewAnswers
-from tacit.engine.paging import Page, Span, check_number
+from tacit.engine.paging import Page, check_number
 from tacit.engine.possible import Possible
-from tacit.engine.reasoner import CertifiedReasoner, Explanation, MessageReasoner, Reasoner, SymbolicReasoner
+from tacit.engine.reasoner import CertifiedReasoner, MessageReasoner, Reasoner, SymbolicReasoner
 from tacit.engine.settings import EngineSettings
-from tacit.engine.witnesses import witness
 from tacit.engine.work import survive_forks, threads_to_answer
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.graph import Graph, no_triples
@@ -43,7 +42,7 @@ from tacit.query.describe import describe
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
 from tacit.query.parameters import check_unused
-from tacit.query.plan import Complement, Plan, Prepared
+from tacit.query.plan import Complement, Plan
 from tacit.query.reading import Reading, read
 from tacit.query.symbolic import answers as symbolic_sets
 
@@ -165,7 +164,7 @@ class Engine:
 
     @cached_property
     def reasoner(self) -> Reasoner:
-        """What turns plans into scores; those of known answers are left out where only new ones are wanted."""
+        """What ranks all entities; where only new answers are wanted, known ones come last."""
         new = self.index if self.settings.new else None
         return self.search if new is None else NewAnswers(self.search, new)
 
@@ -240,15 +239,16 @@ class Engine:
 
     def ask(
         self, query: Question, /, top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
-        explain: bool = False, paths: int = 1, **parameters: str,
+        explain: bool = False, paths: int = 1, new: bool = False, **parameters: str,
     ) -> Answers:  # fmt: skip
         """The `top` best answers to a question from `offset` on, or all of them; with `explain`, why each of them came.
 
         A string is a question in the text syntax or in SPARQL, whose LIMIT and OFFSET choose among all answers first.
-        `min_score` leaves out what scores lower. `parameters` are the labels that `$name` stands for in a text.
+        `min_score` leaves out what scores lower, `new` what is known. `parameters` are the labels that `$name` stands
+        for in a text.
         """
-        asked = self.prepare(query, **parameters)
-        return self.ask_many([asked], top, offset=offset, min_score=min_score, explain=explain, paths=paths)[0]
+        options: dict[str, Any] = {"offset": offset, "min_score": min_score, "explain": explain, "paths": paths}
+        return self.ask_many([self.prepare(query, **parameters)], top, **options, new=new)[0]
 
     def explain(self, query: Question, /, top: int | None = 10, paths: int = 1, **options: Any) -> Answers:
         """The best answers with their reasons, and whether the search provably missed nothing."""
@@ -263,13 +263,13 @@ class Engine:
         """How many answers a question for entities has: known ones, and how many are expected with predictions."""
         asked = self.prepare(query)
         counting = Query(asked.query.targets, asked.query.formula, count=True)
-        return cast(Count, self.ask_many([asked._replace(query=counting)])[0].counted)
+        return cast(Count, self.ask_many([replace(asked, query=counting)])[0].counted)
 
     @torch.inference_mode(False)  # what is kept serves those who ask outside of it, too
     @torch.no_grad()
     def ask_many(
         self, queries: Iterable[Question], top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
-        explain: bool = False, paths: int = 1,
+        explain: bool = False, paths: int = 1, new: bool = False,
     ) -> list[Answers]:  # fmt: skip
         """The answers to many questions; those of one structure run as one batch.
 
@@ -279,22 +279,22 @@ class Engine:
         check_number("paths", paths, 1)
         if isinstance(queries, str):
             raise QueryError("ask_many takes a list of questions; ask takes one")
-        asked = [self.prepare(query) for query in queries]
-        groups: dict[Plan, list[int]] = {}
+        if new:
+            self.settings.changed(new=True)  # which is refused where nothing is known
+        new |= self.settings.new
+        asked = [replace(each, new=new or each.known is False) for each in map(self.prepare, queries)]
+        groups: dict[tuple[str, Plan], list[int]] = {}
+        for i, question in enumerate(asked):
+            groups.setdefault((question.query.kind, question.prepared.plan), []).append(i)
         results: dict[int, Answers] = {}
         with threads_to_answer((question.prepared.plan for question in asked), self.graph.num_entities):
-            for i, question in enumerate(asked):
-                if question.query.kind == "entities":
-                    groups.setdefault(question.prepared.plan, []).append(i)
-                else:
-                    results[i] = answered(self, question, page, paths if explain else 0)
-            for plan, members in groups.items():
-                step = self.reasoner.batch(plan)
+            for (_, plan), members in groups.items():
+                step = self.search.batch(plan)
                 for start in range(0, len(members), step):
                     part = members[start : start + step]
-                    listed = self._answered(plan, [asked[i] for i in part], page, paths if explain else 0)
-                    results |= dict(zip(part, listed, strict=True))
-        return [results[i].by_score() if question.by_score else results[i] for i, question in enumerate(asked)]
+                    listed = answered(self, [asked[i] for i in part], page, paths if explain else 0)
+                    results |= zip(part, listed, strict=True)
+        return [results[i] for i in range(len(asked))]
 
     def describe(self, query: str | Query | Asked) -> str:
         """How a question would be answered, as an indented tree with what each step costs."""
@@ -307,7 +307,7 @@ class Engine:
 
     def prepare(self, query: Question, /, **parameters: str) -> Asked:
         """A question with its names looked up, ready to run; one that is ready stays as it is."""
-        if isinstance(query, tuple) and not isinstance(query, Asked):
+        if isinstance(query, tuple):
             if len(query) != 2 or not isinstance(query[1], Mapping):
                 raise QueryError("a question with parameters is a pair: a text, and a dict of labels by name")
             return self.prepare(query[0], **{**query[1], **parameters})
@@ -320,47 +320,7 @@ class Engine:
         reading = read(query, self.graph, parameters) if isinstance(query, str) else Reading(query)
         prepared = compile_query(reading.query)
         entities, relations = bind(prepared, self.graph)
-        return Asked(reading.query, prepared, entities, relations, *reading[1:])
-
-    def _answered(self, plan: Plan, asked: list[Asked], page: Page, paths: int) -> list[Answers]:
-        """The answers to questions of one plan; with `paths`, as many reasons for each answer."""
-        entities = torch.tensor([question.entities for question in asked], dtype=torch.long).view(len(asked), -1)
-        relations = torch.tensor([question.relations for question in asked], dtype=torch.long).view(len(asked), -1)
-        known = self.known(plan, entities, relations)
-        pages = [page.of(question.limit, question.offset, question.min_score) for question in asked]
-        wanted = [self._wanted(plan, *each) for each in zip(asked, pages, known, strict=True)]
-        slots = [(entities[i : i + 1], relations[i : i + 1]) for i in range(len(asked))]
-        told = [self.reasoner.explain(plan, *slot, w) if paths else None for slot, w in zip(slots, wanted, strict=True)]
-        found = [each.found for each in told if each is not None]
-        if len(found) < len(asked):
-            found = self.reasoner.top(plan, entities, relations, wanted)
-        results = []
-        for question, (start, _, _), listed, implied, why in zip(asked, pages, found, known, told, strict=True):
-            pairs, there = zip(listed.ids[start:], listed.scores[start:], strict=True), set(implied)
-            answers = [self._answer(question.prepared, i, score, i in there, why, paths) for i, score in pairs]
-            variables = tuple(target.name for target in question.query.targets)
-            explained = why is not None if paths else None
-            among = [i for i in implied if question.among is None or self.graph.entities[i] in question.among]
-            left_out = len(among) if self.settings.new or question.known is False else None
-            results.append(
-                Answers(
-                    str(question.query), tuple(answers), listed.certified, self.about, explained,
-                    listed.rows, left_out, listed.estimated, question.query.kind, variables, None, start,
-                    self.graph.prefixes, max(0, listed.leading - start),
-                )
-            )  # fmt: skip
-        return results
-
-    def _wanted(self, plan: Plan, asked: Asked, page: Span, known: list[int]) -> Wanted:
-        """Which answers to list: known ones first, worth at least what that many observed facts are."""
-        size, least, only = self.graph.num_entities, self.least(plan), asked.known is True
-        new = self.settings.new or asked.known is False
-        first, without = known if not new and (only or least is not None) else [], set(known if new else ())
-        if asked.among is not None:
-            among = {self.graph.entities.id(label) for label in asked.among}
-            first, without = [i for i in first if i in among], without.union(set(range(size)) - among)
-        worth = ZERO if least is None else least
-        return Wanted(min(size, page.stop), first, worth, sorted(without), page.floor, only)
+        return Asked(**vars(reading), prepared=prepared, entities=entities, relations=relations)
 
     def least(self, plan: Plan) -> float | None:
         """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""
@@ -377,16 +337,6 @@ class Engine:
             return [[] for _ in relations]
         implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), self.index, self.graph.num_entities)
         return [implied[row].tolist() for row in range(len(relations))]
-
-    def _answer(
-        self, prepared: Prepared, i: int, score: float, known: bool, why: Explanation | None, paths: int
-    ) -> Answer:
-        entities = self.graph.entities
-        proofs = why.proofs(i, paths) if why is not None else []
-        witnesses = tuple(witness(self.graph, prepared, proof) for proof in proofs)
-        name, (variable, *_) = entities.name(i), prepared.variables
-        given = {variable: entities[i]}, {variable: name}
-        return Answer(entities[i], i, math.exp(score), score, known, witnesses, name, *given)
 
     def __repr__(self) -> str:
         return f"Engine({self.graph!r}, {self.way}, k={self.settings.k}, {self.settings.logic})"

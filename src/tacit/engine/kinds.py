@@ -1,4 +1,4 @@
-"""Answers of every kind but lists of entities: tuples, relations, whether a formula holds, and how many answers it has.
+"""Answers of every kind: entities, tuples of them, relations, whether a formula holds, and how many answers it has.
 
 Each is a few ordinary plans of the same reasoner: a tuple is a row of the last variable with the others filled in, a
 yes/no question a plan whose value is the same whatever the entity, a relation that plan once for each relation.
@@ -7,74 +7,92 @@ yes/no question a plan whose value is the same whatever the entity, a relation t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from tacit.engine.answers import Answer, Answers, Count, Witness
-from tacit.engine.found import Wanted, unsettled
+from tacit.engine.asked import Asked
+from tacit.engine.found import Found, Wanted, unsettled
 from tacit.engine.logic import ZERO
-from tacit.engine.paging import Page, Span
+from tacit.engine.paging import Page
+from tacit.engine.reasoner import Explanation
 from tacit.engine.sharded import whole
 from tacit.engine.tuples import TupleSearch
 from tacit.engine.witnesses import witness
 from tacit.errors import QueryError
+from tacit.graph.vocabulary import Vocabulary
 from tacit.query.plan import Complement, Plan
 from tacit.query.symbolic import count_tuples, holds
 
 if TYPE_CHECKING:
-    from tacit.engine.asked import Asked
     from tacit.engine.engine import Engine
 
 
-def answered(engine: Engine, asked: Asked, page: Page, paths: int) -> Answers:
-    """The answers to a question that asks for anything but entities; with `paths`, as many reasons for each.
+def answered(engine: Engine, asked: Sequence[Asked], page: Page, paths: int) -> list[Answers]:
+    """The answers to questions of one kind and plan; with `paths`, as many reasons for each.
 
     A yes/no question has one answer on every page; of a count, what scores lower than a page asks for is no part.
     """
+    kind = asked[0].query.kind
     if engine.encoder is not None:
-        engine.encoder.check_kind(asked.query.kind)
-    answer = {"truth": _truth, "relations": _relations, "tuples": _tuples, "count": _count}[asked.query.kind]
-    span = page.of(asked.limit, asked.offset, asked.min_score)
-    entities, relations = torch.tensor([asked.entities]).long(), torch.tensor([asked.relations]).long()
-    question = _Question(engine, asked, entities, relations, paths)
-    return replace(
-        answer(question, span),
-        query=str(asked.query),
-        settings=engine.about,
-        kind=asked.query.kind,
-        variables=tuple(target.name for target in asked.query.targets),
-        offset=0 if asked.query.kind in ("truth", "count") else span.start,
-        prefixes=engine.graph.prefixes,
-    )
+        engine.encoder.check_kind(kind)
+    questions = [_Question(engine, each, page, paths) for each in asked]
+    if kind == "entities":
+        return [question.told(answers) for question, answers in zip(questions, _entities(questions), strict=True)]
+    answer = {"truth": _truth, "relations": _relations, "tuples": _tuples, "count": _count}[kind]
+    return [question.told(answer(question)) for question in questions]
 
 
 class _Question:
-    """One question with its slots filled, `[1, E]` and `[1, R]`, and the number of reasons wanted for each answer."""
+    """One question with its slots filled, `[1, E]` and `[1, R]`, the answers to list, and how many reasons for each."""
 
-    def __init__(self, engine: Engine, asked: Asked, entities: Tensor, relations: Tensor, paths: int) -> None:
+    def __init__(self, engine: Engine, asked: Asked, page: Page, paths: int) -> None:
         self.engine, self.graph, self.search, self.index = engine, engine.graph, engine.search, engine.index
-        self.asked, self.prepared, self.plan = asked, asked.prepared, asked.prepared.plan
-        self.entities, self.relations, self.paths = entities, relations, paths
+        self.asked, self.prepared, self.plan, self.new = asked, asked.prepared, asked.prepared.plan, asked.new
+        self.entities, self.relations = torch.tensor([asked.entities]).long(), torch.tensor([asked.relations]).long()
+        self.span, self.paths = page.of(asked.limit, asked.offset, asked.min_score), paths
 
-    @property
-    def new(self) -> bool:
-        """Whether only answers are wanted that the known facts do not imply."""
-        return self.engine.settings.new or self.asked.known is False
+    def told(self, answers: Answers) -> Answers:
+        """Answers with what is the same of every kind."""
+        query, settings = self.asked.query, self.engine.about | {"new": self.new}
+        variables = tuple(target.name for target in query.targets)
+        offset = 0 if query.kind in ("truth", "count") else self.span.start
+        answers = replace(
+            answers, query=str(query), settings=settings, kind=query.kind, variables=variables, offset=offset,
+            prefixes=self.graph.prefixes,
+        )  # fmt: skip
+        return answers.by_score() if self.asked.by_score else answers
 
     @property
     def proving(self) -> bool:
         """Whether someone wants to know if the search provably missed nothing."""
         return bool(self.paths) or self.engine.way == "certified"
 
+    @cached_property
+    def outside(self) -> set[int]:
+        """The entities that can be no answers, since they are not among those that SPARQL lists."""
+        if self.asked.among is None:
+            return set()
+        labels = self.graph.entities
+        return set(range(len(labels))) - {labels.id(label) for label in self.asked.among}
+
     @property
     def least(self) -> float:
         """What a known answer is worth at least, as a log-score."""
         least = self.engine.least(self.plan)
         return ZERO if least is None else least
+
+    def wanted(self, known: Sequence[int], size: int, without: Iterable[int] = ()) -> Wanted:
+        """Which of so many answers to list: known ones first, worth at least what that many observed facts are."""
+        only = self.asked.known is True
+        first = known if not self.new and (only or self.engine.least(self.plan) is not None) else ()
+        without = sorted({*without, *(known if self.new else ())})
+        return Wanted(min(size, self.span.stop), first, self.least, without, self.span.floor, only)
 
     def holds(self, entities: Tensor, relations: Tensor) -> Tensor:
         """Whether the known facts imply the formula of a question without answer variable, `[B]`."""
@@ -83,81 +101,114 @@ class _Question:
         slots = entities.numpy(), relations.numpy()
         return torch.from_numpy(holds(self.plan, *slots, self.index, self.graph.num_entities))
 
-    def witnesses(
-        self, entities: Tensor, relations: Tensor, answer: int, plan: Plan, known: bool
-    ) -> tuple[Witness, ...] | None:
-        """The reasons for an answer to the question with its slots filled so; None where the search has none."""
+    def why(self, entities: Tensor, relations: Tensor, answer: int, plan: Plan, known: bool) -> Explanation | None:
+        """What explains an answer to the question with its slots filled so; None where the search does not."""
         wanted = Wanted(1, [answer], self.least if known else ZERO, only=True)
-        why = self.search.within_beam().explain(plan, entities, relations, wanted) if self.paths else None
-        if why is None:
-            return None
-        return tuple(witness(self.graph, self.prepared, proof) for proof in why.proofs(answer, self.paths))
+        return self.search.within_beam().explain(plan, entities, relations, wanted) if self.paths else None
 
-    def explained(self, reasons: list[tuple[Witness, ...] | None]) -> bool | None:
+    def witnesses(self, why: Explanation | None, answer: int) -> tuple[Witness, ...]:
+        """The reasons for an answer, as many as are wanted; none where the search has none."""
+        proofs = why.proofs(answer, self.paths) if why is not None else ()
+        return tuple(witness(self.graph, self.prepared, proof) for proof in proofs)
+
+    def explained(self, reasons: Sequence[Explanation | None]) -> bool | None:
         """Whether there are reasons; None where nobody asked."""
         return None not in reasons if self.paths else None
 
 
-def _truth(question: _Question, span: Span) -> Answers:
+def _slots(questions: Sequence[_Question]) -> tuple[Tensor, Tensor]:
+    """What fills the slots of questions of one plan, `[B, E]` and `[B, R]`."""
+    return torch.cat([each.entities for each in questions]), torch.cat([each.relations for each in questions])
+
+
+def _searched(questions: Sequence[_Question], wanted: Sequence[Wanted]) -> Iterator[tuple[Found, Explanation | None]]:
+    """What a search finds for questions of one plan, which are asked together unless reasons are wanted of it."""
+    search, plan = questions[0].search, questions[0].plan
+    given = zip(questions, wanted, strict=True)
+    why = [search.explain(plan, q.entities, q.relations, each) if q.paths else None for q, each in given]
+    found = [each.found for each in why if each is not None]
+    if len(found) < len(why):
+        found = search.top(plan, *_slots(questions), wanted)
+    return zip(found, why, strict=True)
+
+
+def _named(
+    vocabulary: Vocabulary, i: int, variable: str, score: float, known: bool, witnesses: tuple[Witness, ...]
+) -> Answer:
+    label, name = vocabulary[i], vocabulary.name(i)
+    return Answer(label, i, math.exp(score), score, known, witnesses, name, {variable: label}, {variable: name})
+
+
+def _entities(questions: Sequence[_Question]) -> Iterator[Answers]:
+    """The best entities, of questions of one plan."""
+    implied = questions[0].engine.known(questions[0].plan, *_slots(questions))
+    known = [[i for i in ids if i not in q.outside] for q, ids in zip(questions, implied, strict=True)]
+    size, labels = questions[0].graph.num_entities, questions[0].graph.entities
+    wanted = [q.wanted(ids, size, q.outside) for q, ids in zip(questions, known, strict=True)]
+    for question, ids, (found, why) in zip(questions, known, _searched(questions, wanted), strict=True):
+        start, there, variable = question.span.start, set(ids), question.prepared.variables[0]
+        answers = tuple(
+            _named(labels, i, variable, score, i in there, question.witnesses(why, i))
+            for i, score in zip(found.ids[start:], found.scores[start:], strict=True)
+        )
+        yield Answers(
+            "", answers, found.certified, explained=question.explained([why]), rows=found.rows,
+            left_out=len(ids) if question.new else None, estimated=found.estimated,
+            leading=max(0, found.leading - start),
+        )  # fmt: skip
+
+
+def _truth(question: _Question) -> Answers:
     """Whether a formula holds: one answer without values."""
-    plan, slots = question.plan, (question.entities, question.relations)
-    known = bool(question.holds(*slots)[0])
+    known = bool(question.holds(question.entities, question.relations)[0])
     wanted = Wanted(1, [0] if known else (), question.least)
-    why = question.search.explain(plan, *slots, wanted) if question.paths else None
-    found = question.search.top(plan, *slots, [wanted])[0] if why is None else why.found
+    ((found, why),) = _searched([question], [wanted])
     score = found.scores[0] if found.scores else ZERO
-    proofs = why.proofs(0, question.paths) if why is not None else []
-    witnesses = tuple(witness(question.graph, question.prepared, proof) for proof in proofs)
-    answer = Answer("", -1, math.exp(score), score, known, witnesses)
-    explained = why is not None if question.paths else None
+    answer = Answer("", -1, math.exp(score), score, known, question.witnesses(why, 0))
+    explained = question.explained([why])
     return Answers("", (answer,), found.certified, explained=explained, rows=found.rows, estimated=found.estimated)
 
 
-def _relations(question: _Question, span: Span) -> Answers:
+def _relations(question: _Question) -> Answers:
     """The relations between two entities, known ones first."""
-    plan, search, (variable,) = question.plan, question.search, question.prepared.variables
+    plan, search, start, (variable,) = question.plan, question.search, question.span.start, question.prepared.variables
     forward = torch.arange(0, question.graph.num_relations, 2)[:, None]  # [R, 1]
     ends = question.entities.expand(len(forward), -1)
     step = search.batch(plan)
     parts = zip(ends.split(step), forward.split(step), strict=True)
     scores = torch.cat([search.scores(plan, *part)[:, 0].cpu() for part in parts])
     known = question.holds(ends, forward).nonzero()[:, 0].tolist()
-    new, only = question.new, question.asked.known is True
-    first, without = ((), known) if new else (known, ())
-    wanted = Wanted(span.stop, first, question.least, without, span.floor, only)
     sure = search.exact or (question.proving and search.bounds(plan, ends[:1], forward[:1]) is not None)
-    found = wanted.found(scores, bounds=(scores, scores) if sure else None)  # a single atom has no hops to miss
+    bounds = (scores, scores) if sure else None  # a single atom has no hops to miss
+    found = question.wanted(known, len(forward)).found(scores, bounds=bounds)
     labels, there, answers, reasons = question.graph.relations, set(known), [], []
-    for place, score in zip(found.ids[span.start :], found.scores[span.start :], strict=True):
-        relation = int(forward[place, 0])
-        why = question.witnesses(question.entities, forward[place : place + 1], 0, plan, place in there)
-        reasons.append(why)
-        label, name = labels[relation], labels.name(relation)
-        given = {variable: label}, {variable: name}
-        answers.append(Answer(label, relation, math.exp(score), score, place in there, why or (), name, *given))
-    left_out = len(known) if new else None
-    return Answers("", tuple(answers), found.certified, explained=question.explained(reasons), left_out=left_out)
+    for place, score in zip(found.ids[start:], found.scores[start:], strict=True):
+        along = forward[place : place + 1]
+        reasons.append(question.why(question.entities, along, 0, plan, place in there))
+        witnesses = question.witnesses(reasons[-1], 0)
+        answers.append(_named(labels, int(along), variable, score, place in there, witnesses))
+    left_out, explained = len(known) if question.new else None, question.explained(reasons)
+    return Answers("", tuple(answers), found.certified, explained=explained, left_out=left_out)
 
 
-def _tuples(question: _Question, span: Span) -> Answers:
+def _tuples(question: _Question) -> Answers:
     """The best tuples of entities."""
-    engine, plan, index, new = question.engine, question.plan, question.index, question.new
+    engine, plan, index, new, span = question.engine, question.plan, question.index, question.new, question.span
     search = TupleSearch(
         question.search, plan, question.relations, index, None if question.search.exact else engine.settings.k,
         span.stop, None if new else engine.least(plan), new, question.proving, span.floor, question.asked.known is True,
     ).run(question.entities)  # fmt: skip
     names, answers, reasons = [question.prepared.variables[target] for target in plan.targets], [], []
-    held = {each.variable for each in plan.held}
+    held, labels = {each.variable for each in plan.held}, question.graph.entities
     listed = (part[span.start :].tolist() for part in vars(search.found).values())
     for ids, score, known in zip(*listed, strict=True):
         by_variable = dict(zip(plan.targets, ids, strict=True))
         filled = torch.tensor([[*question.asked.entities, *(by_variable[each.variable] for each in plan.held)]])
         (last,) = (entity for variable, entity in by_variable.items() if variable not in held)
-        why = question.witnesses(filled, question.relations, last, replace(plan, held=()), known)
-        reasons.append(why)
-        labels = {name: question.graph.entities[i] for name, i in zip(names, ids, strict=True)}
-        called = {name: question.graph.entities.name(i) for name, i in zip(names, ids, strict=True)}
-        answers.append(Answer("", -1, math.exp(score), score, known, why or (), "", labels, called))
+        reasons.append(question.why(filled, question.relations, last, replace(plan, held=()), known))
+        witnesses = question.witnesses(reasons[-1], last)
+        values = [{name: of(i) for name, i in zip(names, ids, strict=True)} for of in (labels.__getitem__, labels.name)]
+        answers.append(Answer("", -1, math.exp(score), score, known, witnesses, "", *values))
     left_out = None
     if new and index is not None:
         slots = question.entities.numpy(), question.relations.numpy()
@@ -168,19 +219,16 @@ def _tuples(question: _Question, span: Span) -> Answers:
     )  # fmt: skip
 
 
-def _count(question: _Question, span: Span) -> Answers:
+def _count(question: _Question) -> Answers:
     """How many answers there are, of those that SPARQL asks for; no list of them."""
     search, plan, slots = question.search, question.plan, (question.entities, question.relations)
-    asked, labels = question.asked, question.graph.entities
+    asked = question.asked
     if asked.limit is not None or asked.offset:
         raise QueryError("a count is of all answers; leave LIMIT and OFFSET out")
-    known = question.engine.known(plan, *slots)[0]
+    known = [i for i in question.engine.known(plan, *slots)[0] if i not in question.outside]
     scores = whole(search.shards, search.scores(plan, *slots))[0]
-    scores = scores.masked_fill(scores < span.floor, ZERO).double().exp()
-    if asked.among is not None:
-        among = {labels.id(label) for label in asked.among}
-        known = [i for i in known if i in among]
-        scores = scores.index_fill(0, _ids(set(range(len(labels))) - among, scores), 0.0)
+    scores = scores.masked_fill(scores < question.span.floor, ZERO).double().exp()
+    scores = scores.index_fill(0, _ids(question.outside, scores), 0.0)
     ids = _ids(known, scores)
     if asked.known:
         scores = torch.zeros_like(scores).index_copy(0, ids, scores[ids])

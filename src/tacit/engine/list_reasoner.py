@@ -12,34 +12,23 @@ from tacit.engine.found import Found, Wanted
 from tacit.engine.kept import Kept
 from tacit.engine.lists import Listing, Lists
 from tacit.engine.logic import ZERO
-from tacit.engine.reasoner import Explanation, MessageReasoner, Reasoner
+from tacit.engine.reasoner import Around, Explanation, MessageReasoner, Reasoner
 from tacit.engine.row_lists import RowLists
 from tacit.links.top import TopScorer
 from tacit.query.plan import Plan, Row
 from tacit.query.plan_traits import listable
 
 
-class ListReasoner(Reasoner):
+class ListReasoner(Around):
     """Best-first search over what a finder lists; questions that lists cannot answer go to another reasoner, over rows.
 
     So do the scores of all entities that an evaluation ranks, reasons, and everything once weights were written to.
     """
 
     def __init__(self, rows: MessageReasoner, finder: TopScorer) -> None:
-        self.rows, self.finder, self.num_entities = rows, finder, rows.num_entities
+        super().__init__(rows)
+        self.rows, self.finder = rows, finder
         self._weights = Kept().now(rows.atoms.scorer)
-
-    def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Log-scores of every entity, over rows."""
-        return self.rows.scores(plan, entities, relations)
-
-    def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """What orders the entities, over rows."""
-        return self.rows.ranking(plan, entities, relations)
-
-    def batch(self, plan: Plan) -> int:
-        """How many queries to ask for at once, in case they need rows."""
-        return self.rows.batch(plan)
 
     def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """A lower and an upper bound of every exact score, over rows."""

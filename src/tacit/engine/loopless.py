@@ -11,12 +11,12 @@ from torch import Tensor
 
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.possible import IMPOSSIBLE, Possible
-from tacit.engine.reasoner import Reasoner
+from tacit.engine.reasoner import Around, Reasoner
 from tacit.query.fold import Fold, Place
 from tacit.query.plan import Best, Complement, Condition, Plan, Project, Relation
 
 
-class Loopless(Reasoner):
+class Loopless(Around):
     """The scores of a reasoner that values questions whole, with minus infinity for answers that only a loop allows.
 
     An atom between an answer and an entity of the question is ruled out as a search over atoms rules it out. Values
@@ -24,27 +24,10 @@ class Loopless(Reasoner):
     """
 
     def __init__(self, reasoner: Reasoner, possible: Possible, facts: KnownFacts | None) -> None:
-        self.reasoner, self.possible, self.facts = reasoner, possible, facts
-        self.num_entities = reasoner.num_entities
+        super().__init__(reasoner)
+        self.possible, self.facts = possible, facts
 
-    def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Log-scores `[B, N]`; what is ruled out has none."""
-        return self._left(plan, entities, relations, self.reasoner.scores(plan, entities, relations))[0]
-
-    def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """What ranks the entities, those ruled out last."""
-        return self._left(plan, entities, relations, self.reasoner.ranking(plan, entities, relations))[0]
-
-    def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """The scores, and the values that order them."""
-        scores, finer = self._left(plan, entities, relations, *self.reasoner.ranked(plan, entities, relations))
-        return scores, finer
-
-    def batch(self, plan: Plan) -> int:
-        """As many queries at once as the reasoner takes."""
-        return self.reasoner.batch(plan)
-
-    def _left(self, plan: Plan, entities: Tensor, relations: Tensor, *tables: Tensor) -> list[Tensor]:
+    def left(self, plan: Plan, entities: Tensor, relations: Tensor, *tables: Tensor) -> list[Tensor]:
         """Tables `[B, N]` without what is ruled out."""
         device = self.possible.without_loops.device
         slots = entities.to(device).long(), relations.to(device).long()

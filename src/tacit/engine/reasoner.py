@@ -91,6 +91,35 @@ class Reasoner(ABC):
         return self
 
 
+class Around(Reasoner):
+    """The scores of another reasoner, of which `left` may take some away."""
+
+    def __init__(self, reasoner: Reasoner) -> None:
+        self.reasoner, self.num_entities, self.exact = reasoner, reasoner.num_entities, reasoner.exact
+        self.shards = reasoner.shards
+
+    def left(self, plan: Plan, entities: Tensor, relations: Tensor, *tables: Tensor) -> Sequence[Tensor]:
+        """Tables `[B, N]` of scores, or of what orders them, without what is ruled out: here as they are."""
+        return tables
+
+    def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        """Log-scores `[B, N]`; what is ruled out has none."""
+        return self.left(plan, entities, relations, self.reasoner.scores(plan, entities, relations))[0]
+
+    def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        """What orders the entities, those ruled out last."""
+        return self.left(plan, entities, relations, self.reasoner.ranking(plan, entities, relations))[0]
+
+    def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """The scores, and the values that order them."""
+        scores, finer = self.left(plan, entities, relations, *self.reasoner.ranked(plan, entities, relations))
+        return scores, finer
+
+    def batch(self, plan: Plan) -> int:
+        """As many queries at once as the reasoner takes."""
+        return self.reasoner.batch(plan)
+
+
 class MessageReasoner(Reasoner):
     """Exact search, or beam search with the `k` best candidates of every variable."""
 
@@ -131,15 +160,13 @@ class MessageReasoner(Reasoner):
     def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
         """The best answers to each query; of what has no hops, those that bounds leave open are scored exactly."""
         # Many rows are scored as fast as codes are read; and sums that are kept are always those of a row alone.
-        if not self._coarse(plan) or len(wanted) > (1 if self.atoms.calibration.by_sum else FEW):
+        few = 1 if self.atoms.calibration.by_sum else FEW
+        if len(wanted) > few or not self.atoms.codable or not without_hops(plan):
             return super().top(plan, entities, relations, wanted)
         codes = self.atoms.codes(len(wanted))
         search = CoarseSearch(self.atoms, self.logic, codes, entities.long(), relations.long())
         found = search.top(plan.root, wanted)
         return [replace(each, certified=True) for each in found] if self.exact else found
-
-    def _coarse(self, plan: Plan) -> bool:
-        return self.atoms.codable and without_hops(plan)
 
     def batch(self, plan: Plan) -> int:
         """How many queries of a plan fit in memory at once: each live set is a row of N floats."""
@@ -156,16 +183,15 @@ class MessageReasoner(Reasoner):
 
     def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation:
         """One evaluation that remembers every set; another for the bounds where a negation swaps them."""
+        if without_hops(plan):  # answers are worth what their own atoms are, whatever else there is
+            listed = self.top(plan, entities, relations, [wanted])[0]
+            return explained(replace(listed, certified=True), self.evaluation(entities, relations), plan, wanted)
         bounded = None if self.k is None or settled(plan.root) else self._bounded(entities, relations)
         plain = bounded if bounded is not None and not negates_hops(plan.root) else self.evaluation(entities, relations)
         plain.keep = True
         scores = checked(plain.whole(plan.root), self.shards)[0]
         lower, upper = (scores, scores) if bounded is None else bounded.whole(plan.root)
-        if self._coarse(plan):
-            listed = self.top(plan, entities, relations, [wanted])[0]
-            return explained(replace(listed, certified=True), plain.first(), plan, wanted)
-        finer = self.ranking(plan, entities, relations)[0] if isinstance(plan.root, Row) else scores
-        found = best_answers(self.shards, wanted, scores.cpu(), finer.cpu(), (lower.cpu(), upper.cpu()))
+        found = best_answers(self.shards, wanted, scores.cpu(), scores.cpu(), (lower.cpu(), upper.cpu()))
         return explained(found, plain.first(), plan, wanted)
 
     def evaluation(self, entities: Tensor, relations: Tensor) -> Scores:
@@ -214,8 +240,7 @@ class CertifiedReasoner(MessageReasoner):
         for answer in found.ids if found.certified else ():  # others were followed as far as they may be
             search.reach(plan.root, answer)
         # What was proven stays so, also where a cycle's body is known less well than its bound was.
-        rows = search.listed(plan.root, [wanted])[0].rows
-        return explained(replace(found, rows=rows), search.followed(), plan, wanted)
+        return explained(replace(found, rows=search.rows[0]), search.followed(), plan, wanted)
 
     def within_beam(self) -> CertifiedReasoner:
         """The same search without a budget, since scores are those of the beam."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tacit.errors import QueryError
@@ -23,7 +24,8 @@ class Column(NamedTuple):
     label: str = ""
 
 
-class Reading(NamedTuple):
+@dataclass(frozen=True)
+class Reading:
     """A query, and which of its answers are asked for: the text syntax says nothing of that, SPARQL may."""
 
     query: Query

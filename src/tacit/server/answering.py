@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -132,7 +133,7 @@ class Answerer:
                 f"scores of {engine.encoder.name} are no probabilities, so nothing says where likely answers end; "
                 "say how many are wanted, by LIMIT"
             )
-        return asked._replace(min_score=asked.min_score or LIKELY)
+        return replace(asked, min_score=asked.min_score or LIKELY)
 
     def _possible(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Settings that go together: continuous search takes plain sigmoids where the engine's scores are none."""
