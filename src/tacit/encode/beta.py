@@ -27,6 +27,7 @@ class BetaE(Space):
     """
 
     name = "BetaE"
+    narrows = True
     features: Tensor | None  # φ and f of all entities, [N, W] and [N], while the weights stay as they are
     offsets: Tensor | None
 

@@ -32,6 +32,7 @@ class ConE(Space):
     """
 
     name = "ConE"
+    narrows = True
 
     def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
         super().__init__(num_entities, num_relations, settings)

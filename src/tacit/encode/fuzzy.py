@@ -24,6 +24,7 @@ class FuzzQE(Space):
     """
 
     name = "FuzzQE"
+    narrows = True
     unions = True
     degrees: Tensor | None  # of all entities, rows of length 1, [N, W], while the weights stay as they are
 

@@ -13,6 +13,7 @@ that code negates the last atom inside the quantifier.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -41,6 +42,7 @@ class LMPNN(Matching):
     The predictor is none of its parts: a checkpoint holds what was learned.
     """
 
+    name = "LMPNN"
     entities: Tensor
     relations: Tensor
     keys: Tensor
@@ -69,6 +71,11 @@ class LMPNN(Matching):
         reset_layers(self.network, generator)
         if self.residual:
             quiet(self.network)
+
+    def checksums(self) -> dict[str, str]:
+        """What tells the vectors of the link predictor from others."""
+        vectors = (table.cpu().contiguous().numpy().data for table in (self.entities, self.relations))
+        return {"vectors of the link predictor": " ".join(str(zlib.crc32(table)) for table in vectors)}
 
     def check(self, plan: Plan) -> None:
         """Raise a `PlanError` that names what no query graph can say."""

@@ -12,7 +12,6 @@ from tacit.settings import Settings, setting
 RECIPES = ("lean", "paper")
 LOSSES = ("margin", "ranking", "softmax", "sets")
 DECAYS = ("cosine", "steps", "none")
-NARROW = ("betae", "cone", "fuzzqe")  # models whose networks learn in bfloat16 on a GPU by the recipe lean
 SMALL = 20_000  # entities below which a narrow model does
 _BY_MODEL = "by model, recipe and size of the graph where nothing is given"
 
