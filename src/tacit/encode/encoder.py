@@ -89,6 +89,6 @@ class Encoder(nn.Module, ABC):
 
     def scorer(self) -> Scorer:
         """The encoder as a link predictor: its answers to questions of a single atom."""
-        from tacit.encode.scorer import EncoderScorer
+        from tacit.encode.reasoner import EncoderScorer
 
         return EncoderScorer(self)

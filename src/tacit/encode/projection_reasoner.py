@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -46,23 +46,18 @@ class ProjectionScorer:
 class ProjectedScores(Scores):
     """The engine's algebra of fuzzy sets with hops by a graph network, from a whole set at once."""
 
-    encoder: SetProjector | None = None
+    encoder: SetProjector = field(kw_only=True)
 
     def project(self, step: Project, place: Place[Tensor]) -> Tensor:
         """A hop; over more than one relation, from the best candidates one by one."""
-        if not isinstance(step.edge, Relation) or self.encoder is None:
+        if not isinstance(step.edge, Relation):
             return super().project(step, place)
         relations = self.relations[:, step.edge.slot] ^ int(step.edge.flip)
         return logsigmoid(self.encoder.hop(self.whole(step.source), relations, self.memory))
 
     def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> ProjectedScores:
         """These queries `times` over, with the same hops."""
-        return _projected(super().repeated(times, slot, filling), self.encoder)
-
-
-def _projected(plain: Scores, encoder: SetProjector | None) -> ProjectedScores:
-    """An evaluation with hops by a graph network."""
-    return ProjectedScores(**{each.name: getattr(plain, each.name) for each in fields(plain)}, encoder=encoder)
+        return ProjectedScores(**vars(super().repeated(times, slot, filling)), encoder=self.encoder)
 
 
 class ProjectionReasoner(Reasoner):
@@ -82,7 +77,8 @@ class ProjectionReasoner(Reasoner):
         self.encoder.check(plan)
         at_once = self.batch(plan)
         parts = zip(entities.split(at_once), relations.split(at_once), strict=True)
-        return torch.cat([self._evaluation(*part).whole(plan.root) for part in parts])
+        plain = [self.messages.evaluation(*part) for part in parts]
+        return torch.cat([ProjectedScores(**vars(each), encoder=self.encoder).whole(plan.root) for each in plain])
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-odds of every entity; of a single atom what the network says, which rounding has not touched."""
@@ -91,6 +87,3 @@ class ProjectionReasoner(Reasoner):
             return single[0]
         scores = self.scores(plan, entities, relations)
         return scores - log1mexp(scores)
-
-    def _evaluation(self, entities: Tensor, relations: Tensor) -> ProjectedScores:
-        return _projected(self.messages.evaluation(entities, relations), self.encoder)

@@ -24,7 +24,7 @@ from tacit.encode.projection_reasoner import ProjectionReasoner, ProjectionScore
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
 from tacit.engine.logic import Logic, log1mexp
-from tacit.engine.reasoner import CPU_MEMORY, CUDA_MEMORY
+from tacit.engine.reasoner import step_memory
 from tacit.errors import PlanError
 from tacit.links.scorer import Scorer
 from tacit.query.plan import Loop, Plan
@@ -55,8 +55,7 @@ class SetProjector(Space):
 
     def hop(self, log_sets: Tensor, relations: Tensor, memory: int | None = None) -> Tensor:
         """The same for scoring, with as many sets at once as the memory (in bytes) allows."""
-        if memory is None:
-            memory = int(1e9 * (CUDA_MEMORY if self.device.type == "cuda" else CPU_MEMORY))
+        memory = step_memory(None, self.device) if memory is None else memory
         at_once = max(1, memory // (4 * _LIVE * self.num_entities * self.settings.width))
         with torch.no_grad():
             parts = zip(log_sets.split(at_once), relations.split(at_once), strict=True)
