@@ -107,11 +107,11 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
         """The entity of the slot, or the variable that was cut there."""
         return self.cut.get(slot, -1 - slot)
 
-    def relation(self, step: Relation, place: Place[int]) -> tuple[Links, ...]:
+    def relation(self, step: Relation, source: int, target: int | None) -> tuple[Links, ...]:
         """One link."""
-        if place.source is None or place.target is None:
+        if target is None:
             raise TypeError("an atom lies between two terms")
-        return ((Link(place.source, place.target, step),),)
+        return ((Link(source, target, step),),)
 
     def project(self, step: Project, place: Place[int]) -> tuple[Links, ...]:
         """The links around a new variable."""
@@ -140,13 +140,9 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
         """All branches."""
         return few(branch for part in parts for branch in part)
 
-    def complement(self, step: Complement[Any], place: Place[int]) -> tuple[Links, ...]:
+    def negation(self, step: Complement[Any], part: tuple[Links, ...], place: Place[int]) -> tuple[Links, ...]:
         """What denies every branch."""
-        return self.all([(self._denied(branch),) for branch in self.of(step.part, place)], place)
-
-    def negation(self, part: tuple[Links, ...], place: Place[int]) -> NoReturn:
-        """Never asked for: a complement looks at its step."""
-        raise TypeError("a complement is valued as a whole")
+        return self.all([(self._denied(branch),) for branch in part], place)
 
     def best(self, step: Best, place: Place[int]) -> NoReturn:
         """Refused: it says nothing of an answer."""

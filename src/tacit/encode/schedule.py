@@ -15,11 +15,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from tacit.errors import PlanError
 from tacit.query.fold import EVERYWHERE, Fold, Place
-from tacit.query.plan import At, Best, Condition, Loop, Plan, Project, Relation, Step
+from tacit.query.plan import At, Best, Complement, Condition, Loop, Plan, Project, Relation, Step
 
 MOST_BRANCHES = 16
 KINDS = ("anchor", "everything", "complement", "union", "intersect", "project")  # what runs first, where both can
@@ -92,11 +92,9 @@ class _Operations(Fold[int, Branches]):
         """The slot itself."""
         return slot
 
-    def relation(self, step: Relation, place: Place[int]) -> Branches:
+    def relation(self, step: Relation, source: int, target: int | None) -> Branches:
         """A hop from an anchor."""
-        if place.source is None:
-            _refuse("an edge of several relations between two variables")
-        return self._hops((self._number("anchor", slot=place.source),), step)
+        return self._hops((self._number("anchor", slot=source),), step)
 
     def project(self, step: Project, place: Place[int]) -> Branches:
         """A hop from each branch of a source."""
@@ -118,7 +116,7 @@ class _Operations(Fold[int, Branches]):
         branches = tuple(branch for part in parts for branch in part)
         return (self._number("union", branches),) if self.unions else few(branches)
 
-    def negation(self, part: Branches, place: Place[int]) -> Branches:
+    def negation(self, step: Complement[Any], part: Branches, place: Place[int]) -> Branches:
         """The complement; that of branches is what all their complements have in common."""
         return self.all([(self._number("complement", (branch,)),) for branch in part], place)
 

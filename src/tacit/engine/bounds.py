@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tacit.engine.logic import Logic
 from tacit.query.fold import End, Fold, Place
-from tacit.query.plan import Best, Complement, Condition, Project
+from tacit.query.plan import Complement
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,24 +39,10 @@ class BoundsFold(Fold[End, Bounds]):
         low = self.logic.any([part.low for part in parts])
         return Bounds(low, low if _exact(parts) else self.logic.any([part.high for part in parts]))
 
-    def complement(self, step: Complement[Any], place: Place[End]) -> Bounds:
-        return self.negation(self.of(step.part, place), place, self.strength(step))
-
-    def negation(self, part: Bounds, place: Place[End], strength: Tensor | None = None) -> Bounds:
+    def negation(self, step: Complement[Any], part: Bounds, place: Place[End]) -> Bounds:
+        strength = self.strength(step)
         low = self.logic.negation(part.high, strength)
         return Bounds(low, low if _exact([part]) else self.logic.negation(part.low, strength))
-
-    def project(self, step: Project, place: Place[End]) -> Bounds:
-        raise TypeError("a hop is not valued here")
-
-    def best(self, step: Best, place: Place[End]) -> Bounds:
-        raise TypeError("the largest value of a set is not valued here")
-
-    def condition(self, step: Condition, place: Place[End]) -> Bounds:
-        raise TypeError("a cycle is not valued here")
-
-    def everything(self, place: Place[End]) -> Bounds:
-        raise TypeError("the set of all entities is not valued here")
 
 
 def _exact(parts: Sequence[Bounds]) -> bool:

@@ -24,7 +24,6 @@ from tacit.engine.scores import checked
 from tacit.links.codes import ROUNDING, Codes
 from tacit.links.precision import steady_product
 from tacit.links.scorer import BilinearScorer
-from tacit.query.fold import Place
 from tacit.query.plan import Complement, Intersect, Node, Plan, Relation, Row, Union, walk
 
 _CACHED = 2**17  # scores of a block of columns: a few such blocks stay in cache
@@ -134,10 +133,8 @@ class _InColumns(BoundsFold[int]):
     def strength(self, step: Complement[Any]) -> Tensor | None:
         return self.atoms.strength(step, self.search.relations)
 
-    def relation(self, step: Relation, place: Place[int]) -> Bounds:
-        if place.source is None:
-            raise TypeError("a relation is followed from somewhere")
-        leaf = self.search.leaf(place.source, step)
+    def relation(self, step: Relation, source: int, target: int | None) -> Bounds:
+        leaf = self.search.leaf(source, step)
         if isinstance(self.columns, slice):
             rough, slack = self._bounded(leaf, self.columns)
             return Bounds(self._scored(leaf, rough - slack), self._scored(leaf, rough + slack))

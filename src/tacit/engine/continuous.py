@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from tacit.engine.logic import Logic
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import PlanError, SettingsError
 from tacit.links.scorer import VectorScorer
-from tacit.query.fold import EVERYWHERE, Fold, Place
+from tacit.query.fold import Fold, Place
 from tacit.query.plan import (
     At,
     Best,
@@ -150,19 +150,17 @@ class Vectors(Fold[Tensor, Tensor]):
     def entity(self, slot: int) -> Tensor:
         return self.entities[:, slot]
 
-    def relation(self, step: Relation, place: Place[Tensor]) -> Tensor:
-        relations, source, r = self.relations[:, step.slot] ^ int(step.flip), place.source, self.reasoner
-        if source is None:
-            raise TypeError("a relation is followed from somewhere")
-        if place.target is None and source.ndim == 1:
+    def relation(self, step: Relation, source: Tensor, target: Tensor | None) -> Tensor:
+        relations, r = self.relations[:, step.slot] ^ int(step.flip), self.reasoner
+        if target is None and source.ndim == 1:
             return r.atoms.rows(source, relations)
         if source.ndim == 1:
             with torch.no_grad():
                 source = r.scorer.entity_vectors(source)
-        if place.target is None:
+        if target is None:
             logits = r.scorer.score_all(source, relations)
         else:
-            logits = r.scorer.score_vectors(source, relations, place.target)[:, None]
+            logits = r.scorer.score_vectors(source, relations, target)[:, None]
         return r.atoms.capped(r.atoms.calibration(logits, relations, relations))
 
     def project(self, step: Project, place: Place[Tensor]) -> Tensor:
@@ -170,26 +168,14 @@ class Vectors(Fold[Tensor, Tensor]):
         here = self.of(step.source, Place(target=middle))
         return self.reasoner.logic.conjunction(self.of(step.edge, Place(middle, place.target)), here)
 
-    def best(self, step: Best, place: Place[Tensor] = EVERYWHERE) -> NoReturn:
-        raise TypeError("vectors value trees of projections alone")
-
-    def condition(self, step: Condition, place: Place[Tensor] = EVERYWHERE) -> NoReturn:
-        raise TypeError("vectors value trees of projections alone")
-
-    def everything(self, place: Place[Tensor]) -> NoReturn:
-        raise TypeError("vectors value trees of projections alone")
-
     def all(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
         return self.reasoner.logic.all(parts)
 
     def any(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
         return self.reasoner.logic.any(parts)
 
-    def complement(self, step: Complement[Any], place: Place[Tensor]) -> Tensor:
-        return self.negation(self.of(step.part, place), place, self.reasoner.atoms.strength(step, self.relations))
-
-    def negation(self, part: Tensor, place: Place[Tensor], strength: Tensor | None = None) -> Tensor:
-        return self.reasoner.logic.negation(part, strength)
+    def negation(self, step: Complement[Any], part: Tensor, place: Place[Tensor]) -> Tensor:
+        return self.reasoner.logic.negation(part, self.reasoner.atoms.strength(step, self.relations))
 
 
 def check(plan: Plan) -> None:

@@ -195,10 +195,10 @@ class Lists(BoundsFold[Tensor]):
     def entity(self, slot: int) -> Tensor:
         return torch.tensor([self.entities[slot]])
 
-    def relation(self, step: Relation, place: Place[Tensor]) -> Bounds:
-        if place.source is None or place.target is None:
+    def relation(self, step: Relation, source: Tensor, target: Tensor | None) -> Bounds:
+        if target is None:
             raise TypeError("an atom is valued between entities")
-        scores = self.rows.scores(place.source, self._relation(step), place.target)[0]
+        scores = self.rows.scores(source, self._relation(step), target)[0]
         return Bounds(scores, scores)
 
     def strength(self, step: Complement[Any]) -> Tensor | None:

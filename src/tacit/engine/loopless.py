@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from tacit.engine.known_facts import KnownFacts
 from tacit.engine.possible import IMPOSSIBLE, Possible
 from tacit.engine.reasoner import Reasoner
 from tacit.query.fold import Fold, Place
-from tacit.query.plan import Best, Condition, Plan, Project, Relation
+from tacit.query.plan import Best, Complement, Condition, Plan, Project, Relation
 
 
 class Loopless(Reasoner):
@@ -47,32 +48,29 @@ class Loopless(Reasoner):
         """Tables `[B, N]` without what is ruled out."""
         device = self.possible.without_loops.device
         slots = entities.to(device).long(), relations.to(device).long()
-        out = _RuledOut(self.possible, self.facts, self.num_entities, *slots).of(plan.root)
+        everyone = torch.arange(self.num_entities, device=device)[None]
+        out = _RuledOut(self.possible, self.facts, *slots).of(plan.root, Place(target=everyone))
         return [table.masked_fill(out.to(table.device), IMPOSSIBLE) for table in tables]
 
 
 class _RuledOut(Fold[Tensor, Tensor]):
     """Whether steps surely do not hold, for each query and entity, `[B, N]` or `[B, 1]`; ends are ids `[B or 1, n]`."""
 
-    def __init__(
-        self, possible: Possible, facts: KnownFacts | None, num_entities: int, entities: Tensor, relations: Tensor
-    ) -> None:
+    def __init__(self, possible: Possible, facts: KnownFacts | None, entities: Tensor, relations: Tensor) -> None:
         self.possible, self.facts, self.entities, self.relations = possible, facts, entities, relations
-        self.everyone = torch.arange(num_entities, device=entities.device)[None]
         self.nothing = torch.zeros(len(relations), 1, dtype=torch.bool, device=entities.device)
 
     def entity(self, slot: int) -> Tensor:
         """The entities of a slot."""
         return self.entities[:, slot, None]
 
-    def relation(self, step: Relation, place: Place[Tensor]) -> Tensor:
+    def relation(self, step: Relation, source: Tensor, target: Tensor | None) -> Tensor:
         """Loops of relations that have none, unless one is known."""
-        heads, tails = (self.everyone if end is None else end for end in (place.source, place.target))
         relations = self.relations[:, step.slot, None] ^ int(step.flip)
-        loops = (heads == tails) & self.possible.without_loops[relations]
+        loops = (source == target) & self.possible.without_loops[relations]
         if self.facts is not None:
             at = loops.nonzero(as_tuple=True)
-            looping = tails.expand_as(loops)[at]
+            looping = source.expand_as(loops)[at]
             loops[at] = ~self.facts.contains(looping, relations.expand_as(loops)[at], looping)
         return loops
 
@@ -84,7 +82,7 @@ class _RuledOut(Fold[Tensor, Tensor]):
         """What every part rules out."""
         return reduce(torch.logical_and, parts)
 
-    def negation(self, part: Tensor, place: Place[Tensor]) -> Tensor:
+    def negation(self, step: Complement[Any], part: Tensor, place: Place[Tensor]) -> Tensor:
         """Nothing: no atom is sure."""
         return self.nothing
 

@@ -75,9 +75,9 @@ class Reasons(Fold[int, Proof]):
     def entity(self, slot: int) -> int:
         return int(self.scores.entities[0, slot])
 
-    def relation(self, step: Relation, place: Place[int]) -> Proof:
+    def relation(self, step: Relation, source: int, target: int | None) -> Proof:
         relation = int(self.scores.relations[0, step.slot]) ^ int(step.flip)
-        atoms, s, t = self.scores.atoms, *_ends(place)
+        atoms, s, t = self.scores.atoms, source, _entity(target)
         head, along, tail = (torch.tensor([i], device=atoms.device) for i in (s, relation, t))
         score = float(atoms.of(head, along, tail))
         observed = atoms.facts is not None and bool(atoms.facts.contains(head, along, tail))
@@ -85,14 +85,14 @@ class Reasons(Fold[int, Proof]):
         return Proof("atom", score, atom=ScoredAtom(subject, relation & ~1, object_, score, observed))
 
     def project(self, step: Project, place: Place[int]) -> Proof:
-        return self._through(step, place, self._sources(step, _target(place), 1)[0])
+        return self._through(step, place, self._sources(step, _entity(place.target), 1)[0])
 
     def best(self, step: Best, place: Place[int]) -> Proof:
         entity = int(self.scores.atoms.shards.top(self.scores.whole(step.part), 1)[1])
         return self.of(step.part, Place(target=entity)).choosing(step.variable, entity)
 
     def condition(self, step: Condition, place: Place[int]) -> Proof:
-        t = _target(place)
+        t = _entity(place.target)
         cut = torch.tensor([self._cut(step, t)], device=self.scores.relations.device)
         for floor in (self._floor(step, [t]), None):  # none, where another candidate was followed
             inner = replace(self.scores.repeated(1, step.slot, cut), keep=True, floor=floor)
@@ -109,11 +109,8 @@ class Reasons(Fold[int, Proof]):
     def any(self, parts: Sequence[Proof], place: Place[int]) -> Proof:
         return _joined("or", parts, self.scores.logic.any)
 
-    def complement(self, step: Complement[Any], place: Place[int]) -> Proof:
+    def negation(self, step: Complement[Any], part: Proof, place: Place[int]) -> Proof:
         strength = self.scores.atoms.strength(step, self.scores.relations)
-        return self.negation(self.of(step.part, place), place, strength)
-
-    def negation(self, part: Proof, place: Place[int], strength: Tensor | None = None) -> Proof:
         return _joined("not", [part], lambda values: self.scores.logic.negation(values[0], strength))
 
     def _through(self, step: Project, place: Place[int], s: int) -> Proof:
@@ -179,11 +176,7 @@ def _joined(kind: str, parts: Sequence[Proof], join: Callable[[list[Tensor]], Te
     return Proof(kind, float(join([torch.tensor(part.score) for part in parts])), tuple(parts))
 
 
-def _target(place: Place[int]) -> int:
-    return _ends(replace(place, source=0))[1]
-
-
-def _ends(place: Place[int]) -> tuple[int, int]:
-    if place.source is None or place.target is None:
-        raise TypeError("a proof is about two entities, not about every one")
-    return place.source, place.target
+def _entity(target: int | None) -> int:
+    if target is None:
+        raise TypeError("a proof is about an entity, not about every one")
+    return target

@@ -113,13 +113,9 @@ class Scores(Fold[Tensor, Tensor]):
     def entity(self, slot: int) -> Tensor:
         return self.entities[:, slot]
 
-    def relation(self, step: Relation, place: Place[Tensor]) -> Tensor:
+    def relation(self, step: Relation, source: Tensor, target: Tensor | None) -> Tensor:
         relations = self.relations[:, step.slot] ^ int(step.flip)
-        if place.source is None:
-            raise TypeError("a relation is followed from somewhere")
-        if place.target is None:
-            return self._rows(place.source, relations)
-        return self.atoms.of(place.source, relations, place.target)[:, None]
+        return self._rows(source, relations) if target is None else self.atoms.of(source, relations, target)[:, None]
 
     def _rows(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Rows of atoms; of bounds from the same entities, once for both."""
@@ -216,10 +212,8 @@ class Scores(Fold[Tensor, Tensor]):
     def any(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
         return by_rows(self.logic.any, parts)
 
-    def complement(self, step: Complement[Any], place: Place[Tensor]) -> Tensor:
-        return self.negation(self.of(step.part, place), place, self.atoms.strength(step, self.relations))
-
-    def negation(self, part: Tensor, place: Place[Tensor], strength: Tensor | None = None) -> Tensor:
+    def negation(self, step: Complement[Any], part: Tensor, place: Place[Tensor]) -> Tensor:
+        strength = self.atoms.strength(step, self.relations)
         value = by_rows(lambda parts: self.logic.negation(*parts), [part] if strength is None else [part, strength])
         if not self.bounds:  # of bounds, the lower becomes the upper
             return value

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tacit.query.fold import Fold, Place
 from tacit.query.plan import (
@@ -135,7 +136,7 @@ class _Description(Fold[str, list[_Line]]):
     def everything(self, place: Place[str]) -> list[_Line]:
         return [self._line("every entity", place)]
 
-    def relation(self, step: Relation, place: Place[str]) -> list[_Line]:
+    def relation(self, step: Relation, source: str, target: str | None) -> list[_Line]:
         return []  # part of the line of its edge
 
     def all(self, parts: Sequence[list[_Line]], place: Place[str]) -> list[_Line]:
@@ -144,7 +145,7 @@ class _Description(Fold[str, list[_Line]]):
     def any(self, parts: Sequence[list[_Line]], place: Place[str]) -> list[_Line]:
         return [self._line("any of", place), *(line for part in parts for line in _deeper(part))]
 
-    def negation(self, part: list[_Line], place: Place[str]) -> list[_Line]:
+    def negation(self, step: Complement[Any], part: list[_Line], place: Place[str]) -> list[_Line]:
         return [self._line("not", place), *_deeper(part)]
 
     def _inner(self, step: Step, place: Place[str]) -> list[_Line]:

@@ -58,10 +58,12 @@ class Fold(ABC, Generic[End, Value]):
                 return self.all([self.of(part, place) for part in parts], place)
             case Union(parts):
                 return self.any([self.of(part, place) for part in parts], place)
-            case Complement():
-                return self.complement(step, place)
+            case Complement(part):
+                return self.negation(step, self.of(part, place), place)
             case Relation():
-                return self.relation(step, place)
+                if place.source is None:
+                    raise TypeError("a relation is followed from somewhere")
+                return self.relation(step, place.source, place.target)
             case Source(part):
                 return self.of(part, replace(place, source=None, target=place.source))
             case Target(part):
@@ -92,35 +94,35 @@ class Fold(ABC, Generic[End, Value]):
 
     def loop(self, step: Loop, place: Place[End]) -> Value:
         """A relation from an entity to itself."""
-        return self.relation(Relation(step.relation), replace(place, source=place.target))
-
-    def complement(self, step: Complement[Any], place: Place[End]) -> Value:
-        """The negation of what is inside; an algebra that negates relations differently looks at the step."""
-        return self.negation(self.of(step.part, place), place)
+        return self.of(Relation(step.relation), replace(place, source=place.target))
 
     @abstractmethod
     def entity(self, slot: int) -> End:
         """What stands in an entity slot."""
 
     @abstractmethod
-    def relation(self, step: Relation, place: Place[End]) -> Value:
-        """An atom between the two ends of a place."""
+    def relation(self, step: Relation, source: End, target: End | None) -> Value:
+        """An atom from an entity to another, or to every one."""
 
-    @abstractmethod
     def project(self, step: Project, place: Place[End]) -> Value:
         """The best way over an edge from a set."""
+        raise self.refused(step)
 
-    @abstractmethod
     def best(self, step: Best, place: Place[End]) -> Value:
         """The largest value of a set."""
+        raise self.refused(step)
 
-    @abstractmethod
     def condition(self, step: Condition, place: Place[End]) -> Value:
         """The best of a body over the values of a cut variable."""
+        raise self.refused(step)
 
-    @abstractmethod
     def everything(self, place: Place[End]) -> Value:
         """The set of all entities."""
+        raise self.refused(Everything())
+
+    def refused(self, step: Step) -> Exception:
+        """What to raise of a step that an algebra has no value for."""
+        return TypeError(f"{type(self).__name__} has no value for {step!r}")
 
     @abstractmethod
     def all(self, parts: Sequence[Value], place: Place[End]) -> Value:
@@ -131,5 +133,5 @@ class Fold(ABC, Generic[End, Value]):
         """The t-conorm of parts."""
 
     @abstractmethod
-    def negation(self, part: Value, place: Place[End]) -> Value:
-        """The negation of a part."""
+    def negation(self, step: Complement[Any], part: Value, place: Place[End]) -> Value:
+        """The negation of a part, which is that of a step."""

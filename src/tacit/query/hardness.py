@@ -120,9 +120,9 @@ class CostFold(Fold[Ends, Levels]):
         """The entities of a slot, one a query."""
         return self.folds[0].entity(slot)
 
-    def relation(self, step: Relation, place: Place[Ends]) -> Levels:
+    def relation(self, step: Relation, source: Ends, target: Ends | None) -> Levels:
         """What observed facts lead to costs nothing, what missing ones lead to a link."""
-        return _least(enumerate(fold.relation(step, place) for fold in self.folds))
+        return _least(enumerate(fold.relation(step, source, target) for fold in self.folds))
 
     def project(self, step: Project, place: Place[Ends]) -> Levels:
         """The cheapest way over an edge from a set: the cost of the source and that of the edge."""
@@ -167,7 +167,7 @@ class CostFold(Fold[Ends, Levels]):
         """The cheapest of the parts."""
         return _least((cost, level) for part in parts for cost, level in enumerate(part))
 
-    def negation(self, part: Levels, place: Place[Ends]) -> Levels:
+    def negation(self, step: Complement[Any], part: Levels, place: Place[Ends]) -> Levels:
         """What is false whatever links are predicted, for nothing."""
         return (~_whole(part),)
 

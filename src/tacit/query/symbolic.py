@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
-from typing import cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tacit.graph.graph import Graph
 from tacit.graph.index import Index, Ints, distinct
 from tacit.query.fold import EVERYWHERE, Fold, Place
-from tacit.query.plan import Best, Condition, Edge, Intersect, Loop, Plan, Project, Relation, Step, Target
+from tacit.query.plan import Best, Complement, Condition, Edge, Intersect, Loop, Plan, Project, Relation, Step, Target
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sets import Flags, Sets
 from tacit.query.tuples import Ids
@@ -107,11 +107,10 @@ class SetFold(Fold[Ends, Sets]):
         """The entities of a slot, one a query."""
         return Ends(self._every, self.entities[:, slot])
 
-    def relation(self, step: Relation, place: Place[Ends]) -> Sets:
+    def relation(self, step: Relation, source: Ends, target: Ends | None) -> Sets:
         """The entities that known facts lead to from each source."""
-        ends = cast(Ends, place.source)
-        at, tails = self.index.neighbours(ends.entities, self._directed(step, ends.rows))
-        return Sets.finite(at * self.num_entities + tails, len(ends.rows), self.num_entities)
+        at, tails = self.index.neighbours(source.entities, self._directed(step, source.rows))
+        return Sets.finite(at * self.num_entities + tails, len(source.rows), self.num_entities)
 
     def project(self, step: Project, place: Place[Ends]) -> Sets:
         """The entities an edge leads to from a set."""
@@ -171,7 +170,7 @@ class SetFold(Fold[Ends, Sets]):
         """The union."""
         return reduce(Sets.__or__, parts)
 
-    def negation(self, part: Sets, place: Place[Ends]) -> Sets:
+    def negation(self, step: Complement[Any], part: Sets, place: Place[Ends]) -> Sets:
         """The complement."""
         return ~part
 
