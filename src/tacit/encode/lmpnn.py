@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from tacit.encode.attention import reset_layers
 from tacit.encode.matching import Matching, Slots
-from tacit.encode.network import network, quiet
+from tacit.encode.network import network, products, quiet
 from tacit.encode.query_graph import FREE, QueryGraph, query_graphs
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import SettingsError
@@ -149,16 +149,10 @@ class LMPNN(Matching):
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """Cosines over the temperature."""
+        sharpened = F.normalize(states, dim=1) / self.temperature
         if entities is not None:
-            return self._sharpened(states) @ self.keys[entities].t()
-        return (self._sharpened(states) @ self.keys.t())[:, : self.num_entities]
-
-    def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """Cosines with a state's own entities over the temperature."""
-        return (self._sharpened(states)[:, None] * self.keys[entities]).sum(2)
-
-    def _sharpened(self, states: Tensor) -> Tensor:
-        return F.normalize(states, dim=1) / self.temperature
+            return products(sharpened, self.keys[entities])
+        return products(sharpened, self.keys)[:, : self.num_entities]
 
 
 def _checked(scorer: Scorer | None) -> BilinearModel:
