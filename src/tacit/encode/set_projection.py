@@ -11,13 +11,11 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import reduce
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from tacit.encode.aggregation import SortedFacts
+from tacit.encode.aggregation import SortedFacts, Triples
 from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.exact_sets import followed, inverse_places, kept, reached
 from tacit.encode.projection_reasoner import ProjectionReasoner, ProjectionScorer
@@ -39,9 +37,7 @@ class SetProjector(Space):
 
     unions = True
 
-    def __init__(
-        self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: NDArray[np.integer]
-    ) -> None:
+    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: Triples) -> None:
         super().__init__(num_entities, num_relations, settings)
         self.width = 2 * num_entities
         self.facts = SortedFacts(triples, num_entities, num_relations)
