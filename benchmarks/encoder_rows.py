@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.encode.encoding import EncodeResult
+from tacit.encode.models import NETWORKS
 from tacit.encode.settings import SMALL, EncodeSettings
 from tacit.errors import PlanError
 from tacit.graph.graph import Graph
@@ -22,7 +23,6 @@ from tacit.query.shapes import NEGATIVE, SHAPES
 from tacit.query.symbolic import with_answers
 
 WHOLE = "1p"  # of which no share is taken: a link predictor is trained on all facts, too
-READERS = ("gnnqe", "ultra")  # read the training facts while they answer
 TENTH = 10  # as many 1p queries as BetaE has of each shape with negation
 
 
@@ -71,7 +71,7 @@ def told(result: EncodeResult, row: Mapping[str, Any], given: Mapping[str, Query
         "share": row.get("share", 1.0),
         "best_step": summary["best_step"],
         "valid_mrr": summary["valid_mrr"],
-        "observed": "train" if chosen.model in READERS else "none",
+        "observed": "train" if chosen.model in NETWORKS else "none",
     }
     whole = EncodeSettings.of(row).settled(SMALL)
     if whole.minutes is not None:

@@ -15,12 +15,11 @@ from typing import Any
 import torch
 
 from encoder_costs import Sizes, linear, weights
-from encoder_rows import READERS
 from published import PARAMETERS
 from reproduce import ROWS, read_row
 from scaffold import Benchmark, Measured, data_folder
 from tacit.adapt.adapter import Adapter
-from tacit.encode.models import make_encoder
+from tacit.encode.models import NETWORKS, make_encoder
 from tacit.encode.settings import EncodeSettings
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
@@ -57,8 +56,8 @@ def counts(graph: Graph, rank: int, encoders: Sequence[str], rows: Path) -> dict
     predictor.requires_grad_(False)
     for model in encoders:
         settings = EncodeSettings.of(read_row(rows / f"{model}.toml")["encode"]).settled(graph.num_entities)
-        with torch.device("cpu" if model in READERS else "meta"):  # one that reads facts sorts them first
-            encoder = make_encoder(settings, graph, predictor if model == "lmpnn" else None)
+        with torch.device("cpu" if model in NETWORKS else "meta"):  # one that reads facts sorts them first
+            encoder = make_encoder(settings, graph, predictor)
         formula = weights(model, settings, sizes(graph, predictor))
         found[TITLES[model]] = {"counted": trainable(encoder), "formula": formula}
     return found

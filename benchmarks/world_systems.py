@@ -23,9 +23,9 @@ import tacit
 from comparison import show
 from scaffold import Benchmark, provenance
 from tacit.encode.settings import ENCODERS
-from tacit.encoding import ON_PREDICTOR
 from tacit.evaluate.results import read_results
 from tacit.evaluate.tables import percentages
+from tacit.folder import ON_PREDICTOR
 from tacit.sources import world_run
 
 PREDICTOR, ADAPTED = "complex", "complex-adapted"

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.disk import write_text
-from tacit.encoding import ON_PREDICTOR
 from tacit.errors import RunError, SettingsError
-from tacit.folder import ADAPTER, MODEL, versions
+from tacit.folder import ADAPTER, MODEL, ON_PREDICTOR, versions
 from tacit.making import sample
 from tacit.opening import engine_of
 from tacit.run import Run, described, open

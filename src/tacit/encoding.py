@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.disk import exists
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
-from tacit.folder import ENCODER, ENCODING, MODEL, RunFolder
+from tacit.folder import ENCODER, ENCODING, MODEL, ON_PREDICTOR, RunFolder
 from tacit.sources import Source, find_run, is_run, load
 
 # What needs torch is imported where it is used.
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tacit.fitting.progress import Event
     from tacit.graph.datasets import Facts
     from tacit.query.queries import QuerySet
-
-ON_PREDICTOR = ("lmpnn",)  # models that work on a link predictor
 
 
 def encode_folder(
@@ -77,8 +75,6 @@ def _trained(
     from tacit.links.loading import load_model
 
     scorer = load_model(folder, device) if folder.has(MODEL) else None
-    if scorer is None and chosen.model in ON_PREDICTOR:
-        raise SettingsError(f"model is '{chosen.model}', which works on a link predictor; give a run with one", "model")
     graph = folder.graph()
     learned, valid = given_queries(graph, chosen, queries)
     encode(graph, chosen, queries=learned, valid=valid, scorer=scorer, run=folder, progress=progress, resume=resume)

@@ -45,6 +45,7 @@ WRITTEN = (MODEL, ADAPTER, ENCODER, CHECKPOINT, ADAPTATION, ENCODING, TRACE, RES
 FILES = (SETTINGS, *GRAPH_FILES, EARLIER, *WRITTEN, QUESTIONS, *FOUND_BY)
 # What an engine is made of; the rest is written beside it while somebody trains, adapts, evaluates or asks.
 OPENED = (SETTINGS, *GRAPH_FILES, MODEL, ADAPTER, ENCODER, INDEX, CODES, BYTES)
+ON_PREDICTOR = ("lmpnn",)  # encoders over the vectors of the link predictor beside them, with which they go
 TRAINED = ("train", "encode")  # tables of settings of which a run has one or both
 _LONGEST_SETTINGS, _MOST_DOTS = 1 << 20, 64  # characters, and dots of a key
 # What several processes write together is in parts; `fitting/parts.py` names them.

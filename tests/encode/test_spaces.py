@@ -14,7 +14,7 @@ from tacit.encode.boxes import Query2Box
 from tacit.encode.cones import ConE
 from tacit.encode.fuzzy import FuzzQE
 from tacit.encode.gqe import GQE
-from tacit.encode.network import exact_product
+from tacit.encode.network import exact_products
 from tacit.encode.rows import rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
@@ -240,5 +240,5 @@ def test_an_exact_product_has_its_gradients_and_leaves_the_precision_of_others()
     before = torch.get_float32_matmul_precision()
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(n, 3, generator=generator, dtype=torch.float64).requires_grad_() for n in (4, 5))
-    assert torch.autograd.gradcheck(exact_product, (left, right))
+    assert torch.autograd.gradcheck(exact_products, (left, right))
     assert torch.get_float32_matmul_precision() == before

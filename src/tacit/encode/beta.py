@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.encode.attention import Attention, reset_layers
-from tacit.encode.network import exact_product, network, quiet
+from tacit.encode.network import exact_products, network, quiet
 from tacit.encode.rows import rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
@@ -27,6 +27,7 @@ class BetaE(Space):
     """
 
     name = "BetaE"
+    narrows = True
     features: Tensor | None  # φ and f of all entities, [N, W] and [N], while the weights stay as they are
     offsets: Tensor | None
 
@@ -86,12 +87,7 @@ class BetaE(Space):
             features, offsets = self.features, self.offsets
         else:
             features, offsets = _terms(regular(rows(self.entities, entities)))
-        return self.margin - _volume(states)[:, None] - offsets + exact_product(states, features)
-
-    def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """The margin minus the divergence of a state's own entities."""
-        features, offsets = _terms(regular(rows(self.entities, entities)))
-        return self.margin - _volume(states)[:, None] - offsets + (states[:, None] * features).sum(2)
+        return self.margin - _volume(states)[:, None] - offsets + exact_products(states, features)
 
 
 def regular(parameters: Tensor) -> Tensor:

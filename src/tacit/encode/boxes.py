@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.encode.attention import Attention, reset_layers
-from tacit.encode.pairs import box, box_of
+from tacit.encode.pairs import box
 from tacit.encode.rows import rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
@@ -60,8 +60,3 @@ class Query2Box(Space):
         """The margin minus the distance."""
         centres, offsets = states.chunk(2, 1)
         return self.margin - box(centres, offsets, rows(self.entities, entities), INSIDE)
-
-    def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """The margin minus the distance of a state's own entities."""
-        centres, offsets = states[:, None].chunk(2, 2)
-        return self.margin - box_of(centres, offsets, rows(self.entities, entities), INSIDE)

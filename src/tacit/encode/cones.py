@@ -10,7 +10,7 @@ from torch.nn.functional import dropout
 
 from tacit.encode.attention import reset_layers
 from tacit.encode.network import network, quiet
-from tacit.encode.pairs import cone, cone_of
+from tacit.encode.pairs import cone
 from tacit.encode.rows import rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
@@ -32,6 +32,7 @@ class ConE(Space):
     """
 
     name = "ConE"
+    narrows = True
 
     def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
         super().__init__(num_entities, num_relations, settings)
@@ -101,13 +102,6 @@ class ConE(Space):
         angles = axis(rows(self.entities, entities) / self.unit)
         axes, apertures = states.chunk(2, 1)
         return self.margin - self.scale * cone(axes, apertures, angles, INSIDE)
-
-    def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """The margin minus the distance of a state's own entities."""
-        axes, apertures = states[:, None].chunk(2, 2)
-        return self.margin - self.scale * cone_of(
-            axes, apertures, axis(rows(self.entities, entities) / self.unit), INSIDE
-        )
 
 
 def axis(numbers: Tensor) -> Tensor:

@@ -158,7 +158,8 @@ class Online:
         chosen = alive.to(torch.uint8).argmax(1) + torch.arange(self.count, device=alive.device) * TRIES
         walk = walk.of(chosen)
         answers = torch.stack([walk.answers, *(walk.another() for _ in range(self.answers - 1))], 1)
-        entities, relations = (torch.stack(slots, 1) for slots in walk.slots())
+        sizes = (walk.entities, self.plan.num_entities), (walk.relations, self.plan.num_relations)
+        entities, relations = (torch.stack([slots[i] for i in range(size)], 1) for slots, size in sizes)
         return Drawn(self.plan, entities, relations, answers, walk.alive * ALONE)
 
     def shares(self, num_entities: int) -> Tensor:
@@ -190,13 +191,6 @@ class _Backwards:
         ends, found = self._follow(self.plan.root)
         return torch.where(found, ends, self.answers)
 
-    def slots(self) -> tuple[list[Tensor], list[Tensor]]:
-        """The columns of entities and relations."""
-        plan = self.plan
-        return [self.entities[i] for i in range(plan.num_entities)], [
-            self.relations[i] for i in range(plan.num_relations)
-        ]
-
     def _fill(self, node: Node, targets: Tensor, came_by: Tensor | None = None) -> Way | None:
         """Fill a node so that its set holds the targets; the facts by which it leads to them."""
         match node:
@@ -225,11 +219,11 @@ class _Backwards:
     def _follow(self, node: Node) -> tuple[Tensor, Tensor]:
         """An entity in the set of a node that is filled, and whether it surely is."""
         match node:
-            case Row(slot, Relation(number, flip)):
-                return self.facts.sibling((self.entities[slot], self.relations[number] ^ int(flip)))
-            case Project(_, source, Relation(number, flip)):
+            case Row(slot, Relation() as edge):
+                return self.facts.sibling((self.entities[slot], self._along(edge)))
+            case Project(_, source, Relation() as edge):
                 starts, found = self._follow(source)
-                ends, there = self.facts.sibling((starts, self.relations[number] ^ int(flip)))
+                ends, there = self.facts.sibling((starts, self._along(edge)))
                 return ends, found & there
             case Intersect(parts) | Union(parts):  # of a union the first part alone is followed
                 first = next((part for part in parts if not isinstance(part, Complement)), parts[0])
@@ -246,39 +240,35 @@ class _Backwards:
         self.relations[edge.slot] = way[1] ^ int(edge.flip)
         return way
 
+    def _along(self, edge: Relation) -> Tensor:
+        return self.relations[edge.slot] ^ int(edge.flip)
+
     def _exclude(self, node: Node, targets: Tensor, way: Way | None) -> None:
         """Fill a node from siblings of the targets, which themselves must not be in its set."""
         siblings = self.facts.anywhere(len(targets)) if way is None else self.facts.sibling(way)[0]
         self._fill(node, siblings)
         self.alive = self.alive & ~self._bounds(node, targets)[1]
 
-    def _bounds(self, node: Node, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether targets `[n, ...]` are surely, and whether they may be, in the set of a node that is filled."""
+    def _bounds(self, node: Node, targets: Tensor) -> Tensor:
+        """Whether targets `[n, ...]` surely are, and may be, in the set of a node that is filled, `[2, n, ...]`."""
         match node:
-            case Row(slot, Relation(number, flip)):
-                held = self.facts.holds(
-                    _beside(self.entities[slot], targets), _beside(self.relations[number], targets) ^ int(flip), targets
-                )
-                return held, held
-            case Project(_, source, Relation(number, flip)):
-                back = _beside(self.relations[number], targets) ^ int(not flip)
-                first, many = self.facts.span(targets, back)
+            case Row(slot, Relation() as edge):
+                source, along = (_beside(column, targets) for column in (self.entities[slot], self._along(edge)))
+                held = self.facts.holds(source, along, targets)
+                return held.expand(2, *held.shape)
+            case Project(_, source, Relation() as edge):
+                first, many = self.facts.span(targets, _beside(self._along(edge), targets) ^ 1)
                 steps = torch.arange(FOLLOWED, device=targets.device)
                 at = (first[..., None] + steps).clamp(max=len(self.facts.tails) - 1)
-                there = steps < many[..., None]
-                low, high = self._bounds(source, self.facts.tails[at])
-                return (low & there).any(-1), (high & there).any(-1) | (many > FOLLOWED)
+                low, high = (self._bounds(source, self.facts.tails[at]) & (steps < many[..., None])).any(-1)
+                return torch.stack((low, high | (many > FOLLOWED)))
             case Intersect(parts):
-                lows, highs = zip(*(self._bounds(part, targets) for part in parts), strict=True)
-                return torch.stack(lows).all(0), torch.stack(highs).all(0)
+                return torch.stack([self._bounds(part, targets) for part in parts]).all(0)
             case Union(parts):
-                lows, highs = zip(*(self._bounds(part, targets) for part in parts), strict=True)
-                return torch.stack(lows).any(0), torch.stack(highs).any(0)
+                return torch.stack([self._bounds(part, targets) for part in parts]).any(0)
             case Complement(part):
-                low, high = self._bounds(part, targets)
-                return ~high, ~low
-        every = torch.ones_like(targets, dtype=torch.bool)
-        return every, every
+                return ~self._bounds(part, targets).flip(0)
+        return torch.ones(2, *targets.shape, dtype=torch.bool, device=targets.device)
 
 
 def counts(plans: Mapping[str, Plan], batch: int, negated: float = NEGATED) -> dict[str, int]:

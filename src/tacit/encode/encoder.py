@@ -32,10 +32,12 @@ class Encoder(nn.Module, ABC):
     encoders mean the same by them.
     """
 
+    name: str  # as it is printed
     num_entities: int
     num_relations: int
     captured = True  # on a GPU, whether a step can be recorded once and replayed
     narrow = False  # whether its networks compute in bfloat16 while they learn
+    narrows = False  # whether they do so on a GPU by the recipe lean, where nothing else is asked for
 
     @property
     def device(self) -> torch.device:
@@ -75,6 +77,10 @@ class Encoder(nn.Module, ABC):
     def renew(self) -> None:
         """Work out anew what scoring keeps of the weights; called whenever these have changed."""
 
+    def checksums(self) -> dict[str, str]:
+        """What tells that on which it was made, beside settings and facts, from anything else."""
+        return {}
+
     def reasoner(self, memory: float | None = None) -> Reasoner:
         """What an engine asks; `memory` is what a step may use, in GB."""
         from tacit.encode.reasoner import EncoderReasoner
@@ -83,6 +89,6 @@ class Encoder(nn.Module, ABC):
 
     def scorer(self) -> Scorer:
         """The encoder as a link predictor: its answers to questions of a single atom."""
-        from tacit.encode.scorer import EncoderScorer
+        from tacit.encode.reasoner import EncoderScorer
 
         return EncoderScorer(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
@@ -14,9 +13,8 @@ from torch.optim import Adam, AdamW
 from tacit.adapt.validation import mean_reciprocal_ranks, with_hard_answers
 from tacit.encode.draws import draws, plans_of
 from tacit.encode.encoder import Drawn, Encoder
-from tacit.encode.lmpnn import LMPNN
 from tacit.encode.models import make_encoder
-from tacit.encode.settings import NARROW, TRAINED, EncodeSettings
+from tacit.encode.settings import TRAINED, EncodeSettings
 from tacit.errors import PlanError, TrainingError
 from tacit.fitting.checkpoint import Weights
 from tacit.fitting.loop import Schedule
@@ -83,7 +81,7 @@ class EncoderTraining:
             return settings.precision
         if self.device.type != "cuda":
             return "float32"
-        return "bf16" if settings.recipe == "lean" and settings.model in NARROW else "tf32"
+        return "bf16" if settings.recipe == "lean" and self.module.narrows else "tf32"
 
     @property
     def products(self) -> str:
@@ -245,12 +243,9 @@ class EncoderTraining:
         self._graph, self._steps = None, 0
 
     def checksums(self) -> dict[str, str]:
-        """What tells the queries that it learns from and is validated with, and LMPNN's vectors, from others."""
-        found = {"queries": checksum(self.queries), "validation queries": checksum(self.valid)}
-        if isinstance(self.module, LMPNN):
-            vectors = (table.cpu().contiguous().numpy().data for table in (self.module.entities, self.module.relations))
-            found["vectors of the link predictor"] = " ".join(str(zlib.crc32(table)) for table in vectors)
-        return found
+        """What tells the queries that it learns from and is validated with, and what it rests on, from others."""
+        queries = {"queries": checksum(self.queries), "validation queries": checksum(self.valid)}
+        return queries | self.module.checksums()
 
     def _optimizer(self) -> Adam:
         trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]

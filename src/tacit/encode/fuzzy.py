@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, normalize
 
+from tacit.encode.network import products
 from tacit.encode.rows import rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
@@ -24,6 +25,7 @@ class FuzzQE(Space):
     """
 
     name = "FuzzQE"
+    narrows = True
     unions = True
     degrees: Tensor | None  # of all entities, rows of length 1, [N, W], while the weights stay as they are
 
@@ -81,13 +83,8 @@ class FuzzQE(Space):
         if entities is None and self.degrees is not None and not self.training:
             degrees = self.degrees
         else:
-            degrees = normalize(rows(self.entities, entities).clamp(0, 1))
-        return normalize(states) @ degrees.T / self.temperature
-
-    def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """Cosines of states and their own entities."""
-        degrees = normalize(rows(self.entities, entities).clamp(0, 1), dim=2)
-        return (normalize(states)[:, None] * degrees).sum(2) / self.temperature
+            degrees = normalize(rows(self.entities, entities).clamp(0, 1), dim=-1)
+        return products(normalize(states), degrees) / self.temperature
 
 
 def _product(states: Tensor) -> Tensor:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tacit.encode.graph_network import DescribedLayer, boundary_of, fill, read, reset_linear
+from tacit.encode.aggregation import Triples
+from tacit.encode.graph_network import DescribedLayer, boundary_of, fill, read, reset_linear, states_after
 from tacit.encode.network import network
 from tacit.encode.set_projection import SetProjector
 from tacit.encode.settings import EncodeSettings
@@ -23,9 +22,7 @@ class GNNQE(SetProjector):
 
     name = "GNN-QE"
 
-    def __init__(
-        self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: NDArray[np.integer]
-    ) -> None:
+    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: Triples) -> None:
         super().__init__(num_entities, num_relations, settings, triples)
         d, count = settings.width, settings.layers
         self.query = nn.Embedding(num_relations, d)
@@ -35,20 +32,13 @@ class GNNQE(SetProjector):
     def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
         """The logits of a hop, `[n, N] x [n] -> [n, N]`."""
         query = self.query(relations)
-        states = boundary = boundary_of(log_sets, query)
-        every = []
-        for layer in self._layers():
-            states = layer(states, layer.relations(query), boundary, self.facts, keep)
-            every.append(states)
-        return read(self.mlp, every if self.settings.joined else every[-1:], query)
-
-    def _layers(self) -> Iterator[DescribedLayer]:
-        return (layer for layer in self.layers if isinstance(layer, DescribedLayer))
+        states = states_after(self.layers, query, boundary_of(log_sets, query), self.facts, keep)
+        return read(self.mlp, deque(states, None if self.settings.joined else 1), query)
 
     def reset(self, generator: torch.Generator) -> None:
         """Draw the first weights."""
         reset_linear(self, generator)
         bound = (13 * self.settings.width) ** -0.5  # as one linear map of all thirteen parts
-        for layer in self._layers():
+        for layer in (each for each in self.layers if isinstance(each, DescribedLayer)):
             for weight in (layer.own.weight, layer.own.bias, layer.described.weight):
                 fill(weight, bound, generator)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.encode.attention import Attention, reset_layers
-from tacit.encode.pairs import l1, l1_of
+from tacit.encode.pairs import l1
 from tacit.encode.rows import rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
@@ -51,7 +51,3 @@ class GQE(Space):
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """The margin minus the distance."""
         return self.margin - l1(states, rows(self.entities, entities))
-
-    def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """The margin minus the distance of a state's own entities."""
-        return self.margin - l1_of(states[:, None], rows(self.entities, entities))

@@ -7,7 +7,8 @@ worth beside `q` is the logit of each entity. States are `[N, B, d]`: what belon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -75,6 +76,16 @@ class SummedLayer(nn.Module):
 def boundary_of(log_sets: Tensor, query: Tensor) -> Tensor:
     """`p_v · q`, `[B, N] x [B, d] -> [N, B, d]`."""
     return log_sets.exp().t()[:, :, None] * query
+
+
+def states_after(
+    layers: Iterable[Any], given: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None = None
+) -> Iterator[Tensor]:
+    """The states after each layer, whose vectors of relations are made of what is given."""
+    states = boundary
+    for layer in layers:
+        states = layer(states, layer.relations(given), boundary, facts, keep)
+        yield states
 
 
 def read(mlp: nn.Sequential, states: Sequence[Tensor], query: Tensor) -> Tensor:

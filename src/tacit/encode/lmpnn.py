@@ -13,6 +13,7 @@ that code negates the last atom inside the quantifier.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from tacit.encode.attention import reset_layers
 from tacit.encode.matching import Matching, Slots
-from tacit.encode.network import network, quiet
+from tacit.encode.network import network, products, quiet
 from tacit.encode.query_graph import FREE, QueryGraph, query_graphs
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import SettingsError
@@ -41,6 +42,7 @@ class LMPNN(Matching):
     The predictor is none of its parts: a checkpoint holds what was learned.
     """
 
+    name = "LMPNN"
     entities: Tensor
     relations: Tensor
     keys: Tensor
@@ -69,6 +71,11 @@ class LMPNN(Matching):
         reset_layers(self.network, generator)
         if self.residual:
             quiet(self.network)
+
+    def checksums(self) -> dict[str, str]:
+        """What tells the vectors of the link predictor from others."""
+        vectors = (table.cpu().contiguous().numpy().data for table in (self.entities, self.relations))
+        return {"vectors of the link predictor": " ".join(str(zlib.crc32(table)) for table in vectors)}
 
     def check(self, plan: Plan) -> None:
         """Raise a `PlanError` that names what no query graph can say."""
@@ -142,16 +149,10 @@ class LMPNN(Matching):
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """Cosines over the temperature."""
+        sharpened = F.normalize(states, dim=1) / self.temperature
         if entities is not None:
-            return self._sharpened(states) @ self.keys[entities].t()
-        return (self._sharpened(states) @ self.keys.t())[:, : self.num_entities]
-
-    def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """Cosines with a state's own entities over the temperature."""
-        return (self._sharpened(states)[:, None] * self.keys[entities]).sum(2)
-
-    def _sharpened(self, states: Tensor) -> Tensor:
-        return F.normalize(states, dim=1) / self.temperature
+            return products(sharpened, self.keys[entities])
+        return products(sharpened, self.keys)[:, : self.num_entities]
 
 
 def _checked(scorer: Scorer | None) -> BilinearModel:

@@ -35,9 +35,9 @@ class Matching(Encoder):
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """Logits of some entities, or of all, for each state, `[n, W] x [m] -> [n, m]`."""
 
-    @abstractmethod
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """Logits of some entities of its own for each state, `[n, W] x [n, m] -> [n, m]`."""
+        """Logits of some entities of its own for each state, `[n, W] x [n, m] -> [n, m]`; `match` may know them."""
+        return self.match(states, entities)
 
     def logits(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Raw scores of every entity, `[B, E] x [B, R] -> [B, N]`; of branches the best counts."""

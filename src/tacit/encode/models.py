@@ -20,7 +20,7 @@ from tacit.links.scorer import Scorer
 EMBEDDINGS: dict[str, Callable[[int, int, EncodeSettings], Encoder]] = {
     "gqe": GQE, "q2b": Query2Box, "betae": BetaE, "cone": ConE, "fuzzqe": FuzzQE,
 }  # fmt: skip
-NETWORKS = {"gnnqe": GNNQE, "ultra": Ultra}  # over the train facts
+NETWORKS = {"gnnqe": GNNQE, "ultra": Ultra}  # over the train facts, which they read while they answer
 
 
 def make_encoder(settings: EncodeSettings, graph: Graph, scorer: Scorer | None = None) -> Encoder:

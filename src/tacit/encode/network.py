@@ -24,13 +24,20 @@ def quiet(layers: nn.Sequential) -> None:
         nn.init.zeros_(numbers)
 
 
-def exact_product(left: Tensor, right: Tensor) -> Tensor:
-    """`left @ right.T` in float32 and so are its gradients, whatever other products are rounded to."""
-    found: Tensor = _ExactProduct.apply(left, right)  # type: ignore[no-untyped-call]
+def products(states: Tensor, keys: Tensor) -> Tensor:
+    """Inner products of states with keys, `[n, W] x [m, W] -> [n, m]`, or each with its own, `[n, m, W]`."""
+    return states @ keys.T if keys.dim() == 2 else (states[:, None] * keys).sum(2)
+
+
+def exact_products(states: Tensor, keys: Tensor) -> Tensor:
+    """The same in float32, and so are their gradients, whatever other products are rounded to."""
+    if keys.dim() == 3:  # which are no matrix product
+        return products(states, keys)
+    found: Tensor = _ExactProducts.apply(states, keys)  # type: ignore[no-untyped-call]
     return found
 
 
-class _ExactProduct(torch.autograd.Function):
+class _ExactProducts(torch.autograd.Function):
     """Backward passes run when the settings of the forward pass are long gone, so both set their own."""
 
     @staticmethod

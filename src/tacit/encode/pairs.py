@@ -2,6 +2,7 @@
 
 All kinds are of one form, `Σ_d f(v − x, s)`: an entity has a place `v`, a state a place `x` and perhaps an extent `s`.
 The backward pass works the two slopes of `f` out anew; they are all that the gradients of `x`, `s` and `v` need.
+Where each state has entities of its own, `[n, m, d]`, pairs are few, and `[n, m]` distances come of plain operations.
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ Parts = tuple[Tensor, ...]
 
 def l1(points: Tensor, entities: Tensor) -> Tensor:
     """`‖v − x‖₁`, `[n, d] x [m, d] -> [n, m]`."""
+    if entities.dim() == 3:
+        return (entities - points[:, None]).abs().sum(-1)
     return _distances("l1", 0.0, points, None, entities)
 
 
 def box(centres: Tensor, offsets: Tensor, entities: Tensor, inside: float) -> Tensor:
     """`‖relu(δ − o)‖₁ + inside · ‖min(δ, o)‖₁` for `δ = |v − c|`, `[n, d] x [n, d] x [m, d] -> [n, m]`."""
+    if entities.dim() == 3:
+        gap, offsets = (entities - centres[:, None]).abs(), offsets[:, None]
+        return ((gap - offsets).relu() + inside * torch.minimum(gap, offsets).abs()).sum(-1)
     return _distances("box", inside, centres, offsets, entities)
 
 
@@ -37,25 +43,11 @@ def cone(axes: Tensor, apertures: Tensor, angles: Tensor, inside: float) -> Tens
     and 0 elsewhere, plus `inside · min(i, b)`. By the addition theorem the first is `relu(i cos(ω/2) − j b)` for
     `j = |cos((v−θ)/2)|`, and `i`, `j` are sums of products of sines of halves: no pair takes a sine of its own.
     """
+    if angles.dim() == 3:
+        half, reach = (angles - axes[:, None]) / 2, apertures[:, None] / 2
+        sine, bound = half.sin().abs(), reach.sin()
+        return ((sine * reach.cos() - half.cos().abs() * bound).relu() + inside * torch.minimum(sine, bound)).sum(-1)
     return _distances("cone", inside, axes, apertures, angles)
-
-
-def l1_of(points: Tensor, entities: Tensor) -> Tensor:
-    """`l1` of entities beside points, `[..., d] x [..., d] -> [...]`."""
-    return (entities - points).abs().sum(-1)
-
-
-def box_of(centres: Tensor, offsets: Tensor, entities: Tensor, inside: float) -> Tensor:
-    """`box` of entities beside boxes, `[..., d] x [..., d] x [..., d] -> [...]`."""
-    gap = (entities - centres).abs()
-    return ((gap - offsets).relu() + inside * torch.minimum(gap, offsets).abs()).sum(-1)
-
-
-def cone_of(axes: Tensor, apertures: Tensor, angles: Tensor, inside: float) -> Tensor:
-    """`cone` of angles beside cones, `[..., d] x [..., d] x [..., d] -> [...]`."""
-    half, reach = (angles - axes) / 2, apertures / 2
-    sine, bound = half.sin().abs(), reach.sin()
-    return ((sine * reach.cos() - half.cos().abs() * bound).relu() + inside * torch.minimum(sine, bound)).sum(-1)
 
 
 def _distances(kind: str, inside: float, points: Tensor, extents: Tensor | None, entities: Tensor) -> Tensor:

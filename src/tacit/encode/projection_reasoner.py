@@ -73,7 +73,8 @@ class ProjectionReasoner(Reasoner):
         self.encoder.check(plan)
         at_once = self.batch(plan)
         parts = zip(entities.split(at_once), relations.split(at_once), strict=True)
-        return torch.cat([self._evaluation(*part).whole(plan.root) for part in parts])
+        plain = [self.messages.evaluation(*part) for part in parts]
+        return torch.cat([ProjectedScores(**vars(each), encoder=self.encoder).whole(plan.root) for each in plain])
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-odds of every entity; of a single atom what the network says, which rounding has not touched."""
@@ -82,8 +83,3 @@ class ProjectionReasoner(Reasoner):
             return single[0]
         scores = self.scores(plan, entities, relations)
         return scores - log1mexp(scores)
-
-    def _evaluation(self, entities: Tensor, relations: Tensor) -> ProjectedScores:
-        rows, device = self.messages, self.messages.device
-        slots = entities.to(device).long(), relations.to(device).long()
-        return ProjectedScores(rows.atoms, rows.logic, *slots, rows.k, rows.memory // 2, encoder=self.encoder)

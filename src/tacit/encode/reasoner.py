@@ -1,4 +1,4 @@
-"""Whole questions valued by an encoder, as an engine asks them."""
+"""Encoders as an engine asks them: for whole questions, and as link predictors, over which every search works."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from tacit.encode.encoder import Encoder
-from tacit.engine.reasoner import CPU_MEMORY, CUDA_MEMORY, Reasoner
+from tacit.engine.reasoner import Reasoner, step_memory
 from tacit.query.plan import Plan, Union, walk
+from tacit.query.shapes import SHAPES
+
+_ROWS = 1024  # whole rows of scores at once, where single ones are asked for
 
 
 class EncoderReasoner(Reasoner):
@@ -19,9 +22,7 @@ class EncoderReasoner(Reasoner):
 
     def __init__(self, encoder: Encoder, memory: float | None = None) -> None:
         self.encoder, self.num_entities = encoder, encoder.num_entities
-        if memory is None:
-            memory = CUDA_MEMORY if encoder.device.type == "cuda" else CPU_MEMORY
-        self.memory = int(memory * 1e9)
+        self.memory = step_memory(memory, encoder.device)
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores `[B, N]`."""
@@ -44,3 +45,28 @@ class EncoderReasoner(Reasoner):
         """How many queries of a plan fit in memory at once: each branch is a row of N floats, and so are copies."""
         rows = 4 + sum(len(step.parts) for step in walk(plan.root) if isinstance(step, Union))
         return max(1, self.memory // (2 * rows * 4 * self.num_entities))
+
+
+class EncoderScorer:
+    """What an encoder answers to a question of one atom, `r(h, ?t)`, is how it scores that atom for every tail."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder, self.plan = encoder, SHAPES["1p"].plan
+        self.num_entities, self.num_relations = encoder.num_entities, encoder.num_relations
+
+    @property
+    def device(self) -> torch.device:
+        """Where the encoder computes."""
+        return self.encoder.device
+
+    @torch.no_grad()
+    def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
+        """Raw scores of every tail, `[B] x [B] -> [B, N]`; written into `out` where given."""
+        found = self.encoder.logits(self.plan, heads.long()[:, None], relations.long()[:, None])
+        return found if out is None else out.copy_(found)
+
+    @torch.no_grad()
+    def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """Raw scores of single atoms, `[B] x [B] x [B] -> [B]`."""
+        parts = zip(*(ids.long().split(_ROWS) for ids in (heads, relations, tails)), strict=True)
+        return torch.cat([self.encoder.logits_of(self.plan, h[:, None], r[:, None], t) for h, r, t in parts])

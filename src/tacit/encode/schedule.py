@@ -23,6 +23,12 @@ from tacit.query.plan import At, Best, Complement, Condition, Loop, Plan, Projec
 
 MOST_BRANCHES = 16
 KINDS = ("anchor", "everything", "complement", "union", "intersect", "project")  # what runs first, where both can
+REFUSED: dict[type, str] = {
+    At: "a part that speaks of named entities alone (At)",  # a state is matched with all entities at once
+    Best: "a part that no answer occurs in (Best)",
+    Loop: "an atom with one variable at both ends (Loop)",  # a hop leads from a state to another
+    Condition: "a cycle of variables (Condition)",  # operators follow trees
+}
 Branches = tuple[int, ...]  # operations, by number
 _T = TypeVar("_T")
 
@@ -86,6 +92,8 @@ class _Operations(Fold[int, Branches]):
         """The operations of a step; at a single entity it has none, since a state is matched with all of them."""
         if place.target is not None:
             _refuse("a part of an edge that speaks of its source alone (Source)")
+        if type(step) in REFUSED:
+            _refuse(REFUSED[type(step)])
         return super().of(step, place)
 
     def entity(self, slot: int) -> int:
@@ -119,22 +127,6 @@ class _Operations(Fold[int, Branches]):
     def negation(self, step: Complement[Any], part: Branches, place: Place[int]) -> Branches:
         """The complement; that of branches is what all their complements have in common."""
         return self.all([(self._number("complement", (branch,)),) for branch in part], place)
-
-    def at(self, step: At, place: Place[int]) -> NoReturn:
-        """Refused: a state is matched with all entities at once."""
-        _refuse("a part that speaks of named entities alone (At)")
-
-    def best(self, step: Best, place: Place[int]) -> NoReturn:
-        """Refused: it says nothing of an answer."""
-        _refuse("a part that no answer occurs in (Best)")
-
-    def loop(self, step: Loop, place: Place[int]) -> NoReturn:
-        """Refused: a hop leads from a state to another."""
-        _refuse("an atom with one variable at both ends (Loop)")
-
-    def condition(self, step: Condition, place: Place[int]) -> NoReturn:
-        """Refused: operators follow trees."""
-        _refuse("a cycle of variables (Condition)")
 
     def _hops(self, sources: Branches, edge: Relation) -> Branches:
         return tuple(self._number("project", (source,), edge.slot, edge.flip) for source in sources)

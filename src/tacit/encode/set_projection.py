@@ -11,20 +11,18 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import reduce
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from tacit.encode.aggregation import SortedFacts
+from tacit.encode.aggregation import SortedFacts, Triples
 from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.exact_sets import followed, inverse_places, kept, reached
 from tacit.encode.projection_reasoner import ProjectionReasoner, ProjectionScorer
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.space import Space
 from tacit.engine.logic import Logic, log1mexp
-from tacit.engine.reasoner import CPU_MEMORY, CUDA_MEMORY
+from tacit.engine.reasoner import step_memory
 from tacit.errors import PlanError
 from tacit.links.scorer import Scorer
 from tacit.query.plan import Loop, Plan
@@ -39,9 +37,7 @@ class SetProjector(Space):
 
     unions = True
 
-    def __init__(
-        self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: NDArray[np.integer]
-    ) -> None:
+    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: Triples) -> None:
         super().__init__(num_entities, num_relations, settings)
         self.width = 2 * num_entities
         self.facts = SortedFacts(triples, num_entities, num_relations)
@@ -55,8 +51,7 @@ class SetProjector(Space):
 
     def hop(self, log_sets: Tensor, relations: Tensor, memory: int | None = None) -> Tensor:
         """The same for scoring, with as many sets at once as the memory (in bytes) allows."""
-        if memory is None:
-            memory = int(1e9 * (CUDA_MEMORY if self.device.type == "cuda" else CPU_MEMORY))
+        memory = step_memory(None, self.device) if memory is None else memory
         at_once = max(1, memory // (4 * _LIVE * self.num_entities * self.settings.width))
         with torch.no_grad():
             parts = zip(log_sets.split(at_once), relations.split(at_once), strict=True)

@@ -12,30 +12,26 @@ from tacit.settings import Settings, setting
 RECIPES = ("lean", "paper")
 LOSSES = ("margin", "ranking", "softmax", "sets")
 DECAYS = ("cosine", "steps", "none")
-NARROW = ("betae", "cone", "fuzzqe")  # models whose networks learn in bfloat16 on a GPU by the recipe lean
 SMALL = 20_000  # entities below which a narrow model does
 _BY_MODEL = "by model, recipe and size of the graph where nothing is given"
 
 TRAINED = ("1p", "2p", "3p", "2i", "3i", "2in", "3in", "inp", "pin", "pni")  # the others are never learned from
 ENDLESS = 10**9  # steps, where time decides
 
+_ANY: dict[str, Any] = {
+    "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05, "dropout": 0.0,
+    "loss": "margin", "likely": 0.0, "answers": 1, "negated": 0.2, "weight_decay": 0.0,
+    "validate_every": 0.1, "validate_queries": 200,
+}  # fmt: skip
 # What a recipe decides where neither a model nor anybody else does.
 RECIPE: dict[str, dict[str, Any]] = {
-    "paper": {
-        "steps": 1_350_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
-        "dropout": 0.0, "residual": False,
-        "loss": "margin", "adversarial": 0.0, "negatives": 128, "private": True, "likely": 0.0, "answers": 1,
-        "batch": 512, "negated": 0.2,
-        "lr": 1e-4, "decay": "steps", "weight_decay": 0.0,
-        "validate_every": 0.1, "validate_queries": 200,
+    "paper": _ANY | {
+        "steps": 1_350_000, "residual": False, "adversarial": 0.0, "negatives": 128, "private": True, "batch": 512,
+        "lr": 1e-4, "decay": "steps",
     },
-    "lean": {
-        "steps": 100_000, "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05,
-        "dropout": 0.0, "residual": True,
-        "loss": "margin", "adversarial": 0.5, "negatives": 512, "private": False, "likely": 0.0, "answers": 1,
-        "batch": 2048, "negated": 0.2,
-        "lr": 1e-3, "decay": "cosine", "weight_decay": 0.0,
-        "validate_every": 0.1, "validate_queries": 200,
+    "lean": _ANY | {
+        "steps": 100_000, "residual": True, "adversarial": 0.5, "negatives": 512, "private": False, "batch": 2048,
+        "lr": 1e-3, "decay": "cosine",
     },
     "small": {"steps": 12_000, "hidden": 128, "negatives": 128, "batch": 256, "negated": 0.2, "lr": 5e-3},
 }  # fmt: skip

@@ -21,7 +21,6 @@ class Space(Matching):
     logits become a loss that of the losses.
     """
 
-    name: str  # as it is printed
     width: int  # numbers of a state, W
     unions = False  # whether it has a union of its own; else the branches of a union are kept apart
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tacit.encode.aggregation import SortedFacts
-from tacit.encode.graph_network import SummedLayer, boundary_of, read, reset_linear
+from tacit.encode.aggregation import SortedFacts, Triples
+from tacit.encode.graph_network import SummedLayer, boundary_of, read, reset_linear, states_after
 from tacit.encode.network import network
 from tacit.encode.set_projection import SetProjector
 from tacit.encode.settings import EncodeSettings
@@ -39,6 +40,10 @@ class _RelationLayer(SummedLayer):
         super().__init__(width)
         self.relation = nn.Embedding(JOINTS, width)
 
+    def relations(self, boundary: Tensor) -> Tensor:
+        """The vectors of the ways to be joined, the same for each query."""
+        return self.relation.weight[:, None].expand(-1, boundary.shape[1], -1)
+
 
 class _EntityLayer(SummedLayer):
     """A layer over the facts, with a map of its own of the vectors of relations."""
@@ -46,6 +51,11 @@ class _EntityLayer(SummedLayer):
     def __init__(self, width: int) -> None:
         super().__init__(width)
         self.relation_projection = network(width, width, 1, width)
+
+    def relations(self, vectors: Tensor) -> Tensor:
+        """Vectors of relations for the inverses: a message goes to the head of a fact in the published network."""
+        along: Tensor = self.relation_projection(vectors).unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
+        return along
 
 
 class _RelationNetwork(nn.Module):
@@ -57,11 +67,7 @@ class _RelationNetwork(nn.Module):
 
     def forward(self, boundary: Tensor, joints: SortedFacts) -> Tensor:
         """The vectors of relations."""
-        states = boundary
-        for layer in (each for each in self.layers if isinstance(each, _RelationLayer)):
-            along = layer.relation.weight[:, None].expand(-1, boundary.shape[1], -1)
-            states = layer(states, along, boundary, joints)
-        return states
+        return deque(states_after(self.layers, boundary, boundary, joints), 1).pop()
 
 
 class _EntityNetwork(nn.Module):
@@ -76,12 +82,7 @@ class _EntityNetwork(nn.Module):
         self, boundary: Tensor, query: Tensor, vectors: Tensor, facts: SortedFacts, keep: Tensor | None
     ) -> Tensor:
         """The logits of all entities."""
-        states = boundary
-        for layer in (each for each in self.layers if isinstance(each, _EntityLayer)):
-            # A message goes to the head of a fact in the published network: over the inverse, in our words.
-            along = layer.relation_projection(vectors).unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
-            states = layer(states, along, boundary, facts, keep)
-        return read(self.mlp, [states], query)
+        return read(self.mlp, deque(states_after(self.layers, vectors, boundary, facts, keep), 1), query)
 
 
 class Ultra(SetProjector):
@@ -89,9 +90,7 @@ class Ultra(SetProjector):
 
     name = "UltraQuery"
 
-    def __init__(
-        self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: NDArray[np.integer]
-    ) -> None:
+    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: Triples) -> None:
         super().__init__(num_entities, num_relations, settings, triples)
         d, count = settings.width, settings.layers
         self.relation_model = _RelationNetwork(d, count)
@@ -136,7 +135,7 @@ class Ultra(SetProjector):
         self.renew()
 
 
-def relation_graph(triples: NDArray[np.integer], num_relations: int) -> NDArray[np.int64]:
+def relation_graph(triples: Triples, num_relations: int) -> NDArray[np.int64]:
     """Facts `(j, joint, i)` of the graph of relations, from directed triples with their inverses.
 
     The tails of a relation are the heads of its inverse, so that one product says which share an entity at any end.

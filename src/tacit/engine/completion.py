@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tacit.engine.atoms import Atoms
 from tacit.engine.engine import Engine
-from tacit.engine.reasoner import CPU_MEMORY, CUDA_MEMORY
+from tacit.engine.reasoner import step_memory
 from tacit.engine.scores import checked
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
@@ -183,9 +183,9 @@ def _from_both_ends(
 
 def _rows_at_once(engine: Engine) -> int:
     """How many rows of N scores to hold: they are written, calibrated, compared and cut."""
-    device = engine.scorer.device.type
-    memory = engine.settings.memory or (CUDA_MEMORY if device == "cuda" else CPU_MEMORY)
-    return max(1, min(_ROWS.get(device, 512), int(memory * 1e9) // (16 * engine.graph.num_entities)))
+    device = engine.scorer.device
+    memory = step_memory(engine.settings.memory, device)
+    return max(1, min(_ROWS.get(device.type, 512), memory // (16 * engine.graph.num_entities)))
 
 
 def _named(graph: Graph, facts: _Facts) -> Iterator[Prediction]:

@@ -26,8 +26,15 @@ from tacit.query.plan import Plan, Row
 from tacit.query.plan_traits import negates_hops, settled, without_hops
 from tacit.query.symbolic import answers as symbolic_sets
 
-CPU_MEMORY, CUDA_MEMORY = 2.0, 8.0  # GB, where nothing else is asked for
+_CPU_MEMORY, _CUDA_MEMORY = 2.0, 8.0  # GB, where nothing else is asked for
 _BATCH = 256
+
+
+def step_memory(memory: float | None, device: torch.device) -> int:
+    """The bytes that a step may use on a device, where some GB are asked for, or nothing."""
+    if memory is None:
+        memory = _CUDA_MEMORY if device.type == "cuda" else _CPU_MEMORY
+    return int(memory * 1e9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +136,7 @@ class MessageReasoner(Reasoner):
         self.exact = self.k is None
         self.num_entities, self.shards = atoms.num_entities, atoms.shards
         self.device = atoms.device
-        if memory is None:
-            memory = CUDA_MEMORY if self.device.type == "cuda" else CPU_MEMORY
-        self.memory = int(memory * 1e9)
+        self.memory = step_memory(memory, self.device)
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every entity, `[B, N]`; batches that would not fit in memory are cut."""

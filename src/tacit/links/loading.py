@@ -11,7 +11,7 @@ from tacit.disk import MAPS
 from tacit.distributed.shards import Shards
 from tacit.errors import RunError, SettingsError
 from tacit.fitting.parts import Parts
-from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, ENCODER, ENCODING, MODEL, TRAINED, RunFolder
+from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, ENCODER, ENCODING, MODEL, ON_PREDICTOR, TRAINED, RunFolder
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, DistanceModel
@@ -60,7 +60,7 @@ def save_model(run: RunFolder, model: FactorModel) -> None:
     shards = shards_of(model)
     if shards.leads:
         drop_adapter(run)
-        if run.settings.get("encode", {}).get("model") == "lmpnn":
+        if run.settings.get("encode", {}).get("model") in ON_PREDICTOR:
             drop_encoder(run)
         outdate(run)
     Parts(run, shards).write(MODEL, model.state_dict(), {name: str(value) for name, value in about(model).items()})
