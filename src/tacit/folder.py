@@ -177,6 +177,11 @@ class RunFolder:
                 "train anew in another folder"
             )
 
+    def begin(self, graph: Graph) -> None:
+        """Raise a `RunError` where a training on a graph could not be kept in the run: before hours are spent."""
+        self.check(graph)
+        self.results()
+
     def write_tensors(
         self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
     ) -> None:
