@@ -209,12 +209,10 @@ class Run:
 
     def drop_encoder(self) -> None:
         """Delete the run's encoder, or one whose training was stopped; it must have a link predictor beside it."""
-        from tacit.links.loading import drop_encoder
-
         if not self.folder.has(MODEL):
             raise RunError(f"run '{self.folder.path}' holds an encoder alone; delete the folder instead")
         stopped = self.folder.has(ENCODING)
-        if not drop_encoder(self.folder) and not stopped:
+        if not self.folder.drop("encode") and not stopped:
             raise RunError(f"run '{self.folder.path}' has no encoder to drop")
         self.weights = replace(self.weights, encoder=None, encoding=None)
         self._given = {name: value for name, value in self._given.items() if (name, value) != ("search", "encoder")}
@@ -261,9 +259,7 @@ class Run:
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter, and answer without it from now on."""
-        from tacit.links.loading import drop_adapter
-
-        if not drop_adapter(self.folder):
+        if not self.folder.drop("adapt"):
             raise RunError(f"run '{self.folder.path}' has no adapter to drop")
         self._renew()
 

@@ -35,6 +35,7 @@ class Encoder(nn.Module, ABC):
     num_entities: int
     num_relations: int
     captured = True  # on a GPU, whether a step can be recorded once and replayed
+    on_predictor = False  # whether it works on the vectors of a link predictor, and goes with them
     narrow = False  # whether its networks compute in bfloat16 while they learn
 
     @property

@@ -17,7 +17,7 @@ from tacit.fitting.loop import Fitting, fit
 from tacit.fitting.progress import Progress
 from tacit.folder import ENCODING, RunFolder
 from tacit.graph.graph import Graph
-from tacit.links.loading import drop_encoder, pick_device
+from tacit.links.loading import pick_device
 from tacit.links.memory import clear_memory_errors
 from tacit.links.precision import float32_products
 from tacit.links.scorer import Scorer
@@ -65,7 +65,7 @@ def encode(
     def begin(fitting: Fitting) -> None:
         training.clock = lambda: fitting.share
         if run is not None and not resume:
-            drop_encoder(run)
+            run.drop("encode")
         if run is not None and "train" not in run.settings:  # by these a training that is killed goes on
             run.write_settings("encode", settings.to_dict())
 

@@ -44,6 +44,7 @@ class LMPNN(Matching):
     entities: Tensor
     relations: Tensor
     keys: Tensor
+    on_predictor = True
 
     def __init__(
         self, num_entities: int, num_relations: int, settings: EncodeSettings, scorer: Scorer | None = None

@@ -10,7 +10,7 @@ from tacit.encode.encoder import Encoder
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError
-from tacit.folder import ENCODER, ENCODING, RunFolder
+from tacit.folder import ENCODER, ENCODING, MODEL, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
 from tacit.links.scorer import Scorer
@@ -18,7 +18,8 @@ from tacit.links.scorer import Scorer
 
 def save_encoder(run: RunFolder, encoder: Encoder, settings: EncodeSettings) -> None:
     """Write an encoder as `encoder.safetensors`, with the settled settings that it was made by."""
-    run.write_tensors(ENCODER, encoder.state_dict(), {"settings": json.dumps(settings.to_dict())})
+    about = {"settings": json.dumps(settings.to_dict())} | ({"of": MODEL} if encoder.on_predictor else {})
+    run.write_tensors(ENCODER, encoder.state_dict(), about)
 
 
 def load_encoder(
