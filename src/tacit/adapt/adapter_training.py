@@ -19,11 +19,12 @@ from tacit.adapt.query_batches import Batches
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.strengths import fitted_strengths
-from tacit.adapt.validation import mean_reciprocal_ranks, set_apart, with_hard_answers
+from tacit.adapt.validation import set_apart
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
+from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.engine.reasoner import MessageReasoner
 from tacit.errors import TrainingError
 from tacit.fitting.checkpoint import Weights

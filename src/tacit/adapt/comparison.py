@@ -11,10 +11,10 @@ from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.adapt.loading import load_adapter
 from tacit.adapt.settings import ENGINE, AdaptSettings
-from tacit.adapt.validation import mean_reciprocal_ranks
 from tacit.engine.calibration import calibration
 from tacit.engine.engine import Engine
 from tacit.engine.known_facts import KnownFacts
+from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.engine.settings import EngineSettings
 from tacit.folder import ADAPTER, RunFolder
 from tacit.graph.graph import Graph

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.optim import Adam, AdamW
 
-from tacit.adapt.validation import mean_reciprocal_ranks, with_hard_answers
 from tacit.encode.draws import draws, plans_of
 from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.lmpnn import LMPNN
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import NARROW, TRAINED, EncodeSettings
+from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.errors import PlanError, TrainingError
 from tacit.fitting.checkpoint import Weights
 from tacit.fitting.task import Schedule, Task, seed_of
