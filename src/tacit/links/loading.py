@@ -27,10 +27,7 @@ def make_model(
         raise SettingsError(f"unknown model '{name}'; the models are {', '.join(MODELS)}")
     kind = MODELS[name]
     rows = num_entities if shards is None else shards.size
-    if issubclass(kind, DistanceModel):
-        model: FactorModel = kind(rows, num_relations, rank, norm)
-    else:
-        model = kind(rows, num_relations, rank)
+    model = kind(rows, num_relations, rank, *([norm] if issubclass(kind, DistanceModel) else []))
     if shards is not None and shards.world > 1:
         model.num_entities = num_entities
         model.head_table.shards = model.tail_table.shards = shards
