@@ -172,12 +172,8 @@ class Run:
         chosen = AdaptSettings.of(settings)
         elsewhere = "device" in settings and self.engine.scorer.device != pick_device(chosen.device)
         scorer = read_weights(self.folder, chosen.device).scorer if elsewhere else self.engine.scorer
-        if isinstance(queries, Mapping):
-            learned, valid = dict(queries), None
-        else:
-            source = None if queries is None else Path(queries)
-            learned = training_queries(self.graph, chosen, source, count)
-            valid = validation_queries(self.graph, chosen, source)
+        learned = training_queries(self.graph, chosen, queries, count)
+        valid = validation_queries(self.graph, chosen, queries)
         result = adapt(
             self.graph, scorer, learned, chosen, valid=valid, run=self.folder, progress=progress, resume=resume,
             variant=variant,
