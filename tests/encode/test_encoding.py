@@ -19,7 +19,7 @@ from tacit.engine.engine import Engine
 from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.errors import LimitError, PlanError, RunError, SettingsError, TrainingError
 from tacit.fitting.progress import Event
-from tacit.folder import ENCODER, ENCODING, RESULTS, RunFolder
+from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.graph import Graph
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sampling import sample
@@ -57,14 +57,6 @@ def test_a_small_graph_is_learned_by_heart(model: str, graph: Graph) -> None:
 def same(left: EncodeResult, right: EncodeResult) -> bool:
     ours, theirs = left.encoder.state_dict(), right.encoder.state_dict()
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
-def test_damaged_results_are_told_before_anything_is_learned(graph: Graph, tmp_path: Path) -> None:
-    run = RunFolder.create(tmp_path / "run", graph, {})
-    (run.path / RESULTS).write_text("{")
-    with pytest.raises(RunError, match="is damaged"):
-        encode(graph, EncodeSettings("gqe", **QUICK), run=run, progress=lambda event: pytest.fail("it was trained"))
-    assert not run.has(ENCODER)
 
 
 @pytest.mark.parametrize(("model", "step"), [("cone", 1), ("q2b", 6), ("q2b", 11)])
