@@ -36,11 +36,11 @@ from scaffold import Benchmark, Measured
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.loading import save_adapter
 from tacit.adapt.settings import AdaptSettings
-from tacit.disk import digest
+from tacit.disk import digest, to_toml
 from tacit.errors import TacitError
 from tacit.fitting.checkpoint import Checkpoint
 from tacit.fitting.parts import Parts
-from tacit.folder import CHECKPOINT, SETTINGS, RunFolder, to_toml
+from tacit.folder import CHECKPOINT, SETTINGS, RunFolder
 from tacit.graph.datasets import load
 from tacit.graph.tsv import write_tsv
 from tacit.links.imports import read_kbc

@@ -74,7 +74,7 @@ class Inner:
         self.queries: dict[str, QuerySet] = {
             name: sample(self.graph, SHAPES[name], "test", given.count, seed=3).queries for name in shapes
         }
-        self.lessons: dict[tuple[Any, ...], dict[str, QuerySet]] = {}
+        self.lessons: dict[tuple[Any, ...], Mapping[str, QuerySet]] = {}
         self.adapted: dict[str, tuple[Calibration, dict[str, Any]]] = {}
 
     def tried(self, row: str, changes: Mapping[str, Any] | None, engine: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tacit.adapt.settings import AdaptSettings
+from tacit.encode.settings import EncodeSettings
 from tacit.engine import atoms, calibration, logic
 from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, EngineSettings
 from tacit.errors import SettingsError
@@ -107,3 +108,24 @@ def test_a_word_is_no_list_of_words() -> None:
     with pytest.raises(SettingsError, match=r"cors is 'http://a.example'; it must be a list of words"):
         ServerSettings(cors="http://a.example")  # type: ignore[arg-type]
     assert ServerSettings(cors=["http://a.example"]).cors == ("http://a.example",)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "parameter"),
+    [
+        (EncodeSettings, {"model": "gqe", "loss": "sets"}, "loss"),
+        (EncodeSettings, {"model": "gnnqe", "precision": "bf16"}, "precision"),
+        (ServerSettings, {"limits": "x"}, "limits"),
+        (ServerSettings, {"limits": {"k": 0}}, "limits"),
+        (ServerSettings, {"api_key": " "}, "api_key"),
+        (ServerSettings, {"cors": ["a.example"]}, "cors"),
+        (TrainSettings, {"negatives": 2, "optimizer": "adam"}, "optimizer"),
+        (TrainSettings, {"model": "transe", "relation_weight": 1.0}, "relation_weight"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_creation_by_its_name(
+    kind: type[Settings], values: dict[str, Any], parameter: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        kind.of(values)
+    assert caught.value.parameter == parameter

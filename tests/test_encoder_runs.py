@@ -23,7 +23,7 @@ from tacit.encoding import encode_folder
 from tacit.errors import DataError, PlanError, RunError, SettingsError
 from tacit.evaluate.protocol import one_hop_queries
 from tacit.fitting.progress import Event
-from tacit.folder import ENCODER, ENCODING, MODEL, RunFolder
+from tacit.folder import ENCODER, ENCODING, MODEL, RESULTS, RunFolder
 from tacit.links.loading import load_model, save_model
 from tacit.opening import NAMES, read_weights
 from tacit.query.shapes import SHAPES
@@ -352,3 +352,13 @@ def test_processes_share_out_no_encoder(gqe_run: Path) -> None:
     folder = RunFolder.open(gqe_run)
     with pytest.raises(RunError, match="holds an encoder alone, which processes cannot share out"):
         read_weights(folder, "cpu", Shards(folder.graph().num_entities))
+
+
+def test_damaged_results_are_told_before_anything_is_learned(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", GRAPH, {})
+    (run.path / RESULTS).write_text("{")
+    told = list[Event]()
+    with pytest.raises(RunError, match="is damaged"):
+        encode_folder(run.path, progress=told.append, **TINY)
+    assert not told
+    assert not run.has(ENCODER)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from tacit.disk import to_toml
 from tacit.errors import LimitError, RunError
 from tacit.folder import (
     ADAPTATION,
@@ -24,7 +25,6 @@ from tacit.folder import (
     TRACE,
     RunFolder,
     fingerprint,
-    to_toml,
     versions,
 )  # fmt: skip
 from tacit.graph.datasets import load

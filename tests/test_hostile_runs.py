@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.disk import digest
+from tacit.disk import digest, to_toml
 from tacit.errors import RunError, TacitError
 from tacit.evaluate.results import read_results
 from tacit.fitting.checkpoint import Checkpoint
 from tacit.fitting.parts import Parts
 from tacit.fitting.position import Position, about
-from tacit.folder import CHECKPOINT, MODEL, RESULTS, SETTINGS, TRACE, RunFolder, to_toml
+from tacit.folder import CHECKPOINT, MODEL, RESULTS, SETTINGS, TRACE, RunFolder
 from tacit.graph.graph import Graph
 from tacit.graph.stored import FACTS, KEYS, OFFSETS, TAILS
 from tacit.links.loading import load_model, make_model, save_model

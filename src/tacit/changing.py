@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tacit.disk import exists
 from tacit.errors import DataError, RunError
-from tacit.folder import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, RunFolder
+from tacit.folder import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED, RunFolder
 from tacit.graph.builder import counted
 from tacit.graph.frames import is_frame
 from tacit.graph.graph import Graph
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[["Event"], None] | bool
 _WRITTEN = ("graph", "files", "prefixes")  # tables that a run folder writes itself
-OUTDATED = "the graph has changed since this was measured"
 
 
 @dataclass(frozen=True)
@@ -178,4 +177,4 @@ def _outdated(measured: Any) -> Any:
     """Results with a mark that they were measured before a change."""
     if isinstance(measured, list):
         return [_outdated(each) for each in measured]
-    return {**measured, "outdated": OUTDATED} if isinstance(measured, Mapping) else measured
+    return {**measured, "outdated": OUTDATED.format("graph has")} if isinstance(measured, Mapping) else measured

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import shutil
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from hashlib import sha256
@@ -26,6 +27,7 @@ MAPS = os.name != "nt"
 # Of a folder whose files are exchanged: what is being written, what is decided, and who may do so.
 DRAFT, CHANGE, LOCK = TEMPORARY + "draft", TEMPORARY + "change", TEMPORARY + "lock"
 _GONE = "gone.txt"  # of a change: the names of files that nothing takes the place of
+_LONGEST, _MOST_DOTS = 1 << 20, 64  # of TOML: characters, and dots of a key
 _BLOCK, _BLOCKS = 1 << 16, 256
 _ALIGNED = 64  # bytes of a line of memory
 
@@ -206,6 +208,40 @@ def from_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it nests too deep") from None
+
+
+def to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Tables of plain values as TOML; a value of None is left out.
+
+    >>> print(to_toml({"train": {"rank": 100, "model": "complex", "memory": None}}), end="")
+    [train]
+    rank = 100
+    model = "complex"
+    """
+    import tomli_w  # only here: whoever reads a run need not wait for it
+
+    return tomli_w.dumps(
+        {table: {k: v for k, v in values.items() if v is not None} for table, values in tables.items()}
+    )
+
+
+def from_toml(text: str) -> dict[str, dict[str, Any]]:
+    """Tables of TOML; what no settings have, and takes its reader minutes or cannot be printed, is a `ValueError`."""
+    if len(text) > _LONGEST:
+        raise ValueError(f"it is longer than {_LONGEST >> 20} MB")
+    if any(key.count(".") > _MOST_DOTS for line in text.split("\n") for key in line.split("=")[:-1] or [line]):
+        raise ValueError(f"a key has more than {_MOST_DOTS} dots")
+    settings = tomllib.loads(text)
+    for name, table in settings.items():
+        if not isinstance(table, dict):
+            raise ValueError(f"'{name[:40]}' is no table")
+    left: list[Any] = list(settings.values())
+    while left:
+        value = left.pop()
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError("it holds a number of more than 64 bits")
+        left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return settings
 
 
 def digest(path: Path, size: int | None = None) -> str:

@@ -112,7 +112,6 @@ def _created(source: Any, out: Source, given: EncodeSettings, force: bool) -> Ru
     if origin is not None and model is not None:
         folder.write_settings("train", origin.settings["train"])
         save_model(folder, model)
-        folder.write_settings("encode", settled.to_dict())
     return folder
 
 
@@ -138,14 +137,13 @@ def _imported(source: Any, out: Source | None, given: EncodeSettings, checkpoint
         )
     from tacit.encode.loading import save_encoder
     from tacit.encode.ultra import import_checkpoint
-    from tacit.links.loading import drop_encoder
 
     folder = _within(source, False, force) if out is None else None
     graph = load(source) if folder is None else folder.graph()
     encoder, settings = import_checkpoint(checkpoint, graph)  # before anything is written
     if folder is None:
         folder = RunFolder.create(out or "", graph, settings.to_dict(), force, table="encode")
-    drop_encoder(folder)
+    folder.drop("encode")
     save_encoder(folder, encoder, settings)
     folder.write_settings("encode", settings.to_dict())
     parameters = sum(parameter.numel() for parameter in encoder.parameters())

@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -47,12 +46,19 @@ FILES = (SETTINGS, *GRAPH_FILES, EARLIER, *WRITTEN, QUESTIONS, *FOUND_BY)
 OPENED = (SETTINGS, *GRAPH_FILES, MODEL, ADAPTER, ENCODER, INDEX, CODES, BYTES)
 ON_PREDICTOR = ("lmpnn",)  # encoders over the vectors of the link predictor beside them, with which they go
 TRAINED = ("train", "encode")  # tables of settings of which a run has one or both
-_LONGEST_SETTINGS, _MOST_DOTS = 1 << 20, 64  # characters, and dots of a key
+OUTDATED = "the {} changed since this was measured"
 # What several processes write together is in parts; `fitting/parts.py` names them.
 _PART = re.compile(r"(best-\d+|(model|checkpoint|best)-[\w-]+-of-\d+)\.safetensors")
 
 Values = Mapping[str, Any]
 _T = TypeVar("_T")
+# What a command puts into a run, by the name of its settings and results: weights, what is under way, and, by the
+# settings of an evaluation, whether it is one of those weights.
+PARTS: dict[str, tuple[str, str, Callable[[Values], bool]]] = {
+    "train": (MODEL, CHECKPOINT, lambda asked: asked.get("search") not in ("symbolic", "encoder")),
+    "adapt": (ADAPTER, ADAPTATION, lambda asked: asked.get("adapted") is True),
+    "encode": (ENCODER, ENCODING, lambda asked: asked.get("search") == "encoder"),
+}
 
 
 class Fingerprint(NamedTuple):
@@ -84,7 +90,7 @@ class RunFolder:
         written = write_graph(graph, run.path)
         described = {"format": FORMAT, **written.pop("graph"), **fingerprint(graph)._asdict()}
         tables = {"graph": described, table: settings, **written}
-        disk.write_text(run.path / SETTINGS, to_toml(tables))
+        disk.write_text(run.path / SETTINGS, disk.to_toml(tables))
         return run
 
     @classmethod
@@ -122,7 +128,7 @@ class RunFolder:
     def settings(self) -> dict[str, dict[str, Any]]:
         """The tables of `settings.toml`: `graph`, `train` or `encode` or both, and those other commands add."""
         try:
-            settings = _plain_tables(self._read_text(SETTINGS))
+            settings = disk.from_toml(self._read_text(SETTINGS))
         except (ValueError, RecursionError) as error:  # numbers can be too long, and tables too deep
             raise RunError(f"{self.path / SETTINGS} is damaged ({error!s:.200}); train the run again") from None
         if "graph" not in settings or settings.keys().isdisjoint(TRAINED):
@@ -135,7 +141,7 @@ class RunFolder:
         """Replace one table of `settings.toml`, or remove it."""
         tables = self.settings | {table: values or {}}
         kept = {name: tables[name] for name in tables if name != table or values}
-        disk.write_text(self.path / SETTINGS, to_toml(kept))
+        disk.write_text(self.path / SETTINGS, disk.to_toml(kept))
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -177,6 +183,11 @@ class RunFolder:
                 f"run '{self.path}' was trained on other facts than {graph.name} has now; give the graph as it was, or "
                 "train anew in another folder"
             )
+
+    def begin(self, graph: Graph) -> None:
+        """Raise a `RunError` where a training on a graph could not be kept in the run: before hours are spent."""
+        self.check(graph)
+        self.results()
 
     def write_tensors(
         self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
@@ -276,6 +287,34 @@ class RunFolder:
             raise RunError(f"{self.path / RESULTS} is damaged ({error}); delete it") from None
         return results
 
+    def outdate(self, part: str) -> None:
+        """Mark the evaluations of a part of the run as made with other weights than it has."""
+        results, measured = self.results(), PARTS[part][-1]
+        evaluations = [each for each in results.get("eval", []) if measured(each.get("settings", {}))]
+        for each in evaluations:
+            each.setdefault("outdated", OUTDATED.format("weights have"))
+        if evaluations:
+            self.write_results(results)
+
+    def drop(self, part: str) -> bool:
+        """Take a part out of the run, with its settings and results; whether it was there.
+
+        Without a link predictor an adapter is one of what the encoder predicts, and goes with it.
+        """
+        if part == "encode" and not self.has(MODEL):
+            self.drop("adapt")
+        weights, under_way, _ = PARTS[part]
+        had = self.has(weights)
+        self.outdate(part)
+        self.remove(weights)
+        self.remove(under_way)
+        if part in self.settings and not self.settings.keys().isdisjoint(set(TRAINED) - {part}):  # it stays a run
+            self.write_settings(part, None)
+        results = self.results()
+        if results.pop(part, None) is not None:
+            self.write_results(results)
+        return had
+
     def remove(self, name: str) -> None:
         """Delete a file of the run, if it is there."""
         disk.remove(self.path / name)
@@ -313,40 +352,6 @@ def versions() -> dict[str, str]:
     numbers = {"python": platform.python_version(), "numpy": np.__version__, "torch": torch}
     head = _git_head()
     return numbers | {"tacit": sys.modules["tacit"].__version__} | ({"git": head} if head else {})
-
-
-def to_toml(tables: Mapping[str, Values]) -> str:
-    """Tables of plain values as TOML; a value of None is left out.
-
-    >>> print(to_toml({"train": {"rank": 100, "model": "complex", "memory": None}}), end="")
-    [train]
-    rank = 100
-    model = "complex"
-    """
-    import tomli_w  # only here: whoever reads a run need not wait for it
-
-    return tomli_w.dumps(
-        {table: {k: v for k, v in values.items() if v is not None} for table, values in tables.items()}
-    )
-
-
-def _plain_tables(text: str) -> dict[str, dict[str, Any]]:
-    """Tables of TOML; what no settings have, and takes its reader minutes or cannot be printed, is a `ValueError`."""
-    if len(text) > _LONGEST_SETTINGS:
-        raise ValueError(f"it is longer than {_LONGEST_SETTINGS >> 20} MB")
-    if any(key.count(".") > _MOST_DOTS for line in text.split("\n") for key in line.split("=")[:-1] or [line]):
-        raise ValueError(f"a key has more than {_MOST_DOTS} dots")
-    settings = tomllib.loads(text)
-    for name, table in settings.items():
-        if not isinstance(table, dict):
-            raise ValueError(f"'{name[:40]}' is no table")
-    left: list[Any] = list(settings.values())
-    while left:
-        value = left.pop()
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise ValueError("it holds a number of more than 64 bits")
-        left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return settings
 
 
 def _make_empty(path: Path, force: bool) -> None:

@@ -70,7 +70,6 @@ def engine_of(folder: RunFolder, weights: Weights, adapted: bool, settings: Mapp
     A run without a link predictor is asked by its encoder where nothing else is said.
     """
     from tacit.engine.engine import Engine
-    from tacit.engine.known_facts import KnownFacts
 
     graph, scorer = folder.graph(), weights.scorer
     usual = {} if folder.has(MODEL) or settings.get("preset") else {"search": "encoder"}
@@ -79,13 +78,11 @@ def engine_of(folder: RunFolder, weights: Weights, adapted: bool, settings: Mapp
     chosen.check_given(settings)
     if not adapted or chosen.preset or not folder.has(ADAPTER):
         return Engine(graph, scorer, chosen, **shared)
-    from tacit.adapt.calibrated import Adapted
+    from tacit.adapt.calibrated import over
     from tacit.adapt.loading import load_adapter
-    from tacit.engine.calibration import calibration
 
     adapter, learned = load_adapter(folder, scorer)
-    counted = KnownFacts(graph.index(*(chosen.observed or ("train",))), scorer.device)
-    calibrated = Adapted(calibration(learned.calibration, counted), adapter)
+    calibrated = over(learned.calibration, adapter, graph, chosen.observed)
     calibrated.instead = {name: getattr(chosen, name) for name in learned.engine}
     combined = EngineSettings.of({**usual, **learned.engine, **settings})
     return Engine(graph, scorer, combined, adapter=calibrated, **shared)

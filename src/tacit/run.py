@@ -161,12 +161,8 @@ class Run:
         chosen = AdaptSettings.of(settings)
         elsewhere = "device" in settings and self.engine.scorer.device != pick_device(chosen.device)
         scorer = read_weights(self.folder, chosen.device).scorer if elsewhere else self.engine.scorer
-        if isinstance(queries, Mapping):
-            learned, valid = dict(queries), None
-        else:
-            source = None if queries is None else Path(queries)
-            learned = training_queries(self.graph, chosen, source, count)
-            valid = validation_queries(self.graph, chosen, source)
+        learned = training_queries(self.graph, chosen, queries, count)
+        valid = validation_queries(self.graph, chosen, queries)
         result = adapt(
             self.graph, scorer, learned, chosen, valid=valid, run=self.folder, progress=progress, resume=resume,
             variant=variant,
@@ -198,12 +194,10 @@ class Run:
 
     def drop_encoder(self) -> None:
         """Delete the run's encoder, or one whose training was stopped; it must have a link predictor beside it."""
-        from tacit.links.loading import drop_encoder
-
         if not self.folder.has(MODEL):
             raise RunError(f"run '{self.folder.path}' holds an encoder alone; delete the folder instead")
         stopped = self.folder.has(ENCODING)
-        if not drop_encoder(self.folder) and not stopped:
+        if not self.folder.drop("encode") and not stopped:
             raise RunError(f"run '{self.folder.path}' has no encoder to drop")
         self.weights = replace(self.weights, encoder=None, encoding=None)
         self._given = {name: value for name, value in self._given.items() if (name, value) != ("search", "encoder")}
@@ -250,9 +244,7 @@ class Run:
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter, and answer without it from now on."""
-        from tacit.links.loading import drop_adapter
-
-        if not drop_adapter(self.folder):
+        if not self.folder.drop("adapt"):
             raise RunError(f"run '{self.folder.path}' has no adapter to drop")
         self._renew()
 

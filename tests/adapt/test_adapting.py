@@ -7,6 +7,7 @@ import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ from tacit.graph.betae import write_betae
 from tacit.graph.graph import Graph
 from tacit.links.loading import load_model, save_model
 from tacit.query.queries import read_queries, write_queries
-from tacit.run import open_engine
+from tacit.run import open, open_engine
 
 SETTINGS = AdaptSettings(steps=20, batch=32, validate_every=10, validate_queries=10, device="cpu", patience=50)
 PLAIN = replace(SETTINGS, calibration="sigmoid", observed=(), held_out=False)  # sigmoid scores, training queries
@@ -256,3 +257,10 @@ def test_tacit_adapt(run: RunFolder, flags: list[str]) -> None:
     assert ("not kept: " in done.output) is not run.has(ADAPTER)
     assert ("adapt" in run.settings) is ("adapt" in run.results()) is run.has(ADAPTER)
     assert [event["step"] for event in run.events() if event["event"] == "adapt"] == [0, 4]
+
+
+@pytest.mark.parametrize("queries", [["2i"], {"2i": "all"}])
+def test_what_is_no_query_set_is_refused(run: RunFolder, queries: Any) -> None:
+    with pytest.raises(SettingsError, match="neither a query folder nor query sets by shape") as caught:
+        open(run.path, device="cpu").adapt(queries)
+    assert caught.value.parameter == "queries"

@@ -23,7 +23,7 @@ from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
 from tacit.fitting.progress import Event
 from tacit.folder import ADAPTER, RunFolder
-from tacit.links.loading import drop_adapter, load_model
+from tacit.links.loading import load_model
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.shapes import SHAPES
 from tacit.run import open_engine
@@ -106,10 +106,10 @@ def test_an_adapter_can_be_dropped(run: RunFolder) -> None:
     before = {file.name: file.read_bytes() for file in run.path.iterdir() if file.name != "trace.jsonl"}
     adapted(run, replace(SIGMOID, recipe="paper", loss="1vsall"))
     assert open_engine(run.path, device="cpu").adapter is not None
-    assert drop_adapter(run)
+    assert run.drop("adapt")
     assert open_engine(run.path, device="cpu").adapter is None
     assert {file.name: file.read_bytes() for file in run.path.iterdir() if file.name != "trace.jsonl"} == before
-    assert not drop_adapter(run)
+    assert not run.drop("adapt")
 
 
 def test_train_facts_are_not_known_where_they_are_asked_for(run: RunFolder) -> None:

@@ -31,7 +31,7 @@ def by_hand(rows: SharedRows, keys: list[int]) -> torch.Tensor:
     """The log-odds of `n · softmax`, or the logits, in float64."""
     heads, ids = torch.tensor(keys) // R, torch.tensor(keys) % R
     x = rows.atoms.scorer.logits(heads, ids).double()
-    if not rows.adapted.on_odds:
+    if not rows.adapted.by_odds:
         return x
     counts = torch.tensor([[max(1, len(FACTS.tails(key // R, key % R)))] for key in keys])
     return (x.softmax(1) * counts).clamp(max=1 - 2**-10).logit()

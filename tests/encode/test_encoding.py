@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.adapt.validation import mean_reciprocal_ranks
 from tacit.encode.encoder_training import EncoderTraining
 from tacit.encode.encoding import EncodeResult, encode
 from tacit.encode.loading import load_encoder
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import ENCODERS, EncodeSettings
 from tacit.engine.engine import Engine
+from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.errors import LimitError, PlanError, RunError, SettingsError, TrainingError
 from tacit.fitting.progress import Event
 from tacit.folder import ENCODER, ENCODING, RunFolder

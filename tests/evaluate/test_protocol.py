@@ -10,12 +10,11 @@ from torch import Tensor
 from tables import FactorScorer
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.validation import mean_reciprocal_ranks
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Sigmoid
 from tacit.engine.engine import Engine
 from tacit.engine.logic import Logic
-from tacit.engine.ranking import batch_size, hard_ranks
+from tacit.engine.ranking import batch_size, hard_ranks, mean_reciprocal_ranks
 from tacit.engine.reasoner import MessageReasoner, Reasoner
 from tacit.errors import DataError, SettingsError, TrainingError
 from tacit.evaluate.evaluation import evaluated, queries_of

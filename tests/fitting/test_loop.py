@@ -17,8 +17,9 @@ from tacit.errors import RunError, TrainingError
 from tacit.fitting import loop
 from tacit.fitting.checkpoint import optimizer_tensors, restore_optimizer
 from tacit.fitting.interruption import Stopped
-from tacit.fitting.loop import Fitting, Schedule
+from tacit.fitting.loop import Fitting
 from tacit.fitting.progress import Event
+from tacit.fitting.task import Schedule, Task
 from tacit.folder import CHECKPOINT, RunFolder
 from tacit.graph.graph import Graph
 
@@ -26,7 +27,7 @@ FILE = "adaptation.safetensors"
 SCHEDULE = Schedule("walk", "lap", 3, 4, 1, 1, 9, "yards")  # 3 laps of 4 steps
 
 
-class Walk:
+class Walk(Task):
     """One number that goes up by 1 and down by what was drawn; `figures` are what validations will say."""
 
     remedy, faster = "walk slower", "running would be faster"
@@ -36,6 +37,10 @@ class Walk:
         nn.init.zeros_(self.module.weight)
         self.optimizer = torch.optim.SGD(self.module.parameters(), lr=1.0, momentum=0.5)
         self.figures, self.drawn, self.seen = figures, 0, list[float]()
+        self.planned = SCHEDULE
+
+    def schedule(self) -> Schedule:
+        return self.planned
 
     def step(self, number: int) -> tuple[Tensor, int]:
         self.drawn = (self.drawn * 5 + 3) % 8
@@ -65,7 +70,8 @@ def run(tmp_path: Path) -> RunFolder:
 
 def told(task: Walk, schedule: Schedule = SCHEDULE, run: RunFolder | None = None) -> tuple[Fitting, list[Event]]:
     events: list[Event] = []
-    return Fitting(task, schedule, events.append, run, FILE, {"shoes": "brown"}), events
+    task.planned = schedule
+    return Fitting(task, events.append, run, FILE, {"shoes": "brown"}), events
 
 
 def test_rounds_tell_the_mean_loss_and_the_best_weights_come_back() -> None:
@@ -146,7 +152,7 @@ def test_a_checkpoint_of_something_else_is_refused(run: RunFolder) -> None:
 )
 def test_settings_that_differ_are_told_with_what_would_work(run: RunFolder, settings: str, told: str) -> None:
     for stamp in ('{"lr": 0.1, "rank": 4}', settings):
-        fitting = Fitting(Walk([]), SCHEDULE, lambda event: None, run, CHECKPOINT, {"settings": stamp})
+        fitting = Fitting(Walk([]), lambda event: None, run, CHECKPOINT, {"settings": stamp})
         if stamp != settings:
             fitting.save()
     with pytest.raises(RunError, match=re.escape(told)):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tacit.errors import SettingsError, TrainingError
+from tacit.errors import TrainingError
 from tacit.links.ranking import TIES, by_query, numbers, ranks
 
 INF = float("inf")
@@ -79,12 +79,6 @@ def test_scores_that_are_not_numbers_are_an_error_and_stay_as_they_were() -> Non
     with pytest.raises(TrainingError, match="not numbers"):
         numbers(ranks(scores, zero, zero, zero, zero))
     assert scores[0, 0] == 1.0
-
-
-def test_an_unknown_tie_policy_names_the_policies() -> None:
-    zero = torch.tensor([0])
-    with pytest.raises(SettingsError, match="realistic, optimistic, pessimistic"):
-        ranks(torch.zeros(1, 2), zero, zero, zero, zero, "random")  # type: ignore[arg-type]
 
 
 def test_ranks_of_scores_made_in_inference_mode() -> None:

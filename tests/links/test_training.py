@@ -220,7 +220,7 @@ def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
     broken = Training(GRAPH, SMALL)
     broken.model.entities.storage.data[0, 0] = float("inf")
     with pytest.raises(TrainingError, match="a weight is not a number"):
-        Fitting(broken, broken.schedule(), lambda event: None).finish()
+        Fitting(broken, lambda event: None).finish()
 
 
 def test_memory_of_tables_by_hand() -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.adapter_training import AdapterTraining
@@ -15,11 +12,10 @@ from tacit.adapt.comparison import compare
 from tacit.adapt.loading import save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.variants import VariantTraining, save_variant
-from tacit.distributed.threads import threads_for
 from tacit.engine.calibration import Calibration
-from tacit.fitting.loop import Fitting
-from tacit.fitting.progress import Progress, shown
-from tacit.folder import ADAPTATION, RunFolder, fingerprint
+from tacit.fitting.loop import Fitting, fit
+from tacit.fitting.progress import Progress
+from tacit.folder import ADAPTATION, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.memory import clear_memory_errors
 from tacit.links.scorer import Scorer
@@ -66,28 +62,16 @@ def adapt(
     """
     settings = (settings or AdaptSettings()).settled(len(graph.valid) > 0)
     if run is not None:
-        run.check(graph)
-        run.results()  # damaged ones are told before the work
+        run.begin(graph)
     for asked in (queries, valid or {}):
         check_ids(asked, graph)
     size = f"batch {settings.batch}, k {settings.k} and hidden {settings.hidden}"
-    with clear_memory_errors(size, "lower those, negatives or memory"), shown(progress) as tell:
+    with clear_memory_errors(size, "lower those, negatives or memory"):
         if variant is None:
             training = AdapterTraining(graph, scorer, queries, settings, valid)
         else:
             training = VariantTraining(variant, graph, scorer, queries, settings, valid)
-        stamp = {
-            "settings": json.dumps(settings.lasting(), sort_keys=True),
-            "facts": fingerprint(graph).facts,
-            "queries": training.checksum(),
-            "variants": variant or "none",
-        }
-        fitting = Fitting(training, training.schedule(), tell, run, ADAPTATION, stamp)
-        if resume:
-            fitting.resume()
-        with threads_for(training.flops):
-            fitting.go()
-        fitting.finish()
+        fitting = fit(training, settings, progress, run, ADAPTATION, resume=resume)
         result = _result(training, fitting, training.learn_negation())
         if run is not None:
             _keep(run, graph, result, training)
@@ -96,24 +80,17 @@ def adapt(
 
 
 def _result(training: AdapterTraining, fitting: Fitting, strengths: Mapping[str, Any]) -> AdaptResult:
-    at, device = fitting.at, training.reasoner.device
     adapter = getattr(training.calibration, "adapter", None)
     weights = sum(parameter.numel() for parameter in training.module.parameters())
-    summary = {
-        "steps": at.step,
-        "best_step": at.best_step if training.valid else at.step,
-        "valid_mrr": at.best,
-        "unadapted_mrr": at.history[0]["valid_mrr"],
-        "seconds": round(fitting.seconds, 3),
+    summary = fitting.summary() | {
+        "unadapted_mrr": fitting.at.history[0]["valid_mrr"],
         "parameters": weights if adapter is None else adapter.num_parameters,
         "queries": {name: len(drawn) for name, drawn in training.batches.items()},
-        "device": str(device),
-        "peak_gb": round(torch.cuda.max_memory_allocated(device) / 1e9, 3) if device.type == "cuda" else None,
         "seed": training.settings.seed,
         **strengths,
     }
     training.settle()
-    return AdaptResult(training.scorer, training.calibration, adapter, training.settings, at.history, summary)
+    return AdaptResult(training.scorer, training.calibration, adapter, training.settings, fitting.at.history, summary)
 
 
 def _keep(run: RunFolder, graph: Graph, result: AdaptResult, training: AdapterTraining) -> None:

@@ -19,15 +19,16 @@ from tacit.adapt.query_batches import Batches
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.strengths import fitted_strengths
-from tacit.adapt.validation import mean_reciprocal_ranks, set_apart, with_hard_answers
+from tacit.adapt.validation import set_apart
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
+from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.engine.reasoner import MessageReasoner
 from tacit.errors import TrainingError
 from tacit.fitting.checkpoint import Weights
-from tacit.fitting.loop import Schedule
+from tacit.fitting.task import Schedule, Task
 from tacit.graph.graph import Graph
 from tacit.links.scorer import BilinearScorer, Scorer
 from tacit.query.plan import Complement
@@ -36,10 +37,11 @@ from tacit.query.queries import QuerySet, checksum
 CHECKPOINT_SECONDS = 30.0
 
 
-class AdapterTraining:
+class AdapterTraining(Task):
     """A step is a batch of queries, shapes in equal parts; a validation the ranks of the answers of others."""
 
     frozen = True  # whether raw scores are constants
+    variant: str | None = None  # of what changes the link predictor
     faster = "fewer steps, a smaller batch or fewer shapes would be faster"
 
     def __init__(
@@ -152,7 +154,9 @@ class AdapterTraining:
         adapter.strengths.zero_()
         chosen = fitted_strengths(at, [drawn.queries for drawn in self.batches.values()], len(adapter.strengths) - 1)
         adapter.strengths.copy_(torch.from_numpy(np.log([*chosen.factors, chosen.shared])))
-        return chosen.about() | ({"valid_mrr": statistics.fmean(self.validate().values())} if self.valid else {})
+        figures = self.validate()
+        measured = {"valid_mrr": statistics.fmean(figures.values()), "mrr": figures} if figures else {}
+        return chosen.about() | measured
 
     def settle(self) -> None:
         """Make the link predictor that of the weights as they are: it is, since it never changes."""
@@ -169,9 +173,10 @@ class AdapterTraining:
             drawn.order = state[name].numpy()
         self.random.bit_generator.state = json.loads(state["random"].numpy().tobytes())
 
-    def checksum(self) -> str:
-        """What tells these queries from others."""
-        return checksum({name: drawn.queries for name, drawn in self.batches.items()})
+    def checksums(self) -> dict[str, str]:
+        """What tells these queries, and the variant, from others."""
+        queries = {name: drawn.queries for name, drawn in self.batches.items()}
+        return {"queries": checksum(queries), "variants": self.variant or "none"}
 
 
 def equal_parts(batch: int, names: list[str]) -> dict[str, int]:

@@ -8,10 +8,11 @@ from torch import Tensor
 
 from tacit.adapt.adapter import Adapter
 from tacit.distributed.shards import Shards
-from tacit.engine.calibration import EVERY, ByRow, Calibration, SoftmaxCount, Tails
+from tacit.engine.calibration import EVERY, ByRow, Calibration, Tails, calibration
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import LOG2_E, log1mexp, steadily
 from tacit.errors import SettingsError
+from tacit.graph.graph import Graph
 
 
 class Adapted(Calibration):
@@ -20,13 +21,14 @@ class Adapted(Calibration):
     def __init__(self, calibration: Calibration, adapter: Adapter) -> None:
         super().__init__()
         if adapter.learns != "negation":
-            check(calibration.name, adapter.condition)
+            check(calibration, adapter.condition)
         self.calibration, self.adapter = calibration, adapter
         self.pointwise, self.sigmoidal = calibration.pointwise, calibration.sigmoidal
+        self.by_odds = calibration.by_odds
         self.monotone = adapter.by_row
         moves = adapter.learns != "negation"
         self.rowwise = calibration.rowwise and (
-            not moves or (adapter.by_row and (calibration.sigmoidal or self.on_odds))
+            not moves or (adapter.by_row and (calibration.sigmoidal or self.by_odds))
         )
         self.reads_entities = calibration.reads_entities or not adapter.by_relation
         self.shareable = adapter.by_relation
@@ -40,24 +42,19 @@ class Adapted(Calibration):
     @property
     def supremum(self) -> float:  # type: ignore[override]
         """What no adapted log-score exceeds, whatever the relation, where the adapter sees nothing else."""
-        if not (self.on_odds and self.adapter.by_relation):
+        if not (self.by_odds and self.adapter.by_relation):
             return 0.0
         scale, shift = self.adapter.table()
         before = torch.full_like(scale, self.calibration.supremum)
         after = F.logsigmoid(torch.addcmul(shift, log_odds(before), scale))
         return float(torch.where((scale == 1.0) & (shift == 0.0), before, after).max())
 
-    @property
-    def on_odds(self) -> bool:
-        """Whether the adapter works on the log-odds of calibrated scores instead of raw scores."""
-        return isinstance(self.calibration, SoftmaxCount)
-
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The adapted log-scores of atoms."""
         if self.adapter.learns == "negation":
             unchanged: Tensor = self.calibration(logits, heads, relations, tails)
             return unchanged
-        if not self.on_odds:
+        if not self.by_odds:
             scores: Tensor = self.calibration(self.moved(logits, heads, relations, tails), heads, relations, tails)
             return scores
         return self.summed(logits, heads, relations, tails, self.log_sums(logits))
@@ -67,7 +64,7 @@ class Adapted(Calibration):
         if self.adapter.learns == "negation":
             return self.calibration.by_row(logits, heads, relations)
         scale, shift = (part[:, 0].expand(len(logits)).contiguous() for part in self.adapter(heads, relations, EVERY))
-        if not self.on_odds:
+        if not self.by_odds:
             return ByRow(shift, scale)
         before = self.calibration.by_row(logits, heads, relations)
         return ByRow(shift, scale, before.cap, before.shift)
@@ -83,7 +80,7 @@ class Adapted(Calibration):
 
     def summed(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails, log_sums: Tensor) -> Tensor:
         """The adapted log-scores of parts of rows, `[B, n]`."""
-        if not self.on_odds:
+        if not self.by_odds:
             return super().summed(logits, heads, relations, tails, log_sums)
         before = self.calibration.summed(logits, heads, relations, tails, log_sums)
         return before if self.adapter.learns == "negation" else self._on_odds(before, heads, relations, tails)
@@ -118,19 +115,27 @@ class Adapted(Calibration):
     @torch.no_grad()
     def adaptable(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
         """The values that scale and shift apply to, of whole rows, in the memory of the logits."""
-        if not self.on_odds:
+        if not self.by_odds:
             return logits
         x: Tensor = self.calibration(logits, heads, relations)
         # log c / (1 - c): no score is so near 1 that `1 - c` would lose what counts
         return x.sub_(steadily(torch.mul(x, LOG2_E), lambda t: t.exp2_().neg_().log1p_()))
 
 
-def check(calibration: str, condition: str) -> None:
+def over(name: str, adapter: Adapter, graph: Graph, observed: tuple[str, ...]) -> Adapted:
+    """An adapter over the calibration of a name, which counts the observed facts of a graph, or the train facts."""
+    facts = KnownFacts(graph.index(*(observed or ("train",))), adapter.bias.device)
+    return Adapted(calibration(name, facts), adapter)
+
+
+def check(calibration: Calibration | type[Calibration], condition: str) -> None:
     """Raise a `SettingsError` where an adapter could change nothing."""
-    if calibration == "minmax" and condition != "spo":
+    if calibration.rescales and condition != "spo":
+        name = calibration.name
         raise SettingsError(
-            f"an adapter on '{condition}' does nothing under minmax: it stretches and shifts whole rows of scores, and "
-            "minmax, which re-scales every row to [0, 1], undoes just that; use sigmoid or softmax-count"
+            f"an adapter on '{condition}' does nothing under {name}: it stretches and shifts whole rows of scores, and "
+            f"{name}, which re-scales every row to [0, 1], undoes just that; use sigmoid or softmax-count",
+            "calibration",
         )
 
 

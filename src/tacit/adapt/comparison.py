@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.adapt.adapter import Adapter
-from tacit.adapt.calibrated import Adapted
+from tacit.adapt.calibrated import over
 from tacit.adapt.loading import load_adapter
 from tacit.adapt.settings import ENGINE, AdaptSettings
-from tacit.adapt.validation import mean_reciprocal_ranks
-from tacit.engine.calibration import calibration
 from tacit.engine.engine import Engine
-from tacit.engine.known_facts import KnownFacts
+from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.engine.settings import EngineSettings
 from tacit.folder import ADAPTER, RunFolder
 from tacit.graph.graph import Graph
@@ -89,10 +87,9 @@ def compare(
         asked["present"] = trained_for.engine, present
     asked["new"] = settings.engine, adapter
     search = {"observed": observed, "k": settings.k, "memory": settings.memory}
-    counted = KnownFacts(graph.index(*(observed or ("train",))), scorer.device)
     figures = {}
     for name, (how, rival) in asked.items():
-        adapted = None if rival is None else Adapted(calibration(how["calibration"], counted), rival)
+        adapted = None if rival is None else over(how["calibration"], rival, graph, observed)
         engine = Engine(graph, scorer, EngineSettings.of({**how, **search}), adapter=adapted)
         figures[name] = mean_reciprocal_ranks(engine.reasoner, queries)
     negated = {name for name, query_set in queries.items() if query_set.shape.plan.has(Complement)}

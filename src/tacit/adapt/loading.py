@@ -8,13 +8,12 @@ from tacit.adapt.adapter import Adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.disk import from_json
 from tacit.folder import ADAPTER, RunFolder
-from tacit.links.loading import outdate
 from tacit.links.scorer import Scorer
 
 
 def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> None:
     """Write an adapter and the settings it was trained with; evaluations with another are marked."""
-    outdate(run, adapted=True)
+    run.outdate("adapt")
     trained_with = settings.to_dict()
     about = {"settings": json.dumps(trained_with)} | ({"by_id": "yes"} if adapter.by_id else {})
     run.write_tensors(ADAPTER, adapter.state_dict(), about)

@@ -114,10 +114,12 @@ class AdaptSettings(Settings):
         if self.halved and self.held_out is False:
             raise SettingsError("halved takes queries that need validation facts; held_out must not be false", "halved")
         self._check_negation()
-        if self.calibration == "minmax" and self.learn != "negation":
+        usual = {recipe["calibration"] for recipe in RECIPES.values()}
+        if self.learn != "negation" and self.calibration not in usual:  # of which torch has nothing to tell
             from tacit.adapt.calibrated import check
+            from tacit.engine import calibration
 
-            check(self.calibration, self.condition)
+            check(calibration.CALIBRATIONS[self.calibration], self.condition)
 
     def _check_negation(self) -> None:
         if self.learn == "scores":

@@ -89,7 +89,7 @@ class SharedRows:
             with torch.no_grad():
                 for block in self.atoms.products(h, r, width):
                     self.table[:, block.columns].index_copy_(0, places[rows], block.scores[:number])
-                if self.adapted.on_odds:
+                if self.adapted.by_odds:
                     for part, h, r in zip(*(each[rows].split(few) for each in (places, heads, ids)), strict=True):
                         self.table[part] = self.adapted.adaptable(self.table[part], h, r)
 

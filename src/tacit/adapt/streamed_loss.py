@@ -64,7 +64,7 @@ def streamed(atoms: Atoms, logic: Logic, log_scores: bool, memory: int) -> Strea
     adapted = atoms.calibration
     if not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
         return None
-    if not (adapted.sigmoidal or adapted.on_odds) or logic.norm != "product" or logic.negation_name != "standard":
+    if not (adapted.sigmoidal or adapted.by_odds) or logic.norm != "product" or logic.negation_name != "standard":
         return None
     return StreamedTotals(atoms, adapted, logic, log_scores, memory)
 

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from tacit.engine.ranking import hard_ranks
+from tacit.engine.ranking import reciprocal_ranks
 from tacit.engine.reasoner import Reasoner
-from tacit.links.ranking import by_query
 from tacit.query.plan import Complement, negated_relation, walk
 from tacit.query.queries import QuerySet
 
@@ -51,7 +49,7 @@ def fitted_strengths(
 ) -> Strengths:
     """The factors by which queries rank their answers best; `reasoner_at` is the search at a factor for all."""
     negating = [asked for asked in queries if asked.shape.plan.has(Complement) and len(asked)]
-    ranked = [np.concatenate([_reciprocal(reasoner_at(f), asked) for asked in negating]) for f in FACTORS]
+    ranked = [np.concatenate([reciprocal_ranks(reasoner_at(f), asked).numpy() for asked in negating]) for f in FACTORS]
     return best_strengths(np.stack(ranked), np.concatenate([negated(asked) for asked in negating]), num_relations)
 
 
@@ -97,9 +95,3 @@ def _reached(ranked: Floats, about: Ints, shared: int, own: Ints) -> float:
     """The sum of the queries' MRR with factors at some places of the grid."""
     places = np.where(about >= 0, own[about], shared)
     return float(ranked[places, np.arange(len(about))].sum())
-
-
-def _reciprocal(reasoner: Reasoner, queries: QuerySet) -> Floats:
-    """The MRR of each query; all have hard answers."""
-    found: Floats = by_query(hard_ranks(reasoner, queries), torch.from_numpy(queries.hard.rows))["mrr"].numpy()
-    return found

@@ -1,8 +1,8 @@
-"""Where the queries come from that an adapter learns from: a folder, or the graph itself."""
+"""Where the queries come from that an adapter learns from: somebody, a folder, or the graph itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,29 +13,31 @@ from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import counted
 from tacit.graph.graph import Graph
 from tacit.query.queries import QuerySet
-from tacit.query.query_folder import queries_for
+from tacit.query.query_folder import has_queries, queries_for
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
 
+Queries = Mapping[str, QuerySet]
+Source = str | Path | Queries | None
 
-def training_queries(
-    graph: Graph, settings: AdaptSettings, folder: Path | None = None, count: int = 5000
-) -> dict[str, QuerySet]:
-    """The queries to learn from, with their answers; shapes that the folder does not have are sampled."""
+
+def training_queries(graph: Graph, settings: AdaptSettings, source: Source = None, count: int = 5000) -> Queries:
+    """The queries to learn from, with their answers: query sets by shape, or those of a folder and sampled ones of the
+    shapes that it does not have.
+    """
     if settings.halved:
         if len(graph.valid) < 2:
             facts = counted(len(graph.valid), "validation fact")
             raise SettingsError(f"halved takes at least two validation facts, and the graph has {facts}", "halved")
-        if folder is not None:
+        if source is not None:
             raise SettingsError("queries are given, and halved draws its own queries; leave out one", "halved")
         return _sampled(halved(graph, settings.seed), "test", settings.shapes, count, settings.seed)
+    if not (source is None or isinstance(source, str | Path)):
+        return source
     split = "valid" if settings.settled(len(graph.valid) > 0).held_out else "train"
-    if folder and split == "valid" and not (folder / "valid-queries.pkl").is_file():
-        raise DataError("no valid-queries.pkl to learn from; for training queries, held_out must be false", folder)
-    queries = queries_for(graph, folder, split, settings.shapes, absent_ok=True) if folder else {}
-    missing = [name for name in settings.shapes if name not in queries]
-    queries |= _sampled(graph, split, missing, count, settings.seed)
-    return {name: queries[name] for name in settings.shapes if name in queries}
+    if source and split == "valid" and not has_queries(source, split):
+        raise DataError("no valid-queries.pkl to learn from; for training queries, held_out must be false", source)
+    return _found(graph, source, split, settings.shapes, count, settings.seed)
 
 
 def halved(graph: Graph, seed: int = 0) -> Graph:
@@ -45,14 +47,22 @@ def halved(graph: Graph, seed: int = 0) -> Graph:
     return replace(graph, valid=found, test=sought)
 
 
-def validation_queries(graph: Graph, settings: AdaptSettings, folder: Path | None = None) -> dict[str, QuerySet] | None:
+def validation_queries(graph: Graph, settings: AdaptSettings, source: Source = None) -> Queries | None:
     """Queries to validate with; None where they must come from those that are learned from."""
-    if settings.settled(len(graph.valid) > 0).held_out or not len(graph.valid):
+    given = not (source is None or isinstance(source, str | Path))
+    if given or settings.settled(len(graph.valid) > 0).held_out or not len(graph.valid):
         return None
-    has_file = folder is not None and (folder / "valid-queries.pkl").is_file()
-    queries = queries_for(graph, folder, "valid", settings.shapes, absent_ok=True) if folder and has_file else {}
-    missing = [name for name in settings.shapes if name not in queries]
-    return queries | _sampled(graph, "valid", missing, settings.validate_queries, settings.seed + 1)
+    there = source if isinstance(source, str | Path) and has_queries(source, "valid") else None
+    return _found(graph, there, "valid", settings.shapes, settings.validate_queries, settings.seed + 1)
+
+
+def _found(
+    graph: Graph, folder: str | Path | None, split: str, shapes: Sequence[str], count: int, seed: int
+) -> dict[str, QuerySet]:
+    """Queries of a folder, and sampled ones of the shapes that it does not have."""
+    queries = {} if folder is None else queries_for(graph, folder, split, shapes, absent_ok=True)
+    queries |= _sampled(graph, split, [name for name in shapes if name not in queries], count, seed)
+    return {name: queries[name] for name in shapes if name in queries}
 
 
 def _sampled(graph: Graph, split: str, shapes: Iterable[str], count: int, seed: int) -> dict[str, QuerySet]:

@@ -1,4 +1,4 @@
-"""How well a reasoner answers a few queries, while an adapter is trained."""
+"""Queries set apart to validate an adapter with, while it learns from others."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from tacit.engine.ranking import hard_ranks
-from tacit.engine.reasoner import Reasoner
-from tacit.links.ranking import by_query
 from tacit.query.queries import QuerySet
 
 
@@ -42,21 +38,3 @@ def _question(queries: QuerySet) -> NDArray[np.int64]:
     ]
     numbers: NDArray[np.int64] = np.unique(np.hstack(columns), axis=0, return_inverse=True)[1].reshape(-1)
     return numbers
-
-
-def with_hard_answers(queries: Mapping[str, QuerySet], most: int, random: np.random.Generator) -> dict[str, QuerySet]:
-    """At most `most` queries of each set, only those with hard answers."""
-    chosen = {}
-    for name, query_set in queries.items():
-        useful = random.permutation(np.flatnonzero(query_set.hard.counts))[:most]
-        if len(useful):
-            chosen[name] = query_set.subset(np.sort(useful))
-    return chosen
-
-
-def mean_reciprocal_ranks(reasoner: Reasoner, queries: Mapping[str, QuerySet]) -> dict[str, float]:
-    """The filtered MRR of each set of queries."""
-    return {
-        name: float(by_query(hard_ranks(reasoner, asked), torch.from_numpy(asked.hard.rows))["mrr"].mean())
-        for name, asked in queries.items()
-    }

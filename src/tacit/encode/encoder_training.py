@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.optim import Adam, AdamW
 
-from tacit.adapt.validation import mean_reciprocal_ranks, with_hard_answers
 from tacit.encode.draws import draws, plans_of
 from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import TRAINED, EncodeSettings
+from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.errors import PlanError, TrainingError
 from tacit.fitting.checkpoint import Weights
-from tacit.fitting.loop import Schedule
+from tacit.fitting.task import Schedule, Task, seed_of
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
 from tacit.links.scorer import Scorer
@@ -33,7 +33,7 @@ AHEAD = 32  # steps that may wait for a GPU, whose time the clock would not see
 BLOCK = 16  # steps whose queries are drawn together: to draw takes many small operations, however many the queries
 
 
-class EncoderTraining:
+class EncoderTraining(Task):
     """A step is drawn, scored and followed; a validation the ranks of the hard answers of other queries.
 
     What a step draws depends on seed and number alone, so that nothing of it needs to be kept. On a GPU a step is
@@ -152,7 +152,7 @@ class EncoderTraining:
         self._seed(block, 1 + place)
 
     def _seed(self, *numbers: int) -> None:
-        drawn = hash((self.settings.seed, *numbers)) & (2**63 - 1)  # of ints: the same in any process
+        drawn = seed_of(self.settings.seed, *numbers)
         torch.default_generator.manual_seed(drawn)
         if self.device.type == "cuda":
             torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(drawn)
@@ -233,10 +233,6 @@ class EncoderTraining:
         self.module.eval()
         self.module.renew()
         return mean_reciprocal_ranks(self.module.reasoner(), self.valid)
-
-    def state(self) -> dict[str, Tensor]:
-        """Nothing: draws depend on seed and step alone."""
-        return {}
 
     def restore(self, state: Weights) -> None:
         """A step must be recorded anew."""

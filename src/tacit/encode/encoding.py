@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,16 +9,15 @@ from typing import Any
 
 import torch
 
-from tacit.distributed.threads import threads_for
 from tacit.encode.encoder import Encoder
 from tacit.encode.encoder_training import EncoderTraining
 from tacit.encode.loading import save_encoder
 from tacit.encode.settings import EncodeSettings
-from tacit.fitting.loop import Fitting
-from tacit.fitting.progress import Progress, shown
-from tacit.folder import ENCODING, RunFolder, fingerprint
+from tacit.fitting.loop import Fitting, fit
+from tacit.fitting.progress import Progress
+from tacit.folder import ENCODING, RunFolder
 from tacit.graph.graph import Graph
-from tacit.links.loading import drop_encoder, pick_device
+from tacit.links.loading import pick_device
 from tacit.links.memory import clear_memory_errors
 from tacit.links.precision import float32_products
 from tacit.links.scorer import Scorer
@@ -58,34 +56,37 @@ def encode(
     """
     settings = (settings or EncodeSettings()).settled(graph.num_entities)
     if run is not None:
-        run.check(graph)
-        run.tidy()
+        run.begin(graph)
     for given in (queries or {}, valid or {}):
         check_ids(given, graph)
     size = f"model {settings.model}, batch {settings.batch} and answers {settings.answers}"
     advice = "lower those numbers, negatives, width, hidden or bases"
-    with clear_memory_errors(size, advice), shown(progress) as tell, _apart(pick_device(settings.device)):
-        training = EncoderTraining(graph, settings, queries, valid, scorer)
-        stamp = {"settings": json.dumps(settings.lasting(), sort_keys=True), "facts": fingerprint(graph).facts}
-        fitting = Fitting(training, training.schedule(), tell, run, ENCODING, stamp | training.checksums())
-        if resume:
-            fitting.resume()
-        elif run is not None:
-            drop_encoder(run)
+
+    def begin(fitting: Fitting) -> None:
+        training.clock = lambda: fitting.share
+        if run is not None and not resume:
+            run.drop("encode")
         if run is not None and "train" not in run.settings:  # by these a training that is killed goes on
             run.write_settings("encode", settings.to_dict())
-        training.clock = lambda: fitting.share
-        with float32_products(training.products), threads_for(training.flops):
-            fitting.go()
-        fitting.finish()
+
+    with clear_memory_errors(size, advice), _apart(pick_device(settings.device)):
+        training = EncoderTraining(graph, settings, queries, valid, scorer)
+        with float32_products(training.products):
+            fitting = fit(training, settings, progress, run, ENCODING, resume=resume, begin=begin)
     training.module.renew()
-    result = EncodeResult(training.module, settings, fitting.at.history, _summary(training, fitting))
+    summary = fitting.summary() | {
+        "model": settings.model,
+        "parameters": sum(parameter.numel() for parameter in training.module.parameters()),
+        "learned_from": {name: "given" if name in training.queries else "drawn" for name in training.shapes},
+        "precision": training.precision,
+        "seed": settings.seed,
+    }
     if run is not None:
-        save_encoder(run, result.encoder, settings)
+        save_encoder(run, training.module, settings)
         run.write_settings("encode", settings.to_dict())
-        run.write_results({**run.results(), "encode": result.summary})
+        run.write_results({**run.results(), "encode": summary})
         run.remove(ENCODING)
-    return result
+    return EncodeResult(training.module, settings, fitting.at.history, summary)
 
 
 @contextmanager
@@ -97,23 +98,3 @@ def _apart(device: torch.device) -> Iterator[None]:
         return
     with torch.cuda.device(device), torch.random.fork_rng((torch.cuda.current_device(),)):
         yield
-
-
-def _summary(training: EncoderTraining, fitting: Fitting) -> dict[str, Any]:
-    """What there is to report."""
-    at, device = fitting.at, training.device
-    best = next((line for line in at.history if line["step"] == at.best_step), {})
-    return {
-        "model": training.settings.model,
-        "steps": at.step,
-        "best_step": at.best_step or at.step,
-        "valid_mrr": at.best,
-        "mrr": best.get("mrr", {}),
-        "seconds": round(fitting.seconds, 3),
-        "parameters": sum(parameter.numel() for parameter in training.module.parameters()),
-        "learned_from": {name: "given" if name in training.queries else "drawn" for name in training.shapes},
-        "device": str(device),
-        "peak_gb": round(torch.cuda.max_memory_allocated(device) / 1e9, 3) if device.type == "cuda" else None,
-        "precision": training.precision,
-        "seed": training.settings.seed,
-    }

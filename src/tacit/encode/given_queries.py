@@ -9,7 +9,7 @@ from tacit.encode.settings import EncodeSettings
 from tacit.errors import DataError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.query.queries import QuerySet
-from tacit.query.query_folder import queries_for
+from tacit.query.query_folder import check_ids, has_queries, queries_for
 
 Queries = Mapping[str, QuerySet]
 
@@ -23,22 +23,15 @@ def given_queries(
     """
     if not isinstance(source, str | Path):
         given = {} if source is None else source
-        if not isinstance(given, Mapping) or not all(isinstance(one, QuerySet) for one in given.values()):
-            raise SettingsError(
-                "queries are neither a query folder nor query sets by shape; give one of them", "queries"
-            )
+        check_ids(given, graph)
         if given and settings.shapes and given.keys().isdisjoint(settings.shapes):
             raise SettingsError(f"queries are of {', '.join(given)}, and shapes names none of them", "shapes")
         return given, None
     learned, valid = (
-        queries_for(graph, source, split, shapes, absent_ok=True) if _has(source, split) else {}
+        queries_for(graph, source, split, shapes, absent_ok=True) if has_queries(source, split) else {}
         for split, shapes in (("train", settings.shapes), ("valid", None))
     )
     if not learned:
         wanted = ", ".join(settings.shapes or ("any shape",))
         raise DataError(f"has no train queries of {wanted} to learn from; leave it out, and they are drawn", source)
     return learned, valid or None
-
-
-def _has(folder: str | Path, split: str) -> bool:
-    return (Path(folder) / f"{split}-queries.pkl").is_file()

@@ -165,6 +165,14 @@ class EncodeSettings(Settings):
     seed: int = setting(0, "Seed of weights and draws.", least=0)
     device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
 
+    def check(self) -> None:
+        """Raise a `SettingsError` where a model cannot learn so."""
+        by_sets = BY_MODEL[self.model][self.recipe].get("loss") == "sets"
+        if self.loss == "sets" and not by_sets:
+            raise SettingsError(f"loss is 'sets', by which gnnqe and ultra alone learn, not {self.model}", "loss")
+        if self.precision == "bf16" and by_sets:
+            raise SettingsError(f"precision is 'bf16', in which {self.model} cannot compute; take tf32", "precision")
+
     def settled(self, num_entities: int) -> EncodeSettings:
         """The same, with what was not given chosen by model, recipe and size of the graph.
 
@@ -177,10 +185,6 @@ class EncodeSettings(Settings):
             chosen |= RECIPE[recipe] | BY_MODEL[self.model][recipe]
         if self.minutes is not None:
             chosen["steps"] = ENDLESS
-        if self.loss == "sets" and chosen["loss"] != "sets":
-            raise SettingsError(f"loss is 'sets', by which gnnqe and ultra alone learn, not {self.model}", "loss")
-        if self.precision == "bf16" and chosen["loss"] == "sets":
-            raise SettingsError(f"precision is 'bf16', in which {self.model} cannot compute; take tf32", "precision")
         return self.changed(**{name: value for name, value in chosen.items() if getattr(self, name) is None})
 
     def to_dict(self) -> dict[str, Any]:

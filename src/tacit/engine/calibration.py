@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -50,6 +49,9 @@ class Calibration(nn.Module):
 
     Where processes share the entities out, each has a part of a row; one that is *shareable* gets by with that, and
     with what `shards` can tell of the whole row.
+
+    An adapter moves the logits, or the log-odds of the scores where it is moved *by odds*. One that *rescales*
+    every row undoes what is done to the whole of it.
     """
 
     pointwise = False
@@ -58,6 +60,8 @@ class Calibration(nn.Module):
     rowwise = False
     reads_entities = False
     shareable = True
+    by_odds = False
+    rescales = False
     supremum = 0.0
     name = "calibration"
 
@@ -134,6 +138,7 @@ class Sigmoid(Calibration):
 class MinMax(Calibration):
     """`log (x - min) / (max - min)` over a row, as CQD re-scales scores."""
 
+    rescales = True
     name = "minmax"
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
@@ -174,6 +179,7 @@ class SoftmaxCount(OfFacts):
     A softmax row sums to 1 whatever the number of right answers; times that number it reads as a probability.
     """
 
+    by_odds = True
     supremum = _NEARLY_ONE
     name = "softmax-count"
 
@@ -260,11 +266,8 @@ def _steady(logits: Tensor) -> Tensor:
     return torch.cat([parts, logits[:, whole:].logsumexp(dim=1, keepdim=True)], dim=1).logsumexp(dim=1)
 
 
-CALIBRATIONS: dict[str, Callable[[KnownFacts], Calibration]] = {
-    "sigmoid": lambda facts: Sigmoid(),
-    "minmax": lambda facts: MinMax(),
-    "softmax-count": SoftmaxCount,
-    "softmax-observed": SoftmaxObserved,
+CALIBRATIONS: dict[str, type[Calibration]] = {
+    kind.name: kind for kind in (Sigmoid, MinMax, SoftmaxCount, SoftmaxObserved)
 }
 
 
@@ -272,4 +275,5 @@ def calibration(name: str, facts: KnownFacts) -> Calibration:
     """The calibration of a name; `facts` are those that it counts, where it counts any."""
     if name not in CALIBRATIONS:
         raise SettingsError(f"calibration is '{name}'; it must be one of {', '.join(CALIBRATIONS)}", "calibration")
-    return CALIBRATIONS[name](facts)
+    kind = CALIBRATIONS[name]
+    return kind(facts) if issubclass(kind, OfFacts) else kind()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from tacit.distributed.shards import Shards
 from tacit.engine.reasoner import Reasoner
 from tacit.engine.work import threads_to_answer
-from tacit.links.ranking import Ties, numbers, ranks
+from tacit.links.ranking import Ties, by_query, numbers, ranks
 from tacit.query.plan import Plan
 from tacit.query.queries import AnswerSets, QuerySet
 
@@ -59,6 +59,26 @@ def hard_ranks(
     for at, found in taken:
         ordered[at] = found.cpu()
     return numbers(processes.sum(ordered))
+
+
+def reciprocal_ranks(reasoner: Reasoner, queries: QuerySet) -> Tensor:
+    """The filtered MRR of each query that has hard answers, `[Q]`."""
+    return by_query(hard_ranks(reasoner, queries), torch.from_numpy(queries.hard.rows))["mrr"]
+
+
+def mean_reciprocal_ranks(reasoner: Reasoner, queries: Mapping[str, QuerySet]) -> dict[str, float]:
+    """The filtered MRR of each set of queries."""
+    return {name: float(reciprocal_ranks(reasoner, asked).mean()) for name, asked in queries.items()}
+
+
+def with_hard_answers(queries: Mapping[str, QuerySet], most: int, random: np.random.Generator) -> dict[str, QuerySet]:
+    """At most `most` queries of each set, only those with hard answers."""
+    chosen = {}
+    for name, query_set in queries.items():
+        useful = random.permutation(np.flatnonzero(query_set.hard.counts))[:most]
+        if len(useful):
+            chosen[name] = query_set.subset(np.sort(useful))
+    return chosen
 
 
 def batch_size(reasoner: Reasoner, plan: Plan) -> int:

@@ -12,9 +12,9 @@ from operator import attrgetter
 
 import torch
 
-from tacit.adapt.validation import mean_reciprocal_ranks
 from tacit.distributed.shards import Shards
 from tacit.engine.engine import Engine
+from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.folder import QUESTIONS, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.scorer import Scorer

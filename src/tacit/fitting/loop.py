@@ -1,92 +1,31 @@
-"""The training loop: steps, validations, best weights, patience, checkpoints, and what is told on the way.
-
-What is trained says what a step is, how it is validated, and what state it has beside weights and optimizer.
-"""
+"""The training loop: steps, validations, best weights, patience, checkpoints, and what is told on the way."""
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from tacit.distributed.shards import Shards
-from tacit.distributed.threads import choose_again
+from tacit.distributed.threads import choose_again, threads_for
 from tacit.errors import RunError, TrainingError
 from tacit.fitting.checkpoint import Checkpoint, Weights, optimizer_tensors, restore_optimizer
 from tacit.fitting.interruption import Stopped, stop_on_signals
-from tacit.fitting.pace import Pace
 from tacit.fitting.parts import Parts
 from tacit.fitting.position import Position, anew
-from tacit.fitting.progress import Event, Progress, duration
+from tacit.fitting.progress import Event, Pace, Progress, duration, shown
+from tacit.fitting.task import Task
 from tacit.folder import BEST, RunFolder, versions
+from tacit.settings import Settings
 
 LONG = 60.0  # seconds of training worth a warning
 _TICK = 0.1  # seconds between two steps that are told
-
-
-class Task(Protocol):
-    """What is trained."""
-
-    remedy: str  # where numbers explode
-    faster: str  # where it takes long
-
-    @property
-    def module(self) -> nn.Module:
-        """What has the weights."""
-
-    @property
-    def optimizer(self) -> Optimizer:
-        """What moves them."""
-
-    def step(self, number: int) -> tuple[Tensor, int]:
-        """Take one step: the loss, summed over its examples and still on the device, and how many they were."""
-
-    def validate(self) -> dict[str, float]:
-        """The figures whose mean decides which weights are best; none where there is nothing to validate with."""
-
-    def state(self) -> dict[str, Tensor]:
-        """What the next steps depend on beside weights, optimizer and number."""
-
-    def restore(self, state: Weights) -> None:
-        """Go back to such a state."""
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How long to train, in a `unit` of some steps, and how often to look."""
-
-    name: str  # of the lines in the trace
-    unit: str
-    units: int  # at most
-    steps_per_unit: int
-    round: int  # units between two looks at the loss
-    validate_every: int  # units
-    patience: int  # validations
-    examples: str  # what a step learns from
-    validate_first: bool = False  # before any step
-    checkpoint_seconds: float = 60.0
-    seconds: float | None = None  # at most; then rounds are parts of that time, each of them validated
-    parts: int = 10
-
-    @property
-    def steps(self) -> int:
-        """All steps, at most."""
-        return self.units * self.steps_per_unit
-
-    def ends_round(self, step: int) -> bool:
-        """Whether it is time to look at the loss."""
-        return step % (self.round * self.steps_per_unit) == 0 or step == self.steps
-
-    def validates(self, step: int) -> bool:
-        """Whether it is time to validate."""
-        return step % (self.validate_every * self.steps_per_unit) == 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,14 +52,13 @@ class Fitting:
     def __init__(
         self,
         task: Task,
-        schedule: Schedule,
         progress: Progress,
         run: RunFolder | None = None,
         file: str = "",
         stamp: Mapping[str, str] | None = None,
         shards: Shards | None = None,
     ) -> None:
-        self.task, self.schedule, self.progress = task, schedule, progress
+        self.task, self.schedule, self.progress = task, task.schedule(), progress
         self.run, self.file, self.stamp = run, file, stamp or {}
         self.shards = shards or Shards(0)
         self.files = None if run is None else Parts(run, shards)
@@ -169,9 +107,10 @@ class Fitting:
                 if due and not self.over:
                     self.save()
 
-    def finish(self, keep: Callable[[], None] | None = None) -> None:
+    def finish(self, keep: Callable[[Fitting], None] | None = None) -> None:
         """Go back to the best weights; where they are to `keep`, do so, with what going on would need beside them."""
         module, at = self.task.module, self.at
+        self.task.release()
         position, best = self._planned or (at, self.best)
         groups: dict[str, Weights] = {}
         if keep is not None and self.files is not None and self.best is not None and at.best_step != at.step:
@@ -183,7 +122,7 @@ class Fitting:
         self._check_weights()
         module.requires_grad_(False).eval()
         if keep is not None and self.files is not None:
-            keep()
+            keep(self)
             position.seconds = self.seconds
             groups |= {"optimizer": optimizer_tensors(self.task.optimizer, module), "state": self.task.state()}
             Checkpoint(position, groups, complete=True).write(self.files, self.file, self.stamp)
@@ -236,6 +175,20 @@ class Fitting:
     def seconds(self) -> float:
         """How long the training has taken so far, the time before it was resumed included."""
         return time.monotonic() - self._started
+
+    def summary(self) -> dict[str, Any]:
+        """What there is to report of it and of the best weights, or of the last where nothing was validated."""
+        at, unit, device = self.at, self.schedule.unit, self._loss.device
+        best = at.done if at.best is None else at.best_step // self.schedule.steps_per_unit
+        return {
+            f"{unit}s": at.done,
+            f"best_{unit}": best,
+            "valid_mrr": at.best,
+            "mrr": next((line["mrr"] for line in at.history if line[unit] == best), {}),
+            "seconds": round(self.seconds, 3),
+            "device": str(device),
+            "peak_gb": round(torch.cuda.max_memory_allocated(device) / 1e9, 3) if device.type == "cuda" else None,
+        }
 
     def _ends_round(self) -> bool:
         """Whether it is time to look at the loss; the clock is read once a step."""
@@ -359,3 +312,43 @@ class Fitting:
     def _trace(self, event: dict[str, Any]) -> None:
         if self.run is not None and self.shards.leads:
             self.run.trace({**event, "seconds": round(self.seconds, 3)})
+
+
+def fit(
+    task: Task,
+    settings: Settings,
+    progress: Progress | bool,
+    run: RunFolder | None = None,
+    file: str = "",
+    *,
+    resume: bool = False,
+    shards: Shards | None = None,
+    begin: Callable[[Fitting], None] | None = None,
+    keep: Callable[[Fitting], None] | None = None,
+) -> Fitting:
+    """Train what is to be trained, and go back to its best weights.
+
+    With a `run`, checkpoints are written to a `file` of it, from which `resume` goes on. `begin` is called when nothing
+    stands in the way of the first step; `keep` with the best weights, at the end and where somebody stops the training.
+    """
+    leads, stamp = shards is None or shards.leads, {}
+    if run is not None:
+        stamp = {"settings": json.dumps(settings.lasting(), sort_keys=True), "facts": run.fingerprint.facts}
+        if leads:
+            run.tidy()
+    with shown(progress if leads else False) as tell, threads_for(task.flops):
+        fitting = Fitting(task, tell, run, file, stamp | task.checksums(), shards)
+        fitting.shards.wait()  # while one of them tidies
+        if resume:
+            fitting.resume()
+        if begin is not None:
+            begin(fitting)
+        try:
+            fitting.go()
+        except Stopped:
+            if keep is not None:
+                fitting.go_back()
+                keep(fitting)
+            raise
+        fitting.finish(keep)
+    return fitting

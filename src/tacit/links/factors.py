@@ -18,6 +18,7 @@ class FactorModel(nn.Module, ABC):
 
     entity_width: ClassVar[int] = 1  # numbers of an entity's row, for each of the rank
     relation_width: ClassVar[int] = 1  # of a relation's row
+    tables: ClassVar[int] = 1  # of entities
 
     def __init__(self, num_entities: int, num_relations: int, rank: int) -> None:
         super().__init__()

@@ -8,10 +8,9 @@ from torch import Tensor, nn
 from torch.nn import ParameterDict
 
 from tacit.distributed.shards import Shards
-from tacit.distributed.threads import threads_for
-from tacit.fitting.checkpoint import Weights
-from tacit.fitting.loop import Fitting, Schedule
-from tacit.fitting.progress import Progress, shown
+from tacit.fitting.loop import fit
+from tacit.fitting.progress import Progress
+from tacit.fitting.task import Schedule, Task, seed_of
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_like
@@ -33,17 +32,13 @@ def grown(model: FactorModel, graph: Graph, settings: TrainSettings, progress: P
     """
     growth = Growth(model, graph, settings)
     if growth.steps:
-        flops = 6.0 * BATCH * NEGATIVES * model.tail_table.width
-        with shown(progress) as tell, threads_for(flops):
-            fitting = Fitting(growth, growth.schedule(), tell)
-            fitting.go()
-            fitting.finish()
+        fit(growth, settings, progress)
     larger = make_like(model, graph.num_entities, graph.num_relations)
     larger.load_state_dict({f"{table}.weight": rows for table, rows in growth.tables().items()})
     return larger.to(model.device).requires_grad_(False).eval()
 
 
-class Growth:
+class Growth(Task):
     """The training of further rows of a model: a step is a batch of the facts that touch one of them."""
 
     faster = "fewer facts at a time would be faster"
@@ -57,7 +52,7 @@ class Growth:
         generator = torch.Generator().manual_seed(settings.seed)
         more = {"entities": graph.num_entities, "tails": graph.num_entities, "relations": graph.num_relations}
         self.old = {name.removesuffix(".weight"): rows for name, rows in model.state_dict().items()}
-        self.fresh = ParameterDict()
+        self.module = self.fresh = ParameterDict()
         for name, rows in self.old.items():
             drawn = torch.randn(more[name] - len(rows), rows.shape[1], generator=generator).mul_(settings.init)
             self.fresh[name] = nn.Parameter(drawn.to(rows.device))
@@ -71,9 +66,9 @@ class Growth:
         self._order: tuple[int, tuple[Tensor, ...]] = -1, ()
 
     @property
-    def module(self) -> nn.Module:
-        """What has the weights."""
-        return self.fresh
+    def flops(self) -> float:
+        """The floating-point operations of the products of a step."""
+        return 6.0 * BATCH * NEGATIVES * self.model.tail_table.width
 
     def schedule(self) -> Schedule:
         """A number of epochs that depends on the number of facts alone; nothing is validated."""
@@ -83,7 +78,7 @@ class Growth:
     def step(self, number: int) -> tuple[Tensor, int]:
         """Learn from the next facts, in an order that depends on seed and epoch alone."""
         epoch, place = divmod(number, self.steps)
-        generator = torch.Generator().manual_seed(hash((self.seed, epoch, place)) & (2**63 - 1))
+        generator = torch.Generator().manual_seed(seed_of(self.seed, epoch, place))
         if self._order[0] != epoch:
             order = torch.randperm(len(self.triples), generator=generator).to(self.triples.device)
             self._order = epoch, torch.split(order, BATCH)
@@ -137,14 +132,3 @@ class Growth:
     def tables(self) -> dict[str, Tensor]:
         """All rows of each table."""
         return {name: torch.cat((rows, self.fresh[name].detach())) for name, rows in self.old.items()}
-
-    def validate(self) -> dict[str, float]:
-        """Nothing: every fact is needed to learn from."""
-        return {}
-
-    def state(self) -> dict[str, Tensor]:
-        """Nothing: batches and draws depend on seed, epoch and step alone."""
-        return {}
-
-    def restore(self, state: Weights) -> None:
-        """Nothing to do."""

@@ -11,14 +11,11 @@ from tacit.disk import MAPS
 from tacit.distributed.shards import Shards
 from tacit.errors import RunError, SettingsError
 from tacit.fitting.parts import Parts
-from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, ENCODER, ENCODING, MODEL, ON_PREDICTOR, TRAINED, RunFolder
+from tacit.folder import CHECKPOINT, MODEL, ON_PREDICTOR, RunFolder
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, DistanceModel
 from tacit.links.scorer import shards_of
-
-OUTDATED = "the weights have changed since this was measured"
-_APART = ("symbolic", "encoder")  # searches that ask no link predictor; an encoder over its vectors is dropped with it
 
 
 def make_model(
@@ -29,10 +26,7 @@ def make_model(
         raise SettingsError(f"unknown model '{name}'; the models are {', '.join(MODELS)}")
     kind = MODELS[name]
     rows = num_entities if shards is None else shards.size
-    if issubclass(kind, DistanceModel):
-        model: FactorModel = kind(rows, num_relations, rank, norm)
-    else:
-        model = kind(rows, num_relations, rank)
+    model = kind(rows, num_relations, rank, *([norm] if issubclass(kind, DistanceModel) else []))
     if shards is not None and shards.world > 1:
         model.num_entities = num_entities
         model.head_table.shards = model.tail_table.shards = shards
@@ -59,56 +53,11 @@ def save_model(run: RunFolder, model: FactorModel) -> None:
     """
     shards = shards_of(model)
     if shards.leads:
-        drop_adapter(run)
+        run.drop("adapt")
         if run.settings.get("encode", {}).get("model") in ON_PREDICTOR:
-            drop_encoder(run)
-        outdate(run)
+            run.drop("encode")
+        run.outdate("train")
     Parts(run, shards).write(MODEL, model.state_dict(), {name: str(value) for name, value in about(model).items()})
-
-
-def drop_adapter(run: RunFolder) -> bool:
-    """Take the adapter out of a run, with its settings and results; whether there was one."""
-    return _drop(run, "adapt", ADAPTER, ADAPTATION, adapted=True)
-
-
-def drop_encoder(run: RunFolder) -> bool:
-    """Take the encoder out of a run, with its settings and results; whether there was one.
-
-    Without a link predictor an adapter is one of what the encoder predicts, and goes with it.
-    """
-    if not run.has(MODEL):
-        drop_adapter(run)
-    return _drop(run, "encode", ENCODER, ENCODING, search="encoder")
-
-
-def outdate(run: RunFolder, **settings: Any) -> None:
-    """Mark the evaluations of a run that have some settings as made with other weights than it has.
-
-    Without any settings, those of its link predictor are.
-    """
-
-    def is_of(about: dict[str, Any]) -> bool:
-        return settings.items() <= about.items() if settings else about.get("search") not in _APART
-
-    results = run.results()
-    evaluations = [each for each in results.get("eval", []) if is_of(each.get("settings", {}))]
-    for each in evaluations:
-        each.setdefault("outdated", OUTDATED)
-    if evaluations:
-        run.write_results(results)
-
-
-def _drop(run: RunFolder, table: str, weights: str, under_way: str, **evaluated: Any) -> bool:
-    had = run.has(weights)
-    outdate(run, **evaluated)
-    run.remove(weights)
-    run.remove(under_way)
-    if table in run.settings and not run.settings.keys().isdisjoint(set(TRAINED) - {table}):  # it stays a run
-        run.write_settings(table, None)
-    results = run.results()
-    if results.pop(table, None) is not None:
-        run.write_results(results)
-    return had
 
 
 def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None) -> FactorModel:

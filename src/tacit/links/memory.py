@@ -22,7 +22,7 @@ ADVICE = "lower rank or batch, set memory, or use negatives"
 def table_bytes(settings: TrainSettings, num_entities: int, num_relations: int, holds_best: bool) -> int:
     """The bytes of all tables with their gradients, optimizer state and, where it holds them, the best weights."""
     kind = MODELS[settings.model]
-    rows = -(-num_entities // MULTIPLE) * MULTIPLE * (2 if settings.model == "cp" else 1)
+    rows = -(-num_entities // MULTIPLE) * MULTIPLE * kind.tables
     of_relations = num_relations * kind.relation_width * settings.rank
     numbers = rows * kind.entity_width * settings.rank + of_relations
     states = {"adagrad": numbers, "rowwise": rows + of_relations, "adam": 2 * numbers}[settings.optimizer]

@@ -50,6 +50,8 @@ class DistMult(BilinearModel):
 class CP(DistMult):
     """`⟨h, r, t⟩` with one table of entities as heads and another as tails (Hitchcock, 1927; Lacroix et al., 2018)."""
 
+    tables = 2
+
     def __init__(self, num_entities: int, num_relations: int, rank: int) -> None:
         super().__init__(num_entities, num_relations, rank)
         self.tails = Embeddings(num_entities, rank, MULTIPLE)

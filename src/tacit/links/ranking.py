@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tacit.distributed.shards import Shards
-from tacit.errors import SettingsError, TrainingError
+from tacit.errors import TrainingError
 from tacit.links import rank_kernels
 
 Ties = Literal["realistic", "optimistic", "pessimistic"]
@@ -42,8 +42,6 @@ def ranks(
     >>> ranks(row, zero, torch.tensor([1]), zero, torch.tensor([0]))  # 0 is filtered, 2 is better, 3 ties
     tensor([2.5000])
     """
-    if ties not in TIES:
-        raise SettingsError(f"unknown tie policy '{ties}'; the policies are {', '.join(TIES)}")
     counts = torch.zeros(2, len(hard), device=scores.device)  # better, better or equal
     if not len(hard):
         return counts[0]

@@ -10,7 +10,6 @@ from tacit.settings import Settings, setting
 
 MODEL_NAMES = ("complex", "distmult", "cp", "transe", "rotate")
 OPTIMIZER_NAMES = ("adagrad", "rowwise", "adam")
-BILINEAR_NAMES = ("complex", "distmult", "cp")
 SPARSE = 5  # training facts per entity below which a graph says little of each of them
 SHORT, LONG = 5e6, 1e8  # facts times entities: what an epoch costs, below and above which it is little and much
 STEPS = 100  # between two validations, at least: questions cost more than single facts
@@ -56,12 +55,20 @@ class TrainSettings(Settings):
     def check(self) -> None:
         """Raise a `SettingsError` where settings contradict each other."""
         if self.negatives and self.optimizer == "adam":
-            raise SettingsError(f"negatives is {self.negatives} with optimizer adam; use adagrad or rowwise with it")
-        if self.relation_weight and self.model not in BILINEAR_NAMES:
             raise SettingsError(
-                f"relation_weight is {self.relation_weight} but model {self.model} cannot predict relations; "
-                f"use one of {', '.join(BILINEAR_NAMES)}, or relation_weight 0"
+                f"negatives is {self.negatives} with optimizer adam; use adagrad or rowwise with it", "optimizer"
             )
+        if self.relation_weight:
+            from tacit.links.factors import BilinearModel
+            from tacit.links.models import MODELS
+
+            able = [name for name, kind in MODELS.items() if issubclass(kind, BilinearModel)]
+            if self.model not in able:
+                raise SettingsError(
+                    f"relation_weight is {self.relation_weight} but model {self.model} cannot predict relations; "
+                    f"use one of {', '.join(able)}, or relation_weight 0",
+                    "relation_weight",
+                )
 
     def settled(self, facts: int, entities: int) -> TrainSettings:
         """The same, with what was not given chosen for a graph of so many training facts and entities.

@@ -57,12 +57,6 @@ class Step:
         compared = (self.settings.negatives or self.model.num_entities) / self.shards.world
         return 6.0 * self.settings.batch * compared * self.model.tail_table.width
 
-    def release(self) -> None:
-        """Let go of gradients and buffers."""
-        self.full = None
-        for parameter in self.model.parameters():
-            parameter.grad = None
-
     def _full(self, loss_of: OneVsAll, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         model = self.model
         tables = (model.head_table, model.relations, model.tail_table)

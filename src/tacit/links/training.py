@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from functools import partial
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from tacit.distributed.shards import Shards, local_device
-from tacit.distributed.threads import threads_for
 from tacit.errors import SettingsError, TrainingError
-from tacit.fitting.checkpoint import Weights
-from tacit.fitting.interruption import Stopped
-from tacit.fitting.loop import Fitting, Schedule
-from tacit.fitting.progress import Progress, shown
-from tacit.folder import CHECKPOINT, RunFolder, fingerprint
+from tacit.fitting.loop import Fitting, fit
+from tacit.fitting.progress import Progress
+from tacit.fitting.task import Schedule, Task, seed_of
+from tacit.folder import CHECKPOINT, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
 from tacit.links.finished import is_complete
@@ -53,38 +47,31 @@ def train(
         raise TrainingError(f"{graph.name} has no train facts to learn from")
     shards = joined_shards(graph, settings)
     if run is not None:
-        run.check(graph)
-        run.results()  # damaged ones are told before hours are spent
+        run.begin(graph)
         complete = resume and is_complete(run, settings)
         shards.wait()  # before one of them changes what the others look at
         if complete:
             return load_model(run, local_device(settings.device), shards)
-        if shards.leads:
-            run.tidy()
-            if resume:
-                run.write_settings("train", settings.to_dict())
-        shards.wait()
-    size = f"rank {settings.rank} and batch {settings.batch}"
-    with clear_memory_errors(size), shown(progress if shards.leads else False) as tell:
+
+    def begin(fitting: Fitting) -> None:
+        if run is not None and resume and shards.leads:
+            run.write_settings("train", settings.to_dict())
+
+    def keep(fitting: Fitting) -> None:
+        if run is not None:
+            save_model(run, training.model)  # that of a training that was stopped can be used before going on
+            if fitting.over and shards.leads:
+                about = {"precision": training.precision, "seed": settings.seed, "ties": "realistic"}
+                run.write_results({**run.results(), "train": fitting.summary() | about})
+
+    with clear_memory_errors(f"rank {settings.rank} and batch {settings.batch}"):
         training = Training(graph, settings, validate, shards=shards, holds_best=run is None)
-        stamp = {"settings": json.dumps(settings.lasting(), sort_keys=True), "facts": fingerprint(graph).facts}
-        fitting = Fitting(training, training.schedule(), tell, run, CHECKPOINT, stamp, shards)
-        if resume:
-            fitting.resume()
-        with float32_products(training.precision), threads_for(training.update.flops):
-            try:
-                fitting.go()
-            except Stopped:
-                if run is not None:  # what was learned so far can be used before going on
-                    fitting.go_back()
-                    save_model(run, training.model)
-                raise
-        training.update.release()
-        fitting.finish(None if run is None else partial(_keep, run, training, fitting))
+        with float32_products(training.precision):
+            fit(training, settings, progress, run, CHECKPOINT, resume=resume, shards=shards, begin=begin, keep=keep)
         return training.model
 
 
-class Training:
+class Training(Task):
     """The training of a link predictor: a step is a batch of facts, a validation what is handed in, or the ranks of
     facts held out.
     """
@@ -128,6 +115,11 @@ class Training:
         tried = f"lr (it is {settings.lr}), init ({settings.init}) or reg ({settings.reg})"
         self.remedy = f"lower {tried}, or use precision float32"
 
+    @property
+    def flops(self) -> float:
+        """The floating-point operations of the three products of a step."""
+        return self.update.flops
+
     def schedule(self) -> Schedule:
         """Epochs, each told, some validated."""
         settings = self.settings
@@ -167,40 +159,14 @@ class Training:
         """The mean reciprocal rank of each shape of questions; that of facts held out is that of `1p`."""
         return {} if self.validation is None else self.validation(self.model)
 
-    def state(self) -> dict[str, Tensor]:
-        """Nothing: batches and draws depend on seed, epoch and step alone."""
-        return {}
-
-    def restore(self, state: Weights) -> None:
-        """Nothing to do."""
-
-    def results(self, fitting: Fitting) -> dict[str, Any]:
-        """What there is to report."""
-        at, per_epoch = fitting.at, fitting.schedule.steps_per_unit
-        best_epoch = at.best_step // per_epoch or at.done
-        return {
-            "epochs": at.done,
-            "valid_mrr": at.best,
-            "mrr": next((line["mrr"] for line in at.history if line["epoch"] == best_epoch), {}),
-            "best_epoch": best_epoch,
-            "seconds": round(fitting.seconds, 3),
-            "device": str(self.model.device),
-            "precision": self.precision,
-            "seed": self.settings.seed,
-            "ties": "realistic",
-        }
+    def release(self) -> None:
+        """Let go of gradients and buffers."""
+        super().release()
+        self.update.full = None
 
     def _generator(self, epoch: int, draw: int, rank: int = 0) -> torch.Generator:
         """The source of one draw: 0 for the order of an epoch, 1 + step for the negatives of a step and a rank."""
-        drawn = (self.settings.seed, epoch, draw, *([rank] if rank else []))
-        seed = hash(drawn) & (2**63 - 1)  # of ints: the same in any process
-        return torch.Generator().manual_seed(seed)
-
-
-def _keep(run: RunFolder, training: Training, fitting: Fitting) -> None:
-    save_model(run, training.model)
-    if training.shards.leads:
-        run.write_results({**run.results(), "train": training.results(fitting)})
+        return torch.Generator().manual_seed(seed_of(self.settings.seed, epoch, draw, *([rank] if rank else [])))
 
 
 def joined_shards(graph: Graph, settings: TrainSettings) -> Shards:

@@ -63,6 +63,11 @@ def queries_for(
     }
 
 
+def has_queries(folder: str | Path, split: str) -> bool:
+    """Whether a folder has queries of a split."""
+    return (Path(folder) / f"{split}-queries.pkl").is_file()
+
+
 def queries_or_drawn(
     graph: Graph,
     folder: str | Path,
@@ -75,7 +80,7 @@ def queries_or_drawn(
 
     `options` are those of `sampling.sample`.
     """
-    if (Path(folder) / f"{split}-queries.pkl").is_file():
+    if has_queries(folder, split):
         return queries_for(graph, folder, split, shapes)
     drawn = draw(graph, shapes_of(shapes), split, progress=progress, **options)
     return {name: each.queries for name, each in drawn.items() if len(each.queries)}
@@ -164,7 +169,9 @@ def _translated(ids: Ids, table: NDArray[np.int64], kind: str, name: str, folder
 
 
 def check_ids(queries: Mapping[str, QuerySet], graph: Graph) -> None:
-    """Raise a `DataError` where queries speak of ids that the graph does not have."""
+    """Raise a `DataError` where queries speak of ids that the graph does not have, or are none."""
+    if not isinstance(queries, Mapping) or not all(isinstance(each, QuerySet) for each in queries.values()):
+        raise SettingsError("queries are neither a query folder nor query sets by shape; give one of them", "queries")
     for name, chosen in queries.items():
         entities = np.concatenate([part.ravel() for part in (chosen.entities, chosen.easy.ids, chosen.hard.ids)])
         for kind, ids, size in (
