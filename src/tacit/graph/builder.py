@@ -35,6 +35,8 @@ class Builder:
         self._chunks: dict[str, list[Triples]] = {split: [] for split in SPLITS}
         self.names: Ranked = {}
         self.notes: list[str] = []
+        self.prefixes: dict[str, str] = {}  # that files declare
+        self.order = (0, 1, 2)  # where head, relation and tail stand in the tables read so far
 
     def add(self, split: str, fields: list[str]) -> None:
         """Adds facts given as one flat list `head, relation, tail, head, ...`; the list is used up."""

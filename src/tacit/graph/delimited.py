@@ -14,6 +14,7 @@ from tacit.graph.builder import counted
 from tacit.graph.files import blocks, decoded, extension, lines, plain_blocks
 
 COLUMNS = ("head", "relation", "tail")
+TEXTS = (".tsv", ".txt", ".csv")
 _TAB, _NEWLINE, _SPACE = b"\t\n "
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, Ranked, counted
-from tacit.graph.delimited import batched, table_rows
+from tacit.graph.delimited import TEXTS, batched, table_rows
+from tacit.graph.files import extension
 from tacit.graph.graph import Graph
 
 ENDS = ("START_ID", "TYPE", "END_ID")
@@ -34,7 +35,9 @@ class Export:
 
     @classmethod
     def at(cls, path: Path) -> Export | None:
-        """The export that a table is, told by its first line."""
+        """The export that a table of text is, told by its first line."""
+        if extension(path) not in TEXTS:
+            return None
         _, header = next(table_rows(path), (1, list[str]()))
         apoc = _APOC if {"_id", "_labels"} <= set(header) or {"_start", "_end", "_type"} <= set(header) else {}
         kinds, spaces, properties = {}, {}, {}
