@@ -106,7 +106,7 @@ def test_equal_words_do_not_crowd_out_the_label_itself() -> None:
 @pytest.fixture
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tacit.graph.labels.LARGE", 10)
-    monkeypatch.setattr("tacit.graph.vocabulary._AROUND", 3)
+    monkeypatch.setattr("tacit.graph.spelling._AROUND", 3)
 
 
 @pytest.mark.usefixtures("few_are_many")
