@@ -75,7 +75,7 @@ def add_text(path: Path, split: str, builder: Builder, order: Sequence[int], ski
         return None
     if len(coded[2]) != lines - skip:
         return None
-    builder.add_coded(split, *coded)
+    builder.add_coded(*coded[:2], {split: coded[2]})
     return lines - skip
 
 
@@ -85,7 +85,7 @@ def add_parquet(path: Path, split: str, builder: Builder, order: Sequence[int]) 
         there = _columns(connection, path)
         _take(connection, path, [there[at] for at in order], dict(zip("hrt", COLUMNS, strict=True)))
         coded = _coded(connection)
-    builder.add_coded(split, *coded)
+    builder.add_coded(*coded[:2], {split: coded[2]})
     return len(coded[2])
 
 
