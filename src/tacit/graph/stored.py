@@ -113,9 +113,9 @@ def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[
     if {TRIE, TRIE_IDS} <= there and find_spec("marisa_trie"):
         labels: Iterable[str] = LabelTrie.open(folder / TRIE, _array(folder / TRIE_IDS))
     else:
-        labels = map(_unescaped, _read_text(folder / ENTITIES).split("\n")[:-1])
+        labels = _read_labels(folder / ENTITIES)
     entities = Vocabulary(labels, "entity", names, forms)
-    directed = [*map(_unescaped, _read_text(folder / RELATIONS).split("\n")[:-1])]
+    directed = _read_labels(folder / RELATIONS)
     relations = Vocabulary(directed, "relation", names_both_ways(names, directed))
     ends = np.cumsum([described[split] for split in SPLITS])
     if ends[-1] != len(facts) or (len(entities), len(relations)) != (described["entities"], described["relations"]):
@@ -181,8 +181,8 @@ def _write_text(path: Path, text: str) -> None:
         raise DataError(f"label {line[:80]!r} cannot be stored: it has half of a surrogate pair") from None
 
 
-def _read_text(path: Path) -> str:
-    return path.read_bytes().decode("utf-8")
+def _read_labels(path: Path) -> list[str]:
+    return [*map(_unescaped, path.read_bytes().decode("utf-8").split("\n")[:-1])]
 
 
 def label_lines(labels: Iterable[str]) -> str:
