@@ -96,7 +96,7 @@ class Builder:
         splits = [np.concatenate(chunks) if chunks else no_triples() for chunks in self._chunks.values()]
         self._chunks.clear()
         relations = map(label, self.relations) if label else self.relations
-        forward = without_inverses(list(relations), splits)
+        forward = _without_inverses(list(relations), splits)
         entities = map(label, self.entities) if label else self.entities
         graph = assemble(Vocabulary(entities), directed(forward), splits, name, self.notes)
         names = {
@@ -120,7 +120,7 @@ def _ids(known: dict[str, int], labels: list[str]) -> NDArray[np.int32]:
         raise LimitError(f"the graph has more than {2**31:,} labels, and an id has 32 bits; leave some out") from None
 
 
-def without_inverses(relations: list[str], splits: Sequence[Triples]) -> list[str]:
+def _without_inverses(relations: list[str], splits: Sequence[Triples]) -> list[str]:
     """Reads `(a, r^-1, b)` as `(b, r, a)`, in place, and gives the relations that are left."""
     ids: dict[str, int] = {}
     forward = np.empty(len(relations), dtype=np.int32)

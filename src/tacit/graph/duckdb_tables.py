@@ -114,10 +114,10 @@ def _coded(connection: Any) -> tuple[list[str], list[str], NDArray[np.int32]]:
     """The entities and relations of the table `facts` in order of first occurrence, and its rows as their numbers."""
     for statement in NUMBERING:
         connection.execute(statement)
-    found = connection.execute(NUMBERS).fetchnumpy()
-    rows = np.empty((len(found["place"]), 3), dtype=np.int32)
+    numbers = connection.execute(NUMBERS).fetchnumpy()
+    rows = np.empty((len(numbers["place"]), 3), dtype=np.int32)
     for column, name in enumerate("hrt"):
-        rows[found["place"], column] = found[name]  # a join keeps no order
+        rows[numbers["place"], column] = numbers[name]  # a join keeps no order
     entities, relations = (connection.execute(LABELS.format(kind)).fetchnumpy()["x"].tolist() for kind in "er")
     return entities, relations, rows
 

@@ -86,12 +86,12 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
     kept = [split[~within(keys, taken)] for split, keys in zip(splits, present, strict=True)]
     removed = sum(map(len, splits)) - sum(map(len, kept))
     if given and not removed:
-        for labels, found, known in (
+        for labels, here, known in (
             (less.relations[0::2], forward, graph.relations),
             (less.entities, heads, graph.entities),
         ):
-            if None in found:
-                known.id(labels[found.index(None)])  # which says what may have been meant
+            if None in here:
+                known.id(labels[here.index(None)])  # which says what may have been meant
         raise DataError(f"{graph.name} has {'no such fact' if given == 1 else f'none of these {given:,} facts'}")
     train, valid, test = kept
     absent = given - len(facts) + len(taken) - removed
@@ -153,12 +153,12 @@ def _facts(graph: Graph, more: Graph, heads: Labels, forward: Labels) -> Triples
     entities = np.array([-1 if label is None else graph.entities.get(label) for label in heads], dtype=np.int32)
     relations = np.array([-1 if label is None else graph.relations.get(label) for label in forward], dtype=np.int32)
     facts = more.facts()
-    found = np.stack((entities[facts[:, 0]], relations[facts[:, 1] >> 1], entities[facts[:, 2]]), 1)
-    found = found[(found >= 0).all(axis=1)]
-    back = found[:, 1] & 1 == 1  # a name may be that of an inverse
-    found[back] = found[back][:, [2, 1, 0]]
-    found[:, 1] &= ~1
-    return found
+    rows = np.stack((entities[facts[:, 0]], relations[facts[:, 1] >> 1], entities[facts[:, 2]]), 1)
+    rows = rows[(rows >= 0).all(axis=1)]
+    back = rows[:, 1] & 1 == 1  # a name may be that of an inverse
+    rows[back] = rows[back][:, [2, 1, 0]]
+    rows[:, 1] &= ~1
+    return rows
 
 
 def _named(larger: Graph, more: Graph, heads: Sequence[str], forward: Sequence[str]) -> Graph:

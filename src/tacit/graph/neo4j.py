@@ -42,10 +42,10 @@ class Export:
         apoc = _APOC if {"_id", "_labels"} <= set(header) or {"_start", "_end", "_type"} <= set(header) else {}
         kinds, spaces, properties = {}, {}, {}
         for place, column in enumerate(header):
-            found = _COLUMN.fullmatch(column)
-            kind = found[1] if found else apoc.get(column)
+            told = _COLUMN.fullmatch(column)
+            kind = told[1] if told else apoc.get(column)
             if kind:
-                kinds[kind], spaces[kind] = place, (found[2] or "") if found else ""
+                kinds[kind], spaces[kind] = place, (told[2] or "") if told else ""
             else:
                 properties[column] = place
         ends = {"START_ID", "END_ID"} <= set(kinds)

@@ -50,7 +50,9 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
         write_names(graph, folder)
     arrays = _fact_arrays(graph)
     if is_large(graph.entities):
-        arrays |= _write_trie(graph.entities, folder)
+        if made := trie_of(graph.entities):
+            atomic_write(folder / TRIE, made[0].save)
+            arrays[TRIE_IDS] = made[1]
         rows = graph.entities.form_rows()
         arrays |= {WORDS: rows["words"], FOLDED: rows["folded"]}
     for name, array in arrays.items():
@@ -163,14 +165,6 @@ def _fact_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
     if ((facts < 0) | (facts >= (graph.num_entities, graph.num_relations, graph.num_entities))).any():
         raise DataError(f"the facts of {graph.name} have ids without labels; ids count the labels from 0")
     return {FACTS: facts, KEYS: index.keys, OFFSETS: index.offsets, TAILS: index.all_tails}
-
-
-def _write_trie(labels: Vocabulary, folder: Path) -> dict[str, NDArray[Any]]:
-    made = trie_of(labels)
-    if made is None:
-        return {}
-    atomic_write(folder / TRIE, made[0].save)
-    return {TRIE_IDS: made[1]}
 
 
 def _write_text(path: Path, text: str) -> None:
