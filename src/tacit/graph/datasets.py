@@ -16,13 +16,13 @@ from tacit.graph.files import PACKINGS, extension, unpacked
 from tacit.graph.frames import is_frame, read_frame
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.joining import joined
+from tacit.graph.label_tables import TABLES, read_table
 from tacit.graph.naming import NAMES, NAMING, read_names, read_prefixes
 from tacit.graph.neo4j import Export, read_neo4j
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.rdf import RDF_FORMATS, labelling, read_rdf
 from tacit.graph.read_settings import STANDARD_INPUT, ReadSettings
 from tacit.graph.spooling import pipe, standard_input
-from tacit.graph.tsv import TABLES, read_table
 
 if TYPE_CHECKING:
     import pandas

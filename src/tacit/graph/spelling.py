@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import chain
 
 from tacit.graph.forms import Forms, Places, folded, folded_rows
-from tacit.graph.labels import is_large
+from tacit.graph.label_trie import is_large
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 _AROUND = 1000  # forms compared on either side of a misspelt one, where there are too many to compare with all

@@ -19,7 +19,7 @@ from tacit.errors import DataError, RunError
 from tacit.graph.files import BOM, lines
 from tacit.graph.graph import SPLITS, Graph, names_both_ways
 from tacit.graph.index import Index
-from tacit.graph.labels import LabelTrie, is_large, trie_of
+from tacit.graph.label_trie import LabelTrie, is_large, trie_of
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from tacit.errors import UnknownName
 from tacit.graph.forms import Forms, Places, folded_rows, spaced, word_rows
-from tacit.graph.labels import Chained, LabelTrie
+from tacit.graph.label_trie import Chained, LabelTrie
 from tacit.graph.spelling import Spelling
 
 
