@@ -42,7 +42,7 @@ from tacit.fitting.checkpoint import Checkpoint
 from tacit.fitting.parts import Parts
 from tacit.folder import CHECKPOINT, SETTINGS, RunFolder
 from tacit.graph.datasets import load
-from tacit.graph.tsv import write_tsv
+from tacit.graph.label_tables import write_tsv
 from tacit.links.imports import read_kbc
 from tacit.query.queries import read_queries
 from tiny import graph as tiny_graph

@@ -25,7 +25,7 @@ from tacit.comparing import compare
 from tacit.errors import RunError, SettingsError
 from tacit.evaluate.protocol import evaluate
 from tacit.folder import ENCODER, ENCODING, RunFolder
-from tacit.graph.tsv import write_tsv
+from tacit.graph.label_tables import write_tsv
 from tacit.query.shapes import SHAPES
 
 FLAGS = [word for name, value in TINY.items() for word in (f"--{name.replace('_', '-')}", str(value))]

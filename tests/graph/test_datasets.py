@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
 
 from tacit.errors import DataError
+from tacit.graph import datasets
+from tacit.graph.builder import Builder
 from tacit.graph.datasets import load
+from tacit.graph.files import lines
+from tacit.graph.read_settings import ReadSettings
 
 
 def write(folder: Path, **parts: str) -> None:
@@ -119,3 +124,31 @@ def test_an_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Path, "iterdir", refuse)  # as of a folder of somebody else
     with pytest.raises(DataError, match=r"cannot be read \(Permission denied\)"):
         load(tmp_path)
+
+
+def test_a_format_is_a_reader_and_an_extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_arrows(path: Path, split: str, builder: Builder, reading: ReadSettings) -> None:
+        """Adds facts such as `France --borders--> Spain`, one a line."""
+        for number, line in lines(path):
+            fields = line.replace("-->", "--").split("--")
+            if len(fields) != 3:
+                raise DataError("is no arrow", path, number)
+            builder.add(split, [field.strip() for field in fields])
+
+    monkeypatch.setitem(datasets.FORMATS, ".arrows", read_arrows)
+    (tmp_path / "europe.arrows").write_text("France --borders--> Spain\nParis --in--> France\n")
+    graph = load(tmp_path / "europe.arrows")
+    assert graph.name == "europe"
+    assert graph.entities.labels == ["France", "Spain", "Paris"]
+    assert graph.train.tolist() == [[0, 0, 1], [2, 2, 0]]
+    (tmp_path / "asia.tsv").write_text("Oman\tborders\tYemen\n")
+    assert load(tmp_path).num_entities == 5  # files of facts beside each other
+    folder = tmp_path / "splits"
+    folder.mkdir()
+    (folder / "train.arrows.gz").write_bytes(gzip.compress(b"a --r--> b\n"))
+    (folder / "valid.tsv").write_text("b\tr\ta\n")
+    (folder / "test.arrows").write_text("a --r--> a\n")
+    assert load(folder).facts().tolist() == [[0, 0, 1], [1, 0, 0], [0, 0, 0]]
+    (tmp_path / "bad.arrows").write_text("a --r--> b\na\n")
+    with pytest.raises(DataError, match=r"bad\.arrows, line 2: is no arrow"):
+        load(tmp_path / "bad.arrows")

@@ -135,6 +135,6 @@ def test_splits_of_large_ids_keep_pairs_together() -> None:
 
 def test_more_labels_than_ids_have_bits_are_refused() -> None:
     builder = Builder()
-    builder._entities = defaultdict(count(2**31).__next__)
+    builder.entities = defaultdict(count(2**31).__next__)
     with pytest.raises(LimitError, match="an id has 32 bits"):
         builder.add("train", ["a", "r", "b"])

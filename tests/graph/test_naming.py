@@ -10,8 +10,8 @@ from tacit.errors import DataError, UnknownName
 from tacit.graph.betae import write_betae
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
+from tacit.graph.label_tables import write_tsv
 from tacit.graph.split import split
-from tacit.graph.tsv import write_tsv
 from tacit.graph.vocabulary import Vocabulary
 
 NAMES = {"Q90": ("Paris", "City of Light"), "Q830149": ("Paris",), "Q64": ("Berlin",), "Q1": ("Q64", "Universe")}

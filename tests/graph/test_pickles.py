@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tacit.errors import DataError
-from tacit.graph import rehearsal
+from tacit.graph import pickle_trial
 from tacit.graph.pickles import load_pickle
 
 
@@ -90,8 +90,8 @@ def growing() -> dict[str, tuple[bytes, str]]:
 @pytest.mark.parametrize("kind", growing())
 def test_pickles_that_would_not_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     content, reason = growing()[kind]
-    monkeypatch.setattr(rehearsal, "SECONDS", 0.3)
-    monkeypatch.setattr(rehearsal, "BYTES", 1 << 26)
+    monkeypatch.setattr(pickle_trial, "SECONDS", 0.3)
+    monkeypatch.setattr(pickle_trial, "BYTES", 1 << 26)
     (tmp_path / "x.pkl").write_bytes(content)
     with pytest.raises(DataError, match=rf"x\.pkl: is not a pickle of plain .*{reason}"):
         load_pickle(tmp_path / "x.pkl")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tacit.graph.betae import write_betae
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
+from tacit.graph.label_tables import write_tsv
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.split import split
-from tacit.graph.tsv import write_tsv
 
 
 def test_labels_are_unambiguous_and_lead_back_to_their_iris() -> None:

@@ -13,7 +13,7 @@ from tacit.errors import DataError, RunError
 from tacit.folder import SETTINGS, RunFolder
 from tacit.graph.graph import SPLITS, Graph, no_triples
 from tacit.graph.index import Index
-from tacit.graph.labels import LabelTrie
+from tacit.graph.label_trie import LabelTrie
 from tacit.graph.stored import FACTS, FOLDED, KEYS, NAMES, TAILS, TRIE, TRIE_IDS, WORDS
 from tacit.graph.vocabulary import Vocabulary
 
@@ -26,7 +26,7 @@ GRAPH = Graph.of(
 @pytest.fixture
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("marisa_trie")
-    monkeypatch.setattr("tacit.graph.labels.LARGE", 5)
+    monkeypatch.setattr("tacit.graph.label_trie.LARGE", 5)
 
 
 def same(graph: Graph, other: Graph) -> bool:
@@ -95,7 +95,7 @@ def test_a_trie_is_not_needed_to_open_a_run_that_has_one(tmp_path: Path, monkeyp
     assert isinstance(graph.entities.labels, list)
     assert same(graph, GRAPH)
     assert graph.entities.complete("ebo") == ["Eboracum"]
-    monkeypatch.setattr("tacit.graph.labels.find_spec", lambda _: None)
+    monkeypatch.setattr("tacit.graph.label_trie.find_spec", lambda _: None)
     RunFolder.create(tmp_path / "other", GRAPH, {})
     assert not (tmp_path / "other" / TRIE).exists()
     assert same(RunFolder.open(tmp_path / "other").graph(), GRAPH)

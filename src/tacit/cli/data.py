@@ -72,7 +72,7 @@ def world(
 ) -> None:
     """Write the graph of the world, to look at or to change."""
     from tacit.graph.datasets import load
-    from tacit.graph.tsv import write_tsv
+    from tacit.graph.label_tables import write_tsv
 
     graph = load("world")
     write_tsv(graph, out)
@@ -94,8 +94,8 @@ def split_(
 
     from tacit.errors import DataError
     from tacit.graph.graph import SPLITS
+    from tacit.graph.label_tables import write_tsv
     from tacit.graph.split import split
-    from tacit.graph.tsv import write_tsv
 
     if Path(out).exists():
         raise DataError("exists already; choose another folder", out)

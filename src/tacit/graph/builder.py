@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, count
+from itertools import chain, count, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,13 @@ class Builder:
 
     def __init__(self) -> None:
         # A defaultdict that counts gives an id to each label it first sees, without leaving C.
-        self._entities: defaultdict[str, int] = defaultdict(count().__next__)
-        self._relations: defaultdict[str, int] = defaultdict(count().__next__)
+        self.entities: defaultdict[str, int] = defaultdict(count().__next__)
+        self.relations: defaultdict[str, int] = defaultdict(count().__next__)
         self._chunks: dict[str, list[Triples]] = {split: [] for split in SPLITS}
         self.names: Ranked = {}
         self.notes: list[str] = []
+        self.prefixes: dict[str, str] = {}  # that files declare
+        self.order = (0, 1, 2)  # where head, relation and tail stand in the tables read so far
 
     def add(self, split: str, fields: list[str]) -> None:
         """Adds facts given as one flat list `head, relation, tail, head, ...`; the list is used up."""
@@ -42,27 +44,30 @@ class Builder:
         relations = fields[1::3]
         del fields[1::3]
         chunk = np.empty((rows, 3), dtype=np.int32)
-        ends = _ids(self._entities, fields)
+        ends = _ids(self.entities, fields)
         chunk[:, 0], chunk[:, 2] = ends[0::2], ends[1::2]
-        chunk[:, 1] = _ids(self._relations, relations)
+        chunk[:, 1] = _ids(self.relations, relations)
         self._chunks[split].append(chunk)
 
-    def add_coded(self, split: str, entities: list[str], relations: list[str], rows: Triples) -> None:
+    def add_coded(self, entities: list[str], relations: list[str], splits: Mapping[str, Triples]) -> None:
         """Adds facts as numbers of labels, which are given in order of first occurrence; the rows are used up."""
-        for known, labels, columns in ((self._entities, entities, (0, 2)), (self._relations, relations, (1,))):
-            if not known:  # the numbers are the ids
+        for known, labels, columns in ((self.entities, entities, (0, 2)), (self.relations, relations, (1,))):
+            if not known:
                 known.update(zip(labels, range(len(labels)), strict=True))
-                known.default_factory = count(len(labels)).__next__
-                continue
+                if len(known) == len(labels):  # the numbers are the ids
+                    known.default_factory = count(len(labels)).__next__
+                    continue
+                known.clear()  # labels may be equal
             ids = _ids(known, labels)
-            for column in columns:
+            for rows, column in product(splits.values(), columns):
                 rows[:, column] = ids[rows[:, column]]
-        self._chunks[split].append(rows)
+        for split, rows in splits.items():
+            self._chunks[split].append(rows)
 
     def distinct(self, split: str) -> tuple[int, int, int]:
         """How many heads, relations and tails the facts of a split have."""
         counts = []
-        for column, ids in enumerate((self._entities, self._relations, self._entities)):
+        for column, ids in enumerate((self.entities, self.relations, self.entities)):
             seen = np.zeros(len(ids), dtype=bool)
             for chunk in self._chunks[split]:
                 seen[chunk[:, column]] = True
@@ -71,7 +76,7 @@ class Builder:
 
     def alone(self, split: str, head: str, relation: str, tail: str) -> bool:
         """Whether one fact of a split has these labels, and no other has any of them."""
-        entities, relations = self._entities, self._relations
+        entities, relations = self.entities, self.relations
         places = ((entities, head, [0, 2]), (relations, relation, [1]), (entities, tail, [0, 2]))
         return all(
             label in ids and sum(int((facts[:, at] == ids[label]).sum()) for facts in self._chunks[split]) == 1
@@ -80,24 +85,24 @@ class Builder:
 
     def both(self) -> int:
         """How many terms are of a relation and of an entity."""
-        return len(self._relations.keys() & self._entities.keys())
+        return len(self.relations.keys() & self.entities.keys())
 
     def terms(self) -> Iterator[str]:
         """Every entity and relation so far, as given to `add`."""
-        return chain(self._entities, self._relations)
+        return chain(self.entities, self.relations)
 
     def graph(self, name: str, label: Callable[[str], str] | None = None) -> Graph:
         """The graph of all facts added; `label` gives each term its label, where they are not the same."""
         splits = [np.concatenate(chunks) if chunks else no_triples() for chunks in self._chunks.values()]
         self._chunks.clear()
-        relations = map(label, self._relations) if label else self._relations
-        forward = without_inverses(list(relations), splits)
-        entities = map(label, self._entities) if label else self._entities
+        relations = map(label, self.relations) if label else self.relations
+        forward = _without_inverses(list(relations), splits)
+        entities = map(label, self.entities) if label else self.entities
         graph = assemble(Vocabulary(entities), directed(forward), splits, name, self.notes)
         names = {
             label(term) if label else term: by_rank(ranked)
             for term, ranked in self.names.items()
-            if term in self._entities or term in self._relations
+            if label is None or term in self.entities or term in self.relations
         }
         return graph.named(names)
 
@@ -115,7 +120,7 @@ def _ids(known: dict[str, int], labels: list[str]) -> NDArray[np.int32]:
         raise LimitError(f"the graph has more than {2**31:,} labels, and an id has 32 bits; leave some out") from None
 
 
-def without_inverses(relations: list[str], splits: Sequence[Triples]) -> list[str]:
+def _without_inverses(relations: list[str], splits: Sequence[Triples]) -> list[str]:
     """Reads `(a, r^-1, b)` as `(b, r, a)`, in place, and gives the relations that are left."""
     ids: dict[str, int] = {}
     forward = np.empty(len(relations), dtype=np.int32)

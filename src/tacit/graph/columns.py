@@ -131,7 +131,9 @@ def told_order(
 def review(
     path: Path, split: str, builder: Builder, header: Sequence[str], order: Order, asked: bool, told: bool, lines: int
 ) -> None:
-    """Notes how columns were read where nobody asked for it, and doubts what nothing has told."""
+    """Refuses a train split without facts, notes how columns were read unasked, and doubts what nothing has told."""
+    if not lines and split == "train":  # the other splits may be empty: all facts are known ones
+        raise DataError("holds no facts; expected rows of head, relation and tail", path)
     if not asked and len(header) > 3:
         names = ", ".join(header[i] for i in order)
         builder.notes.append(f"{split}: of {path.name} the columns {names} were read as {', '.join(COLUMNS)}")

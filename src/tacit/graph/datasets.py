@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import DataError, SettingsError
 from tacit.graph.betae import is_betae, read_betae
 from tacit.graph.builder import Builder, Ranked, by_rank
-from tacit.graph.columns import USUAL
-from tacit.graph.duckdb_tables import PARQUET
 from tacit.graph.files import PACKINGS, extension, unpacked
 from tacit.graph.frames import is_frame, read_frame
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.joining import joined
+from tacit.graph.label_tables import TABLES, read_table
 from tacit.graph.naming import NAMES, NAMING, read_names, read_prefixes
 from tacit.graph.neo4j import Export, read_neo4j
 from tacit.graph.prefixes import Prefixes
-from tacit.graph.rdf import labelling, read_rdf
+from tacit.graph.rdf import RDF_FORMATS, labelling, read_rdf
 from tacit.graph.read_settings import STANDARD_INPUT, ReadSettings
 from tacit.graph.spooling import pipe, standard_input
-from tacit.graph.tsv import read_tsv
 
 if TYPE_CHECKING:
     import pandas
@@ -32,21 +30,9 @@ if TYPE_CHECKING:
     Facts = str | Path | Graph | pandas.DataFrame
 
 DATASETS = {"world": "countries, cities, borders, languages, currencies and time zones of the world"}
-TABLE = "TABLE"
-FORMATS = {  # by extension: a table of three columns, or pyoxigraph's name for a format of RDF
-    ".tsv": TABLE,
-    ".txt": TABLE,
-    ".csv": TABLE,
-    ".parquet": TABLE,
-    ".nt": "N_TRIPLES",
-    ".ttl": "TURTLE",
-    ".trig": "TRIG",
-    ".nq": "N_QUADS",
-    ".n3": "N3",
-    ".rdf": "RDF_XML",
-    ".owl": "RDF_XML",
-    ".xml": "RDF_XML",
-    ".jsonld": "JSON_LD",
+FORMATS: dict[str, Callable[[Path, str, Builder, ReadSettings], None]] = {  # what adds the facts of a file to a split
+    **dict.fromkeys(TABLES, read_table),
+    **dict.fromkeys(RDF_FORMATS, read_rdf),
 }
 _READABLE, _PACKED = ", ".join(FORMATS), f"each also as {', '.join(PACKINGS)}"
 
@@ -70,16 +56,16 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
     """
     reading = ReadSettings.of(options)
     sources: list[Any] = list(source) if isinstance(source, list | tuple) else [source]
-    if "format" in options and not any(isinstance(one, str) and one == STANDARD_INPUT for one in sources):
+    if "format" in options and not any(isinstance(given, str) and given == STANDARD_INPUT for given in sources):
         raise SettingsError(f"format is '{reading.format}', but that of files is told by their names", "format")
     with ExitStack() as stack:
-        located = [_located(one, reading, stack) for one in sources]
-        if reading.columns is not None and not any(map(_has_table, located)):
+        located = [_located(given, reading, stack) for given in sources]
+        if reading.columns is not None and not any(map(_has_columns, located)):
             raise SettingsError(
                 f"columns '{reading.columns}' are those of a table, and {_given(sources)} is none", "columns"
             )
         graph = _loaded(located, name, reading, Prefixes(), {})
-        if not len(graph.train) and not any(isinstance(one, Graph) for one in located):
+        if not len(graph.train) and not any(isinstance(part, Graph) for part in located):
             raise DataError("holds names, and no facts; read it together with a file of facts", _given(sources))
     if (text := graph.name.encode("utf-8", "replace").decode()) != graph.name:  # that of a file may be none
         graph = replace(graph, name=text)
@@ -87,7 +73,7 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
 
 
 def _given(sources: Sequence[Any]) -> str:
-    return ", ".join(one.name if isinstance(one, Graph) else str(one) for one in sources)
+    return ", ".join(given.name if isinstance(given, Graph) else str(given) for given in sources)
 
 
 def _loaded(
@@ -97,21 +83,20 @@ def _loaded(
 
     `names` collects what RDF files call IRIs, of which other files may have the facts.
     """
-    tables = [one for one in sources if isinstance(one, Path) and FORMATS[extension(one)] == TABLE]
-    texts = [one for one in tables if extension(one) != PARQUET and reading.columns is None]
-    exports = {one: found for one in texts if (found := Export.at(one))}
+    files = [source for source in sources if isinstance(source, Path) and reading.columns is None]
+    exports = {path: export for path in files if (export := Export.at(path))}
     graphs: list[Graph] = []
-    for one in sources:
-        if isinstance(one, Graph):
-            graphs.append(one)
-        elif is_frame(one):
-            graphs.append(read_frame(one, "graph", reading.columns))
-        elif isinstance(one, _Folder):
-            graphs.append(_of_folder(one, reading, names))
-        elif one not in exports:
-            graphs.append(_read({"train": one}, unpacked(one).stem, prefixes, reading, names))
-        elif one == next(iter(exports)):
-            graphs.append(read_neo4j(list(exports.values()), unpacked(one).stem))
+    for source in sources:
+        if isinstance(source, Graph):
+            graphs.append(source)
+        elif is_frame(source):
+            graphs.append(read_frame(source, "graph", reading.columns))
+        elif isinstance(source, _Folder):
+            graphs.append(_of_folder(source, reading, names))
+        elif source not in exports:
+            graphs.append(_read({"train": source}, unpacked(source).stem, prefixes, reading, names))
+        elif source == next(iter(exports)):
+            graphs.append(read_neo4j(list(exports.values()), unpacked(source).stem))
     if not graphs:
         raise DataError("no source of facts was given; expected a file, a folder or a data set")
     if len(graphs) == 1:
@@ -126,10 +111,10 @@ def _loaded(
     return whole.named(further)
 
 
-def _has_table(source: Any) -> bool:
+def _has_columns(source: Any) -> bool:
     if isinstance(source, _Folder):
-        return any(map(_has_table, (*source.splits.values(), *source.files)))
-    return FORMATS[extension(source)] == TABLE if isinstance(source, Path) else is_frame(source)
+        return any(map(_has_columns, (*source.splits.values(), *source.files)))
+    return extension(source) not in RDF_FORMATS if isinstance(source, Path) else is_frame(source)
 
 
 def _of_folder(folder: _Folder, reading: ReadSettings, names: Ranked) -> Graph:
@@ -202,18 +187,13 @@ def _parts(folder: Path) -> _Folder:
 
 def _read(splits: dict[str, Path], name: str, given: Prefixes, reading: ReadSettings, names: Ranked) -> Graph:
     builder = Builder()
-    kinds = {split: FORMATS[extension(path)] for split, path in splits.items()}
-    if set(kinds.values()) == {TABLE}:
-        usual = USUAL
-        for split, path in splits.items():
-            usual = read_tsv(path, split, builder, reading.columns, usual)
-        return replace(builder.graph(name), prefixes=given)
-    declared = dict(given)
+    builder.prefixes.update(given)
+    rdf = [path for path in splits.values() if extension(path) in RDF_FORMATS]
     for split, path in splits.items():
-        if kinds[split] == TABLE:
+        if rdf and path not in rdf:
             raise DataError("is a table beside RDF files; all splits must be tables, or all RDF", path)
-        read_rdf(path, kinds[split], split, builder, reading.literals, reading.language, declared)
+        FORMATS[extension(path)](path, split, builder, reading)
     for term in (term for term in builder.names if term.startswith("<")):
         names.setdefault(term[1:-1], []).extend(builder.names[term])
-    prefixes, label = labelling(builder, declared)
+    prefixes, label = labelling(builder) if rdf else (given, None)
     return replace(builder.graph(name, label), prefixes=prefixes)

@@ -14,6 +14,7 @@ from tacit.graph.builder import counted
 from tacit.graph.files import blocks, decoded, extension, lines, plain_blocks
 
 COLUMNS = ("head", "relation", "tail")
+TEXTS = (".tsv", ".txt", ".csv")
 _TAB, _NEWLINE, _SPACE = b"\t\n "
 
 
@@ -23,9 +24,12 @@ def table_fields(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[list[
         yield from batched(_checked(row, columns, "commas", path, line) for line, row in _csv_rows(path))
         return
     for line, block in plain_blocks(path):
-        text = decoded(block, line, path)
-        whole = is_regular(block, len(columns))
-        yield text[:-1].replace("\n", "\t").split("\t") if whole else _careful(text, line, path, columns)
+        text = decoded(block, line, path)[:-1]
+        if is_regular(block, len(columns)):
+            yield text.replace("\n", "\t").split("\t")
+        else:  # line by line: blank lines go, spaces around labels too, and anything else is an error with its line
+            rows = _tab_rows(enumerate(text.split("\n"), start=line))
+            yield [field for number, row in rows for field in _checked(row, columns, "tabs", path, number)]
 
 
 def is_regular(block: bytes, width: int, separator: int = _TAB) -> bool:
@@ -40,12 +44,6 @@ def is_regular(block: bytes, width: int, separator: int = _TAB) -> bool:
     starts = np.concatenate([[0], ends[:-1] + 1])
     spaced = (data[starts] == _SPACE) | (data[ends - 1] == _SPACE)
     return not (spaced | (starts == ends)).any()
-
-
-def _careful(text: str, line: int, path: Path, columns: Sequence[str]) -> list[str]:
-    """The same line by line: blank lines go, spaces around labels too, and anything else is an error with its line."""
-    rows = _tab_rows(enumerate(text[:-1].split("\n"), start=line))
-    return [field for number, row in rows for field in _checked(row, columns, "tabs", path, number)]
 
 
 def _tab_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:

@@ -46,6 +46,10 @@ TEXT = (
     "read_csv(?, compression = ?, delim = ?, skip = ?, header = false, auto_detect = false, quote = '', escape = '', "
     "new_line = '\\n', columns = {'c0': 'VARCHAR', 'c1': 'VARCHAR', 'c2': 'VARCHAR'}, hive_partitioning = false)"
 )
+_SIZES = (
+    "SELECT max(num_rows) FROM parquet_file_metadata(?)",
+    "SELECT sum(total_uncompressed_size) FROM parquet_metadata(?)",
+)
 _OF_PARQUET = "read_parquet(?, hive_partitioning = false)"  # else a folder named relation=x overrides a column
 
 
@@ -75,30 +79,28 @@ def add_text(path: Path, split: str, builder: Builder, order: Sequence[int], ski
         return None
     if len(coded[2]) != lines - skip:
         return None
-    builder.add_coded(split, *coded)
+    builder.add_coded(*coded[:2], {split: coded[2]})
     return lines - skip
 
 
 def add_parquet(path: Path, split: str, builder: Builder, order: Sequence[int]) -> int:
     """Adds the facts of a Parquet file whose columns have an order, and gives their number."""
-    with _reading(path) as connection:
-        there = _columns(connection, path)
+    with _reading(path) as (connection, there):
         _take(connection, path, [there[at] for at in order], dict(zip("hrt", COLUMNS, strict=True)))
         coded = _coded(connection)
-    builder.add_coded(split, *coded)
+    builder.add_coded(*coded[:2], {split: coded[2]})
     return len(coded[2])
 
 
 def parquet_columns(path: Path) -> list[str]:
     """The names of the columns of a Parquet file."""
-    with _reading(path) as connection:
-        return [name for name, _ in _columns(connection, path)]
+    with _reading(path) as (_, there):
+        return [name for name, _ in there]
 
 
 def parquet_fields(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
     """The columns of a Parquet file in flat lists, block by block."""
-    with _reading(path) as connection:
-        there = _columns(connection, path)
+    with _reading(path) as (connection, there):
         if len(there) != len(columns):
             number = counted(len(there), "column")
             raise DataError(f"has {number}; expected {len(columns)} ({', '.join(columns)})", path)
@@ -112,28 +114,22 @@ def _coded(connection: Any) -> tuple[list[str], list[str], NDArray[np.int32]]:
     """The entities and relations of the table `facts` in order of first occurrence, and its rows as their numbers."""
     for statement in NUMBERING:
         connection.execute(statement)
-    found = connection.execute(NUMBERS).fetchnumpy()
-    rows = np.empty((len(found["place"]), 3), dtype=np.int32)
+    numbers = connection.execute(NUMBERS).fetchnumpy()
+    rows = np.empty((len(numbers["place"]), 3), dtype=np.int32)
     for column, name in enumerate("hrt"):
-        rows[found["place"], column] = found[name]  # a join keeps no order
+        rows[numbers["place"], column] = numbers[name]  # a join keeps no order
     entities, relations = (connection.execute(LABELS.format(kind)).fetchnumpy()["x"].tolist() for kind in "er")
     return entities, relations, rows
 
 
 def _regular_lines(path: Path, separator: bytes) -> int | None:
     """How many lines a table has that any reader would read alike; None where one might not."""
-    lines = 0
+    lines, odd = 0, (b"\r", b"\0", b'"') if separator == b"," else (b"\r", b"\0")
     for _, block in blocks(path):
-        if not _plain(block, separator):
+        if any(byte in block for byte in odd) or not is_regular(block, len(COLUMNS), separator[0]):
             return None
         lines += block.count(b"\n")
     return lines
-
-
-def _plain(block: bytes, separator: bytes) -> bool:
-    quoted = separator == b"," and b'"' in block
-    strange = b"\r" in block or b"\0" in block or quoted
-    return not strange and is_regular(block, len(COLUMNS), separator[0])
 
 
 def connected() -> Any:
@@ -146,8 +142,12 @@ def connected() -> Any:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[Any]:
-    """A connection to read a Parquet file by; what goes wrong becomes a `DataError`."""
+def _reading(path: Path) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
+    """A connection to read a Parquet file by, and its columns with their types; what goes wrong is a `DataError`.
+
+    One that holds far more than its size is refused: it may have a million rows and 20 for each byte, and unpack to
+    16 MB and 500 bytes for each.
+    """
     if find_spec("duckdb") is None:
         raise DataError("needs duckdb to be read; install it with: pip install 'tacit[large]'", path)
     if not path.is_file():
@@ -156,26 +156,14 @@ def _reading(path: Path) -> Iterator[Any]:
 
     try:
         with connected() as connection:
-            yield connection
+            size = path.stat().st_size
+            rows, bytes_ = (connection.execute(sql, [_exactly(path)]).fetchone()[0] or 0 for sql in _SIZES)
+            if rows > ROWS + ROWS_A_BYTE * size or bytes_ > UNPACKED + UNPACKED_A_BYTE[".xz"] * size:
+                raise DataError(f"has {rows:,} rows in {size:,} bytes, which files of facts have not", path)
+            described = connection.execute(f"DESCRIBE SELECT * FROM {_OF_PARQUET}", [_exactly(path)]).fetchall()
+            yield connection, [(name, kind) for name, kind, *_ in described]
     except duckdb.Error as error:
         raise DataError(f"cannot be read as Parquet ({' '.join(str(error).split())[:200]})", path) from None
-
-
-def _columns(connection: Any, path: Path) -> list[tuple[str, str]]:
-    """The columns of a Parquet file and their types; one that holds far more than its size is refused.
-
-    It may have a million rows and 20 for each byte, and unpack to 16 MB and 500 bytes for each.
-    """
-    size = path.stat().st_size
-    told = (
-        "SELECT max(num_rows) FROM parquet_file_metadata(?)",
-        "SELECT sum(total_uncompressed_size) FROM parquet_metadata(?)",
-    )
-    rows, bytes_ = (connection.execute(sql, [_exactly(path)]).fetchone()[0] or 0 for sql in told)
-    if rows > ROWS + ROWS_A_BYTE * size or bytes_ > UNPACKED + UNPACKED_A_BYTE[".xz"] * size:
-        raise DataError(f"has {rows:,} rows in {size:,} bytes, which files of facts have not", path)
-    described = connection.execute(f"DESCRIBE SELECT * FROM {_OF_PARQUET}", [_exactly(path)]).fetchall()
-    return [(row[0], row[1]) for row in described]
 
 
 def _take(connection: Any, path: Path, columns: Sequence[tuple[str, str]], roles: Mapping[str, str]) -> None:

@@ -33,8 +33,6 @@ def read_frame(frame: Any, name: str, columns: str | None) -> Graph:
     builder, header = Builder(), [str(column) for column in frame.columns]
     order, told = told_order(header, columns, USUAL, _PLACE)
     read = [_labels(frame.iloc[:, at].tolist(), role, header[at]) for role, at in zip(COLUMNS, order, strict=True)]
-    if not read[0]:
-        raise DataError("holds no facts; expected rows of head, relation and tail", _PLACE)
     builder.add("train", list(chain.from_iterable(zip(*read, strict=True))))
     review(_PLACE, "train", builder, header, order, columns is not None, told, len(read[0]))
     return builder.graph(name)

@@ -118,7 +118,7 @@ class Graph:
         >>> graph.entities.name(0), graph.relations.name(1)
         ('Paris', 'capital^-1')
         """
-        worded = {label: some for label in names if (some := [name for name in names[label] if name.strip()])}
+        worded = {label: words for label in names if (words := [name for name in names[label] if name.strip()])}
         if not worded:
             return self
         given = names_both_ways(worded, self.relations)

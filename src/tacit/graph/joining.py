@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import count
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.graph.builder import assemble, counted, without_inverses
-from tacit.graph.graph import SPLITS, Graph, Triples, directed, is_absolute
+from tacit.graph.builder import Builder, counted
+from tacit.graph.graph import SPLITS, Graph, is_absolute
 from tacit.graph.prefixes import Prefixes
-from tacit.graph.vocabulary import Vocabulary
 
 BLANK = "_:"
+_FORWARD = np.array([1, 2, 1], dtype=np.int32)  # facts divided by these have the number of their relation alone
 
 
 def joined(graphs: Sequence[Graph], name: str) -> Graph:
@@ -28,33 +27,18 @@ def joined(graphs: Sequence[Graph], name: str) -> Graph:
     """
     declared = [graph.prefixes for graph in graphs if graph.prefixes]
     prefixes = reduce(Prefixes.joined, declared) if declared else Prefixes()
-    entities: dict[str, int] = {}
-    relations: dict[str, int] = {}
-    names: dict[str, list[str]] = {}
-    notes: list[str] = []
-    splits: dict[str, list[Triples]] = {split: [] for split in SPLITS}
+    builder = Builder()
     for graph in graphs:
-        label = relabelling(graph, prefixes, blank_stem(entities))
-        blank = sum(entity.startswith(BLANK) for entity in graph.entities) if entities else 0
-        ends = _numbers(map(label, graph.entities), entities)
-        kinds = _numbers(map(label, graph.relations.labels[0::2]), relations)
-        for split in SPLITS:
-            head, relation, tail = graph.split(split).T
-            splits[split].append(np.stack([ends[head], kinds[relation // 2], ends[tail]], axis=1))
+        label = relabelling(graph, prefixes, blank_stem(builder.entities))
+        blank = sum(entity.startswith(BLANK) for entity in graph.entities) if builder.entities else 0
+        splits = {split: graph.split(split) // _FORWARD for split in SPLITS}
+        builder.add_coded([*map(label, graph.entities)], [*map(label, graph.relations.labels[0::2])], splits)
         for known, given in graph.names.items():
-            names.setdefault(label(known), []).extend(given)
-        notes += [f"{graph.name}: {note}" for note in graph.notes]
+            builder.names.setdefault(label(known), []).extend((0, name) for name in given)
+        builder.notes += [f"{graph.name}: {note}" for note in graph.notes]
         if blank:
-            notes.append(f"{graph.name}: {counted(blank, 'blank node')} kept apart from those before")
-    facts = [np.concatenate(parts) for parts in splits.values()]
-    forward = without_inverses(list(relations), facts)  # which the labels of a BetaE folder may be
-    whole = assemble(Vocabulary(entities), directed(forward), facts, name, notes)
-    return replace(whole, prefixes=prefixes).named(names)
-
-
-def _numbers(labels: Iterable[str], known: dict[str, int]) -> NDArray[np.int32]:
-    """The ids of labels; those that are not known yet get the next ones."""
-    return np.fromiter((known.setdefault(label, len(known)) for label in labels), np.int32)
+            builder.notes.append(f"{graph.name}: {counted(blank, 'blank node')} kept apart from those before")
+    return replace(builder.graph(name), prefixes=prefixes)
 
 
 def blank_stem(earlier: Collection[str]) -> str:

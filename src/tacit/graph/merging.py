@@ -40,15 +40,9 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     (['France', 'Spain', 'Portugal'], 1, 1)
     """
     prefixes = _prefixes(graph, more)
-    plain = relabelling(more, prefixes, blank_stem(graph.entities) if apart else BLANK)
-
-    def called(labels: Sequence[str], known: Vocabulary) -> list[str]:
-        """What labels are called in the larger graph."""
-        found = zip(labels, _found(graph, more, labels, known, plain), strict=True)
-        return [there if there is not None else _label(more.iri(label), plain(label), known) for label, there in found]
-
-    heads = called(more.entities.labels, graph.entities)
-    forward = called(more.relations.labels[0::2], graph.relations)
+    lookup = _Lookup(graph, more, relabelling(more, prefixes, blank_stem(graph.entities) if apart else BLANK))
+    heads = [lookup.called(label, graph.entities) for label in more.entities]
+    forward = [lookup.called(label, graph.relations) for label in more.relations[0::2]]
     both = [label for name in forward if name not in graph.relations for label in (name, name + INVERSE)]
     larger = replace(
         graph, entities=_extended(graph.entities, heads), relations=_extended(graph.relations, both), prefixes=prefixes
@@ -82,9 +76,9 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
 
     Where it has none of them that is an error: most likely something is misspelt.
     """
-    plain = relabelling(less, graph.prefixes, BLANK)
-    heads = _found(graph, less, less.entities.labels, graph.entities, plain)
-    forward = _found(graph, less, less.relations.labels[0::2], graph.relations, plain)
+    lookup = _Lookup(graph, less, relabelling(less, graph.prefixes, BLANK))
+    heads = [lookup.found(label, graph.entities) for label in less.entities]
+    forward = [lookup.found(label, graph.relations) for label in less.relations[0::2]]
     splits, given = [graph.split(name) for name in SPLITS], len(less.facts())
     facts = _facts(graph, less, heads, forward)
     *present, keys = packed([*splits, facts], graph.num_entities, graph.num_relations)
@@ -92,12 +86,12 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
     kept = [split[~within(keys, taken)] for split, keys in zip(splits, present, strict=True)]
     removed = sum(map(len, splits)) - sum(map(len, kept))
     if given and not removed:
-        for labels, found, known in (
-            (less.relations.labels[0::2], forward, graph.relations),
-            (less.entities.labels, heads, graph.entities),
+        for labels, here, known in (
+            (less.relations[0::2], forward, graph.relations),
+            (less.entities, heads, graph.entities),
         ):
-            if None in found:
-                known.id(labels[list(found).index(None)])  # which says what may have been meant
+            if None in here:
+                known.id(labels[here.index(None)])  # which says what may have been meant
         raise DataError(f"{graph.name} has {'no such fact' if given == 1 else f'none of these {given:,} facts'}")
     train, valid, test = kept
     absent = given - len(facts) + len(taken) - removed
@@ -119,33 +113,34 @@ def _prefixes(graph: Graph, more: Graph) -> Prefixes:
     return prefixes
 
 
-def _found(
-    graph: Graph, more: Graph, labels: Iterable[str], known: Vocabulary, plain: Callable[[str], str]
-) -> list[str | None]:
-    """The labels in a graph of what another calls so; None where it has no such entity or relation.
+class _Lookup(NamedTuple):
+    """Looks for what another graph speaks of; `plain` says what the label of a blank node or a literal is here."""
 
-    `plain` says what the label of a blank node or a literal is there.
-    """
-    pairs = ((more.iri(label), label) for label in labels)
-    return [_found_one(graph, iri, label if iri is not None else plain(label), known) for iri, label in pairs]
+    graph: Graph
+    other: Graph
+    plain: Callable[[str], str]
 
+    def found(self, label: str, known: Vocabulary) -> str | None:
+        """The label here of what the other graph calls so; None where there is no such entity or relation."""
+        iri = self.other.iri(label)
+        if iri is not None:
+            here = self.graph.label_of(iri)
+            if here is not None and here in known:
+                return here
+            same = label in known and self.graph.iri(label) in (None, iri)  # else it stands for another IRI
+            return label if same else None
+        ids = known.meant(label := self.plain(label))
+        if len(ids) > 1:
+            several = " and ".join(f"'{known[i]}'" for i in ids[:3])
+            raise DataError(f"{known.kind} '{label}' is the name of {several}; write the label instead")
+        return known[ids[0]] if ids else None
 
-def _found_one(graph: Graph, iri: str | None, label: str, known: Vocabulary) -> str | None:
-    there = None if iri is None else graph.label_of(iri)
-    if there is not None and there in known:
-        return there
-    if iri is not None:  # the same letters may stand for another IRI
-        return label if label in known and graph.iri(label) in (None, iri) else None
-    ids = known.meant(label)
-    if len(ids) > 1:
-        several = " and ".join(f"'{known[i]}'" for i in ids[:3])
-        raise DataError(f"{known.kind} '{label}' is the name of {several}; write the label instead")
-    return known[ids[0]] if ids else None
-
-
-def _label(iri: str | None, short: str, known: Vocabulary) -> str:
-    """What an entity or relation is called that a graph does not have."""
-    return f"<{iri}>" if iri is not None and short in known else short
+    def called(self, label: str, known: Vocabulary) -> str:
+        """The same, or what is not found will be called."""
+        if (here := self.found(label, known)) is not None:
+            return here
+        iri, short = self.other.iri(label), self.plain(label)
+        return f"<{iri}>" if iri is not None and short in known else short
 
 
 def _extended(known: Vocabulary, labels: Iterable[str]) -> Vocabulary:
@@ -158,12 +153,12 @@ def _facts(graph: Graph, more: Graph, heads: Labels, forward: Labels) -> Triples
     entities = np.array([-1 if label is None else graph.entities.get(label) for label in heads], dtype=np.int32)
     relations = np.array([-1 if label is None else graph.relations.get(label) for label in forward], dtype=np.int32)
     facts = more.facts()
-    found = np.stack((entities[facts[:, 0]], relations[facts[:, 1] >> 1], entities[facts[:, 2]]), 1)
-    found = found[(found >= 0).all(axis=1)]
-    back = found[:, 1] & 1 == 1  # a name may be that of an inverse
-    found[back] = found[back][:, [2, 1, 0]]
-    found[:, 1] &= ~1
-    return found
+    rows = np.stack((entities[facts[:, 0]], relations[facts[:, 1] >> 1], entities[facts[:, 2]]), 1)
+    rows = rows[(rows >= 0).all(axis=1)]
+    back = rows[:, 1] & 1 == 1  # a name may be that of an inverse
+    rows[back] = rows[back][:, [2, 1, 0]]
+    rows[:, 1] &= ~1
+    return rows
 
 
 def _named(larger: Graph, more: Graph, heads: Sequence[str], forward: Sequence[str]) -> Graph:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, Ranked, counted
-from tacit.graph.delimited import batched, table_rows
+from tacit.graph.delimited import TEXTS, batched, table_rows
+from tacit.graph.files import extension
 from tacit.graph.graph import Graph
 
 ENDS = ("START_ID", "TYPE", "END_ID")
@@ -34,15 +35,17 @@ class Export:
 
     @classmethod
     def at(cls, path: Path) -> Export | None:
-        """The export that a table is, told by its first line."""
+        """The export that a table of text is, told by its first line."""
+        if extension(path) not in TEXTS:
+            return None
         _, header = next(table_rows(path), (1, list[str]()))
         apoc = _APOC if {"_id", "_labels"} <= set(header) or {"_start", "_end", "_type"} <= set(header) else {}
         kinds, spaces, properties = {}, {}, {}
         for place, column in enumerate(header):
-            found = _COLUMN.fullmatch(column)
-            kind = found[1] if found else apoc.get(column)
+            told = _COLUMN.fullmatch(column)
+            kind = told[1] if told else apoc.get(column)
             if kind:
-                kinds[kind], spaces[kind] = place, (found[2] or "") if found else ""
+                kinds[kind], spaces[kind] = place, (told[2] or "") if told else ""
             else:
                 properties[column] = place
         ends = {"START_ID", "END_ID"} <= set(kinds)

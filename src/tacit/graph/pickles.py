@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import DataError
-from tacit.graph.rehearsal import PlainData, rehearse
+from tacit.graph.pickle_trial import PlainData, rehearse
 
 
 def load_pickle(path: str | Path) -> Any:

@@ -14,13 +14,25 @@ from xml.parsers import expat
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, Ranked, counted
-from tacit.graph.files import BOM, blocks, opened
+from tacit.graph.files import BOM, blocks, extension, opened
 from tacit.graph.prefixes import Prefixes
+from tacit.graph.read_settings import ReadSettings
 from tacit.graph.terms import SCHEME, n_triples
 
 if TYPE_CHECKING:
     from pyoxigraph import Quad
 
+RDF_FORMATS = {  # pyoxigraph's name for what an extension tells
+    ".nt": "N_TRIPLES",
+    ".ttl": "TURTLE",
+    ".trig": "TRIG",
+    ".nq": "N_QUADS",
+    ".n3": "N3",
+    ".rdf": "RDF_XML",
+    ".owl": "RDF_XML",
+    ".xml": "RDF_XML",
+    ".jsonld": "JSON_LD",
+}
 _BATCH = 1000
 _LABELLED = ("N_TRIPLES", "N_QUADS")  # formats in which every blank node has a label
 _GROUPED = ("TRIG", "N_QUADS", "JSON_LD", "N3")  # formats in which statements may belong to a named graph or a formula
@@ -43,17 +55,16 @@ _SKIPPED = {
 }
 
 
-def read_rdf(
-    path: Path, kind: str, split: str, builder: Builder, literals: bool, language: str, prefixes: dict[str, str]
-) -> None:
-    """Adds the facts of a file in one of pyoxigraph's formats, such as `TURTLE`, and its prefixes to `prefixes`.
+def read_rdf(path: Path, split: str, builder: Builder, reading: ReadSettings) -> None:
+    """Adds the facts of a file in one of pyoxigraph's formats, and its prefixes.
 
     `rdfs:label` and the like are no facts: they name their subjects, in `language` first. Another fact whose object is
     a literal is kept or skipped as `literals` says; what was skipped or merged is noted. Terms stay as N-Triples writes
     them until all are known: `labelling` then shortens them.
     """
-    reader = _Reader(kind, "b" if split == "train" else split, literals, language, builder.names)
-    statements = _statements(path, kind, prefixes)
+    kind, literals = RDF_FORMATS[extension(path)], reading.literals
+    reader = _Reader(kind, "b" if split == "train" else split, literals, reading.language, builder.names)
+    statements = _statements(path, kind, builder.prefixes)
     empty = True
     while lines := list(map(str, islice(statements, _BATCH))):
         text = " ".join(lines)
@@ -240,13 +251,13 @@ def _refuse_entities(path: Path) -> None:
             before = rest[-8:]
 
 
-def labelling(builder: Builder, declared: dict[str, str]) -> tuple[Prefixes, Callable[[str], str]]:
+def labelling(builder: Builder) -> tuple[Prefixes, Callable[[str], str]]:
     """The prefixes of all IRIs collected, and the function from terms to labels.
 
     In the scheme `tacit:` an IRI is a name, as Tacit writes it or a person does. Of several IRIs that spell one name
     only Tacit's own is read as the name.
     """
-    others = {name: namespace for name, namespace in declared.items() if not namespace.startswith(SCHEME)}
+    others = {name: namespace for name, namespace in builder.prefixes.items() if not namespace.startswith(SCHEME)}
     prefixes = Prefixes(others, (term[term.rindex("<") + 1 : -1] for term in builder.terms() if term.endswith(">")))
     if not prefixes and not all(term.startswith(f"<{SCHEME}") for term in builder.terms()):
         prefixes = Prefixes({"rdf": _RDF})  # IRIs such as urn:isbn:1 have no namespace: one tells that terms are RDF's

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.graph.graph import Graph
+from tacit.graph.graph import Graph, Triples
 from tacit.graph.index import paired
 
 ENOUGH = 0.8  # of the facts of each relation, as Toutanova and Chen (2015) counted the redundancy of FB15k
@@ -46,6 +46,22 @@ def redundancies(graph: Graph, enough: float = ENOUGH) -> list[Redundancy]:
     return [
         Redundancy(*pair, overlaps[pair]) for pair in sorted(overlaps) if pair[0] % 2 == 0 and overlaps[pair] >= enough
     ]
+
+
+def symmetry(graph: Graph, facts: Triples) -> NDArray[np.float64]:
+    """For each relation id, the share of some facts between two entities that hold the other way round too.
+
+    A relation is symmetric where that is at least `ENOUGH`.
+
+    >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "France"), ("Paris", "in", "France")])
+    >>> symmetry(graph, graph.train)[[0, 2]]
+    array([1., 0.])
+    """
+    facts = facts[facts[:, 0] != facts[:, 2]]
+    mirrored = graph.index().contains(facts[:, 2], facts[:, 1], facts[:, 0])
+    hits = np.bincount(facts[:, 1], weights=mirrored, minlength=graph.num_relations)
+    share: NDArray[np.float64] = hits / np.maximum(np.bincount(facts[:, 1], minlength=graph.num_relations), 1)
+    return share
 
 
 def _by_pair(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

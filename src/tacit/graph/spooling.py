@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -14,11 +14,9 @@ from tacit.errors import DataError
 from tacit.graph.files import written
 
 
-@contextmanager
-def standard_input(format: str) -> Iterator[Path]:
+def standard_input(format: str) -> AbstractContextManager[Path]:
     """A file of all of standard input, with the extension of its format; errors speak of standard input."""
-    with _spooled(sys.stdin.buffer, f"standard-input.{format.removeprefix('.')}", "standard input") as path:
-        yield path
+    return _spooled(sys.stdin.buffer, f"standard-input.{format.removeprefix('.')}", "standard input")
 
 
 @contextmanager

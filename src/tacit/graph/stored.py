@@ -19,7 +19,7 @@ from tacit.errors import DataError, RunError
 from tacit.graph.files import BOM, lines
 from tacit.graph.graph import SPLITS, Graph, names_both_ways
 from tacit.graph.index import Index
-from tacit.graph.labels import LabelTrie, is_large, trie_of
+from tacit.graph.label_trie import LabelTrie, is_large, trie_of
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 
@@ -50,7 +50,9 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
         write_names(graph, folder)
     arrays = _fact_arrays(graph)
     if is_large(graph.entities):
-        arrays |= _write_trie(graph.entities, folder)
+        if made := trie_of(graph.entities):
+            atomic_write(folder / TRIE, made[0].save)
+            arrays[TRIE_IDS] = made[1]
         rows = graph.entities.form_rows()
         arrays |= {WORDS: rows["words"], FOLDED: rows["folded"]}
     for name, array in arrays.items():
@@ -113,9 +115,9 @@ def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[
     if {TRIE, TRIE_IDS} <= there and find_spec("marisa_trie"):
         labels: Iterable[str] = LabelTrie.open(folder / TRIE, _array(folder / TRIE_IDS))
     else:
-        labels = map(_unescaped, _read_text(folder / ENTITIES).split("\n")[:-1])
+        labels = _read_labels(folder / ENTITIES)
     entities = Vocabulary(labels, "entity", names, forms)
-    directed = [*map(_unescaped, _read_text(folder / RELATIONS).split("\n")[:-1])]
+    directed = _read_labels(folder / RELATIONS)
     relations = Vocabulary(directed, "relation", names_both_ways(names, directed))
     ends = np.cumsum([described[split] for split in SPLITS])
     if ends[-1] != len(facts) or (len(entities), len(relations)) != (described["entities"], described["relations"]):
@@ -165,14 +167,6 @@ def _fact_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
     return {FACTS: facts, KEYS: index.keys, OFFSETS: index.offsets, TAILS: index.all_tails}
 
 
-def _write_trie(labels: Vocabulary, folder: Path) -> dict[str, NDArray[Any]]:
-    made = trie_of(labels)
-    if made is None:
-        return {}
-    atomic_write(folder / TRIE, made[0].save)
-    return {TRIE_IDS: made[1]}
-
-
 def _write_text(path: Path, text: str) -> None:
     try:
         write_text(path, text)
@@ -181,8 +175,8 @@ def _write_text(path: Path, text: str) -> None:
         raise DataError(f"label {line[:80]!r} cannot be stored: it has half of a surrogate pair") from None
 
 
-def _read_text(path: Path) -> str:
-    return path.read_bytes().decode("utf-8")
+def _read_labels(path: Path) -> list[str]:
+    return [*map(_unescaped, path.read_bytes().decode("utf-8").split("\n")[:-1])]
 
 
 def label_lines(labels: Iterable[str]) -> str:

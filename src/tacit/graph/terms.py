@@ -26,10 +26,10 @@ def literal_of(label: str, prefixes: Prefixes) -> tuple[str, str, str] | None:
     >>> literal_of('"Oslo"@nb', prefixes), literal_of('"Weird Al" Yankovic', prefixes)
     (('Oslo', 'nb', ''), None)
     """
-    found = _LITERAL.fullmatch(label) if prefixes else None
-    if found is None:
+    literal = _LITERAL.fullmatch(label) if prefixes else None
+    if literal is None:
         return None
-    text, language, datatype = found.groups(default="")
+    text, language, datatype = literal.groups(default="")
     return text, language, iri_of(datatype, prefixes) if datatype else ""
 
 

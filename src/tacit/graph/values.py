@@ -50,7 +50,7 @@ def values(graph: Graph) -> tuple[Values, ...]:
     if not kinds.any():
         return ()
     total = np.bincount(facts[:, 1], minlength=graph.num_relations)
-    found = []
+    valued_relations = []
     for end, near, far in (("tail", 2, 0), ("head", 0, 2)):
         own = np.zeros(graph.num_entities, dtype=bool)
         own[facts[:, far]] = True
@@ -63,8 +63,8 @@ def values(graph: Graph) -> tuple[Values, ...]:
                 examples = tuple(graph.entities[i] for i in distinct[:_EXAMPLES])
                 sizes = len(ids), len(distinct)
                 shared = sizes[0] >= _SHARED * sizes[1]
-                found.append(Values(graph.relations[relation], end, kind, *sizes, examples, shared))
-    return tuple(sorted(found, key=lambda one: -one.facts))
+                valued_relations.append(Values(graph.relations[relation], end, kind, *sizes, examples, shared))
+    return tuple(sorted(valued_relations, key=lambda values: -values.facts))
 
 
 def _kind(label: str) -> int:

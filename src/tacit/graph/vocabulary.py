@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
 
 from tacit.errors import UnknownName
-from tacit.graph.forms import Forms, Places, folded, folded_rows, spaced, word_rows
-from tacit.graph.labels import Chained, LabelTrie, is_large
-
-_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
-_AROUND = 1000  # forms compared on either side of a misspelt one, where there are too many to compare with all
+from tacit.graph.forms import Forms, Places, folded_rows, spaced, word_rows
+from tacit.graph.label_trie import Chained, LabelTrie
+from tacit.graph.spelling import Spelling
 
 
 class Vocabulary(Sequence[str]):
@@ -124,33 +121,11 @@ class Vocabulary(Sequence[str]):
         """Labels or names a person may have meant: the same but for case, accents and separators, else by spelling."""
         if len(label) > 200:  # nobody mistypes this much
             return []
-        misspelt = self._misspelt_of_many if is_large(self._texts) else self._misspelt
-        return self._written(self.like(label) or misspelt(label, count), count)
+        return self._written(self.like(label) or self._spelling.misspelt(label, count), count)
 
     def like(self, label: str) -> list[str]:
         """All labels and names that are the same but for case, accents and separators."""
-        wanted = folded(label)
-        return list(self._folded.equal(wanted) if is_large(self._texts) else self._by_folding.get(wanted, ()))
-
-    def _misspelt_of_many(self, label: str, count: int) -> list[str]:
-        """The texts one letter away, and of those next in the alphabet the ones a few letters away; nearest first."""
-        wanted = folded(label)
-        near = dict.fromkeys(form for form in _one_away(wanted) if self._folded.equal(form))
-        near |= dict.fromkeys(self._folded.around(wanted, _AROUND))
-        found = _spelt_like(wanted, _by_length(near), max(1, len(wanted) // 4), count)
-        return [text for form, _ in found for text in self._folded.equal(form)]
-
-    def _misspelt(self, label: str, count: int) -> list[str]:
-        """The texts a few letters away, the nearest first; a letter put in, left out, replaced or swapped is one."""
-        wanted, (foldings, irregular) = folded(label), self._by_length
-        distances: dict[str, int] = {}
-        for folding, distance in _spelt_like(wanted, foldings, max(1, len(wanted) // 4), count):
-            distances |= dict.fromkeys(self._by_folding[folding], distance)
-        # A letter may fold to two, as ß does, or be the only one: such labels are compared as they are, too.
-        texts = irregular if _regular(label) else _by_length(self._texts)
-        for near, distance in _spelt_like(label, texts, 1, count):
-            distances[near] = min(distance, distances.get(near, distance))
-        return sorted(distances, key=distances.__getitem__)
+        return self._spelling.like(label)
 
     def complete(self, prefix: str, limit: int = 10) -> list[str]:
         """Labels and names that start with a prefix, or have a word that does, whatever case and accents.
@@ -177,51 +152,5 @@ class Vocabulary(Sequence[str]):
         return Forms(self._texts, spaced, self._given["words"] if self._given else word_rows(self._texts))
 
     @cached_property
-    def _folded(self) -> Forms:
-        return Forms(self._texts, folded, self._given["folded"] if self._given else folded_rows(self._texts))
-
-    @cached_property
-    def _by_folding(self) -> dict[str, list[str]]:
-        table: dict[str, list[str]] = {}
-        for text in self._texts:
-            table.setdefault(folded(text), []).append(text)
-        return table
-
-    @cached_property
-    def _by_length(self) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
-        """The foldings, and the texts that do not fold letter by letter."""
-        return _by_length(self._by_folding), _by_length(text for text in self._texts if not _regular(text))
-
-
-def _regular(label: str) -> bool:
-    """Whether a wrong letter of a label is a wrong letter of its folding."""
-    return label.isascii() and any(map(str.isalnum, label))
-
-
-def _by_length(texts: Iterable[str]) -> dict[int, list[str]]:
-    groups: dict[int, list[str]] = {}
-    for text in texts:
-        groups.setdefault(len(text), []).append(text)
-    return groups
-
-
-def _spelt_like(text: str, by_length: dict[int, list[str]], most: int, count: int) -> Iterator[tuple[str, int]]:
-    """The texts at most so many letters away, with their distance; only those of about its length are looked at."""
-    from rapidfuzz.distance import OSA
-    from rapidfuzz.process import extract
-
-    texts = chain.from_iterable(by_length.get(len(text) + more, ()) for more in range(-most, most + 1))
-    for near, distance, _ in extract(text, list(texts), scorer=OSA.distance, score_cutoff=most, limit=count):
-        yield near, int(distance)
-
-
-def _one_away(text: str) -> Iterator[str]:
-    """The texts that differ by a letter put in, left out, replaced or swapped with the next."""
-    letters = dict.fromkeys(_ALPHABET + text)
-    for at in range(len(text) + 1):
-        start, rest = text[:at], text[at:]
-        yield start + rest[1:]
-        yield start + rest[1:2] + rest[:1] + rest[2:]
-        for letter in letters:
-            yield start + letter + rest
-            yield start + letter + rest[1:]
+    def _spelling(self) -> Spelling:
+        return Spelling(self._texts, self._given.get("folded"))

@@ -20,7 +20,7 @@ from torch import Tensor
 from tacit.errors import DataError, RunError, SettingsError
 from tacit.folder import RunFolder
 from tacit.graph.graph import Graph, directed
-from tacit.graph.rehearsal import rehearse
+from tacit.graph.pickle_trial import rehearse
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
 from tacit.links.loading import about, make_like, save_model

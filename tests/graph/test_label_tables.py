@@ -15,7 +15,7 @@ import pytest
 from tacit.errors import DataError
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
-from tacit.graph.tsv import write_tsv
+from tacit.graph.label_tables import write_tsv
 
 FACTS = [("France", "borders", "Spain"), ("Paris", "capital of", "France"), ("Málaga", "city in", "Spain")]
 PACK = {".gz": partial(gzip.compress, mtime=0), ".bz2": bz2.compress, ".xz": lzma.compress}

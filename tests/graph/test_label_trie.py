@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.graph.forms import word_rows
-from tacit.graph.labels import LabelTrie, trie_of
+from tacit.graph.label_trie import LabelTrie, trie_of
 from tacit.graph.vocabulary import Vocabulary
 
 WORDS = st.lists(
@@ -105,8 +105,8 @@ def test_equal_words_do_not_crowd_out_the_label_itself() -> None:
 
 @pytest.fixture
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.graph.labels.LARGE", 10)
-    monkeypatch.setattr("tacit.graph.vocabulary._AROUND", 3)
+    monkeypatch.setattr("tacit.graph.label_trie.LARGE", 10)
+    monkeypatch.setattr("tacit.graph.spelling._AROUND", 3)
 
 
 @pytest.mark.usefixtures("few_are_many")

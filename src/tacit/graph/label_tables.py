@@ -7,19 +7,24 @@ from pathlib import Path
 from tacit.errors import DataError
 from tacit.graph.builder import Builder
 from tacit.graph.columns import SAY, SOME, USUAL, Order, header_order, is_half_a_header, names_of, review, told_order
-from tacit.graph.delimited import COLUMNS, check_writable, chosen_fields, table_fields, table_rows
+from tacit.graph.delimited import COLUMNS, TEXTS, check_writable, chosen_fields, table_fields, table_rows
 from tacit.graph.duckdb_tables import PARQUET, add_parquet, add_text, parquet_columns
 from tacit.graph.files import BOM, PACKINGS, atomic_file, atomic_folder, extension
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.naming import NAMING, write_naming
+from tacit.graph.read_settings import ReadSettings
+
+TABLES = (*TEXTS, PARQUET)
 
 
-def read_tsv(path: Path, split: str, builder: Builder, columns: str | None, usual: Order) -> Order:
-    """Adds the facts of a table, and gives the order in which tables beside it may be read.
+def read_table(path: Path, split: str, builder: Builder, reading: ReadSettings) -> None:
+    """Adds the facts of a table.
 
-    The order is what `columns` says, else what a header says, else `usual`; columns that look swapped are noted, or
-    refused where there is little doubt. Of a table with more than three, `columns` or a header must say which.
+    The order of its columns is what `columns` says, else what a header says, else that of the tables before it; columns
+    that look swapped are noted, or refused where there is little doubt. Of a table with more than three, `columns` or a
+    header must say which.
     """
+    columns, usual = reading.columns, builder.order
     if extension(path) == PARQUET:
         header = parquet_columns(path)
         order, told = told_order(header, columns, usual, path)
@@ -33,10 +38,9 @@ def read_tsv(path: Path, split: str, builder: Builder, columns: str | None, usua
                 f"{split}: the first line of {path.name} has nothing in common with any other; "
                 f"if it is a header, give columns '{','.join(first)}'"
             )
-    if not lines and split == "train":  # the other splits may be empty: all facts are known ones
-        raise DataError("holds no facts; expected lines of head, relation and tail", path)
     review(path, split, builder, header, order, columns is not None, told, lines)
-    return order if len(header) <= 3 else usual
+    if len(header) <= 3:
+        builder.order = order
 
 
 def _add_text(
@@ -54,7 +58,10 @@ def _add_text(
             header = header_order(fields[:3])
             skipped = named or header is not None or is_half_a_header(fields)
             if skipped:
-                order, told = _of_header(path, fields, given or header), True
+                if (header := given or header) is None:
+                    names = f"its first line ({', '.join(fields[:3])}) names columns, but not head, relation and tail"
+                    raise DataError(f"{names}; {SAY}, or delete it", path)
+                order, told = header, True
                 builder.notes.append(f"{split}: the first line of {path.name} was taken for a header and skipped")
                 del fields[:3]
             at_once = None if wide else add_text(path, split, builder, order, int(skipped))
@@ -65,13 +72,6 @@ def _add_text(
         lines += len(fields) // 3
         builder.add(split, fields)
     return order, told, lines
-
-
-def _of_header(path: Path, fields: list[str], order: Order | None) -> Order:
-    if order is None:
-        names = f"its first line ({', '.join(fields[:3])}) names columns, but not head, relation and tail"
-        raise DataError(f"{names}; {SAY}, or delete it", path)
-    return order
 
 
 def write_tsv(graph: Graph, path: str | Path) -> None:

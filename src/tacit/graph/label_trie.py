@@ -68,10 +68,10 @@ class LabelTrie(Sequence[str]):
         if not isinstance(label, str) or "\0" in label:
             return None
         try:
-            found = self._trie.get(label)
+            id_ = self._trie.get(label)
         except UnicodeEncodeError:  # half a pair of surrogates, which no file holds
             return None
-        return None if found is None else int(self._positions[found])
+        return None if id_ is None else int(self._positions[id_])
 
 
 class Chained(Sequence[str]):
