@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tacit.disk import exists
 from tacit.errors import DataError, RunError
 from tacit.folder import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, RunFolder
 from tacit.graph.builder import counted
@@ -18,7 +17,7 @@ from tacit.graph.graph import Graph
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
 from tacit.links.settings import TrainSettings
-from tacit.sources import Source, cache_folder, load
+from tacit.sources import Source, cache_folder, is_world, load
 
 # What needs torch is imported where it is used.
 if TYPE_CHECKING:
@@ -104,8 +103,7 @@ def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged],
     from tacit.links.loading import load_model
 
     began = time.perf_counter()
-    named = str(path) == "world" and not exists(path)
-    if named or Path(path).resolve().parent == cache_folder().resolve():
+    if is_world(path) or Path(path).resolve().parent == cache_folder().resolve():
         raise RunError("the run of world is Tacit's own; train one with tacit train world --out RUN, and change that")
     with RunFolder.open(path).exchanged() as (run, draft):
         _check_finished(run)

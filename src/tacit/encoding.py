@@ -11,7 +11,7 @@ from tacit.disk import exists
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.folder import ENCODER, ENCODING, MODEL, RunFolder
-from tacit.sources import Source, find_run, is_run, load
+from tacit.sources import Source, find_run, is_run, load, names_run
 
 # What needs torch is imported where it is used.
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _created(source: Any, out: Source, given: EncodeSettings, force: bool) -> Ru
     from tacit.links.loading import load_model, save_model
 
     on_predictor = given.model in ON_PREDICTOR
-    if on_predictor and not (isinstance(source, str | Path) and (is_run(source) or str(source) == "world")):
+    if on_predictor and not names_run(source):
         raise SettingsError(f"model is '{given.model}', which works on a link predictor; give a run with one", "model")
     origin = find_run(source) if on_predictor else None
     model = load_model(origin) if origin is not None else None  # before anything is written

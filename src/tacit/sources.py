@@ -41,12 +41,22 @@ def _found(source: Any) -> Any:
 
 def find_run(source: Source) -> RunFolder:
     """The run folder that is meant: a path that exists, or the trained `world`."""
-    return RunFolder.open(world_run() if str(source) == "world" and not exists(source) else source)
+    return RunFolder.open(world_run() if is_world(source) else source)
 
 
 def is_run(source: Source) -> bool:
     """Whether a path is that of a run folder."""
     return exists(source) and (Path(source) / SETTINGS).is_file()
+
+
+def is_world(source: Any) -> bool:
+    """Whether a source is the name of `world`, and no path that is called so."""
+    return str(source) == "world" and not exists(source)
+
+
+def names_run(source: Any) -> bool:
+    """Whether a source names a run: the path of a run folder, or the trained `world`."""
+    return isinstance(source, str | Path) and (is_run(source) or is_world(source))
 
 
 def world_run() -> Path:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.data import loaded
+from tacit.cli.data import check_unread, loaded
 from tacit.cli.terminal import say
 from tacit.graph.read_settings import ReadSettings
 
@@ -32,6 +32,8 @@ def import_(
     """Import a link predictor that was trained with kbc, CQD or PyKEEN."""
     from tacit.links.imports import import_run, read_import
 
+    if graph is None:
+        check_unread(reading, "no graph is given")
     where: Any = reciprocal
     imported = read_import(source, trust_pickle, where)
     facts = imported.graph(source.name) if graph is None else loaded(graph, **reading)
