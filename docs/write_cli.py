@@ -13,6 +13,7 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.cli import app
 from tacit.encode.settings import EncodeSettings
 from tacit.engine.settings import EngineSettings
+from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.read_settings import ReadSettings
 from tacit.links.settings import TrainSettings
 from tacit.server.settings import Limits, ServerSettings
@@ -41,6 +42,7 @@ KINDS: dict[str, type[Settings]] = {
     "Adapting": AdaptSettings,
     "Encoding": EncodeSettings,
     "Asking and evaluating": EngineSettings,
+    "Ranking": EvaluateSettings,
     "Serving": ServerSettings,
     "Limits of the service": Limits,
 }

@@ -11,7 +11,9 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.engine import atoms, calibration, logic
 from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, EngineSettings
 from tacit.errors import SettingsError
+from tacit.evaluate.settings import MEANS, TIES, EvaluateSettings
 from tacit.graph.read_settings import ReadSettings
+from tacit.links import ranking
 from tacit.links.models import MODELS
 from tacit.links.settings import MODEL_NAMES, TrainSettings
 from tacit.server.settings import Limits, ServerSettings
@@ -22,6 +24,7 @@ CLASSES: tuple[type[Settings], ...] = (
     TrainSettings,
     AdaptSettings,
     EngineSettings,
+    EvaluateSettings,
     Limits,
     ServerSettings,
 )
@@ -93,6 +96,7 @@ def test_the_names_that_settings_offer_are_those_that_exist() -> None:
     assert LOGICS == logic.NORMS
     assert NEGATIONS == logic.NEGATIONS
     assert tuple(calibration.CALIBRATIONS) == CALIBRATIONS
+    assert (TIES, MEANS) == (ranking.TIES, ranking.MEANS)
     assert set(MODEL_NAMES) == set(MODELS)
     assert EngineSettings().observed_score == atoms.OBSERVED
 

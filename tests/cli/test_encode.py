@@ -139,7 +139,7 @@ def test_an_adapter_has_a_row_of_its_own(run: RunFolder) -> None:
     assert "shapes 2i" in found.rows[1].trained
     assert "adapted" in str(found)
     for none in (partial(compare, run.path), linked.evaluate):
-        with pytest.raises(SettingsError, match="limit must be at least 1, not 0"):
+        with pytest.raises(SettingsError, match="limit is 0; it must be at least 1"):
             none(limit=0)
 
 

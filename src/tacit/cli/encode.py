@@ -43,9 +43,9 @@ def encode(
     drop: Annotated[bool, typer.Option("--drop", help="Delete the run's encoder instead.")] = False,
 ) -> None:
     """Train an encoder, which answers whole questions, and keep it in a run of its own or in the run given."""
-    from tacit.encoding import encode_folder
     from tacit.errors import SettingsError
     from tacit.sources import names_run
+    from tacit.training import encode_folder
 
     EncodeSettings.of(given)  # a wrong setting is found before facts are read
     runs = [each for each in source if names_run(each)]

@@ -18,8 +18,6 @@ from tacit.settings import Settings, settings_of
 
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 Unadapted = Annotated[bool, typer.Option("--unadapted", help="Leave the run's adapter out.")]
-Split = Annotated[str, typer.Option("--split", help="train, valid or test.")]
-Ties = Annotated[str, typer.Option("--ties", help="realistic, optimistic or pessimistic.")]
 Shapes = Annotated[
     str | None,
     typer.Option("--shapes", autocompletion=shapes, help="Shapes such as 1p,2i,3in, or positive, negative, all."),

@@ -51,7 +51,7 @@ def sample(
 ) -> None:
     """Sample queries with easy and hard answers, and write them with the graph as a BetaE folder."""
     from tacit.graph.builder import counted
-    from tacit.making import sample as sample_graph
+    from tacit.query.query_folder import sample as sample_graph
 
     with bar() as progress:
         samples = sample_graph(

@@ -50,7 +50,7 @@ def serve(
         from tacit.server.serving import serve as serve_runs
     except ModuleNotFoundError as error:
         raise SettingsError(f"the service needs {error.name}; install it with: pip install 'tacit[server]'") from None
-    from tacit.sources import find_run
+    from tacit.training import find_run
 
     runs = {
         name: ServedRun.at(find_run(source).path, device, adapted=not unadapted, **engine)

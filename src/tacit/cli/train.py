@@ -34,7 +34,7 @@ def train(
     Started by torchrun, several processes share the entities out among them.
     """
     from tacit.distributed.shards import leave, process_number, world_size
-    from tacit.making import train_folder
+    from tacit.training import train_folder
 
     TrainSettings.of(given)  # a wrong setting is found before facts are read
     if world_size() > 1 and STANDARD_INPUT in graph:
