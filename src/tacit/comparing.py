@@ -80,14 +80,11 @@ class Comparison:
     def table(self) -> Table:
         """The comparison for a terminal, a column each; a shape that one cannot express is blank."""
         from rich.markup import escape
-        from rich.table import Table
 
-        from tacit.evaluate.tables import columns_of, percentages
+        from tacit.evaluate.tables import columns_of, empty_table, percentages
 
         found = [percentages({"mrr": row.results.mrr}) for row in self.rows]
-        table = Table("", header_style="bold")
-        for row in self.rows:
-            table.add_column(escape(f"{row.run}\n{row.what}\n{row.model}"), justify="right")
+        table = empty_table(("", *(escape(f"{row.run}\n{row.what}\n{row.model}") for row in self.rows)))
         for name in columns_of(found):
             table.add_row(name, *(f"{values[name]:.1f}" if name in values else "" for values in found))
         table.add_section()

@@ -47,7 +47,6 @@ def encode(
     from tacit.sources import names_run
     from tacit.training import encode_folder
 
-    EncodeSettings.of(given)  # a wrong setting is found before facts are read
     runs = [each for each in source if names_run(each)]
     within = runs == source  # a run is more than its graph: lmpnn takes its predictor
     if (out is None and not within) or len(runs) > 1 or (drop and out is not None):

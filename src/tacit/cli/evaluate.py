@@ -37,7 +37,6 @@ def evaluate(
     json_: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
 ) -> None:
     """Rank the hard answers of queries: MRR and Hits@1, 3, 10, by BetaE's protocol."""
-    EngineSettings.of(given)  # a wrong setting is found before weights are loaded
     from tacit.distributed.shards import Shards, leave, local_device
     from tacit.run import open as open_run
 

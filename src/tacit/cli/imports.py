@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -22,7 +22,8 @@ def import_(
         str | None, typer.Option("--graph", help="The graph it was trained on; a PyKEEN directory has its own.")
     ] = None,
     reciprocal: Annotated[
-        str, typer.Option("--reciprocal", help="Where a checkpoint keeps inverse relations: interleaved or stacked.")
+        Literal["interleaved", "stacked"],
+        typer.Option("--reciprocal", help="Where a checkpoint keeps inverse relations."),
     ] = "interleaved",
     trust_pickle: Annotated[
         bool, typer.Option("--trust-pickle", help="Open PyKEEN's pickle, which can run any code.")
@@ -34,8 +35,7 @@ def import_(
 
     if graph is None:
         check_unread(reading, "no graph is given")
-    where: Any = reciprocal
-    imported = read_import(source, trust_pickle, where)
+    imported = read_import(source, trust_pickle, reciprocal)
     facts = imported.graph(source.name) if graph is None else loaded(graph, **reading)
     run = import_run(imported, facts, out, source.name, force)
     about = run.settings["train"]

@@ -40,7 +40,8 @@ def of_settings(
 
     A flag is called as its field is, or as `flags` says; `defaults` are those of a command that has others than the
     settings, and `variables` of the environment can stand for some. An error about a parameter of the command speaks of
-    its flag instead. Each value is checked here, since two kinds of settings may have a field of the same name.
+    its flag instead. Values are checked here: before anything is read, and since two kinds of settings may have a field
+    of the same name.
     """
     fields = [field for field in settings_of(kind) if not only or field.name in only]
     named = {field.name: _flag(field.name) for field in fields} | dict(flags or {})
@@ -66,7 +67,7 @@ def of_settings(
             if "context" in own:
                 values["context"] = context
             with _spoken(spoken):
-                kind.check_each(given)
+                kind.of(given)
                 command(**values, **{into: given})
 
         context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)

@@ -43,7 +43,6 @@ def serve(
 ) -> None:
     """Serve a page to ask questions on, and the same over HTTP and SPARQL."""
     settings = ServerSettings.of(given | {"limits": Limits.of(limits)})
-    EngineSettings.of(engine)
     fork_server.start()
     try:
         from tacit.server.served_run import ServedRun

@@ -86,7 +86,7 @@ def evaluate_run(
     if queries is not None:  # two folders may have one name
         name = "given" if isinstance(queries, Mapping) else Path(queries).resolve().name
         about |= {"queries": name, "checksum": checksum(sets)}
-    about["adapter"] = described(adapter) if engine.encoder is None else None
+    about["adapter"] = described(adapter) if engine.encoder is None and engine.adapter is not None else None
     return evaluated(engine, sets, how, about=about, progress=progress, processes=processes)
 
 
