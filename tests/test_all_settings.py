@@ -16,6 +16,7 @@ from tacit.graph.read_settings import ReadSettings
 from tacit.links import ranking
 from tacit.links.models import MODELS
 from tacit.links.settings import MODEL_NAMES, TrainSettings
+from tacit.query.sample_settings import SampleSettings
 from tacit.server.settings import Limits, ServerSettings
 from tacit.settings import Settings, settings_of
 
@@ -25,6 +26,7 @@ CLASSES: tuple[type[Settings], ...] = (
     AdaptSettings,
     EngineSettings,
     EvaluateSettings,
+    SampleSettings,
     Limits,
     ServerSettings,
 )

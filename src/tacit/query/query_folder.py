@@ -25,6 +25,7 @@ from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.vocabulary import Vocabulary
 from tacit.query import sampling
 from tacit.query.queries import AnswerSets, QuerySet, read_queries, write_queries
+from tacit.query.sample_settings import SampleSettings
 from tacit.query.sampling import Sample, can_miss, links_wanted
 from tacit.query.shapes import SHAPES, Encoding, Shape, parse_shapes
 from tacit.query.symbolic import with_answers
@@ -199,35 +200,34 @@ def sample(
     *,
     shapes: str | Iterable[str] | None = None,
     templates: Iterable[str] = (),
-    split: str = "train",
-    count: int = 1000,
-    max_answers: int | None = None,
-    seed: int = 0,
-    waste: float = 0.999,
-    missing: int | str | None = None,
     force: bool = False,
     progress: Drawn | None = None,
+    **settings: Any,
 ) -> dict[str, Sample]:
     """Draw queries with easy and hard answers from a graph; with `out`, also write them there as a BetaE folder.
 
     `shapes` are names as in `2i,3i,2in`, or all, positive, negative; `templates` are questions whose names stand for
-    any. Each shape gets `count` queries, of at most `max_answers` hard answers, about the facts of a `split`; it is
-    given up when more than the share `waste` of the tries is in vain. With `missing`, 2 or "2+", the hard answers are
-    those that exactly, or at least, so many links must be predicted for; the others count as easy. `force` replaces
-    queries of the split in the folder. `progress` hears the shape, the queries drawn and those wanted. The queries of
-    `2i` are `["2i"].queries`.
+    any. `force` replaces queries of the split in the folder. `progress` hears the shape, the queries drawn and those
+    wanted. The queries of `2i` are `["2i"].queries`.
+
+    Settings are those of `SampleSettings`. Each shape gets `count` queries, of at most `max_answers` hard answers,
+    about the facts of a `split`, drawn by a `seed`; it is given up when more than the share `waste` of the tries is in
+    vain. With `missing`, 2 or "2+", the hard answers are those that exactly, or at least, so many links must be
+    predicted for; the others count as easy.
     """
+    chosen = SampleSettings.of(settings)
     if out is not None:
-        check_place(Path(out), split, force)
-    wanted = shapes_of(shapes, templates, None if missing is None else links_wanted(missing, split))
+        check_place(Path(out), chosen.split, force)
+    links = None if chosen.missing is None else links_wanted(chosen.missing, chosen.split)
+    wanted = shapes_of(shapes, templates, links)
     for shape in wanted.values() if out is not None else ():
         shape.encoded()  # what no file can hold is refused before it is drawn
     loaded = load(graph)
-    options: dict[str, Any] = {"count": count, "max_answers": max_answers, "seed": seed, "waste": waste}
-    options |= {} if missing is None else {"missing": missing}
-    samples = draw(loaded, wanted, split, progress=progress, **options)
+    options = chosen.to_dict()
+    samples = draw(loaded, wanted, progress=progress, **options)
     if out is not None:
-        write_query_folder(loaded, Path(out), split, samples, options)
+        told = {name: value for name, value in options.items() if name != "missing" or value is not None}
+        write_query_folder(loaded, Path(out), chosen.split, samples, told)
     return samples
 
 
