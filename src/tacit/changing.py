@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from tacit.errors import DataError, RunError
 from tacit.folder import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, RunFolder
@@ -73,9 +73,7 @@ def add_facts(path: Source, facts: Triples, *, progress: Progress = False, **opt
     and relations that the run does not know get vectors that are fitted to their facts; all others keep theirs. Blank
     nodes of a file are not those of the run; in label triples they are.
     """
-    more = facts_of(facts, **options)
-    named = not (isinstance(facts, str | Path | Graph) or is_frame(facts))
-    return _change(path, more, partial(with_facts, apart=not named), progress)
+    return _change(path, facts_of(facts, **options), partial(with_facts, apart=_is_source(facts)), progress)
 
 
 def remove_facts(path: Source, facts: Triples, **options: Any) -> Change:
@@ -88,13 +86,16 @@ def remove_facts(path: Source, facts: Triples, **options: Any) -> Change:
 
 def facts_of(facts: Triples, **options: Any) -> Graph:
     """The facts that are meant, as a graph of their own."""
-    if isinstance(facts, Graph):
-        return facts
-    if isinstance(facts, str | Path) or is_frame(facts):
+    if _is_source(facts):
         return load(facts, **options)
     if not isinstance(facts, Iterable):
         raise DataError(f"a {type(facts).__name__} is no source of facts; expected a path, a DataFrame or triples")
-    return Graph.of(cast("Iterable[Sequence[str]]", facts), name="facts")
+    return load(Graph.of(cast("Iterable[Sequence[str]]", facts), name="facts"), **options)
+
+
+def _is_source(facts: Any) -> TypeGuard[datasets.Facts]:
+    """Whether facts are what `load` reads, and no label triples."""
+    return isinstance(facts, str | Path | Graph) or is_frame(facts)
 
 
 def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged], progress: Progress) -> Change:

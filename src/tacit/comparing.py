@@ -13,7 +13,7 @@ from tacit.errors import RunError, SettingsError
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.folder import ADAPTER, MODEL, versions
 from tacit.opening import described, engine_of
-from tacit.query.query_folder import sample
+from tacit.query.query_folder import Progress, sample
 from tacit.run import Run, open
 from tacit.sources import Source
 from tacit.training import ON_PREDICTOR
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tacit.engine.engine import Engine
-    from tacit.evaluate.protocol import Progress
     from tacit.evaluate.results import Results
     from tacit.graph.graph import Graph
     from tacit.query.queries import QuerySet

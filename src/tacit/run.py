@@ -13,7 +13,7 @@ from tacit.errors import RunError, SettingsError
 from tacit.folder import ENCODING, MODEL, RunFolder
 from tacit.graph.graph import Graph
 from tacit.opening import Weights, engine_of, read_weights
-from tacit.query.query_folder import sample
+from tacit.query.query_folder import Progress, sample
 from tacit.sources import Source
 from tacit.training import encode_folder, find_run, train_folder
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tacit.engine.completion import Completion
     from tacit.engine.engine import Engine
     from tacit.evaluate.evaluation import Evaluation
-    from tacit.evaluate.protocol import Progress
     from tacit.fitting.progress import Event
     from tacit.graph.datasets import Facts
     from tacit.query.queries import QuerySet

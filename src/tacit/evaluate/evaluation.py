@@ -14,7 +14,7 @@ from tacit.engine.engine import Engine
 from tacit.engine.presets import handed
 from tacit.engine.settings import observed_splits
 from tacit.errors import DataError, SettingsError, TacitError
-from tacit.evaluate.protocol import USUAL, Progress, evaluate, one_hop_queries, ranked, sample
+from tacit.evaluate.protocol import USUAL, evaluate, one_hop_queries, ranked, sample
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import Results
 from tacit.evaluate.settings import EvaluateSettings
@@ -23,7 +23,7 @@ from tacit.graph.graph import SPLITS, Graph
 from tacit.opening import Weights, described, engine_of
 from tacit.query.hardness import missing_links
 from tacit.query.queries import QuerySet, checksum
-from tacit.query.query_folder import check_ids, queries_for
+from tacit.query.query_folder import Progress, check_ids, queries_for
 from tacit.query.shapes import parse_shapes
 
 RELIABILITY_QUERIES = 500

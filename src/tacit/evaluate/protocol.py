@@ -17,11 +17,11 @@ from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.graph import SPLITS, Graph
 from tacit.links.ranking import Ties
 from tacit.query.queries import AnswerSets, QuerySet
+from tacit.query.query_folder import Progress, telling
 from tacit.query.shapes import SHAPES
 
 USUAL = EvaluateSettings()
 FILTERED = "easy and hard answers"  # what never competes with the answer that is ranked
-Progress = Callable[[str, int, int], None]  # name of the query set, queries done, queries in all
 
 
 def evaluate(
@@ -43,7 +43,7 @@ def evaluate(
     they seem to follow for such a wrong reason. No figure with `new` may stand beside one without, unless it says so.
     """
     figures = {
-        name: measure(reasoner, kept, how, _telling(progress, name, len(kept)), processes)
+        name: measure(reasoner, kept, how, telling(progress, name, len(kept)), processes)
         for name, kept in ranked(queries, how.limit).items()
     }
     limited = {} if how.limit is None else {"limit": how.limit}
@@ -96,7 +96,3 @@ def sample(queries: QuerySet, limit: int | None) -> QuerySet:
     if limit is None or limit >= len(queries):
         return queries
     return queries.subset(np.sort(np.random.default_rng(0).permutation(len(queries))[:limit]))
-
-
-def _telling(progress: Progress | None, name: str, total: int) -> Callable[[int], None]:
-    return lambda done: None if progress is None else progress(name, done, total)

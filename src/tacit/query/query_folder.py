@@ -35,7 +35,7 @@ from tacit.sources import Source, load
 if TYPE_CHECKING:
     from tacit.graph.datasets import Facts
 
-Drawn = Callable[[str, int, int], None]  # name of the shape, queries drawn, queries wanted
+Progress = Callable[[str, int, int], None]  # name of the shape, queries done, queries in all
 MAPS = ("id2ent.pkl", "id2rel.pkl")
 
 
@@ -74,7 +74,7 @@ def queries_or_drawn(
     folder: str | Path,
     split: str,
     shapes: str | None = None,
-    progress: Drawn | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> dict[str, QuerySet]:
     """The queries of a folder as queries of a graph, or, where it holds none of the split, some that are drawn.
@@ -201,7 +201,7 @@ def sample(
     shapes: str | Iterable[str] | None = None,
     templates: Iterable[str] = (),
     force: bool = False,
-    progress: Drawn | None = None,
+    progress: Progress | None = None,
     **settings: Any,
 ) -> dict[str, Sample]:
     """Draw queries with easy and hard answers from a graph; with `out`, also write them there as a BetaE folder.
@@ -236,13 +236,13 @@ def draw(
     shapes: Mapping[str, Shape],
     split: str = "train",
     count: int = 1000,
-    progress: Drawn | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> dict[str, Sample]:
     """Queries of several shapes, each with what it took to find them; `options` are those of `sampling.sample`."""
     samples = {}
     for name, shape in shapes.items():
-        drawn = sampling.sample(graph, shape, split, count, progress=_told(progress, name, count), **options)
+        drawn = sampling.sample(graph, shape, split, count, progress=telling(progress, name, count), **options)
         encoding: Encoding = "dm" if name != shape.name else "dnf"
         samples[name] = replace(drawn, queries=replace(drawn.queries, encoding=encoding))
     if not any(len(drawn.queries) for drawn in samples.values()):
@@ -250,8 +250,9 @@ def draw(
     return samples
 
 
-def _told(progress: Drawn | None, name: str, count: int) -> Callable[[int], None]:
-    return lambda done: None if progress is None else progress(name, done, count)
+def telling(progress: Progress | None, name: str, total: int) -> Callable[[int], None]:
+    """What tells how many queries of a shape are done."""
+    return lambda done: None if progress is None else progress(name, done, total)
 
 
 def shapes_of(
