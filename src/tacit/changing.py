@@ -21,13 +21,12 @@ from tacit.sources import Source, cache_folder, is_world, load
 
 # What needs torch is imported where it is used.
 if TYPE_CHECKING:
-    from tacit.fitting.progress import Event
+    from tacit.fitting.progress import Progress
     from tacit.graph import datasets
     from tacit.links.factors import FactorModel
 
     Triples = datasets.Facts | Iterable[Sequence[str]]
 
-Progress = Callable[["Event"], None] | bool
 _WRITTEN = ("graph", "files", "prefixes")  # tables that a run folder writes itself
 OUTDATED = "the graph has changed since this was measured"
 
@@ -66,7 +65,7 @@ class Change:
         return asdict(self) | {"notes": list(self.notes)}
 
 
-def add_facts(path: Source, facts: Triples, *, progress: Progress = False, **options: Any) -> Change:
+def add_facts(path: Source, facts: Triples, *, progress: Progress | bool = False, **options: Any) -> Change:
     """Add facts to the run in a folder.
 
     They are anything that `load` reads, with its options, a graph, or label triples, and become train facts. Entities
@@ -98,7 +97,7 @@ def _is_source(facts: Any) -> TypeGuard[datasets.Facts]:
     return isinstance(facts, str | Path | Graph) or is_frame(facts)
 
 
-def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged], progress: Progress) -> Change:
+def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged], progress: Progress | bool) -> Change:
     """Exchange the run in a folder for one of other facts."""
     from tacit.links.growing import grown
     from tacit.links.loading import load_model

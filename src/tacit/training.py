@@ -87,7 +87,9 @@ def encode_folder(
 
     The arguments are those of `tacit.train_encoder`.
     """
-    from tacit.links.loading import pick_device
+    from tacit.encode.encoding import encode
+    from tacit.encode.given_queries import given_queries
+    from tacit.links.loading import load_model, pick_device
 
     if resume and force:
         raise SettingsError("resume and force contradict each other; give one of them")
@@ -109,29 +111,19 @@ def encode_folder(
     if resume and folder.has(ENCODER) and not folder.has(ENCODING):  # it is complete
         return folder
     try:
-        _trained(folder, chosen, queries, device, progress, resume)
+        scorer = load_model(folder, device) if folder.has(MODEL) else None
+        if scorer is None and chosen.model in ON_PREDICTOR:
+            raise SettingsError(
+                f"model is '{chosen.model}', which works on a link predictor; give a run with one", "model"
+            )
+        graph = folder.graph()
+        learned, valid = given_queries(graph, chosen, queries)
+        encode(graph, chosen, queries=learned, valid=valid, scorer=scorer, run=folder, progress=progress, resume=resume)
     except TacitError:
         if fresh and not (folder.has(ENCODING) or folder.has(ENCODER)):  # so that the folder can be given again
             shutil.rmtree(folder.path)
         raise
     return folder
-
-
-def _trained(
-    folder: RunFolder, chosen: EncodeSettings, queries: Source | Mapping[str, QuerySet] | None, device: str,
-    progress: Callable[[Event], None] | bool, resume: bool,
-) -> None:  # fmt: skip
-    """Train the encoder of a run folder by settings that were chosen."""
-    from tacit.encode.encoding import encode
-    from tacit.encode.given_queries import given_queries
-    from tacit.links.loading import load_model
-
-    scorer = load_model(folder, device) if folder.has(MODEL) else None
-    if scorer is None and chosen.model in ON_PREDICTOR:
-        raise SettingsError(f"model is '{chosen.model}', which works on a link predictor; give a run with one", "model")
-    graph = folder.graph()
-    learned, valid = given_queries(graph, chosen, queries)
-    encode(graph, chosen, queries=learned, valid=valid, scorer=scorer, run=folder, progress=progress, resume=resume)
 
 
 def _within(source: Any, resume: bool, force: bool) -> RunFolder:
