@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+import tacit
 from tacit.engine.engine import Engine
 from tacit.engine.ranking import slots
 from tacit.errors import DataError, SettingsError
@@ -29,7 +30,6 @@ from tacit.evaluate.tables import percentages
 from tacit.folder import RunFolder
 from tacit.query.queries import QuerySet, read_queries
 from tacit.query.shapes import SHAPES
-from tacit.run import open_engine
 
 SHOWN = 50  # candidates of each atom
 MINIMUM = "minimum of both"  # atoms, the conjunction under Gödel's t-norm
@@ -37,7 +37,7 @@ MINIMUM = "minimum of both"  # atoms, the conjunction under Gödel's t-norm
 
 def engines(run: str) -> dict[str, Engine]:
     """The engine of a run with the settings it was adapted for, without and with its adapter."""
-    after = open_engine(run, observed="train")
+    after = tacit.open(run, observed="train").engine
     before = Engine(after.graph, after.scorer, after.settings)
     return {"before": before, "after": after}
 

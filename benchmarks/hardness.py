@@ -38,7 +38,8 @@ from tacit.query.queries import QuerySet
 from tacit.query.query_folder import shapes_of
 from tacit.query.sampling import can_miss, links_wanted, sample
 from tacit.query.shapes import NEGATIVE, POSITIVE
-from tacit.sources import load, world_run
+from tacit.sources import load
+from tacit.training import world_run
 
 CLASSES: dict[str, int | str] = {"1 link": 1, "2+ links": "2+"}
 ODDS = (2.0, 4.0, 8.0, 16.0, 32.0)

@@ -22,6 +22,7 @@ from scaffold import Benchmark, Measured, data_folder
 from tacit.engine.engine import Engine
 from tacit.engine.ranking import slots
 from tacit.evaluate.protocol import evaluate, one_hop_queries
+from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.graph import Graph
 from tacit.links.settings import TrainSettings
 from tacit.links.training import train
@@ -74,7 +75,7 @@ def measure(given: argparse.Namespace) -> Measured:
     figures = {}
     for name, way in WAYS.items():
         engine = Engine(graph, model, observed="train", k=given.k, **way)
-        results = evaluate(engine.reasoner, queries, limit=given.limit)
+        results = evaluate(engine.reasoner, queries, EvaluateSettings(limit=given.limit))
         mrr = {f"{shape}, mrr": value for shape, value in results.mrr.items() if shape in ("1p", "2p", "2i", "2in")}
         averages = {f"{a}, mrr": v for a in ("avg_p", "avg_n") if (v := results.average(a)) is not None}
         figures[name] = averages | mrr | best_answers(engine, graph, given.split)

@@ -39,15 +39,16 @@ from tacit.encode.encoding import encode
 from tacit.encode.settings import SMALL, EncodeSettings
 from tacit.engine.engine import Engine
 from tacit.engine.reasoner import Reasoner
-from tacit.evaluate.evaluation import missing_rows
 from tacit.evaluate.protocol import evaluate, one_hop_queries
 from tacit.evaluate.results import AVERAGES
+from tacit.evaluate.settings import EvaluateSettings
 from tacit.evaluate.validation import validation
 from tacit.graph.datasets import load
-from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
 from tacit.links.settings import TrainSettings
 from tacit.links.training import train
+from tacit.query.hardness import missing_links
 from tacit.query.queries import QuerySet, read_queries
 from tacit.query.sampling import sample
 from tacit.query.shapes import NEGATIVE, SHAPES, parse_shapes
@@ -99,14 +100,18 @@ class Table:
         asked = self._encoder(row, queries) if "encode" in row else self._engine(row, queries)
         limit = self.given.limit or row.get("limit")
         started = time.perf_counter()
-        more = row.get("evaluate", {})  # what else the protocol is told, as keyword arguments
-        results = evaluate(asked.reasoner, asked.queries, limit=limit, settings=asked.settings, **more)
+        more = row.get("evaluate", {})  # what else the protocol is told
+        how = EvaluateSettings(limit=limit, **more)
+        results = evaluate(asked.reasoner, asked.queries, how, asked.settings)
         taken = time.perf_counter() - started
         report = results.to_json() | provenance(self.given) | {"title": row["title"], **asked.report}
         report["settings"] = {**row, "engine": results.settings}
         split = row["queries"].get("split", "test")
         if not row["queries"].get("one_hop"):  # a fact held out is one missing link
-            report["by_missing"] = missing_rows(results, self.graph, split, SPLITS[: SPLITS.index(split)])
+            report["by_missing"] = {
+                name: figures.grouped(missing_links(figures.queries, self.graph, split), how.mean)
+                for name, figures in results.figures.items()
+            }
         report["pipeline_seconds"] = {"load": self.loading, **asked.seconds, "evaluate": taken}
         return report
 

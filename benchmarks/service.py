@@ -249,7 +249,7 @@ def main() -> None:
     options = parser.parse_args()
 
     from tacit.folder import RunFolder
-    from tacit.sources import world_run
+    from tacit.training import world_run
 
     run = world_run() if options.run == "world" else options.run
     graph = RunFolder.open(run).graph()

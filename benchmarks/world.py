@@ -26,7 +26,7 @@ from tacit.folder import RunFolder
 from tacit.links.loading import load_model
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
-from tacit.sources import world_run
+from tacit.training import world_run
 
 OPTIONS: dict[str, Any] = {"calibration": "sigmoid", "strength": 1.0, "observed": "none", "k": 64}
 SIGMOID: dict[str, Any] = {"calibration": "sigmoid", "observed": "none", "held_out": False}

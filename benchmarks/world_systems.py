@@ -26,7 +26,7 @@ from tacit.encode.settings import ENCODERS
 from tacit.evaluate.results import read_results
 from tacit.evaluate.tables import percentages
 from tacit.folder import ON_PREDICTOR
-from tacit.sources import world_run
+from tacit.training import world_run
 
 PREDICTOR, ADAPTED = "complex", "complex-adapted"
 GOALS = {"gqe": {"avg_p": 50.0}, "q2b": {"avg_p": 54.0}, "gnnqe": {"avg_p": 55.0, "avg_n": 20.0}}

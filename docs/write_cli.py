@@ -13,8 +13,10 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.cli import app
 from tacit.encode.settings import EncodeSettings
 from tacit.engine.settings import EngineSettings
+from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.read_settings import ReadSettings
 from tacit.links.settings import TrainSettings
+from tacit.query.sample_settings import SampleSettings
 from tacit.server.settings import Limits, ServerSettings
 from tacit.settings import KINDS as TYPES
 from tacit.settings import Settings, settings_of
@@ -41,6 +43,8 @@ KINDS: dict[str, type[Settings]] = {
     "Adapting": AdaptSettings,
     "Encoding": EncodeSettings,
     "Asking and evaluating": EngineSettings,
+    "Ranking": EvaluateSettings,
+    "Sampling": SampleSettings,
     "Serving": ServerSettings,
     "Limits of the service": Limits,
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit import sources
+from tacit import training
 from tacit.graph.datasets import load
 
 
@@ -15,6 +15,6 @@ def quick_world(cache: Path) -> Path:
     """The run folder of a `world` that was trained for an epoch, kept where `TACIT_CACHE=cache` finds it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TACIT_CACHE", str(cache))
-        kept = sources.world_folder(load("world"))
-        patch.setattr(sources, "WORLD", replace(sources.WORLD, epochs=1, rank=16))
-        return sources.world_run().rename(kept)
+        kept = training.world_folder(load("world"))
+        patch.setattr(training, "WORLD", replace(training.WORLD, epochs=1, rank=16))
+        return training.world_run().rename(kept)

@@ -12,9 +12,12 @@ from tacit.encode.settings import EncodeSettings
 from tacit.engine import atoms, calibration, logic
 from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, EngineSettings
 from tacit.errors import SettingsError
+from tacit.evaluate.settings import MEANS, TIES, EvaluateSettings
 from tacit.graph.read_settings import ReadSettings
+from tacit.links import ranking
 from tacit.links.models import MODELS
 from tacit.links.settings import MODEL_NAMES, TrainSettings
+from tacit.query.sample_settings import SampleSettings
 from tacit.server.settings import Limits, ServerSettings
 from tacit.settings import Settings, settings_of
 
@@ -23,6 +26,8 @@ CLASSES: tuple[type[Settings], ...] = (
     TrainSettings,
     AdaptSettings,
     EngineSettings,
+    EvaluateSettings,
+    SampleSettings,
     Limits,
     ServerSettings,
 )
@@ -94,6 +99,7 @@ def test_the_names_that_settings_offer_are_those_that_exist() -> None:
     assert LOGICS == logic.NORMS
     assert NEGATIONS == logic.NEGATIONS
     assert tuple(calibration.CALIBRATIONS) == CALIBRATIONS
+    assert (TIES, MEANS) == (ranking.TIES, ranking.MEANS)
     assert set(MODEL_NAMES) == set(MODELS)
     assert EngineSettings().observed_score == atoms.OBSERVED
 

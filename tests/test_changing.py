@@ -14,7 +14,7 @@ from tacit.adapt.adapter import Adapter
 from tacit.adapt.loading import load_adapter, save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.changing import add_facts, remove_facts
-from tacit.errors import DataError, RunError
+from tacit.errors import DataError, RunError, SettingsError
 from tacit.evaluate.report import sections
 from tacit.folder import ADAPTER, CHECKPOINT, FOUND_BY, RESULTS, TRACE, RunFolder
 from tacit.links import growing
@@ -197,6 +197,8 @@ def test_what_cannot_be_changed_is_said(run: RunFolder, monkeypatch: pytest.Monk
         add_facts(run.path, None)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="half of a surrogate pair"):
         add_facts(run.path, [("half \ud800", "r", "a")])
+    with pytest.raises(SettingsError, match="columns '1,3,2' are those of a table"):
+        add_facts(run.path, MORE, columns="1,3,2")  # which would have been left out of account
     run.remove("model.safetensors")
     with pytest.raises(RunError, match="has not finished"):
         remove_facts(run.path, MORE)

@@ -19,7 +19,6 @@ from tacit.comparing import compare
 from tacit.distributed.shards import Shards
 from tacit.encode.settings import ENCODERS
 from tacit.encode.ultra import import_checkpoint
-from tacit.encoding import encode_folder
 from tacit.errors import DataError, PlanError, RunError, SettingsError
 from tacit.evaluate.protocol import one_hop_queries
 from tacit.fitting.progress import Event
@@ -27,6 +26,7 @@ from tacit.folder import ENCODER, ENCODING, MODEL, RESULTS, RunFolder
 from tacit.links.loading import load_model, save_model
 from tacit.opening import NAMES, read_weights
 from tacit.query.shapes import SHAPES
+from tacit.training import encode_folder
 
 GRAPH = families()
 KNOWN = "?x : lives(p1, ?x)"

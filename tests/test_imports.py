@@ -19,20 +19,18 @@ LAYERS = (
     "disk",
     "graph",
     "folder",
+    "sources",
     "fitting",
     "links",
     "query",
     "engine",
     "adapt",
     "encode",
-    "evaluate",
-    "sources",
-    "making",
-    "encoding",
-    "changing",
     "opening",
-    "run",
+    "evaluate",
     "training",
+    "changing",
+    "run",
     "comparing",
     "server",
     "cli",
@@ -169,5 +167,5 @@ def test_queries_need_no_torch() -> None:
 
 
 def test_the_service_loads_torch_in_its_workers_alone() -> None:
-    needed = ["tacit.server.serving", "tacit.cli.serve", "tacit.sources", "tacit.links.finished"]
+    needed = ["tacit.server.serving", "tacit.cli.serve", "tacit.training", "tacit.links.finished"]
     assert fails_without(["torch"], needed) == {}

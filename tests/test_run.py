@@ -184,8 +184,8 @@ def test_an_adapter_that_is_left_out_leaves_none_of_its_settings(path: Path, giv
 def test_given_queries_do_not_take_the_place_of_held_out_facts(path: Path) -> None:
     run = tacit.open(path)
     own = run.evaluate()
-    given = run.evaluate({"1p": own.results.figures["1p"].queries[:1]})
-    assert [kept["queries"]["1p"] for kept in run.results["eval"]] == [len(own.results.figures["1p"]), 1]
+    given = run.evaluate({"1p": own.figures["1p"].queries[:1]})
+    assert [kept["queries"]["1p"] for kept in run.results["eval"]] == [len(own.figures["1p"]), 1]
     assert (own.settings.get("queries"), given.settings["queries"]) == (None, "given")
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import tacit
 from quick_world import quick_world
-from tacit import sources
+from tacit import training
 from tacit.cli import app
 from tacit.errors import RunError, TacitError
 from tacit.graph.betae import write_betae
@@ -28,7 +28,7 @@ RING = Graph.of([("a", "knows", "b"), ("b", "knows", "c"), ("c", "knows", "a")],
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and a world that is trained in two epochs."""
     monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(sources, "WORLD", replace(sources.WORLD, epochs=2, rank=8))
+    monkeypatch.setattr(training, "WORLD", replace(training.WORLD, epochs=2, rank=8))
     return tmp_path / "cache"
 
 
@@ -107,7 +107,7 @@ def test_a_world_trained_with_other_settings_is_not_taken(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tacit.open("world")
-    monkeypatch.setattr(sources, "WORLD", replace(sources.WORLD, rank=4))
+    monkeypatch.setattr(training, "WORLD", replace(training.WORLD, rank=4))
     capsys.readouterr()
     assert tacit.open("world").engine.scorer.entities.width == 8  # two numbers for each of rank 4
     assert "training world once" in capsys.readouterr().err

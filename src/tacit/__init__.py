@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tacit.errors import TacitError as TacitError
     from tacit.graph.graph import Graph as Graph
     from tacit.links.scorer import Scorer as Scorer
-    from tacit.making import sample as sample
     from tacit.query.formula import And as And
     from tacit.query.formula import Atom as Atom
     from tacit.query.formula import Entity as Entity
@@ -35,12 +34,13 @@ if TYPE_CHECKING:
     from tacit.query.formula import Or as Or
     from tacit.query.formula import Query as Query
     from tacit.query.formula import Variable as Variable
+    from tacit.query.query_folder import sample as sample
     from tacit.query.text import parse as parse
     from tacit.run import Run as Run
     from tacit.run import open as open
+    from tacit.run import train as train
+    from tacit.run import train_encoder as train_encoder
     from tacit.sources import load as load
-    from tacit.training import train as train
-    from tacit.training import train_encoder as train_encoder
 
 # Where public names live; the modules load when a name is first used, so that `import tacit` stays instant.
 _HOMES = {
@@ -50,12 +50,11 @@ _HOMES = {
     "errors": ("TacitError",),
     "graph.graph": ("Graph",),
     "links.scorer": ("Scorer",),
-    "making": ("sample",),
     "query.formula": ("And", "Atom", "Entity", "Exists", "Not", "Or", "Query", "Variable"),
+    "query.query_folder": ("sample",),
     "query.text": ("parse",),
-    "run": ("Run", "open"),
+    "run": ("Run", "open", "train", "train_encoder"),
     "sources": ("load",),
-    "training": ("train", "train_encoder"),
 }
 __all__ = ["And", "Answer", "Answers", "Atom", "Engine", "Entity", "Exists", "Graph", "Not", "Or", "Query", "Run",
            "Scorer", "TacitError", "Variable", "__version__", "compare", "load", "open", "parse", "sample",

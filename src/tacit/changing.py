@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
-from tacit.disk import exists
 from tacit.errors import DataError, RunError
 from tacit.folder import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED, RunFolder
 from tacit.graph.builder import counted
@@ -18,17 +17,16 @@ from tacit.graph.graph import Graph
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
 from tacit.links.settings import TrainSettings
-from tacit.sources import Source, cache_folder, load
+from tacit.sources import Source, cache_folder, is_world, load
 
 # What needs torch is imported where it is used.
 if TYPE_CHECKING:
-    from tacit.fitting.progress import Event
+    from tacit.fitting.progress import Progress
     from tacit.graph import datasets
     from tacit.links.factors import FactorModel
 
     Triples = datasets.Facts | Iterable[Sequence[str]]
 
-Progress = Callable[["Event"], None] | bool
 _WRITTEN = ("graph", "files", "prefixes")  # tables that a run folder writes itself
 
 
@@ -66,16 +64,14 @@ class Change:
         return asdict(self) | {"notes": list(self.notes)}
 
 
-def add_facts(path: Source, facts: Triples, *, progress: Progress = False, **options: Any) -> Change:
+def add_facts(path: Source, facts: Triples, *, progress: Progress | bool = False, **options: Any) -> Change:
     """Add facts to the run in a folder.
 
     They are anything that `load` reads, with its options, a graph, or label triples, and become train facts. Entities
     and relations that the run does not know get vectors that are fitted to their facts; all others keep theirs. Blank
     nodes of a file are not those of the run; in label triples they are.
     """
-    more = facts_of(facts, **options)
-    named = not (isinstance(facts, str | Path | Graph) or is_frame(facts))
-    return _change(path, more, partial(with_facts, apart=not named), progress)
+    return _change(path, facts_of(facts, **options), partial(with_facts, apart=_is_source(facts)), progress)
 
 
 def remove_facts(path: Source, facts: Triples, **options: Any) -> Change:
@@ -88,23 +84,25 @@ def remove_facts(path: Source, facts: Triples, **options: Any) -> Change:
 
 def facts_of(facts: Triples, **options: Any) -> Graph:
     """The facts that are meant, as a graph of their own."""
-    if isinstance(facts, Graph):
-        return facts
-    if isinstance(facts, str | Path) or is_frame(facts):
+    if _is_source(facts):
         return load(facts, **options)
     if not isinstance(facts, Iterable):
         raise DataError(f"a {type(facts).__name__} is no source of facts; expected a path, a DataFrame or triples")
-    return Graph.of(cast("Iterable[Sequence[str]]", facts), name="facts")
+    return load(Graph.of(cast("Iterable[Sequence[str]]", facts), name="facts"), **options)
 
 
-def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged], progress: Progress) -> Change:
+def _is_source(facts: Any) -> TypeGuard[datasets.Facts]:
+    """Whether facts are what `load` reads, and no label triples."""
+    return isinstance(facts, str | Path | Graph) or is_frame(facts)
+
+
+def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged], progress: Progress | bool) -> Change:
     """Exchange the run in a folder for one of other facts."""
     from tacit.links.growing import grown
     from tacit.links.loading import load_model
 
     began = time.perf_counter()
-    named = str(path) == "world" and not exists(path)
-    if named or Path(path).resolve().parent == cache_folder().resolve():
+    if is_world(path) or Path(path).resolve().parent == cache_folder().resolve():
         raise RunError("the run of world is Tacit's own; train one with tacit train world --out RUN, and change that")
     with RunFolder.open(path).exchanged() as (run, draft):
         _check_finished(run)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.disk import write_text
 from tacit.errors import RunError, SettingsError
+from tacit.evaluate.settings import EvaluateSettings
 from tacit.folder import ADAPTER, MODEL, ON_PREDICTOR, versions
-from tacit.making import sample
-from tacit.opening import engine_of
-from tacit.run import Run, described, open
+from tacit.opening import described, engine_of
+from tacit.query.query_folder import Progress, sample
+from tacit.run import Run, open
 from tacit.sources import Source
 
 # What needs torch is imported where it is used.
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tacit.engine.engine import Engine
-    from tacit.evaluate.protocol import Progress
     from tacit.evaluate.results import Results
     from tacit.graph.graph import Graph
     from tacit.query.queries import QuerySet
@@ -78,14 +78,11 @@ class Comparison:
     def table(self) -> Table:
         """The comparison for a terminal, a column each; a shape that one cannot express is blank."""
         from rich.markup import escape
-        from rich.table import Table
 
-        from tacit.evaluate.tables import columns_of, percentages
+        from tacit.evaluate.tables import columns_of, empty_table, percentages
 
         found = [percentages({"mrr": row.results.mrr}) for row in self.rows]
-        table = Table("", header_style="bold")
-        for row in self.rows:
-            table.add_column(escape(f"{row.run}\n{row.what}\n{row.model}"), justify="right")
+        table = empty_table(("", *(escape(f"{row.run}\n{row.what}\n{row.model}") for row in self.rows)))
         for name in columns_of(found):
             table.add_row(name, *(f"{values[name]:.1f}" if name in values else "" for values in found))
         table.add_section()
@@ -123,30 +120,28 @@ def compare(
     the graph. All observe the training facts; shapes that an encoder cannot express are left out of its row. `out` is a
     JSON file to write.
     """
-    from tacit.engine.paging import check_number
     from tacit.evaluate.evaluation import check_writable, observed_before
+    from tacit.evaluate.protocol import ranked
 
+    how = EvaluateSettings(split=split, limit=limit, ties=ties)
     if out is not None:
         check_writable(Path(out))
-    if limit is not None:
-        check_number("limit", limit, 1)
     if not runs:
         raise SettingsError("there are no runs to compare; give at least one", "runs")
     opened = {str(source): open(source, device=device) for source in ([runs] if isinstance(runs, Source) else runs)}
     first, *others = opened.values()
     for other in others:
         _check_graph(first, other)
-    drawn = _queries(first.graph, queries, split, shapes, limit, seed)
+    drawn = _queries(first.graph, queries, how, shapes, seed)
     observed = observed_before(split)
     rows = []
     names = [Path(source).name for source in opened]
     for (source, run), name in zip(opened.items(), names, strict=True):
-        rows += _rows(run, name if names.count(name) == 1 else source, drawn, observed, split, limit, ties, progress)
-    ranked = {name: int((each.hard.counts > 0).sum()) for name, each in drawn.items()}  # the others are left out
-    asked = {name: min(limit or number, number) for name, number in ranked.items()}
+        rows += _rows(run, name if names.count(name) == 1 else source, drawn, observed, how, progress)
+    asked = {name: len(each) for name, each in ranked(drawn, limit).items()}
     origin = "drawn from the graph" if queries is None else "given" if isinstance(queries, Mapping) else str(queries)
     shared = {"graph": first.graph.name, "split": split, "queries": asked, "origin": origin}
-    shared |= {"observed": "+".join(observed) or "none", "ties": ties, "mean": "question"}
+    shared |= {"observed": "+".join(observed) or "none", "ties": ties, "mean": how.mean}
     comparison = Comparison(tuple(rows), shared)
     if out is not None:
         comparison.write(out)
@@ -166,26 +161,27 @@ def _check_graph(first: Run, other: Run) -> None:
 def _queries(
     graph: Graph,
     queries: Source | Mapping[str, QuerySet] | None,
-    split: str,
+    how: EvaluateSettings,
     shapes: str | None,
-    limit: int | None,
     seed: int,
 ) -> dict[str, QuerySet]:
     """The queries that all are asked."""
     from tacit.evaluate.evaluation import queries_of
 
     if queries is not None:
-        return queries_of(graph, queries, split, shapes)
-    samples = sample(graph, shapes=shapes, split=split, count=limit or COUNT, seed=seed)
+        return queries_of(graph, queries, how.split, shapes)
+    samples = sample(graph, shapes=shapes, split=how.split, count=how.limit or COUNT, seed=seed)
     found = {name: drawn.queries for name, drawn in samples.items() if len(drawn.queries)}
     if not found:
-        raise SettingsError(f"no queries could be drawn from the {split} facts of {graph.name}; give some", "queries")
+        raise SettingsError(
+            f"no queries could be drawn from the {how.split} facts of {graph.name}; give some", "queries"
+        )
     return found
 
 
 def _rows(
-    run: Run, name: str, queries: Mapping[str, QuerySet], observed: tuple[str, ...], split: str, limit: int | None,
-    ties: Any, progress: Progress | None,
+    run: Run, name: str, queries: Mapping[str, QuerySet], observed: tuple[str, ...], how: EvaluateSettings,
+    progress: Progress | None,
 ) -> list[Row]:  # fmt: skip
     """The rows of a run."""
     from tacit.evaluate.evaluation import relevant
@@ -197,7 +193,7 @@ def _rows(
         if engine.encoder is not None:
             refused = engine.encoder.refusal
             sets = {shape: each for shape, each in queries.items() if refused(each.shape.plan) is None}
-        results = evaluate(engine.reasoner, sets, ties, limit, None, progress, {"split": split, **relevant(engine)})
+        results = evaluate(engine.reasoner, sets, how, {"split": how.split, **relevant(engine)}, progress)
         rows.append(Row(name, what, model, trained, parameters, results))
     return rows
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tacit.engine.settings import EngineSettings
-from tacit.errors import RunError
+from tacit.errors import RunError, SettingsError
 from tacit.folder import ADAPTER, ENCODER, MODEL, RunFolder
+from tacit.sources import load
 
 # What needs torch is imported where it is used.
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tacit.encode.settings import EncodeSettings
     from tacit.engine.encoder_search import EncoderSearch
     from tacit.engine.engine import Engine
+    from tacit.graph.datasets import Facts
     from tacit.links.finders import Finders
     from tacit.links.scorer import Scorer
 
@@ -88,6 +90,18 @@ def engine_of(folder: RunFolder, weights: Weights, adapted: bool, settings: Mapp
     return Engine(graph, scorer, combined, adapter=calibrated, **shared)
 
 
+def facts_engine(source: Facts, **settings: Any) -> Engine:
+    """An engine that predicts nothing: the observed facts of a graph or run, by symbolic search."""
+    from tacit.engine.engine import Engine
+    from tacit.links.scorer import GraphScorer
+
+    if settings.get("search", "symbolic") != "symbolic":
+        raise SettingsError(f"search is '{settings['search']}', but facts alone are searched symbolically", "search")
+    graph = load(source)
+    chosen = EngineSettings.of({"calibration": "sigmoid", **settings, "search": "symbolic"})
+    return Engine(graph, GraphScorer(graph.index(*chosen.observed), graph.num_entities), chosen)
+
+
 def trained(folder: RunFolder) -> str:
     """How the encoder of a run was trained, in a line."""
     settings, measured = folder.settings.get("encode", {}), folder.results().get("encode")
@@ -98,3 +112,10 @@ def trained(folder: RunFolder) -> str:
     if isinstance(seconds, int | float):
         told += [f"{found.get('steps')} steps", f"{seconds / 60:.1f} minutes"]
     return ", ".join(told)
+
+
+def described(adapter: Mapping[str, Any]) -> str | None:
+    """How an adapter was trained, in a line."""
+    names = ("learn", "condition", "layers", "loss", "shapes", "held_out", "observed", "seed")
+    values = {name: adapter[name] for name in names if name in adapter}
+    return ", ".join(f"{name} {'+'.join(v) if isinstance(v, list) else v}" for name, v in values.items()) or None

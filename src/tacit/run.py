@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.changing import Change, add_facts, remove_facts
 from tacit.disk import reading
-from tacit.encoding import encode_folder
-from tacit.engine.presets import handed
-from tacit.engine.settings import EngineSettings
-from tacit.errors import RunError, SettingsError, TacitError
-from tacit.folder import ADAPTER, ENCODING, MODEL, RunFolder
+from tacit.errors import RunError, SettingsError
+from tacit.folder import ENCODING, MODEL, RunFolder
 from tacit.graph.graph import Graph
-from tacit.making import sample
 from tacit.opening import Weights, engine_of, read_weights
-from tacit.sources import Source, find_run, load
+from tacit.query.query_folder import Progress, sample
+from tacit.sources import Source
+from tacit.training import encode_folder, find_run, train_folder
 
 # What needs torch is imported where it is used: whoever only loads a graph need not wait for it.
 if TYPE_CHECKING:
@@ -26,9 +24,7 @@ if TYPE_CHECKING:
     from tacit.engine.answers import Answer, Answers, Count
     from tacit.engine.asked import Question
     from tacit.engine.completion import Completion
-    from tacit.engine.engine import Engine
     from tacit.evaluate.evaluation import Evaluation
-    from tacit.evaluate.protocol import Progress
     from tacit.fitting.progress import Event
     from tacit.graph.datasets import Facts
     from tacit.query.queries import QuerySet
@@ -173,20 +169,12 @@ class Run:
             self._renew()
         return result.summary
 
-    def encode(
-        self,
-        queries: Source | Mapping[str, QuerySet] | None = None,
-        *,
-        resume: bool = False,
-        force: bool = False,
-        progress: Callable[[Event], None] | bool = False,
-        **settings: Any,
-    ) -> dict[str, Any]:
+    def encode(self, queries: Source | Mapping[str, QuerySet] | None = None, **options: Any) -> dict[str, Any]:
         """Train an encoder on the run's graph, and keep it in the run: `search="encoder"` asks it.
 
         The arguments are those of `tacit.train_encoder`; what is returned says how long it took and how well it did.
         """
-        encode_folder(self.folder.path, queries=queries, resume=resume, force=force, progress=progress, **settings)
+        encode_folder(self.folder.path, queries=queries, **{"progress": False, **options})
         self.weights = read_weights(self.folder, str(self.engine.scorer.device))
         self._renew()
         summary: dict[str, Any] = self.results["encode"]
@@ -258,13 +246,6 @@ class Run:
         shapes: str | None = None,
         *,
         adapted: bool | None = None,
-        ties: str = "realistic",
-        mean: str = "question",
-        limit: int | None = None,
-        batch: int | None = None,
-        per_relation: bool = False,
-        reliability: bool = False,
-        by_missing: bool = False,
         out: Source | None = None,
         progress: Progress | None = None,
         processes: Shards | None = None,
@@ -275,59 +256,40 @@ class Run:
         `queries` are a query folder or query sets by name; by default the facts of the split, as 1p queries. The engine
         is never handed facts of the split: it observes the training facts, or those that `observed` names of the splits
         before the split, or what the system of a `preset` is handed. `adapted=False`, or a preset, leaves the adapter
-        out. The `mean` is taken per `question`, as BetaE does, or per `fact`, where every hard answer counts once.
-        `limit` takes that many queries of each shape, `per_relation` also groups 1p queries, `by_missing` also groups
-        hard answers by the least number of links that must be predicted for them beside the observed facts,
-        `reliability` also measures whether scores read as probabilities, and `out` is a JSON file to write. Several
-        `processes` that hold the whole run share the queries out, and the first of them writes. Further settings are
-        those of `EngineSettings`; with `new`, answers that the observed facts imply are ranked last.
-        """
-        from tacit.evaluate.evaluation import check_writable, evaluated, observed_before, queries_of
-        from tacit.query.queries import checksum
+        out. `out` is a JSON file to write. Several `processes` that hold the whole run share the queries out, and the
+        first of them writes.
 
+        Settings are those of `EvaluateSettings`: `ties`; the `mean`, taken per `question`, as BetaE does, or per
+        `fact`, where every hard answer counts once; `limit`, which takes that many queries of each shape; `batch`;
+        `per_relation`, which also groups 1p queries; `by_missing`, which also groups hard answers by the least number
+        of links that must be predicted for them beside the observed facts; and `reliability`, which also measures
+        whether scores read as probabilities. All others are those of `EngineSettings`; with `new`, answers that the
+        observed facts imply are ranked last.
+        """
+        from tacit.evaluate.evaluation import check_writable, evaluate_run, kept_in
+        from tacit.evaluate.settings import EvaluateSettings
+
+        settings["split"] = split
+        how = EvaluateSettings.taken(settings)
         if (given := settings.get("candidates")) in ("scan", "index"):
             raise SettingsError(f"candidates is '{given}', but an evaluation ranks all entities; drop it", "candidates")
         if out is not None:
             check_writable(Path(out))
-        sets = queries_of(self.graph, queries, split, shapes)
-        chosen = self._given | settings
-        adapted = (self.adapted if adapted is None else adapted) and not chosen.get("preset")
-        adapter = self.settings.get("adapt", {}) if adapted and self.folder.has(ADAPTER) else {}
-        usual = handed(chosen.get("preset"), split) or (adapter.get("observed") if split != "train" else None)
-        observed = observed_before(split, chosen.get("observed", usual))
-        engine = engine_of(self.folder, self.weights, adapted, {**chosen, "observed": observed}).ranking()
-        adapter = adapter if engine.encoder is None else {}
-        about: dict[str, Any] = {"graph": self.graph.name}
-        if queries is not None:  # two folders may have one name
-            name = "given" if isinstance(queries, Mapping) else Path(queries).resolve().name
-            about |= {"queries": name, "checksum": checksum(sets)}
-        about["adapter"] = described(adapter)
-        evaluation = evaluated(
-            engine, sets, split, about=about, ties=ties, mean=mean, limit=limit, batch=batch, per_relation=per_relation,
-            with_reliability=reliability, by_missing=by_missing, progress=progress, processes=processes,
+        evaluation = evaluate_run(
+            self.folder, self.weights, queries, shapes, how, self.adapted if adapted is None else adapted,
+            self._given | settings, progress, processes,
         )  # fmt: skip
         if processes is not None and not processes.leads:
             return evaluation
         if out is not None:
-            evaluation.write(Path(out))
-        return self._kept(evaluation)
+            evaluation.write(out)
+        return kept_in(self.folder, evaluation)
 
     def report(self, out: Source) -> Path:
         """Write settings, tables and figures of the run as one page, .html or .md, that needs no other file."""
         from tacit.evaluate.report import write_report
 
         return write_report(self.folder, out)
-
-    def _kept(self, evaluation: Evaluation) -> Evaluation:
-        """The evaluation, written into the run in place of those with equal settings."""
-        written = evaluation.to_json()
-        try:
-            before = self.results
-            others = [earlier for earlier in before.get("eval", []) if earlier.get("settings") != written["settings"]]
-            self.folder.write_results({**before, "eval": [*others, written]})
-        except TacitError as error:  # a run may lie where one may only read, or its results be damaged
-            return replace(evaluation, unkept=str(error))
-        return evaluation
 
 
 def open(source: Source, *, device: str = "auto", adapted: bool = True, **settings: Any) -> Run:
@@ -343,25 +305,47 @@ def open(source: Source, *, device: str = "auto", adapted: bool = True, **settin
         return Run(folder, read_weights(folder, str(pick_device(device))), adapted, **settings)
 
 
-def open_engine(source: Source, *, device: str = "auto", adapted: bool = True, **settings: Any) -> Engine:
-    """The engine of a run; the arguments are those of `open`."""
-    return open(source, device=device, adapted=adapted, **settings).engine
+def train(
+    graph: Facts | Sequence[Facts],
+    out: Source,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    progress: Callable[[Event], None] | bool = True,
+    **settings: Any,
+) -> Run:
+    """Train a link predictor on a graph, keep it in the folder `out`, and open it.
+
+    `resume` goes on with the run in the folder where there is one, with its own settings but for those given; one that
+    is complete goes on where there are more `epochs` to do. `force` replaces it. `progress` hears of every `Event`, or
+    True shows them: as a bar on a terminal, as lines elsewhere. Settings are those of `TrainSettings`: model, rank,
+    epochs, batch, lr, reg, device, seed and so on; rank, epochs, batch and reg are chosen by the size of the graph
+    where none are given. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
+    """
+    folder = train_folder(graph, out, resume=resume, force=force, progress=progress, **settings)
+    return open(folder.path, device=folder.settings["train"]["device"])
 
 
-def facts_engine(source: Facts, **settings: Any) -> Engine:
-    """An engine that predicts nothing: the observed facts of a graph or run, by symbolic search."""
-    from tacit.engine.engine import Engine
-    from tacit.links.scorer import GraphScorer
+def train_encoder(
+    graph: Facts | Sequence[Facts],
+    out: Source,
+    *,
+    queries: Source | Mapping[str, QuerySet] | None = None,
+    checkpoint: Source | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Callable[[Event], None] | bool = True,
+    **settings: Any,
+) -> Run:
+    """Train an encoder on a graph, or on that of a run, keep it in the folder `out`, and open it.
 
-    if settings.get("search", "symbolic") != "symbolic":
-        raise SettingsError(f"search is '{settings['search']}', but facts alone are searched symbolically", "search")
-    graph = load(source)
-    chosen = EngineSettings.of({"calibration": "sigmoid", **settings, "search": "symbolic"})
-    return Engine(graph, GraphScorer(graph.index(*chosen.observed), graph.num_entities), chosen)
-
-
-def described(adapter: Mapping[str, Any]) -> str | None:
-    """How an adapter was trained, in a line."""
-    names = ("learn", "condition", "layers", "loss", "shapes", "held_out", "observed", "seed")
-    values = {name: adapter[name] for name in names if name in adapter}
-    return ", ".join(f"{name} {'+'.join(v) if isinstance(v, list) else v}" for name, v in values.items()) or None
+    It learns from `queries`, a query folder or query sets by shape; what `shapes` names and those lack is drawn from
+    the train facts, and without `queries` all is. `checkpoint` is a file of UltraQuery's weights, or a run that has
+    them, to import in place of training. `resume` goes on with what was stopped, `force` replaces the run in the
+    folder, `progress` hears of every `Event`, or True shows them. Settings are those of `EncodeSettings`: model,
+    recipe, minutes, steps, width, device, seed and so on.
+    """
+    folder = encode_folder(
+        graph, out, queries=queries, checkpoint=checkpoint, resume=resume, force=force, progress=progress, **settings
+    )
+    return open(folder.path, device=folder.settings["encode"].get("device", "auto"))

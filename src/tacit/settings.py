@@ -82,13 +82,6 @@ class Settings:
         cls._check_names(values)
         return cls(**values)
 
-    @classmethod
-    def check_each(cls, values: Mapping[str, Any]) -> None:
-        """Raise a `SettingsError` for a value that its field refuses, whatever the others are."""
-        for declared in settings_of(cls):
-            if declared.name in values:
-                _kept(declared, values[declared.name])
-
     def changed(self, **changes: Any) -> Self:
         """The same settings with some changed."""
         self._check_names(changes)

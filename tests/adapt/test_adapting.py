@@ -13,6 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import tacit
 from tacit.adapt.adaptation import adapt
 from tacit.adapt.loading import load_adapter
 from tacit.adapt.settings import AdaptSettings
@@ -25,7 +26,6 @@ from tacit.graph.betae import write_betae
 from tacit.graph.graph import Graph
 from tacit.links.loading import load_model, save_model
 from tacit.query.queries import read_queries, write_queries
-from tacit.run import open, open_engine
 
 SETTINGS = AdaptSettings(steps=20, batch=32, validate_every=10, validate_queries=10, device="cpu", patience=50)
 PLAIN = replace(SETTINGS, calibration="sigmoid", observed=(), held_out=False)  # sigmoid scores, training queries
@@ -50,7 +50,7 @@ def test_an_adapter_comes_back_from_its_run(run: RunFolder, condition: str) -> N
     graph, model = run.graph(), load_model(run)
     settings = replace(PLAIN, condition=condition, steps=3, layers=2, hidden=4, logic="product", strength=2.0)
     result = adapt(graph, model, training_queries(graph, settings, count=30), settings, run=run, valid={})
-    engine = open_engine(run.path, device="cpu")
+    engine = tacit.open(run.path, device="cpu").engine
     told = {name: engine.about[name] for name in ("logic", "negation", "strength", "calibration", "adapted")}
     assert told == {
         "logic": "product", "negation": "standard", "strength": 2.0, "calibration": "sigmoid", "adapted": True
@@ -262,5 +262,5 @@ def test_tacit_adapt(run: RunFolder, flags: list[str]) -> None:
 @pytest.mark.parametrize("queries", [["2i"], {"2i": "all"}])
 def test_what_is_no_query_set_is_refused(run: RunFolder, queries: Any) -> None:
     with pytest.raises(SettingsError, match="neither a query folder nor query sets by shape") as caught:
-        open(run.path, device="cpu").adapt(queries)
+        tacit.open(run.path, device="cpu").adapt(queries)
     assert caught.value.parameter == "queries"

@@ -26,7 +26,6 @@ from tacit.folder import ADAPTER, RunFolder
 from tacit.links.loading import load_model
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.shapes import SHAPES
-from tacit.run import open_engine
 
 SIGMOID = AdaptSettings(
     calibration="sigmoid", observed=(), held_out=False, steps=10, batch=32, validate_every=10, k=40, device="cpu"
@@ -105,9 +104,9 @@ def test_rivals_are_measured_as_engines_answer(run: RunFolder) -> None:
 def test_an_adapter_can_be_dropped(run: RunFolder) -> None:
     before = {file.name: file.read_bytes() for file in run.path.iterdir() if file.name != "trace.jsonl"}
     adapted(run, replace(SIGMOID, recipe="paper", loss="1vsall"))
-    assert open_engine(run.path, device="cpu").adapter is not None
+    assert tacit.open(run.path, device="cpu").engine.adapter is not None
     assert run.drop("adapt")
-    assert open_engine(run.path, device="cpu").adapter is None
+    assert tacit.open(run.path, device="cpu").engine.adapter is None
     assert {file.name: file.read_bytes() for file in run.path.iterdir() if file.name != "trace.jsonl"} == before
     assert not run.drop("adapt")
 
@@ -145,7 +144,7 @@ def test_variants_become_runs_of_their_own(run: RunFolder) -> None:
 
     for variant in ("f", "af", "c"):
         result = adapt(graph, model, queries, SIGMOID, run=run, valid={}, variant=variant)
-        opened = open_engine(run.path / f"variant-{variant}", device="cpu", observed="none")
+        opened = tacit.open(run.path / f"variant-{variant}", device="cpu", observed="none").engine
         direct = Engine(graph, result.scorer, opened.settings, adapter=result.calibration)
         assert scores(opened) == pytest.approx(scores(direct), abs=1e-6)
         assert scores(opened) != scores(Engine(graph, model, opened.settings))

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tacit
 from bruteforce import Interpreter, Values
 from formulas import ENTITIES, RELATIONS, queries
 from tables import FactorScorer
@@ -38,7 +39,6 @@ from tacit.query.compile import compile_query
 from tacit.query.formula import Query
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.shapes import SHAPES
-from tacit.run import open_engine
 
 N, R = 6, len(RELATIONS)
 RANDOM = np.random.default_rng(5)
@@ -241,7 +241,7 @@ def test_what_is_learned_comes_back_with_the_run(run: RunFolder, learn: str, mon
     assert learned.exp().tolist() == pytest.approx([3.0] * len(learned))
     assert result.summary["parameters"] == len(learned) + (2 * model.rank * 2 + 2 if learn == "both" else 0)
     assert run.has(ADAPTER)
-    engine = open_engine(run.path, device="cpu")
+    engine = tacit.open(run.path, device="cpu").engine
     again = engine.atoms.calibration.strengths(torch.arange(graph.num_relations))
     assert torch.equal(again, learned[:-1])
     plain, negated = "?x : knows(p0, ?x)", "?x : knows(p0, ?x) & !sibling(p1, ?x)"

@@ -87,6 +87,28 @@ def test_errors_name_flags(
         assert why in refused(monkeypatch, capsys, *arguments)
 
 
+def test_a_folder_called_world_is_read_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("world").mkdir()
+    Path("world/facts.tsv").write_text("a\tb\tlikes\nb\tc\tlikes\nc\ta\tlikes\n", encoding="utf-8")
+    said("encode", "world", "--out", "q", "--columns", "1,3,2", *FLAGS, "--steps", "2")
+    graph = RunFolder.open("q").graph()
+    assert (sorted(graph.entities), graph.relations.labels[0]) == (["a", "b", "c"], "likes")
+
+
+def test_how_facts_are_read_is_refused_where_none_are(
+    gqe_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, columns = ("--out", str(tmp_path / "q")), ("--columns", "1,3,2")
+    for run in (str(gqe_run), "world"):
+        told = refused(monkeypatch, capsys, "encode", run, *out, *columns)
+        assert told == f"error: --columns says how facts are read, and '{run}' is a run, whose facts were"
+    for arguments in (("plan", "?x : r(a, ?x)"), ("import", "weights.pt", *out)):
+        told = refused(monkeypatch, capsys, *arguments, *columns)
+        assert told == "error: --columns says how facts are read, and no graph is given"
+    assert not (tmp_path / "q").exists()
+
+
 def test_a_comparison_asks_the_same_of_all(both: Path, gqe_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "compare.json"
     shapes = ("--shapes", "1p,2i,pin", "--limit", "4", "--device", "cpu")
@@ -117,7 +139,7 @@ def test_an_adapter_has_a_row_of_its_own(run: RunFolder) -> None:
     assert "shapes 2i" in found.rows[1].trained
     assert "adapted" in str(found)
     for none in (partial(compare, run.path), linked.evaluate):
-        with pytest.raises(SettingsError, match="limit must be at least 1, not 0"):
+        with pytest.raises(SettingsError, match="limit is 0; it must be at least 1"):
             none(limit=0)
 
 

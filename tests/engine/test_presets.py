@@ -27,6 +27,7 @@ from tacit.engine.reasoner import Reasoner
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
 from tacit.evaluate.evaluation import evaluated
+from tacit.evaluate.settings import EvaluateSettings
 from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.query.plan import Plan
@@ -171,7 +172,7 @@ def test_missing_links_are_counted_for_presets_and_for_what_is_no_search(run: Ru
     sets = {name: found.queries for name, found in opened.sample(shapes="1p,2i", split="test", count=8).items()}
     by_preset = opened.evaluate(sets, by_missing=True)
     engine = Engine(opened.graph, opened.engine.scorer, reasoner=ByDegree(opened.graph), observed="train")
-    by_encoder = evaluated(engine, sets, "test", about={}, by_missing=True)
+    by_encoder = evaluated(engine, sets, EvaluateSettings(by_missing=True))
     for name in sets:
         rows = [{links: row["answers"] for links, row in e.by_missing[name].items()} for e in (by_preset, by_encoder)]
         assert rows[0] == rows[1]  # the links are those of the graph, whoever ranks

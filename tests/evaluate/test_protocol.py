@@ -20,6 +20,7 @@ from tacit.errors import DataError, SettingsError, TrainingError
 from tacit.evaluate.evaluation import evaluated, queries_of
 from tacit.evaluate.protocol import evaluate, measure, one_hop_queries
 from tacit.evaluate.results import average, read_results
+from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.graph import Graph, directed
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.loading import make_model
@@ -68,7 +69,7 @@ QUERIES = query_set("2p", [{0}, set(), {3}], [{1, 3}, {0}, {0}], relations=[4, 0
 
 @pytest.mark.parametrize(("ties", "tied"), [("realistic", 2), ("optimistic", 1), ("pessimistic", 3)])
 def test_mrr_and_hits_by_hand(ties: str, tied: int) -> None:
-    results = evaluate(Fixed(ROWS), {"2p": QUERIES}, ties=ties)
+    results = evaluate(Fixed(ROWS), {"2p": QUERIES}, EvaluateSettings(ties=ties))
     assert results.mrr["2p"] == pytest.approx(((1 + 1 / 2) / 2 + 1 / tied + 1 / 3) / 3)
     assert results.metric("hits@1")["2p"] == pytest.approx((1 / 2 + (tied == 1) + 0) / 3)
     assert results.metric("hits@3")["2p"] == 1.0
@@ -76,7 +77,7 @@ def test_mrr_and_hits_by_hand(ties: str, tied: int) -> None:
 
 def test_figures_stay_in_the_order_of_the_queries_while_batches_follow_the_last_relation() -> None:
     reasoner = Fixed(ROWS)
-    figures = measure(reasoner, QUERIES, batch=1)
+    figures = measure(reasoner, QUERIES, EvaluateSettings(batch=1))
     assert figures.by_query["mrr"].tolist() == pytest.approx([0.75, 0.5, 1 / 3])
     assert [batch[0][-1] for batch in reasoner.batches] == [0, 2, 4]
     assert figures.grouped(QUERIES.relations[QUERIES.hard.rows, -1])[4] == {
@@ -87,7 +88,7 @@ def test_figures_stay_in_the_order_of_the_queries_while_batches_follow_the_last_
 def test_scores_that_are_no_numbers_are_told_before_the_next_batch() -> None:
     reasoner = Fixed([ROWS[0], [1.0, np.nan, 1.0, 0.0], ROWS[2]])  # which is first, by its relation
     with pytest.raises(TrainingError, match="some scores are not numbers"):
-        measure(reasoner, QUERIES, batch=1)
+        measure(reasoner, QUERIES, EvaluateSettings(batch=1))
     assert len(reasoner.batches) == 1
 
 
@@ -125,7 +126,9 @@ def test_json_has_the_documented_form(tmp_path) -> None:
 
 def test_a_question_with_two_answers_counts_once_or_twice() -> None:
     # Ranks 1 and 2 of one query, 2 of another, 3 of the third.
-    per_question, per_fact = (evaluate(Fixed(ROWS), {"2p": QUERIES}, mean=mean) for mean in ("question", "fact"))
+    per_question, per_fact = (
+        evaluate(Fixed(ROWS), {"2p": QUERIES}, EvaluateSettings(mean=mean)) for mean in ("question", "fact")
+    )
     assert per_question.mrr["2p"] == pytest.approx((0.75 + 1 / 2 + 1 / 3) / 3)
     assert per_fact.mrr["2p"] == pytest.approx((1 + 1 / 2 + 1 / 2 + 1 / 3) / 4)
     assert per_fact.metric("hits@1")["2p"] == pytest.approx(1 / 4)
@@ -139,7 +142,7 @@ def test_relations_are_told_apart_by_the_mean_of_all() -> None:
     scorer = FactorScorer([np.full((3, 3), 0.5), np.array([[0.9, 0.2, 0.4], [0.7, 0.6, 0.5], [0.5, 0.5, 0.5]])])
     engine = Engine(graph, scorer, calibration="sigmoid", observed="none", loops=True)
     both = {
-        mean: evaluated(engine, {"1p": one_hop_queries(graph)}, "test", about={}, mean=mean, per_relation=True)
+        mean: evaluated(engine, {"1p": one_hop_queries(graph)}, EvaluateSettings(mean=mean, per_relation=True))
         for mean in ("question", "fact")
     }
     found = {mean: each.relations["r"]["mrr"] for mean, each in both.items() if each.relations}
@@ -148,13 +151,13 @@ def test_relations_are_told_apart_by_the_mean_of_all() -> None:
 
 
 def test_results_carry_both_means_and_name_theirs() -> None:
-    written = evaluate(Fixed(ROWS), {"2p": QUERIES}, mean="fact").to_json()
+    written = evaluate(Fixed(ROWS), {"2p": QUERIES}, EvaluateSettings(mean="fact")).to_json()
     assert written["mean"] == written["settings"]["mean"] == "fact"
     assert written["mrr"] == written["means"]["fact"]["mrr"]
     assert written["means"]["question"]["mrr"]["2p"] == pytest.approx((0.75 + 1 / 2 + 1 / 3) / 3)
     assert (written["queries"], written["answers"]) == ({"2p": 3}, {"2p": 4})
     with pytest.raises(SettingsError, match="mean is 'median'; it must be one of question, fact"):
-        evaluate(Fixed(ROWS), {"2p": QUERIES}, mean="median")  # type: ignore[arg-type]
+        EvaluateSettings(mean="median")
 
 
 @pytest.mark.parametrize("search", ["beam", "continuous", "symbolic"])
@@ -163,7 +166,7 @@ def test_results_record_the_calibration_really_used(search: str) -> None:
     model = make_model("complex", graph.num_entities, graph.num_relations, 2).requires_grad_(False)
     adapted = Adapted(Sigmoid(), Adapter(model).requires_grad_(False))
     engine = Engine(graph, model, adapter=adapted, calibration="sigmoid", search=search, steps=1)
-    told = evaluate(engine.reasoner, {"1p": one_hop_queries(graph)}, settings=engine.about, limit=1).settings
+    told = evaluate(engine.reasoner, {"1p": one_hop_queries(graph)}, EvaluateSettings(limit=1), engine.about).settings
     used = ("none", False) if search == "symbolic" else ("sigmoid", True)
     assert (told["calibration"], told["adapted"]) == used
     assert (told["search"], told["observed"], told["limit"]) == (search, "train+valid+test", 1)
@@ -209,8 +212,8 @@ def test_queries_of_ids_that_the_graph_does_not_have_are_refused(easy, hard, rel
 def test_a_limit_and_a_batch_are_at_least_one(number: int) -> None:
     """A limit of -1 would leave one query out, and a batch of -1 would rank nothing: an MRR of 1 / 0."""
     for name in ("limit", "batch"):
-        with pytest.raises(SettingsError, match=f"{name} must be at least 1, not {number}"):
-            evaluate(Fixed(ROWS), {"2p": QUERIES}, **{name: number})  # type: ignore[arg-type]
+        with pytest.raises(SettingsError, match=f"{name} is {number}; it must be at least 1"):
+            EvaluateSettings(**{name: number})
 
 
 def test_shapes_that_were_not_given_are_named() -> None:
@@ -225,14 +228,14 @@ def test_shapes_that_were_not_given_are_named() -> None:
 def test_a_limit_takes_the_same_sample_every_time() -> None:
     queries = query_set("1p", [set()] * 40, [{q % 4} for q in range(40)])
     rows = np.random.default_rng(0).normal(size=(40, 4)).tolist()
-    first, second = (evaluate(Fixed(rows), {"1p": queries}, limit=7) for _ in range(2))
+    first, second = (evaluate(Fixed(rows), {"1p": queries}, EvaluateSettings(limit=7)) for _ in range(2))
     assert len(first.figures["1p"]) == 7
     assert first.mrr == second.mrr
 
 
 def test_progress_is_told_after_every_batch() -> None:
     seen = []
-    evaluate(Fixed(ROWS), {"2p": QUERIES}, batch=2, progress=lambda *event: seen.append(event))
+    evaluate(Fixed(ROWS), {"2p": QUERIES}, EvaluateSettings(batch=2), progress=lambda *event: seen.append(event))
     assert seen == [("2p", 2, 3), ("2p", 3, 3)]
 
 

@@ -13,6 +13,7 @@ import torch
 
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate, one_hop_queries
+from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.graph import Graph, directed
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.pykeen import from_pykeen
@@ -47,7 +48,7 @@ def test_per_fact_is_what_pykeen_measures_on_both_sides(nations: Any, kind: str,
     graph = Graph(Vocabulary(labels[0]), directed(labels[1]), train, valid, test)
     engine = Engine(graph, from_pykeen(model), search="exact", calibration="sigmoid", observed="none", loops=True)
     queries = one_hop_queries(graph, split)
-    ours = evaluate(engine.reasoner, {"1p": queries}, mean="fact")
+    ours = evaluate(engine.reasoner, {"1p": queries}, EvaluateSettings(mean="fact"))
     assert len(queries.hard.ids) == 2 * len(parts[at])
     assert ours.mrr["1p"] == pytest.approx(theirs.get_metric("both.realistic.inverse_harmonic_mean_rank"), abs=1e-6)
     assert ours.metric("hits@3")["1p"] == pytest.approx(theirs.get_metric("both.realistic.hits_at_3"), abs=1e-6)

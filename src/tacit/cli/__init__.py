@@ -94,34 +94,33 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         app()
-    except TacitError as error:
-        if debug:
-            raise
-        message = " ".join(str(error).split())
-        _hold_back()
-        say(f"error: {message}", err=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        if debug:
-            raise
-        _hold_back()
-        typer.echo("interrupted", err=True)
-        sys.exit(130)
     except BrokenPipeError:  # the reader of a pipe went away: not an error
         _stop_printing()
         sys.exit(0)
-    except (MemoryError, RuntimeError) as error:
-        if debug or not (isinstance(error, MemoryError) or any(words in str(error) for words in _OF_MEMORY)):
+    except (TacitError, KeyboardInterrupt, MemoryError, RuntimeError, OSError) as error:
+        said = None if debug else _said(error)
+        if said is None:
             raise
-        _hold_back()
-        say("error: out of memory; lower --memory, --k, --top or --batch, where the command has them", err=True)
-        sys.exit(2)
-    except OSError as error:  # of what is printed: files that cannot be read or written are errors of ours
-        if debug or error.filename is not None or error.errno not in _OF_WRITING:
-            raise
-        _stop_printing()
-        typer.echo(f"error: what is printed cannot be written ({error.strerror})", err=True)
-        sys.exit(2)
+        if isinstance(error, OSError):
+            _stop_printing()
+        else:
+            _hold_back()
+        say(said, err=True)
+        sys.exit(130 if isinstance(error, KeyboardInterrupt) else 2)
+
+
+def _said(error: BaseException) -> str | None:
+    """What people are told of an error; nothing of one that is a mistake of ours, and needs its traceback."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, TacitError):
+        return f"error: {' '.join(str(error).split())}"
+    if isinstance(error, OSError):  # of what is printed: files that cannot be read or written are errors of ours
+        printed = error.filename is None and error.errno in _OF_WRITING
+        return f"error: what is printed cannot be written ({error.strerror})" if printed else None
+    if isinstance(error, MemoryError) or any(words in str(error) for words in _OF_MEMORY):
+        return "error: out of memory; lower --memory, --k, --top or --batch, where the command has them"
+    return None
 
 
 def _stop_printing() -> None:

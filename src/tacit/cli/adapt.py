@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -26,7 +26,8 @@ def adapt(
         int, typer.Option("--count", help="Queries of each shape to sample, where none are given.")
     ] = 5000,
     variant: Annotated[
-        str | None, typer.Option("--variant", help="A variant of the paper's ablation instead.", metavar="f|af|r|c")
+        Literal["f", "af", "r", "c"] | None,
+        typer.Option("--variant", help="A variant of the paper's ablation instead."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the same command was stopped.")] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Delete the run's adapter instead.")] = False,
@@ -34,7 +35,6 @@ def adapt(
     """Train a score adapter on complex queries, and keep it in the run where it is better than what is there."""
     from tacit.run import open as open_run
 
-    AdaptSettings.of(given)  # a wrong setting is found before weights are loaded
     run = open_run(source, device=given.get("device", "auto"))
     if drop:
         run.drop_adapter()

@@ -61,7 +61,8 @@ def ask(
     """Ask a question of a trained graph, or many."""
     from tacit.engine import answer_files, question_files
     from tacit.graph.writing import check_format
-    from tacit.run import facts_engine, open_engine
+    from tacit.opening import facts_engine
+    from tacit.run import open as open_run
 
     if (query is None) == (file is None):
         raise SettingsError("ask one question, or many with --file")
@@ -71,7 +72,7 @@ def ask(
     if symbolic:
         engine = facts_engine(loaded(source), **given)
     else:
-        engine = open_engine(source, device=device, adapted=not unadapted, **given)
+        engine = open_run(source, device=device, adapted=not unadapted, **given).engine
     page: dict[str, Any] = {
         "top": _top(top), "offset": offset, "min_score": min_score, "explain": explain or paths > 1, "paths": paths,
     }  # fmt: skip

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tacit.cli import options, shell_completion
+from tacit.cli import options
 from tacit.cli.progress import bar
 from tacit.cli.terminal import say
+from tacit.evaluate.settings import EvaluateSettings
 
 
-@options.in_flags
+@options.of_settings(EvaluateSettings, "how", only=("split", "limit", "ties"))
 def compare(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", autocompletion=shell_completion.runs, help="Runs of one graph, or world."),
+        typer.Argument(metavar="RUN...", help="Runs of one graph, or world."),
     ],
+    how: dict[str, Any],
     queries: Annotated[
-        Path | None, typer.Option("--queries", help="A BetaE folder of queries; else they are drawn from the split.")
+        Path | None,
+        typer.Option("--queries", help="A BetaE folder of queries; else 100 of each shape, or --limit."),
     ] = None,
-    split: options.Split = "test",
     shapes: options.Shapes = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="At most so many queries of each shape; 100 are drawn.")
-    ] = None,
-    ties: options.Ties = "realistic",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the queries that are drawn.")] = 0,
     device: options.Device = "auto",
     out: Annotated[Path | None, typer.Option("--out", help="Write the comparison to this file, as JSON.")] = None,
@@ -36,9 +34,8 @@ def compare(
 
     with bar() as progress:
         found = compare_runs(
-            sources, queries, split, shapes, limit=limit, ties=ties, seed=seed, device=device, out=out,
-            progress=progress,
-        )  # fmt: skip
+            sources, queries, shapes=shapes, seed=seed, device=device, out=out, progress=progress, **how
+        )
     for line in str(found).split("\n"):
         say(line)
     if out is not None:

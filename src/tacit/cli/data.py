@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -11,6 +11,7 @@ import typer
 from tacit.cli import options
 from tacit.cli.terminal import say
 from tacit.engine.aligned_cells import harmless
+from tacit.errors import SettingsError
 from tacit.graph.read_settings import ReadSettings
 
 if TYPE_CHECKING:
@@ -182,6 +183,12 @@ def loaded(source: str | list[str], **reading: Any) -> Graph:
     for note in graph.notes:
         say(f"note: {note}", err=True)
     return graph
+
+
+def check_unread(reading: Mapping[str, Any], why: str) -> None:
+    """Refuse what says how facts are read where none are."""
+    for name in reading:
+        raise SettingsError(f"{name} says how facts are read, and {why}", name)
 
 
 def _print(statistics: Statistics) -> None:

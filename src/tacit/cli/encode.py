@@ -43,15 +43,16 @@ def encode(
     drop: Annotated[bool, typer.Option("--drop", help="Delete the run's encoder instead.")] = False,
 ) -> None:
     """Train an encoder, which answers whole questions, and keep it in a run of its own or in the run given."""
-    from tacit.encoding import encode_folder
     from tacit.errors import SettingsError
-    from tacit.sources import is_run
+    from tacit.sources import names_run
+    from tacit.training import encode_folder
 
-    EncodeSettings.of(given)  # a wrong setting is found before facts are read
-    runs = [each for each in source if each == "world" or is_run(each)]
-    within = out is None or (len(source) == 1 and bool(runs))  # a run is more than its graph: lmpnn takes its predictor
-    if (out is None and runs != source) or len(runs) > 1 or (drop and out is not None):
+    runs = [each for each in source if names_run(each)]
+    within = runs == source  # a run is more than its graph: lmpnn takes its predictor
+    if (out is None and not within) or len(runs) > 1 or (drop and out is not None):
         raise SettingsError("give the folder of the run to make as --out, or one run to add the encoder to")
+    if within:
+        data.check_unread(reading, f"'{source[0]}' is a run, whose facts were")
     if drop:
         from tacit.run import open as open_run
 

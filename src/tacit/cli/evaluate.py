@@ -12,6 +12,7 @@ from tacit.cli import options, shell_completion
 from tacit.cli.progress import bar
 from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
+from tacit.evaluate.settings import EvaluateSettings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,31 +23,20 @@ PATIENCE = 7 * 86_400.0  # seconds that a process waits for the slowest batch of
 
 
 @options.of_settings(EngineSettings, defaults={"observed": "train"})
+@options.of_settings(EvaluateSettings, "how")
 def evaluate(
     source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run folder, or world.")],
     given: dict[str, Any],
+    how: dict[str, Any],
     queries: Annotated[
         Path | None, typer.Option("--queries", help="A BetaE folder of queries; else the run's own held-out facts.")
     ] = None,
-    split: options.Split = "test",
     shapes: options.Shapes = None,
     unadapted: options.Unadapted = False,
-    ties: options.Ties = "realistic",
-    mean: Annotated[str, typer.Option("--mean", help="question (BetaE's) or fact (PyKEEN's).")] = "question",
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many queries of each shape.")] = None,
-    per_relation: Annotated[bool, typer.Option("--per-relation", help="Also show 1p by relation.")] = False,
-    by_missing: Annotated[
-        bool, typer.Option("--by-missing", help="Also show figures by the number of links that must be predicted.")
-    ] = False,
-    reliability: Annotated[
-        bool, typer.Option("--reliability", help="Also measure whether scores can be read as probabilities.")
-    ] = False,
-    batch: Annotated[int | None, typer.Option("--batch", min=1, help="Queries at once; by memory otherwise.")] = None,
     device: options.Device = "auto",
     json_: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
 ) -> None:
     """Rank the hard answers of queries: MRR and Hits@1, 3, 10, by BetaE's protocol."""
-    EngineSettings.of(given)  # a wrong setting is found before weights are loaded
     from tacit.distributed.shards import Shards, leave, local_device
     from tacit.run import open as open_run
 
@@ -54,9 +44,8 @@ def evaluate(
     run = open_run(source, device=local_device(device), adapted=not unadapted)
     with bar() if processes.leads else nullcontext() as progress:
         evaluation = run.evaluate(
-            queries, split, shapes, ties=ties, mean=mean, limit=limit, batch=batch, per_relation=per_relation,
-            by_missing=by_missing, reliability=reliability, out=json_, progress=progress, processes=processes, **given,
-        )  # fmt: skip
+            queries, shapes=shapes, out=json_, progress=progress, processes=processes, **how, **given
+        )
     leave()
     if not processes.leads:
         return
@@ -75,7 +64,7 @@ def report(
 ) -> None:
     """Write settings, tables and figures of a run as one page that needs no other file."""
     from tacit.evaluate.report import write_report
-    from tacit.sources import find_run
+    from tacit.training import find_run
 
     say(f"wrote {write_report(find_run(source), out)}")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from tacit.cli import options
-from tacit.cli.data import loaded
+from tacit.cli.data import check_unread, loaded
 from tacit.cli.terminal import say
 from tacit.graph.read_settings import ReadSettings
 
@@ -22,7 +22,8 @@ def import_(
         str | None, typer.Option("--graph", help="The graph it was trained on; a PyKEEN directory has its own.")
     ] = None,
     reciprocal: Annotated[
-        str, typer.Option("--reciprocal", help="Where a checkpoint keeps inverse relations: interleaved or stacked.")
+        Literal["interleaved", "stacked"],
+        typer.Option("--reciprocal", help="Where a checkpoint keeps inverse relations."),
     ] = "interleaved",
     trust_pickle: Annotated[
         bool, typer.Option("--trust-pickle", help="Open PyKEEN's pickle, which can run any code.")
@@ -32,8 +33,9 @@ def import_(
     """Import a link predictor that was trained with kbc, CQD or PyKEEN."""
     from tacit.links.imports import import_run, read_import
 
-    where: Any = reciprocal
-    imported = read_import(source, trust_pickle, where)
+    if graph is None:
+        check_unread(reading, "no graph is given")
+    imported = read_import(source, trust_pickle, reciprocal)
     facts = imported.graph(source.name) if graph is None else loaded(graph, **reading)
     run = import_run(imported, facts, out, source.name, force)
     about = run.settings["train"]

@@ -18,8 +18,6 @@ from tacit.settings import Settings, settings_of
 
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 Unadapted = Annotated[bool, typer.Option("--unadapted", help="Leave the run's adapter out.")]
-Split = Annotated[str, typer.Option("--split", help="train, valid or test.")]
-Ties = Annotated[str, typer.Option("--ties", help="realistic, optimistic or pessimistic.")]
 Shapes = Annotated[
     str | None,
     typer.Option("--shapes", autocompletion=shapes, help="Shapes such as 1p,2i,3in, or positive, negative, all."),
@@ -42,7 +40,8 @@ def of_settings(
 
     A flag is called as its field is, or as `flags` says; `defaults` are those of a command that has others than the
     settings, and `variables` of the environment can stand for some. An error about a parameter of the command speaks of
-    its flag instead. Each value is checked here, since two kinds of settings may have a field of the same name.
+    its flag instead. Values are checked here: before anything is read, and since two kinds of settings may have a field
+    of the same name.
     """
     fields = [field for field in settings_of(kind) if not only or field.name in only]
     named = {field.name: _flag(field.name) for field in fields} | dict(flags or {})
@@ -68,7 +67,7 @@ def of_settings(
             if "context" in own:
                 values["context"] = context
             with _spoken(spoken):
-                kind.check_each(given)
+                kind.of(given)
                 command(**values, **{into: given})
 
         context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.data import loaded
+from tacit.cli.data import check_unread, loaded
 from tacit.cli.parameters import Params, named
 from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
@@ -26,8 +26,10 @@ def plan(
     param: Params = None,
 ) -> None:
     """Print how a question would be answered, as a tree of steps with what each costs."""
-    from tacit.making import plan as plan_question
+    from tacit.query.describe import describe_question
 
+    if not graph:
+        check_unread(reading, "no graph is given")
     known = loaded(graph, **reading) if graph else None
-    for line in plan_question(query, known, EngineSettings.of(given).k, named(param)).split("\n"):
+    for line in describe_question(query, known, EngineSettings.of(given).k, named(param)).split("\n"):
         say(line)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -39,6 +41,12 @@ def resumable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        said = f"{interrupt}; go on with the same command and --resume" if str(interrupt) else "interrupted"
-        say(said, err=True)
+        from tacit.distributed.shards import process_number, world_size
+
+        world = world_size()
+        start = ["tacit"] if world == 1 else ["torchrun", "--nproc-per-node", str(world), "-m", "tacit"]
+        same = [word for word in sys.argv[1:] if word not in ("--force", "--resume")]  # how the graph is read, too
+        if process_number() == 0:
+            again = shlex.join([*start, *same, "--resume"])
+            say(f"{interrupt}; go on with: {again}" if str(interrupt) else "interrupted", err=True)
         raise typer.Exit(130) from None

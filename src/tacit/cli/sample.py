@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,14 +13,17 @@ from tacit.cli.data import Graphs, loaded
 from tacit.cli.progress import bar
 from tacit.cli.terminal import say
 from tacit.graph.read_settings import ReadSettings
+from tacit.query.sample_settings import SampleSettings
 
 if TYPE_CHECKING:
     from tacit.query.sampling import Sample
 
 
+@options.of_settings(SampleSettings)
 @options.of_settings(ReadSettings, "reading")
 def sample(
     graph: Graphs,
+    given: dict[str, Any],
     reading: dict[str, Any],
     out: Annotated[Path, typer.Option("--out", help="The BetaE folder to write; other splits in it stay.")],
     shapes: str = typer.Option(
@@ -35,32 +38,21 @@ def sample(
             "--template", help="A question with slots for names: '?t : r(a, ?t) & !s(b, ?t)'; may be repeated."
         ),
     ] = None,
-    split: Literal["train", "valid", "test"] = typer.Option("train", "--split", help="The facts to ask about."),
-    count: int = typer.Option(1000, "--count", help="Queries of each shape."),
-    max_answers: int | None = typer.Option(
-        None, "--max-answers", help="Hard answers of a query, at most: 80 by default, any number in train."
-    ),
-    seed: int = typer.Option(0, "--seed", min=0, help="Seed of all draws."),
-    waste: float = typer.Option(
-        0.999, "--waste", help="Share of tries that may be in vain before a shape is given up."
-    ),
-    missing: str | None = typer.Option(
-        None, "--missing", help="Links that must be predicted for a hard answer: 2, or 2+ for two or more."
-    ),
     force: bool = typer.Option(False, "--force", help="Replace queries of the split in the folder."),
 ) -> None:
     """Sample queries with easy and hard answers, and write them with the graph as a BetaE folder."""
     from tacit.graph.builder import counted
-    from tacit.making import sample as sample_graph
+    from tacit.query.query_folder import sample as sample_graph
 
+    facts = loaded(graph, **reading)
     with bar() as progress:
         samples = sample_graph(
-            loaded(graph, **reading), out, shapes=shapes, templates=template or (), split=split, count=count,
-            max_answers=max_answers, seed=seed, waste=waste, missing=missing, force=force, progress=progress,
-        )  # fmt: skip
+            facts, out, shapes=shapes, templates=template or (), force=force, progress=progress, **given
+        )
     _print(samples.values())
     sizes = [len(drawn.queries) for drawn in samples.values() if len(drawn.queries)]
-    say(f"wrote {sum(sizes):,} {split} queries of {counted(len(sizes), 'shape')} and the graph to {out}")
+    wrote = f"{sum(sizes):,} {SampleSettings.of(given).split} queries of {counted(len(sizes), 'shape')}"
+    say(f"wrote {wrote} and the graph to {out}")
 
 
 def _print(samples: Collection[Sample]) -> None:

@@ -43,14 +43,13 @@ def serve(
 ) -> None:
     """Serve a page to ask questions on, and the same over HTTP and SPARQL."""
     settings = ServerSettings.of(given | {"limits": Limits.of(limits)})
-    EngineSettings.of(engine)
     fork_server.start()
     try:
         from tacit.server.served_run import ServedRun
         from tacit.server.serving import serve as serve_runs
     except ModuleNotFoundError as error:
         raise SettingsError(f"the service needs {error.name}; install it with: pip install 'tacit[server]'") from None
-    from tacit.sources import find_run
+    from tacit.training import find_run
 
     runs = {
         name: ServedRun.at(find_run(source).path, device, adapted=not unadapted, **engine)

@@ -43,11 +43,11 @@ def shapes(incomplete: str) -> list[str]:
 def relations(context: typer.Context, incomplete: str) -> list[str]:
     """The relations of the run that the command is about, as far as a shell can write them without quotes."""
     from tacit.errors import TacitError
-    from tacit.sources import is_run, load
+    from tacit.sources import load, names_run
 
     # An option that lacks its value, as the one that is completed does, keeps arguments from being read.
     source = str(context.params.get("source") or next(iter(context.args), ""))
-    if source != "world" and not is_run(source):
+    if not names_run(source):
         return []
     try:
         graph = load(source)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli import data, options
+from tacit.cli.progress import resumable
 from tacit.cli.terminal import say
 from tacit.errors import SettingsError
 from tacit.graph.read_settings import STANDARD_INPUT, ReadSettings
@@ -34,24 +34,16 @@ def train(
     Started by torchrun, several processes share the entities out among them.
     """
     from tacit.distributed.shards import leave, process_number, world_size
-    from tacit.making import train_folder
+    from tacit.training import train_folder
 
-    TrainSettings.of(given)  # a wrong setting is found before facts are read
     if world_size() > 1 and STANDARD_INPUT in graph:
         raise SettingsError("standard input is read by one process alone; write it to a file for several")
     facts = data.loaded(graph, **reading)
-    leads, world = process_number() == 0, world_size()
+    leads = process_number() == 0
     if leads:
         say(str(facts), err=True)
-    try:
+    with resumable():
         run = train_folder(facts, out, resume=resume, force=force, **given)
-    except KeyboardInterrupt as interrupt:
-        start = ["tacit"] if world == 1 else ["torchrun", "--nproc-per-node", str(world), "-m", "tacit"]
-        same = [word for word in sys.argv[1:] if word not in ("--force", "--resume")]  # how the graph is read, too
-        again = shlex.join([*start, *same, "--resume"])
-        if leads:
-            say(f"{str(interrupt) or 'interrupted'}; go on with: {again}", err=True)
-        sys.exit(130)
     leave()
     if not leads:
         return

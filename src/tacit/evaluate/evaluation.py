@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tacit.disk import write_text
 from tacit.distributed.shards import Shards
 from tacit.engine.engine import Engine
+from tacit.engine.presets import handed
 from tacit.engine.settings import observed_splits
-from tacit.errors import DataError, SettingsError
-from tacit.evaluate.protocol import Progress, evaluate, one_hop_queries, sample
+from tacit.errors import DataError, SettingsError, TacitError
+from tacit.evaluate.protocol import USUAL, evaluate, one_hop_queries, ranked, sample
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import Results
-from tacit.folder import versions
+from tacit.evaluate.settings import EvaluateSettings
+from tacit.folder import ADAPTER, RunFolder, versions
 from tacit.graph.graph import SPLITS, Graph
-from tacit.query.hardness import hardness, missing_links
-from tacit.query.queries import QuerySet
-from tacit.query.query_folder import check_ids, queries_for
+from tacit.opening import Weights, described, engine_of
+from tacit.query.hardness import missing_links
+from tacit.query.queries import QuerySet, checksum
+from tacit.query.query_folder import Progress, check_ids, queries_for
 from tacit.query.shapes import parse_shapes
 
 RELIABILITY_QUERIES = 500
@@ -31,10 +34,9 @@ _UNSCORED = {"symbolic": ("search", "observed", "new"), "encoder": ("search", "o
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Results):
     """Results, and what was measured beside them."""
 
-    results: Results
     relations: Mapping[str, Mapping[str, float]] | None = None  # of 1p queries, by relation
     reliability: Mapping[str, Reliability] = field(default_factory=dict)
     # Of each set of queries, by the number of links that its hard answers are missing.
@@ -45,20 +47,6 @@ class Evaluation:
         ranked = ", ".join(f"{name} {value:.3f}" for name, value in self.mrr.items())
         return f"Evaluation({self.settings.get('split', 'queries')}: mrr {ranked})"
 
-    @property
-    def mrr(self) -> dict[str, float]:
-        """The mean reciprocal rank of each set of queries, as a fraction."""
-        return self.results.mrr
-
-    def average(self, name: str) -> float | None:
-        """`avg_p` or `avg_n`, or None unless all its shapes were evaluated."""
-        return self.results.average(name)
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Every setting that the results depend on."""
-        return self.results.settings
-
     def to_json(self) -> dict[str, Any]:
         """Plain data, as files of results and runs keep it."""
         more: dict[str, Any] = {"relations": dict(self.relations)} if self.relations else {}
@@ -68,26 +56,46 @@ class Evaluation:
             more["by_missing"] = {
                 name: {str(links): dict(row) for links, row in rows.items()} for name, rows in self.by_missing.items()
             }
-        return self.results.to_json() | {"versions": versions()} | more
+        return super().to_json() | {"versions": versions()} | more
 
-    def write(self, path: Path) -> None:
+    def write(self, path: str | Path) -> None:
         """Write the plain data to a file."""
-        write_text(path, json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
+        write_text(Path(path), json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
+
+
+def evaluate_run(
+    folder: RunFolder,
+    weights: Weights,
+    queries: str | Path | Mapping[str, QuerySet] | None,
+    shapes: str | None,
+    how: EvaluateSettings,
+    adapted: bool,
+    settings: Mapping[str, Any],
+    progress: Progress | None = None,
+    processes: Shards | None = None,
+) -> Evaluation:
+    """The evaluation of a run, as `Run.evaluate` describes it, by settings of the engine."""
+    graph = folder.graph()
+    sets = queries_of(graph, queries, how.split, shapes)
+    adapted = adapted and not settings.get("preset")
+    adapter = folder.settings.get("adapt", {}) if adapted and folder.has(ADAPTER) else {}
+    usual = handed(settings.get("preset"), how.split) or (adapter.get("observed") if how.split != "train" else None)
+    observed = observed_before(how.split, settings.get("observed", usual))
+    engine = engine_of(folder, weights, adapted, {**settings, "observed": observed}).ranking()
+    about: dict[str, Any] = {"graph": graph.name}
+    if queries is not None:  # two folders may have one name
+        name = "given" if isinstance(queries, Mapping) else Path(queries).resolve().name
+        about |= {"queries": name, "checksum": checksum(sets)}
+    about["adapter"] = described(adapter) if engine.encoder is None and engine.adapter is not None else None
+    return evaluated(engine, sets, how, about=about, progress=progress, processes=processes)
 
 
 def evaluated(
     engine: Engine,
     queries: Mapping[str, QuerySet],
-    split: str,
+    how: EvaluateSettings = USUAL,
     *,
-    about: Mapping[str, Any],
-    ties: Any = "realistic",
-    mean: Any = "question",
-    limit: int | None = None,
-    batch: int | None = None,
-    per_relation: bool = False,
-    with_reliability: bool = False,
-    by_missing: bool = False,
+    about: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     processes: Shards | None = None,
 ) -> Evaluation:
@@ -95,36 +103,43 @@ def evaluated(
 
     Several `processes` share the ranking out; the first of them measures the rest.
     """
-    if per_relation and "1p" not in queries:
+    if how.per_relation and "1p" not in queries:
         raise SettingsError(
             "per_relation is about 1p queries, and none were evaluated; add 1p to shapes", "per_relation"
         )
     if engine.encoder is not None:
         engine.encoder.check_shapes({name: query_set.shape.plan for name, query_set in queries.items()})
-    settings = {**about, "split": split, **relevant(engine)}
+    settings = {**(about or {}), "split": how.split, **relevant(engine)}
     kept = {name: value for name, value in settings.items() if value is not None}
-    if by_missing:  # where nobody can tell what is missing, nothing needs to be ranked
-        hardness(queries, engine.graph, split, engine.settings.observed)
-    results = evaluate(engine.reasoner, queries, ties, limit, batch, progress, kept, mean, processes)
+    missing = {  # where nobody can tell what is missing, nothing needs to be ranked
+        name: missing_links(asked, engine.graph, how.split, engine.settings.observed)
+        for name, asked in (ranked(queries, how.limit) if how.by_missing else {}).items()
+    }
+    results = evaluate(engine.reasoner, queries, how, kept, progress, processes)
     relations = None
-    if per_relation:
+    if how.per_relation:
         figures, labels = results.figures["1p"], engine.graph.relations.labels
         asked = figures.queries.relations[figures.queries.hard.rows, 0]
-        relations = {labels[relation]: row for relation, row in figures.grouped(asked, results.mean).items()}
-    wanted = with_reliability and (processes is None or processes.leads)
-    measured = _reliability(engine, queries, split, limit or RELIABILITY_QUERIES) if wanted else {}
-    missing = missing_rows(results, engine.graph, split, engine.settings.observed) if by_missing else {}
-    return Evaluation(results, relations, measured, missing)
+        relations = {labels[relation]: row for relation, row in figures.grouped(asked, how.mean).items()}
+    wanted = how.reliability and (processes is None or processes.leads)
+    return Evaluation(
+        **vars(results),
+        relations=relations,
+        reliability=_reliability(engine, queries, how.split, how.limit or RELIABILITY_QUERIES) if wanted else {},
+        by_missing={name: results.figures[name].grouped(links, how.mean) for name, links in missing.items()},
+    )
 
 
-def missing_rows(
-    results: Results, graph: Graph, split: str, observed: Sequence[str]
-) -> dict[str, dict[int, dict[str, float]]]:
-    """The figures of each set of queries by the number of links its hard answers are missing beside observed facts."""
-    return {
-        name: figures.grouped(missing_links(figures.queries, graph, split, observed), results.mean)
-        for name, figures in results.figures.items()
-    }
+def kept_in(folder: RunFolder, evaluation: Evaluation) -> Evaluation:
+    """The evaluation, written into a run in place of those with equal settings."""
+    written = evaluation.to_json()
+    try:
+        before = folder.results()
+        others = [earlier for earlier in before.get("eval", []) if earlier.get("settings") != written["settings"]]
+        folder.write_results({**before, "eval": [*others, written]})
+    except TacitError as error:  # a run may lie where one may only read, or its results be damaged
+        return replace(evaluation, unkept=str(error))
+    return evaluation
 
 
 def relevant(engine: Engine) -> dict[str, Any]:
@@ -155,8 +170,6 @@ def queries_of(
     graph: Graph, source: str | Path | Mapping[str, QuerySet] | None, split: str, shapes: str | None
 ) -> dict[str, QuerySet]:
     """The queries to evaluate: of a folder, as given, or else the facts of the split as 1p queries."""
-    if split not in SPLITS:
-        raise SettingsError(f"split is '{split}'; it must be one of {', '.join(SPLITS)}", "split")
     if isinstance(source, Mapping):
         wanted = parse_shapes(shapes) if shapes else tuple(source)
         absent = [name for name in wanted if name not in source]

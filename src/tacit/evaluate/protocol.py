@@ -4,76 +4,72 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tacit.distributed.shards import Shards
-from tacit.engine.paging import check_number
 from tacit.engine.ranking import hard_ranks
 from tacit.engine.reasoner import Reasoner
-from tacit.errors import DataError, SettingsError
+from tacit.errors import DataError
 from tacit.evaluate.results import Figures, Results
+from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.graph import SPLITS, Graph
-from tacit.links.ranking import MEANS, TIES, Mean, Ties
+from tacit.links.ranking import Ties
 from tacit.query.queries import AnswerSets, QuerySet
+from tacit.query.query_folder import Progress, telling
 from tacit.query.shapes import SHAPES
 
+USUAL = EvaluateSettings()
 FILTERED = "easy and hard answers"  # what never competes with the answer that is ranked
-Progress = Callable[[str, int, int], None]  # name of the query set, queries done, queries in all
 
 
 def evaluate(
     reasoner: Reasoner,
     queries: Mapping[str, QuerySet],
-    ties: Ties = "realistic",
-    limit: int | None = None,
-    batch: int | None = None,
-    progress: Progress | None = None,
+    how: EvaluateSettings = USUAL,
     settings: Mapping[str, Any] | None = None,
-    mean: Mean = "question",
+    progress: Progress | None = None,
     processes: Shards | None = None,
 ) -> Results:
     """Rank the hard answers of each set of queries.
 
-    Queries without hard answers are left out; `limit` keeps that many of each set, a sample that is the same every
-    time. Without `batch`, as many queries go together as the reasoner has memory for. `mean` says what counts once: a
-    `question`, as in BetaE, or each `fact`, as in PyKEEN. Results record `settings` beside what they are made with.
-    Several `processes` share the queries out, and all get the same results.
+    Results record `settings` beside what they are made with. Several `processes` share the queries out, and all get the
+    same results.
 
     The reasoner of an engine with `new` ranks last what the observed facts imply. Where those are all facts before the
     split, that is the easy answers, which never compete, and nothing changes. Where they are the training facts alone,
     it moves wrong answers: what follows from a negation that a later fact refutes. Hard answers are moved too where
     they seem to follow for such a wrong reason. No figure with `new` may stand beside one without, unless it says so.
     """
-    for name, value, choices in (("ties", ties, TIES), ("mean", mean, MEANS)):
-        if value not in choices:
-            raise SettingsError(f"{name} is '{value}'; it must be one of {', '.join(choices)}", name)
-    for name, number in (("limit", limit), ("batch", batch)):
-        if number is not None:
-            check_number(name, number, 1)
-    figures = {}
-    for name, asked in queries.items():
-        kept = sample(asked.subset(np.flatnonzero(asked.hard.counts)), limit)
-        if not len(kept):
-            raise DataError(f"the {len(asked):,} {name} queries have no hard answers to rank")
-        figures[name] = measure(reasoner, kept, ties, batch, _telling(progress, name, len(kept)), processes)
-    how = {"ties": ties, "mean": mean, "filtered": FILTERED}
-    limited = {} if limit is None else {"limit": limit}
-    return Results(figures, ties, {**(settings or {}), **limited, **how}, mean)
+    figures = {
+        name: measure(reasoner, kept, how, telling(progress, name, len(kept)), processes)
+        for name, kept in ranked(queries, how.limit).items()
+    }
+    limited = {} if how.limit is None else {"limit": how.limit}
+    made = {**(settings or {}), **limited, "ties": how.ties, "mean": how.mean, "filtered": FILTERED}
+    return Results(figures, how.ties, made, how.mean)
+
+
+def ranked(queries: Mapping[str, QuerySet], limit: int | None) -> dict[str, QuerySet]:
+    """The queries with hard answers; `limit` keeps that many of each set, a sample that is the same every time."""
+    kept = {name: sample(asked.subset(np.flatnonzero(asked.hard.counts)), limit) for name, asked in queries.items()}
+    for name in kept:
+        if not len(kept[name]):
+            raise DataError(f"the {len(queries[name]):,} {name} queries have no hard answers to rank")
+    return kept
 
 
 def measure(
     reasoner: Reasoner,
     queries: QuerySet,
-    ties: Ties = "realistic",
-    batch: int | None = None,
+    how: EvaluateSettings = USUAL,
     progress: Callable[[int], None] = lambda done: None,
     processes: Shards | None = None,
 ) -> Figures:
     """The figures of each query of one set, in the order of the set, and the time taken."""
     started = time.perf_counter()
-    found = hard_ranks(reasoner, queries, ties, batch, progress, processes)
+    found = hard_ranks(reasoner, queries, cast("Ties", how.ties), how.batch, progress, processes)
     return Figures(queries, found, time.perf_counter() - started)
 
 
@@ -100,7 +96,3 @@ def sample(queries: QuerySet, limit: int | None) -> QuerySet:
     if limit is None or limit >= len(queries):
         return queries
     return queries.subset(np.sort(np.random.default_rng(0).permutation(len(queries))[:limit]))
-
-
-def _telling(progress: Progress | None, name: str, total: int) -> Callable[[int], None]:
-    return lambda done: None if progress is None else progress(name, done, total)

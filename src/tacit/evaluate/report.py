@@ -126,8 +126,7 @@ def _evaluations(evaluations: Evaluations) -> Iterable[Section]:
             title = "Mean reciprocal rank"
             bars = {name: {column: row[column] for column in columns if column in row} for name, row in rows.items()}
             yield _drawn(f"{title} by shape", lambda bars=bars: figures.bars(bars))
-        cells = [(name, *(cell(row.get(column)) for column in columns)) for name, row in rows.items()]
-        yield Section(title, f"In percent; filtered ranks, {how}.", ("", *columns), cells)
+        yield _percent(title, f"In percent; filtered ranks, {how}.", rows)
 
 
 def _missing(evaluations: Evaluations) -> Iterable[Section]:
@@ -138,10 +137,15 @@ def _missing(evaluations: Evaluations) -> Iterable[Section]:
         for links, row in missing_percentages(evaluation).items()
     }
     if rows:
-        columns = columns_of(rows.values())
-        cells = [(name, *(cell(row.get(column)) for column in columns)) for name, row in rows.items()]
         text = "Mean reciprocal rank in percent, of the hard answers that so many links must be predicted for."
-        yield Section("By missing links", text, ("", *columns), cells)
+        yield _percent("By missing links", text, rows)
+
+
+def _percent(title: str, text: str, rows: Mapping[str, Mapping[str, float]]) -> Section:
+    """A table of percentages by name, a column for each shape and average."""
+    columns = columns_of(rows.values())
+    cells = [(name, *(cell(row.get(column)) for column in columns)) for name, row in rows.items()]
+    return Section(title, text, ("", *columns), cells)
 
 
 def _calibration(evaluations: Evaluations) -> Iterable[Section]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tacit.disk import from_json
 from tacit.errors import DataError
-from tacit.links.ranking import MEANS, METRICS, Mean, by_query
+from tacit.links.ranking import MEANS, METRICS, by_query
 from tacit.query.queries import QuerySet
 from tacit.query.shapes import NEGATIVE, POSITIVE
 
@@ -40,12 +40,12 @@ class Figures:
     def __len__(self) -> int:
         return len(self.queries)
 
-    def mean(self, metric: str = "mrr", mean: Mean = "question") -> float:
+    def mean(self, metric: str = "mrr", mean: str = "question") -> float:
         """The mean over the queries, or over their hard answers."""
         weights = self.queries.hard.counts if mean == "fact" else None
         return float(np.average(self.by_query[metric], weights=weights))
 
-    def grouped(self, keys: NDArray[np.integer], mean: Mean = "question") -> dict[int, dict[str, float]]:
+    def grouped(self, keys: NDArray[np.integer], mean: str = "question") -> dict[int, dict[str, float]]:
         """The figures of the hard answers that share a key, such as the relation they are asked by.
 
         Each is an evaluation of its own: a query takes part with its answers of that key, where it has any. Beside the
@@ -78,14 +78,14 @@ class Results:
     figures: Mapping[str, Figures]
     ties: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    mean: Mean = "question"
+    mean: str = "question"
 
     @property
     def mrr(self) -> dict[str, float]:
         """The mean reciprocal rank of each set, as a fraction."""
         return self.metric("mrr")
 
-    def metric(self, metric: str, mean: Mean | None = None) -> dict[str, float]:
+    def metric(self, metric: str, mean: str | None = None) -> dict[str, float]:
         """A metric of each set, as a fraction."""
         return {name: figures.mean(metric, mean or self.mean) for name, figures in self.figures.items()}
 

@@ -38,7 +38,7 @@ def cell(value: float | None) -> str:
 
 def metrics_table(results: Mapping[str, Any]) -> Table:
     """One file of results for a terminal: a line per set of queries with MRR, Hits@k, how many and how long."""
-    table = _table(("queries of", *TITLES.values(), "count", "ms each"))
+    table = empty_table(("queries of", *TITLES.values(), "count", "ms each"))
     for name, count in results["queries"].items():
         values = [cell(100 * results[metric][name]) for metric in METRICS]
         table.add_row(name, *values, f"{count:,}", f"{1e3 * results['seconds'][name] / count:.2f}")
@@ -51,7 +51,7 @@ def metrics_table(results: Mapping[str, Any]) -> Table:
 
 def missing_table(by_missing: Mapping[str, Mapping[Any, Mapping[str, float]]]) -> Table:
     """Figures by the number of links that hard answers are missing, for a terminal."""
-    table = _table(("queries of", "missing", *TITLES.values(), "count", "answers"))
+    table = empty_table(("queries of", "missing", *TITLES.values(), "count", "answers"))
     for name, rows in by_missing.items():
         for links, row in rows.items():
             values = [cell(100 * row[metric]) for metric in METRICS]
@@ -80,15 +80,15 @@ def relations_table(relations: Mapping[str, Mapping[str, float]]) -> Table:
     """Figures by relation for a terminal, the relations with most queries first."""
     from rich.markup import escape
 
-    table = _table(("relation", *TITLES.values(), "queries"))
+    table = empty_table(("relation", *TITLES.values(), "queries"))
     for name, row in sorted(relations.items(), key=lambda item: (-item[1]["queries"], item[0])):
         figures = (cell(100 * row[metric]) for metric in METRICS)
         table.add_row(escape(harmless(name)), *figures, f"{row['queries']:,.0f}")
     return table
 
 
-def _table(columns: Iterable[str]) -> Table:
-    """An empty table whose first column is text and whose others are numbers."""
+def empty_table(columns: Iterable[str]) -> Table:
+    """A table without rows, whose first column is text and whose others are numbers."""
     from rich.table import Table
 
     table = Table(header_style="bold")

@@ -8,11 +8,14 @@ value it tries.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tacit.graph.graph import Graph
+from tacit.query.compile import compile_query
 from tacit.query.fold import Fold, Place
+from tacit.query.names import bind
 from tacit.query.plan import (
     At,
     Best,
@@ -33,9 +36,23 @@ from tacit.query.plan import (
     children,
     walk,
 )
+from tacit.query.reading import read
 
 Cost = Counter[tuple[int, int]]  # (power of k, power of N) -> how many rows
 _K, _N = (1, 0), (0, 1)
+
+
+def describe_question(question: str, graph: Graph | None, k: int, parameters: Mapping[str, str]) -> str:
+    """How a question would be answered with `k` candidates kept, and what it is in the form that is compiled.
+
+    With a graph, names are looked up in it and its entities counted; `parameters` are the labels that `$name` stands
+    for.
+    """
+    query = read(question, graph, parameters).query
+    prepared = compile_query(query)
+    if graph is not None:
+        bind(prepared, graph)
+    return f"{query}\n\n{describe(prepared, k, graph.num_entities if graph else None)}"
 
 
 def describe(prepared: Prepared, k: int | None = 256, num_entities: int | None = None) -> str:

@@ -7,10 +7,10 @@ to the ids of a graph by label, and refused where that cannot be done, or where 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,19 @@ from tacit.graph.builder import counted, packed
 from tacit.graph.files import atomic_file
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.vocabulary import Vocabulary
+from tacit.query import sampling
 from tacit.query.queries import AnswerSets, QuerySet, read_queries, write_queries
-from tacit.query.sampling import Sample, can_miss, sample
+from tacit.query.sample_settings import SampleSettings
+from tacit.query.sampling import Sample, can_miss, links_wanted
 from tacit.query.shapes import SHAPES, Encoding, Shape, parse_shapes
 from tacit.query.symbolic import with_answers
 from tacit.query.tuples import Ids, label
+from tacit.sources import Source, load
 
-Drawn = Callable[[str, int, int], None]  # name of the shape, queries drawn, queries wanted
+if TYPE_CHECKING:
+    from tacit.graph.datasets import Facts
+
+Progress = Callable[[str, int, int], None]  # name of the shape, queries done, queries in all
 MAPS = ("id2ent.pkl", "id2rel.pkl")
 
 
@@ -73,7 +79,7 @@ def queries_or_drawn(
     folder: str | Path,
     split: str,
     shapes: str | None = None,
-    progress: Drawn | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> dict[str, QuerySet]:
     """The queries of a folder as queries of a graph, or, where it holds none of the split, some that are drawn.
@@ -195,18 +201,55 @@ def _recorded(folder: Path, split: str) -> Any:
         return None
 
 
+def sample(
+    graph: Facts | Sequence[Facts],
+    out: Source | None = None,
+    *,
+    shapes: str | Iterable[str] | None = None,
+    templates: Iterable[str] = (),
+    force: bool = False,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> dict[str, Sample]:
+    """Draw queries with easy and hard answers from a graph; with `out`, also write them there as a BetaE folder.
+
+    `shapes` are names as in `2i,3i,2in`, or all, positive, negative; `templates` are questions whose names stand for
+    any. `force` replaces queries of the split in the folder. `progress` hears the shape, the queries drawn and those
+    wanted. The queries of `2i` are `["2i"].queries`.
+
+    Settings are those of `SampleSettings`. Each shape gets `count` queries, of at most `max_answers` hard answers,
+    about the facts of a `split`, drawn by a `seed`; it is given up when more than the share `waste` of the tries is in
+    vain. With `missing`, 2 or "2+", the hard answers are those that exactly, or at least, so many links must be
+    predicted for; the others count as easy.
+    """
+    chosen = SampleSettings.of(settings)
+    if out is not None:
+        check_place(Path(out), chosen.split, force)
+    links = None if chosen.missing is None else links_wanted(chosen.missing, chosen.split)
+    wanted = shapes_of(shapes, templates, links)
+    for shape in wanted.values() if out is not None else ():
+        shape.encoded()  # what no file can hold is refused before it is drawn
+    loaded = load(graph)
+    options = chosen.to_dict()
+    samples = draw(loaded, wanted, progress=progress, **options)
+    if out is not None:
+        told = {name: value for name, value in options.items() if name != "missing" or value is not None}
+        write_query_folder(loaded, Path(out), chosen.split, samples, told)
+    return samples
+
+
 def draw(
     graph: Graph,
     shapes: Mapping[str, Shape],
     split: str = "train",
     count: int = 1000,
-    progress: Drawn | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> dict[str, Sample]:
     """Queries of several shapes, each with what it took to find them; `options` are those of `sampling.sample`."""
     samples = {}
     for name, shape in shapes.items():
-        drawn = sample(graph, shape, split, count, progress=_told(progress, name, count), **options)
+        drawn = sampling.sample(graph, shape, split, count, progress=telling(progress, name, count), **options)
         encoding: Encoding = "dm" if name != shape.name else "dnf"
         samples[name] = replace(drawn, queries=replace(drawn.queries, encoding=encoding))
     if not any(len(drawn.queries) for drawn in samples.values()):
@@ -214,8 +257,9 @@ def draw(
     return samples
 
 
-def _told(progress: Drawn | None, name: str, count: int) -> Callable[[int], None]:
-    return lambda done: None if progress is None else progress(name, done, count)
+def telling(progress: Progress | None, name: str, total: int) -> Callable[[int], None]:
+    """What tells how many queries of a shape are done."""
+    return lambda done: None if progress is None else progress(name, done, total)
 
 
 def shapes_of(

@@ -17,6 +17,7 @@ from tacit.query.grounding import Grounding
 from tacit.query.hardness import missing_links, most_links
 from tacit.query.plan import Complement, Everything, Relation, Row, map_children
 from tacit.query.queries import AnswerSets, QuerySet
+from tacit.query.sample_settings import SampleSettings
 from tacit.query.sets import Flags
 from tacit.query.shapes import Shape
 from tacit.query.symbolic import GRAPHS, answers
@@ -62,14 +63,12 @@ def sample(
     shape: Shape,
     split: str = "train",
     count: int = 1000,
-    max_answers: int | None = None,
-    seed: int = 0,
-    waste: float = 0.999,
+    *,
     mirrored: bool = False,
-    missing: int | str | None = None,
     progress: Callable[[int], None] | None = None,
+    **settings: Any,
 ) -> Sample:
-    """Draws distinct queries of a shape that facts of a split answer.
+    """Draws distinct queries of a shape that facts of a split answer; all settings are those of `SampleSettings`.
 
     Slots are filled backwards from a random entity over the facts up to the split. A query of `valid` or `test` is kept
     with 1 to `max_answers` (80) hard answers; where it has a negation, facts of the split must take away at least one
@@ -83,22 +82,24 @@ def sample(
     beside the facts before the split (`tacit.query.hardness`); a query has 1 to `max_answers` of them. Its other hard
     answers are kept as easy ones, so that nobody is asked to find them, and they do not compete.
     """
-    _check(graph, split, count, max_answers, seed, waste)
-    links = None if missing is None else links_wanted(missing, split)
+    chosen = SampleSettings.of({**settings, "split": split, "count": count})
+    if not len(graph.split(split)):
+        raise SettingsError(f"the graph has no {split} facts to ask about; draw some with: tacit data split")
+    links = None if chosen.missing is None else links_wanted(chosen.missing, split)
     if links is not None and not can_miss(shape, links):
         raise SettingsError(
-            f"missing is {missing}, but answers of {shape.name} miss at most {most_links(shape.plan.root)}; choose "
-            "other shapes",
+            f"missing is {chosen.missing}, but answers of {shape.name} miss at most {most_links(shape.plan.root)}; "
+            "choose other shapes",
             "missing",
         )
-    most_answers = max_answers or (None if split == "train" else MAX_ANSWERS)
+    most_answers = chosen.max_answers or (None if split == "train" else MAX_ANSWERS)
     search = _Search(graph, shape, split, most_answers, mirrored, links)
     # Shapes draw apart from each other: a sample does not depend on which others are made beside it.
-    random = np.random.default_rng([seed, zlib.crc32(shape.name.encode())])
-    most = round(count / (1 - waste))
+    random = np.random.default_rng([chosen.seed, zlib.crc32(shape.name.encode())])
+    most = round(count / (1 - chosen.waste))
     batches: list[QuerySet] = []
     kept = tries = stale = 0
-    patience = _IN_VAIN * round(1 / (1 - waste))  # a small graph has no more than it has
+    patience = _IN_VAIN * round(1 / (1 - chosen.waste))  # a small graph has no more than it has
     while kept < count and tries < most and stale < patience:
         share = max(kept, 1) / max(tries, 1)
         size = int(min(max((count - kept) / share, _FEWEST), _MOST, most - tries))
@@ -251,15 +252,3 @@ def _joined(shape: Shape, sets: list[QuerySet]) -> QuerySet:
     relations = [np.empty((0, shape.num_relations), dtype=np.int32), *(drawn.relations for drawn in sets)]
     easy, hard = together([drawn.easy for drawn in sets]), together([drawn.hard for drawn in sets])
     return QuerySet(shape, np.concatenate(entities), np.concatenate(relations), easy, hard)
-
-
-def _check(graph: Graph, split: str, count: int, max_answers: int | None, seed: int, waste: float) -> None:
-    if split not in GRAPHS:
-        raise SettingsError(f"no split '{split}'; choose one of {', '.join(GRAPHS)}", "split")
-    if not len(graph.split(split)):
-        raise SettingsError(f"the graph has no {split} facts to ask about; draw some with: tacit data split")
-    for name, value, least in (("count", count, 1), ("max_answers", max_answers, 1), ("seed", seed, 0)):
-        if value is not None and value < least:
-            raise SettingsError(f"{name} must be at least {least}, not {value}", name)
-    if not 0 <= waste < 1:
-        raise SettingsError(f"waste must be at least 0 and below 1, not {waste}", "waste")

@@ -33,7 +33,7 @@ def examples(graph: Graph) -> list[dict[str, str]]:
     used: set[int] = set()  # relations
     shown, reader = [], QuestionReader(graph)
     for shape in SHOWN:
-        drawn = sample(graph, SHAPES[shape], "train", TRIED, MOST, waste=0.95).queries
+        drawn = sample(graph, SHAPES[shape], "train", TRIED, max_answers=MOST, waste=0.95).queries
 
         def rank(row: int, drawn: QuerySet = drawn) -> tuple[bool, int, bool, int]:
             entities, relations = drawn.entities[row], drawn.relations[row] & ~1

@@ -13,7 +13,8 @@ from tacit.errors import RunError
 from tacit.folder import OPENED, SETTINGS, RunFolder
 from tacit.graph.graph import Graph
 from tacit.opening import read_weights
-from tacit.run import Run, open_engine
+from tacit.run import Run
+from tacit.run import open as open_run
 from tacit.server.group import ALONE, Group
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class ServedRun:
         """The engine of the run; of several processes each reads its own rows of the weights alone."""
         with self._unchanged():
             if group.world == 1:
-                engine = open_engine(self.path, device=self.device, **self.settings)
+                engine = open_run(self.path, device=self.device, **self.settings).engine
                 _ = engine.reasoner  # opens the index, which a change of facts takes away
                 return engine
             folder = RunFolder.open(self.path)

@@ -1,0 +1,36 @@
+"""Which queries are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit.errors import SettingsError
+from tacit.graph.graph import SPLITS
+from tacit.settings import Settings, setting
+
+
+def _word(value: object) -> object:
+    return None if value is None else str(value)  # a number is as good as its digits
+
+
+@dataclass(frozen=True)
+class SampleSettings(Settings):
+    """Which queries are drawn of each shape, and how hard it is tried."""
+
+    noun = "sampling"
+
+    split: str = setting("train", "The facts to ask about.", choices=SPLITS)
+    count: int = setting(1000, "Queries of each shape.", least=1)
+    max_answers: int | None = setting(
+        None, "Hard answers of a query, at most: 80 by default, any number in train.", least=1
+    )
+    seed: int = setting(0, "Seed of all draws.", least=0)
+    waste: float = setting(0.999, "Share of tries that may be in vain before a shape is given up.", least=0)
+    missing: str | None = setting(
+        None, "Links that must be predicted for a hard answer: 2, or 2+ for two or more.", read=_word
+    )
+
+    def check(self) -> None:
+        """Raise a `SettingsError` where every try may be in vain."""
+        if self.waste >= 1:
+            raise SettingsError(f"waste is {self.waste}; it must be below 1", "waste")
