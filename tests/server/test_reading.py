@@ -108,4 +108,6 @@ def test_what_mostly_holds_both_ways_is_read_either_way() -> None:
     reader = QuestionReader(Graph.of([*mutual, *((a, "feeds", b) for a, b in BORDERS)]))
     assert reader.told("?c : meets(Spain, ?c)")["sentence"] == "What meets Spain?"
     assert reader.told("?c : feeds(Spain, ?c)")["sentence"] == "What does Spain feed?"
+    loops = Graph.of([(a, "likes", a) for a in "abcdefgh"] + [("a", "likes", "b"), ("b", "likes", "c")])
+    assert QuestionReader(loops).told("?c : likes(a, ?c)")["sentence"] == "What does a like?"
     assert reader.told("?c : nonsense(Spain, ?c)")["sentence"] == "What is the nonsense of Spain?"

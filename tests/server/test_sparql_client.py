@@ -178,7 +178,7 @@ def test_entities_come_back_as_terms_that_can_be_asked_with(service: Running) ->
         ("SELECT ?c { <tacit:France> <tacit:boarders> ?c }", "did you mean 'borders'?", 28),
         ("SELECT ?c WHERE { ?c ?c", "not a SPARQL query", None),
         ("SELECT ?c { <tacit:France> <tacit:borders> ?c OPTIONAL { ?c <tacit:speaks> ?l } }", "OPTIONAL", 47),
-        ("SELECT ?c { <tacit:France> <tacit:borders> ?c } LIMIT 1001", "LIMIT is 1001, this service lists", None),
+        ("SELECT ?c { <tacit:France> <tacit:borders> ?c } LIMIT 1001", "LIMIT is 1001, this service allows", None),
         ("SELECT ?c { <tacit:France> <tacit:borders> ?c } OFFSET 100001", "OFFSET is 100001", None),
     ],
 )

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.graph.graph import Graph
+from tacit.graph.graph import Graph, Triples
 from tacit.graph.index import paired
 
+LOOKED_AT = 100_000  # facts by which one relation is taken to be symmetric
 ENOUGH = 0.8  # of the facts of each relation, as Toutanova and Chen (2015) counted the redundancy of FB15k
 
 
@@ -46,6 +47,22 @@ def redundancies(graph: Graph, enough: float = ENOUGH) -> list[Redundancy]:
     return [
         Redundancy(*pair, overlaps[pair]) for pair in sorted(overlaps) if pair[0] % 2 == 0 and overlaps[pair] >= enough
     ]
+
+
+def symmetry(graph: Graph, facts: Triples) -> NDArray[np.float64]:
+    """For each relation id, the share of its facts between two entities that hold the other way round too."""
+    facts = facts[facts[:, 0] != facts[:, 2]]
+    mirrored = graph.index().contains(facts[:, 2], facts[:, 1], facts[:, 0])
+    hits = np.bincount(facts[:, 1], weights=mirrored, minlength=graph.num_relations)
+    share: NDArray[np.float64] = hits / np.maximum(np.bincount(facts[:, 1], minlength=graph.num_relations), 1)
+    return share
+
+
+def is_symmetric(graph: Graph, relation: int) -> bool:
+    """Whether nearly all facts of a relation hold both ways; of very many facts, some that lie evenly are looked at."""
+    facts = graph.facts_by(relation)
+    some = facts[:: 1 + len(facts) // LOOKED_AT]
+    return bool(symmetry(graph, some)[relation & ~1] >= ENOUGH)
 
 
 def _by_pair(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -6,10 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.redundancy import ENOUGH, redundancies
+from tacit.graph.redundancy import ENOUGH, redundancies, symmetry
 from tacit.graph.values import Values, values
 
 PERCENTILES = (0, 25, 50, 75, 90, 99, 100)
@@ -75,7 +74,7 @@ def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
     total = np.sum(list(counts.values()), axis=0)
     index = graph.index()
     keys = np.bincount(index.relations, minlength=graph.num_relations)  # distinct heads of each directed relation
-    both = _both_ways(graph)
+    both = symmetry(graph, graph.facts())
     repeats: dict[int, list[str]] = {}
     for repeated in redundancies(graph):
         if repeated.relation != repeated.other & ~1:
@@ -97,13 +96,3 @@ def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
         )
         for r in order
     )
-
-
-def _both_ways(graph: Graph) -> NDArray[np.float64]:
-    """For each relation id, the share of its facts between two entities that hold the other way round too."""
-    facts = graph.facts()
-    facts = facts[facts[:, 0] != facts[:, 2]]
-    mirrored = graph.index().contains(facts[:, 2], facts[:, 1], facts[:, 0])
-    hits = np.bincount(facts[:, 1], weights=mirrored, minlength=graph.num_relations)
-    share: NDArray[np.float64] = hits / np.maximum(np.bincount(facts[:, 1], minlength=graph.num_relations), 1)
-    return share

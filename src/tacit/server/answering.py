@@ -25,7 +25,6 @@ from tacit.server.sparql_results import results
 
 log = logging.getLogger("tacit.server")
 KEPT_ENGINES = 8
-PASSED_OVER = 100_000  # answers to a SPARQL query
 
 
 class Answerer:
@@ -113,18 +112,14 @@ class Answerer:
             raise QueryError("this is not a SPARQL query; it starts with SELECT, ASK or PREFIX")
         asked = engine.prepare(job.question, **dict(job.parameters))
         count, depth = sum(1 for _ in atoms(asked.query.formula)), asked.query.formula.depth
-        if count > self.limits.atoms:
-            raise LimitError(f"the question has {count} atoms, this service answers at most {self.limits.atoms}")
-        if depth > self.limits.nesting:
-            raise LimitError(f"the question is {depth} levels deep, this service answers at most {self.limits.nesting}")
+        self.limits.allow("atoms", count, f"the question has {count} atoms")
+        self.limits.allow("nesting", depth, f"the question is {depth} levels deep")
         return self._likely(asked, engine) if job.kind is Kind.SPARQL else asked
 
     def _likely(self, asked: Asked, engine: Engine) -> Asked:
         """A SPARQL query within the limits; one that says neither how many answers nor how good has the likely ones."""
-        if asked.limit is not None and asked.limit > self.limits.top:
-            raise LimitError(f"LIMIT is {asked.limit}, this service lists at most {self.limits.top} answers at once")
-        if asked.offset > PASSED_OVER:
-            raise LimitError(f"OFFSET is {asked.offset}, this service passes over at most {PASSED_OVER} answers")
+        self.limits.allow("top", asked.limit or 0, f"LIMIT is {asked.limit}")
+        self.limits.allow("offset", asked.offset, f"OFFSET is {asked.offset}")
         if asked.limit is not None or asked.query.kind in ("truth", "count"):  # which are one result, of all answers
             return asked
         if engine.encoder is not None and not asked.min_score:
