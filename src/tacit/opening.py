@@ -87,8 +87,8 @@ def engine_of(folder: RunFolder, weights: Weights, adapted: bool, settings: Mapp
     counted = KnownFacts(graph.index(*(chosen.observed or ("train",))), scorer.device)
     calibrated = Adapted(calibration(learned.calibration, counted), adapter)
     calibrated.instead = {name: getattr(chosen, name) for name in learned.engine}
-    combined = EngineSettings.of({**usual, **learned.engine, **settings})
-    return Engine(graph, scorer, combined, adapter=calibrated, **shared)
+    combined = EngineSettings.of({**usual, **learned.engine})
+    return Engine(graph, scorer, combined, adapter=calibrated, **shared).using(**settings)
 
 
 def trained(folder: RunFolder) -> str:

@@ -315,7 +315,7 @@ class Run:
         usual = handed(chosen.get("preset"), split) or (adapter.get("observed") if split != "train" else None)
         observed = observed_before(split, chosen.get("observed", usual))
         engine = engine_of(self.folder, self.weights, adapted, {**chosen, "observed": observed}).ranking()
-        adapter = adapter if engine.encoder is None else {}
+        adapter = adapter if engine.encoder is None and engine.adapter is not None else {}
         about: dict[str, Any] = {"graph": self.graph.name}
         if queries is not None:  # two folders may have one name
             name = "given" if isinstance(queries, Mapping) else Path(queries).resolve().name

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from time import monotonic
 from typing import Any
 
@@ -32,8 +32,9 @@ class Answerer:
 
     def __init__(self, engine: Engine, limits: Limits) -> None:
         self.limits = limits
-        self._engines: OrderedDict[tuple[Any, ...], Engine] = OrderedDict({(): engine})
         self.engine = engine
+        # With the settings of a job; the last few are kept, since their facts take time to load.
+        self._using = lru_cache(KEPT_ENGINES)(lambda changes: engine.using(**dict(changes)))
         self.reader = QuestionReader(engine.graph)
 
     @property
@@ -74,7 +75,7 @@ class Answerer:
 
     def _together(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to questions that the engine answers as one batch."""
-        first, engine = jobs[0], self._engine(jobs[0])
+        first, engine = jobs[0], self._using(jobs[0].changes)
         asked = [self._prepared(job, engine) for job in jobs]
         page: dict[str, Any] = {"top": first.top, "offset": first.offset, "min_score": first.min_score}
         many = engine.ask_many(asked, **page, explain=first.kind is Kind.EXPLAIN, paths=first.paths)
@@ -91,14 +92,14 @@ class Answerer:
         return Reply(200, written(encoded(results(engine.graph, asked, answers)), job.media_type), job.media_type)
 
     def _plan(self, job: Job) -> Reply:
-        engine = self._engine(job)
+        engine = self._using(job.changes)
         asked = self._prepared(job, engine)
         return success({"query": str(asked.query), "plan": engine.describe(asked)})
 
     def _entity(self, job: EntityJob) -> Reply:
         """Facts about an entity; predicting goes on for half the time there is, so that what was found is told."""
         began = monotonic()
-        engine, label, relation = self._engine(job), job.question, job.relation
+        engine, label, relation = self._using(job.changes), job.question, job.relation
         if job.predicted:
             most = self.limits.seconds / 2 - (monotonic() - began)  # an engine takes time to make
             facts = predicted_facts(engine, label, relation, min_score=job.min_score, start=job.start, seconds=most)
@@ -128,17 +129,3 @@ class Answerer:
                 "say how many are wanted, by LIMIT"
             )
         return asked._replace(min_score=asked.min_score or LIKELY)
-
-    def _possible(self, changes: dict[str, Any]) -> dict[str, Any]:
-        """Settings that go together: continuous search takes plain sigmoids where the engine's scores are none."""
-        if changes.get("search") == "continuous" and not self.engine.atoms.calibration.pointwise:
-            return changes | {"calibration": "sigmoid", "adapted": False}
-        return changes
-
-    def _engine(self, job: Job) -> Engine:
-        """The engine with the settings of a job; the last few are kept, since their facts take time to load."""
-        engine = self._engines.pop(job.changes, None) or self.engine.using(**self._possible(dict(job.changes)))
-        self._engines[job.changes] = engine
-        if len(self._engines) > KEPT_ENGINES:
-            self._engines.popitem(last=False)
-        return engine
