@@ -12,8 +12,8 @@ from tacit.query.compile import compile_query
 from tacit.query.names import bind
 from tacit.query.reading import read
 from tacit.query.text import parse
-from tacit.server.names import Names
-from tacit.server.reading import QuestionReader
+from tacit.server.completions import Names
+from tacit.server.paraphrase import QuestionReader
 
 
 def test_a_question_is_read_in_every_form_it_has(service: Running) -> None:

@@ -17,7 +17,7 @@ from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import atoms
 from tacit.query.sparql import is_sparql
 from tacit.server.jobs import EntityJob, Job, Kind
-from tacit.server.reading import QuestionReader
+from tacit.server.paraphrase import QuestionReader
 from tacit.server.replies import Reply, encoded, failure, refusal, success
 from tacit.server.settings import Limits
 from tacit.server.sparql_formats import written

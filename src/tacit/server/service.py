@@ -15,10 +15,10 @@ from tacit import __version__
 from tacit.errors import LimitError, TacitError
 from tacit.query import tokens
 from tacit.server import schemas
+from tacit.server.completions import Names
 from tacit.server.examples import examples
 from tacit.server.jobs import Job, Kind
 from tacit.server.metrics import RunMetrics
-from tacit.server.names import Names
 from tacit.server.pool import Pool
 from tacit.server.replies import Reply, refusal
 from tacit.server.served_run import Served
