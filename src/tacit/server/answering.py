@@ -77,7 +77,8 @@ class Answerer:
         """The replies to questions that the engine answers as one batch."""
         first, engine = jobs[0], self._using(jobs[0].changes)
         asked = [self._prepared(job, engine) for job in jobs]
-        page: dict[str, Any] = {"top": first.top, "offset": first.offset, "min_score": first.min_score}
+        top = self.limits.top + 1 if first.kind is Kind.SPARQL else first.top  # one more shows a list is cut
+        page: dict[str, Any] = {"top": top, "offset": first.offset, "min_score": first.min_score}
         many = engine.ask_many(asked, **page, explain=first.kind is Kind.EXPLAIN, paths=first.paths)
         if first.kind is Kind.SPARQL:
             return [self._sparql(engine, *each) for each in zip(jobs, asked, many, strict=True)]

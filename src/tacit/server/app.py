@@ -152,8 +152,7 @@ def _sparql(app: FastAPI) -> None:
     async def answer(service: Service, asked: Asking, new: bool) -> Response:
         if asked.query is None:
             return asked.description().response()
-        changes = (("new", True),) if new else ()
-        job = Job(Kind.SPARQL, asked.query, service.limits.top + 1, changes=changes, media_type=asked.media_type)
+        job = Job(Kind.SPARQL, asked.query, changes=(("new", True),) if new else (), media_type=asked.media_type)
         return with_status(await service.edition.pool.answer(job)).response()
 
     @app.get("/sparql", **described)
