@@ -207,6 +207,22 @@ def test_results_say_what_they_depend_on(path: Path) -> None:
     assert symbolic == {"graph": "ring", "split": "test", "search": "symbolic", "observed": "train", **protocol}
 
 
+def test_continuous_search_takes_plain_sigmoids_through_every_door(path: Path) -> None:
+    asked, settings = "?x : next(e0, ?x)", {"search": "continuous", "steps": 2}
+    plain = tacit.open(path, adapted=False, calibration="sigmoid", **settings).ask(asked)
+    assert tacit.open(path, **settings).ask(asked) == plain
+    with_adapter(path, calibration="softmax-count")
+    for engine in (tacit.open(path, **settings).engine, tacit.open(path).engine.using(**settings)):
+        assert engine.ask(asked) == plain
+        assert (engine.about["calibration"], engine.about["adapted"]) == ("sigmoid", False)
+    told = tacit.open(path).evaluate(**settings).settings
+    assert (told["calibration"], told["adapted"], "adapter" in told) == ("sigmoid", False, False)
+    with pytest.raises(SettingsError, match="adapter was trained for 'softmax-count'"):
+        tacit.open(path, calibration="sigmoid", **settings)
+    with_adapter(path, calibration="sigmoid")
+    assert tacit.open(path, **settings).engine.about["adapted"] is True
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

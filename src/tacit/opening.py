@@ -86,8 +86,8 @@ def engine_of(folder: RunFolder, weights: Weights, adapted: bool, settings: Mapp
     adapter, learned = load_adapter(folder, scorer)
     calibrated = over(learned.calibration, adapter, graph, chosen.observed)
     calibrated.instead = {name: getattr(chosen, name) for name in learned.engine}
-    combined = EngineSettings.of({**usual, **learned.engine, **settings})
-    return Engine(graph, scorer, combined, adapter=calibrated, **shared)
+    combined = EngineSettings.of({**usual, **learned.engine})
+    return Engine(graph, scorer, combined, adapter=calibrated, **shared).using(**settings)
 
 
 def facts_engine(source: Facts, **settings: Any) -> Engine:

@@ -109,6 +109,17 @@ def test_completion_starts_with_whole_labels_then_words() -> None:
     assert PLACES.complete("zz") == []
 
 
+def test_some_are_completed_as_all_are() -> None:
+    everyone = range(len(PLACES))
+    for prefix in ("yor", "NEW", "new_y", "pau", "", "zz", " "):
+        assert PLACES.complete(prefix, among=everyone) == PLACES.complete(prefix)
+    assert PLACES.complete("yor", among=[4, 0]) == ["Yorkshire", "New York"]
+    assert PLACES.complete("", 2, among=[4, 0, 1]) == ["Yorkshire", "New York"]
+    marks = Vocabulary(["Saint-Denis", "Q1", "Q2", "Den"], names={"Q1": ["Denmark"], "Q2": ["Den", "Denmark"]})
+    assert marks.complete("den", among=[0, 1]) == marks.complete("den")[1::2] == ["Q1", "Saint-Denis"]
+    assert marks.complete("den", among=[2]) == ["Q2"]
+
+
 def test_a_label_that_occurs_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="relation label 'in' occurs twice"):
         Vocabulary(["in", "on", "in"], kind="relation")

@@ -12,8 +12,8 @@ from tacit.query.compile import compile_query
 from tacit.query.names import bind
 from tacit.query.reading import read
 from tacit.query.text import parse
-from tacit.server.names import Names
-from tacit.server.reading import QuestionReader
+from tacit.server.completions import Names
+from tacit.server.paraphrase import QuestionReader
 
 
 def test_a_question_is_read_in_every_form_it_has(service: Running) -> None:
@@ -108,4 +108,6 @@ def test_what_mostly_holds_both_ways_is_read_either_way() -> None:
     reader = QuestionReader(Graph.of([*mutual, *((a, "feeds", b) for a, b in BORDERS)]))
     assert reader.told("?c : meets(Spain, ?c)")["sentence"] == "What meets Spain?"
     assert reader.told("?c : feeds(Spain, ?c)")["sentence"] == "What does Spain feed?"
+    loops = Graph.of([(a, "likes", a) for a in "abcdefgh"] + [("a", "likes", "b"), ("b", "likes", "c")])
+    assert QuestionReader(loops).told("?c : likes(a, ?c)")["sentence"] == "What does a like?"
     assert reader.told("?c : nonsense(Spain, ?c)")["sentence"] == "What is the nonsense of Spain?"

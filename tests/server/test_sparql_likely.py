@@ -23,9 +23,7 @@ PREFIXES = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#> "
 
 def answered(query: str, limits: Limits | None = None, engine: Engine | None = None) -> list[str]:
     """The first column of results without a service, or what is wrong."""
-    (reply,) = Answerer(engine or open_europe(), limits or Limits()).replies(
-        [Job(Kind.SPARQL, PREFIXES + query, top=1001)]
-    )
+    (reply,) = Answerer(engine or open_europe(), limits or Limits()).replies([Job(Kind.SPARQL, PREFIXES + query)])
     data = json.loads(reply.body)
     if reply.status != 200:
         return [data["error"]["message"]]

@@ -98,8 +98,11 @@ class Engine:
         survive_forks()
 
     def using(self, *, adapted: bool = True, **changes: Any) -> Engine:
-        """The same engine with other settings, without its adapter unless `adapted`, or with a preset; else shared."""
-        adapter = self.adapter if adapted and not changes.get("preset") else None
+        """The same engine with other settings; without its adapter unless `adapted`, with a preset, and where a search
+        takes another calibration than the adapter's, though none is given. What was computed is shared.
+        """
+        fits = "calibration" in changes or self.settings.changed(**changes).calibration == self.settings.calibration
+        adapter = self.adapter if adapted and fits and not changes.get("preset") else None
         if not changes and adapter is self.adapter:
             return self
         instead = self.adapter.instead if self.adapter is not None and adapter is None else {}

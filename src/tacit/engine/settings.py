@@ -43,6 +43,11 @@ def observed_splits(given: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in SPLITS if name in wanted)
 
 
+def _following(search: Any) -> dict[str, Any]:
+    """The settings that follow from a search, where others are not given."""
+    return {"calibration": "sigmoid"} if search == "continuous" else {}
+
+
 @dataclass(frozen=True)
 class EngineSettings(Settings):
     """Everything that decides an engine's answers, beside its link predictor and adapter.
@@ -55,6 +60,11 @@ class EngineSettings(Settings):
     >>> settings = EngineSettings(preset="qto", strength=3.0)
     >>> settings.search, settings.strength, settings.changed(search="beam").preset
     ('exact', 3.0, 'qto')
+
+    So does continuous search of the calibration, since it moves vectors along the slopes of single scores:
+
+    >>> EngineSettings(search="continuous").calibration, settings.changed(search="continuous").calibration
+    ('sigmoid', 'sigmoid')
     >>> EngineSettings(logic="nonsense")
     Traceback (most recent call last):
     tacit.errors.SettingsError: logic is 'nonsense'; it must be one of product, godel, lukasiewicz
@@ -66,7 +76,10 @@ class EngineSettings(Settings):
         None, "A published system, whose settings hold where no others are given.", choices=tuple(PRESETS)
     )
     search: str = setting(
-        "auto", "How answers are looked for; auto is certified, and beam over an index or shards.", choices=SEARCHES
+        "auto",
+        "How answers are looked for; auto is certified, and beam over an index or shards; continuous takes unadapted "
+        "sigmoids where no calibration is given.",
+        choices=SEARCHES,
     )
     k: int = setting(256, "Candidates a beam keeps, or certified search tries, for every variable.", least=1)
     budget: int | None = setting(
@@ -112,13 +125,14 @@ class EngineSettings(Settings):
     def __post_init__(self) -> None:
         given = vars(self).pop("_given")
         preset = PRESETS.get(self.preset or "")  # what is no preset is refused as every other setting is
-        for name, value in preset.settings.items() if preset else ():
+        for name, value in {**(preset.settings if preset else {}), **_following(self.search)}.items():
             if name not in given:
                 object.__setattr__(self, name, value)
         super().__post_init__()
 
     def changed(self, **changes: Any) -> Self:
         """The same settings with some changed; another preset takes the place of what this one decided."""
+        changes = _following(changes.get("search")) | changes
         if "preset" not in changes:
             return super().changed(**changes)
         before, after = (PRESETS.get(preset or "") for preset in (self.preset, changes["preset"]))

@@ -71,6 +71,12 @@ def word_rows(texts: Iterable[str]) -> Places:
     return np.stack((np.array(places, dtype=np.int32)[order], np.array(starts, dtype=np.int32)[order]))
 
 
+def word_beginning(wanted: str) -> re.Pattern[str]:
+    """What finds a form, or a word of it, that begins as is wanted, as `word_rows` has them."""
+    text = re.escape(wanted)
+    return re.compile(rf"^{text}|(?<=[\W_])(?=[^\W_]){text}")
+
+
 def folded(label: str) -> str:
     """A label without case, accents and separators."""
     return _SEPARATORS.sub("", plain(label)) or label

@@ -172,6 +172,11 @@ class Graph:
         """The forward facts of some splits (all of them by default)."""
         return np.concatenate([self.split(name) for name in splits or SPLITS])
 
+    def facts_by(self, relation: int) -> Triples:
+        """The forward facts of one relation, in all splits."""
+        splits = map(self.split, SPLITS)
+        return np.concatenate([facts[facts[:, 1] == relation & ~1] for facts in splits])
+
     def evaluable(self, split: str) -> Triples:
         """The forward facts of a split whose entities and relation all occur in train: others cannot be predicted."""
         facts = self.split(split)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from tacit.errors import UnknownName
-from tacit.graph.forms import Forms, Places, folded_rows, spaced, word_rows
+from tacit.graph.forms import Forms, Places, folded_rows, spaced, word_beginning, word_rows
 from tacit.graph.label_trie import Chained, LabelTrie
 from tacit.graph.spelling import Spelling
 
@@ -127,21 +127,37 @@ class Vocabulary(Sequence[str]):
         """All labels and names that are the same but for case, accents and separators."""
         return self._spelling.like(label)
 
-    def complete(self, prefix: str, limit: int = 10) -> list[str]:
+    def complete(self, prefix: str, limit: int = 10, among: Sequence[int] | None = None) -> list[str]:
         """Labels and names that start with a prefix, or have a word that does, whatever case and accents.
 
-        Those that start with it come first, and the shorter before the longer.
+        Those that start with it come first, and the shorter before the longer. `among` are the ids that are meant,
+        which stay in their order where the prefix is empty.
         """
         wanted = spaced(prefix)
         if not wanted:
-            return list(self.labels[:limit])
-        inside: dict[str, bool] = {}  # whether a text has the prefix at a later word alone
+            return list(self.labels[:limit]) if among is None else [self.labels[i] for i in among[:limit]]
+        best: dict[int, tuple[bool, int, str]] = {}  # whether a later word alone has the prefix; the text's length; it
+        for text, start, ids in self._beginning(wanted) if among is None else self._beginning_among(wanted, among):
+            rank = start > 0, len(text), text
+            best |= {i: min(rank, best.get(i, rank)) for i in ids}
+            if len(best) >= 50 * limit:
+                break
+        texts = ((i, best[i][2]) for i in sorted(best, key=best.__getitem__)[:limit])
+        return [text if self.meant(text) == [i] else self.labels[i] for i, text in texts]
+
+    def _beginning(self, wanted: str) -> Iterator[tuple[str, int, list[int]]]:
+        """The texts with a word that begins as is wanted, where in the text's form it starts, and whose they are."""
         for at in self._words.beginning(wanted):
             text = self._texts[int(self._words.places[at])]
-            inside[text] = inside.get(text, True) and bool(self._words.starts[at])
-            if len(inside) >= 50 * limit:
-                break
-        return self._written(sorted(inside, key=lambda text: (inside[text], len(text), text)), limit)
+            yield text, int(self._words.starts[at]), self.meant(text)
+
+    def _beginning_among(self, wanted: str, ids: Iterable[int]) -> Iterator[tuple[str, int, list[int]]]:
+        """The same of some ids, whose texts are looked through."""
+        pattern = word_beginning(wanted)
+        for i in ids:
+            for text in (self.labels[i], *self.names.get(self.labels[i], ())):
+                if found := pattern.search(spaced(text)):
+                    yield text, found.start(), [i]
 
     def form_rows(self) -> dict[str, Places]:
         """What `complete` and `nearest` look many labels up by, to be kept and given to the same vocabulary again."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from time import monotonic
 from typing import Any
 
@@ -18,7 +18,7 @@ from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import atoms
 from tacit.query.sparql import is_sparql
 from tacit.server.jobs import EntityJob, Job, Kind
-from tacit.server.reading import QuestionReader
+from tacit.server.paraphrase import QuestionReader
 from tacit.server.replies import Reply, encoded, failure, refusal, success
 from tacit.server.settings import Limits
 from tacit.server.sparql_formats import written
@@ -26,7 +26,6 @@ from tacit.server.sparql_results import results
 
 log = logging.getLogger("tacit.server")
 KEPT_ENGINES = 8
-PASSED_OVER = 100_000  # answers to a SPARQL query
 
 
 class Answerer:
@@ -34,8 +33,9 @@ class Answerer:
 
     def __init__(self, engine: Engine, limits: Limits) -> None:
         self.limits = limits
-        self._engines: OrderedDict[tuple[Any, ...], Engine] = OrderedDict({(): engine})
         self.engine = engine
+        # With the settings of a job; the last few are kept, since their facts take time to load.
+        self._using = lru_cache(KEPT_ENGINES)(lambda changes: engine.using(**dict(changes)))
         self.reader = QuestionReader(engine.graph)
 
     @property
@@ -76,9 +76,10 @@ class Answerer:
 
     def _together(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to questions that the engine answers as one batch."""
-        first, engine = jobs[0], self._engine(jobs[0])
+        first, engine = jobs[0], self._using(jobs[0].changes)
         asked = [self._prepared(job, engine) for job in jobs]
-        page: dict[str, Any] = {"top": first.top, "offset": first.offset, "min_score": first.min_score}
+        top = self.limits.top + 1 if first.kind is Kind.SPARQL else first.top  # one more shows a list is cut
+        page: dict[str, Any] = {"top": top, "offset": first.offset, "min_score": first.min_score}
         many = engine.ask_many(asked, **page, explain=first.kind is Kind.EXPLAIN, paths=first.paths)
         if first.kind is Kind.SPARQL:
             return [self._sparql(engine, *each) for each in zip(jobs, asked, many, strict=True)]
@@ -93,14 +94,14 @@ class Answerer:
         return Reply(200, written(encoded(results(engine.graph, asked, answers)), job.media_type), job.media_type)
 
     def _plan(self, job: Job) -> Reply:
-        engine = self._engine(job)
+        engine = self._using(job.changes)
         asked = self._prepared(job, engine)
         return success({"query": str(asked.query), "plan": engine.describe(asked)})
 
     def _entity(self, job: EntityJob) -> Reply:
         """Facts about an entity; predicting goes on for half the time there is, so that what was found is told."""
         began = monotonic()
-        engine, label, relation = self._engine(job), job.question, job.relation
+        engine, label, relation = self._using(job.changes), job.question, job.relation
         if job.predicted:
             most = self.limits.seconds / 2 - (monotonic() - began)  # an engine takes time to make
             facts = predicted_facts(engine, label, relation, min_score=job.min_score, start=job.start, seconds=most)
@@ -114,18 +115,14 @@ class Answerer:
             raise QueryError("this is not a SPARQL query; it starts with SELECT, ASK or PREFIX")
         asked = engine.prepare(job.question, **dict(job.parameters))
         count, depth = sum(1 for _ in atoms(asked.query.formula)), asked.query.formula.depth
-        if count > self.limits.atoms:
-            raise LimitError(f"the question has {count} atoms, this service answers at most {self.limits.atoms}")
-        if depth > self.limits.nesting:
-            raise LimitError(f"the question is {depth} levels deep, this service answers at most {self.limits.nesting}")
+        self.limits.allow("atoms", count, f"the question has {count} atoms")
+        self.limits.allow("nesting", depth, f"the question is {depth} levels deep")
         return self._likely(asked, engine) if job.kind is Kind.SPARQL else asked
 
     def _likely(self, asked: Asked, engine: Engine) -> Asked:
         """A SPARQL query within the limits; one that says neither how many answers nor how good has the likely ones."""
-        if asked.limit is not None and asked.limit > self.limits.top:
-            raise LimitError(f"LIMIT is {asked.limit}, this service lists at most {self.limits.top} answers at once")
-        if asked.offset > PASSED_OVER:
-            raise LimitError(f"OFFSET is {asked.offset}, this service passes over at most {PASSED_OVER} answers")
+        self.limits.allow("top", asked.limit or 0, f"LIMIT is {asked.limit}")
+        self.limits.allow("offset", asked.offset, f"OFFSET is {asked.offset}")
         if asked.limit is not None or asked.query.kind in ("truth", "count"):  # which are one result, of all answers
             return asked
         if engine.encoder is not None and not asked.min_score:
@@ -134,17 +131,3 @@ class Answerer:
                 "say how many are wanted, by LIMIT"
             )
         return replace(asked, min_score=asked.min_score or LIKELY)
-
-    def _possible(self, changes: dict[str, Any]) -> dict[str, Any]:
-        """Settings that go together: continuous search takes plain sigmoids where the engine's scores are none."""
-        if changes.get("search") == "continuous" and not self.engine.atoms.calibration.pointwise:
-            return changes | {"calibration": "sigmoid", "adapted": False}
-        return changes
-
-    def _engine(self, job: Job) -> Engine:
-        """The engine with the settings of a job; the last few are kept, since their facts take time to load."""
-        engine = self._engines.pop(job.changes, None) or self.engine.using(**self._possible(dict(job.changes)))
-        self._engines[job.changes] = engine
-        if len(self._engines) > KEPT_ENGINES:
-            self._engines.popitem(last=False)
-        return engine

@@ -101,7 +101,7 @@ Typed = Annotated[str, Query(alias="q", max_length=200, description="What was ty
 Protocol = Annotated[Asking, Depends(asking)]
 SparqlQuery = Annotated[str | None, Query(description="A SPARQL query: SELECT or ASK.", examples=[EXAMPLE])]
 Format = Annotated[str | None, Query(description="Goes before `Accept`: json, xml, csv, tsv.", examples=["csv"])]
-New = Annotated[bool, Query(description="Whether to leave out answers that the known facts imply already.")]
+New = Annotated[bool, Query(description=schemas.SETTINGS["new"]["help"])]
 Near = Annotated[str | None, Query(max_length=1000, description="A relation; entities in its facts come first.")]
 End = Annotated[Literal["subject", "object"], Query(description="The end of the relation's facts that is meant.")]
 Count = Annotated[int, Query(ge=1, le=100, description="Matches wanted, at most.")]
@@ -152,8 +152,7 @@ def _sparql(app: FastAPI) -> None:
     async def answer(service: Service, asked: Asking, new: bool) -> Response:
         if asked.query is None:
             return asked.description().response()
-        changes = (("new", True),) if new else ()
-        job = Job(Kind.SPARQL, asked.query, service.limits.top + 1, changes=changes, media_type=asked.media_type)
+        job = Job(Kind.SPARQL, asked.query, changes=(("new", True),) if new else (), media_type=asked.media_type)
         return with_status(await service.edition.pool.answer(job)).response()
 
     @app.get("/sparql", **described)

@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import FastAPI, Query
 from fastapi.responses import Response
 
-from tacit.errors import LimitError
 from tacit.query.text import MAX_CHARACTERS
 from tacit.server import schemas
 from tacit.server.jobs import EntityJob, Kind
@@ -30,8 +29,7 @@ def add_entity_routes(app: FastAPI) -> None:
     """Add the routes about one entity to the service's application."""
 
     async def answer(service: Service, job: EntityJob) -> Response:
-        if job.top > service.limits.top:
-            raise LimitError(f"limit is {job.top}, this service allows at most {service.limits.top}")
+        service.limits.allow("top", job.top, f"limit is {job.top}")
         return (await service.edition.pool.answer(job)).response()
 
     @app.get("/entity", response_model=schemas.EntityReply, tags=["entities"])

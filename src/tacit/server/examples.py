@@ -14,7 +14,7 @@ from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
 from tacit.query.text import parse
 from tacit.query.tuples import Ids
-from tacit.server.reading import QuestionReader
+from tacit.server.paraphrase import QuestionReader
 
 TRIED = 200  # questions of each shape, of which the best is shown
 MOST = 12  # answers

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
+from logging.handlers import WatchedFileHandler
+
+from tacit.errors import SettingsError
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -38,3 +42,18 @@ def write_log_lines() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(LogLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
+
+
+def access_log(place: str | None) -> logging.Logger | None:
+    """The log of requests, appended to a file, or standard error for `-`; a file that is moved away is begun anew."""
+    if place is None:
+        return None
+    try:
+        handler = logging.StreamHandler(sys.stderr) if place == "-" else WatchedFileHandler(place, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(
+            f"access_log is '{place}', which cannot be written ({error.strerror})", "access_log"
+        ) from None
+    log = logging.Logger("tacit.access")  # of its own: two services in one process write apart
+    log.addHandler(handler)
+    return log

@@ -36,7 +36,7 @@ class Queue:
         self.length = 0
         self._groups: OrderedDict[object, list[Ticket]] = OrderedDict()
         self._arrived = asyncio.Event()
-        self._seconds: OrderedDict[object, float] = OrderedDict()  # per question, by key
+        self._seconds: dict[object, float] = {}  # per question, by key, the last one timed at the end
 
     def put(self, job: Job) -> asyncio.Future[Reply]:
         """Add a job; its reply comes with the future."""
@@ -103,10 +103,10 @@ class Queue:
     def timed(self, batch: list[Ticket], seconds: float) -> None:
         """Remember how long a structure takes, so that the next batch of it is neither too large nor too small."""
         key = batch[0].job.key
+        self._seconds.pop(key, None)
         self._seconds[key] = seconds / len(batch)
-        self._seconds.move_to_end(key)
         if len(self._seconds) > REMEMBERED:
-            self._seconds.popitem(last=False)
+            del self._seconds[next(iter(self._seconds))]
 
     def _size(self, key: object) -> int:
         seconds = self._seconds.get(key)

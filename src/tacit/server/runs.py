@@ -9,8 +9,8 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 
 from tacit.errors import TacitError
-from tacit.server.access_log import access_log
 from tacit.server.admission import OPEN
+from tacit.server.log_lines import access_log
 from tacit.server.metrics import Metrics
 from tacit.server.served_run import Served
 from tacit.server.service import Service

@@ -7,8 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from tacit.engine.answers import LIKELY
-from tacit.engine.settings import LOGICS, SEARCHES
+from tacit.engine.settings import EngineSettings
 from tacit.query.text import MAX_CHARACTERS
+from tacit.settings import settings_of
+
+CHANGEABLE = ("search", "k", "logic", "observed", "new")  # engine settings that a request may bring
+SETTINGS = {declared.name: declared.metadata for declared in settings_of(EngineSettings)}
 
 Question = Annotated[
     str,
@@ -29,35 +33,29 @@ class ReadRequest(BaseModel):
     query: Question
 
 
+def changed(name: str) -> Any:
+    """The field of a request for an engine setting, as its declaration describes it."""
+    about = SETTINGS[name]
+    choices: dict[str, Any] = {"enum": [*about["choices"], None]} if about["choices"] else {}
+    return Field(None, ge=about["least"], description=about["help"], json_schema_extra=choices)
+
+
 class PlanRequest(ReadRequest):
     """A question, and settings that differ from the service's own."""
 
     parameters: dict[str, str] = Field(
         {}, description="The labels that $name stands for in the question.", examples=[{"who": "France"}]
     )
-    search: str | None = Field(
-        None,
-        description="How to search: auto proves its lists where it can; continuous reads scores through a sigmoid; "
-        "encoder asks a run's encoder.",
-        json_schema_extra={"enum": [*SEARCHES, None]},
-    )
-    k: int | None = Field(
-        None, ge=1, description="Candidates that a beam keeps, or certified search tries, for each variable."
-    )
-    logic: str | None = Field(None, description="How scores are combined.", json_schema_extra={"enum": [*LOGICS, None]})
-    observed: str | None = Field(
-        None,
-        description="The splits of the graph whose facts count as known.",
-        json_schema_extra={"enum": ["all", "train", "train+valid", "none", None]},
-    )
-
-    new: bool | None = Field(None, description="Whether to leave out answers that the known facts imply already.")
+    search: str | None = changed("search")
+    k: int | None = changed("k")
+    logic: str | None = changed("logic")
+    observed: str | None = changed("observed")
+    new: bool | None = changed("new")
 
     @property
     def changes(self) -> tuple[tuple[str, str | int | bool], ...]:
         """The settings that were given."""
-        given = self.model_dump(include={"search", "k", "logic", "observed", "new"}, exclude_none=True)
-        return tuple(given.items())
+        return tuple(self.model_dump(include={*CHANGEABLE}, exclude_none=True).items())
 
 
 class AskRequest(PlanRequest):

@@ -15,10 +15,10 @@ from tacit import __version__
 from tacit.errors import LimitError, TacitError
 from tacit.query import tokens
 from tacit.server import schemas
+from tacit.server.completions import Names
 from tacit.server.examples import examples
 from tacit.server.jobs import Job, Kind
 from tacit.server.metrics import RunMetrics
-from tacit.server.names import Names
 from tacit.server.pool import Pool
 from tacit.server.replies import Reply, refusal
 from tacit.server.served_run import Served
@@ -115,13 +115,9 @@ class Service:
 
     async def answer_each(self, asked: Sequence[schemas.AskRequest]) -> Response:
         """The response to many questions: the reply to each in its place, right or wrong, none longer than one's."""
-        if len(asked) > self.limits.questions:
-            raise LimitError(f"{len(asked)} questions at once, this service allows at most {self.limits.questions}")
+        self.limits.allow("questions", len(asked), f"{len(asked)} questions at once")
         wanted = sum(each.top for each in asked)
-        if wanted > self.limits.top:
-            raise LimitError(
-                f"top is {wanted} of all questions together, this service allows at most {self.limits.top}"
-            )
+        self.limits.allow("top", wanted, f"top is {wanted} of all questions together")
         replies = await asyncio.gather(*(self._one_of_many(each) for each in asked))
         return Reply(200, b"[" + b",".join(reply.body for reply in replies) + b"]").response()
 
@@ -130,9 +126,11 @@ class Service:
             return await self._reply(Kind.ASK, asked)
 
     async def _reply(self, kind: Kind, asked: schemas.PlanRequest) -> Reply:
-        for name, value in asked.model_dump(include={"k", "top", "paths", "offset"}, exclude_none=True).items():
-            if value > (most := getattr(self.limits, name)):
-                return refusal(LimitError(f"{name} is {value}, this service allows at most {most}"))
+        try:
+            for name, value in asked.model_dump(include={"k", "top", "paths", "offset"}, exclude_none=True).items():
+                self.limits.allow(name, value)
+        except LimitError as error:
+            return refusal(error)
         page = asked.model_dump(include={"top", "paths", "offset", "min_score"})  # of what this kind of request has
         job = Job(kind, asked.query, changes=asked.changes, parameters=tuple(asked.parameters.items()), **page)
         return await self.edition.pool.answer(job)
@@ -159,7 +157,7 @@ class Service:
             "model": pool.settings.get("model"),
             "encoder": pool.settings.get("encoder"),
             "workers": {"alive": alive, "wanted": pool.size},
-            "settings": {name: pool.settings.get(name) for name in ("search", "k", "logic", "observed", "new")},
+            "settings": {name: pool.settings.get(name) for name in schemas.CHANGEABLE},
             "limits": {name: getattr(self.limits, name) for name in _LIMITS} | {"seconds": self.limits.seconds},
             "syntax": SYNTAX,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit.errors import SettingsError
+from tacit.errors import LimitError, SettingsError
 from tacit.settings import Settings, setting
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -34,6 +34,11 @@ class Limits(Settings):
     connections: int = setting(1_000, "Connections at once; the one that waits longest makes room.", least=1)
     per_client: int = setting(64, "Requests of one address at once.", least=1)
     rate: float = setting(0.0, "Requests a second of one address; 0 does not count them.", least=0)
+
+    def allow(self, name: str, value: int, said: str = "") -> None:
+        """Raise a `LimitError` for what is above a limit; `said` tells of the value where the limit's name does not."""
+        if value > (most := getattr(self, name)):
+            raise LimitError(f"{said or f'{name} is {value}'}, this service allows at most {most}")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The formats of SPARQL results and of the service description, and which of them a request gets.
 
-Results are made in JSON; pyoxigraph writes them in the others.
+Results are made in JSON; pyoxigraph, which takes solutions from a text alone, writes them in the others.
 """
 
 from __future__ import annotations

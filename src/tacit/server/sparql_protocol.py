@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from fastapi import HTTPException, Request
 
+from tacit.query.sparql_terms import ANSWER
 from tacit.server.replies import Reply
-from tacit.server.sparql_description import description
 from tacit.server.sparql_formats import DESCRIPTIONS, RESULTS, chosen
 
 FORM, DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
@@ -24,6 +24,23 @@ _REFUSED = {
     "update": "nothing can be changed",
 }
 
+# What the endpoint says of itself, where it is asked for nothing else (SPARQL 1.1 Service Description).
+_SERVICE = "http://www.w3.org/ns/sparql-service-description#"
+_TURTLE = f"""
+@prefix sd: <{_SERVICE}> .
+@prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix formats: <http://www.w3.org/ns/formats/> .
+_:service a sd:Service ;
+  sd:supportedLanguage sd:SPARQL11Query ;
+  sd:resultFormat {", ".join(f"formats:SPARQL_Results_{name}" for name in dict.fromkeys(RESULTS.values()))} ;
+  sd:propertyFeature <{ANSWER}score>, <{ANSWER}known> .
+<{ANSWER}score> a rdf:Property ;
+  rdfs:comment "How far an answer holds, in [0, 1]: the subject is a selected variable."@en .
+<{ANSWER}known> a rdf:Property ;
+  rdfs:comment "Whether the known facts imply an answer: the subject is a selected variable."@en .
+"""
+
 
 class Asking(NamedTuple):
     """A request of the protocol: its query, or None for the service description, and the media type of the reply."""
@@ -33,8 +50,14 @@ class Asking(NamedTuple):
     endpoint: str
 
     def description(self) -> Reply:
-        """The service description."""
-        return Reply(200, description(self.endpoint, self.media_type), self.media_type)
+        """What the endpoint says of itself."""
+        from pyoxigraph import BlankNode, NamedNode, RdfFormat, Triple, parse, serialize
+
+        parser, format = parse(_TURTLE, RdfFormat.TURTLE), getattr(RdfFormat, DESCRIPTIONS[self.media_type])
+        place = Triple(BlankNode("service"), NamedNode(f"{_SERVICE}endpoint"), NamedNode(self.endpoint))
+        triples = [place, *(quad.triple for quad in parser)]
+        written = serialize(triples, format=format, prefixes=dict(parser.prefixes))
+        return Reply(200, bytes(written or b""), self.media_type)
 
 
 async def asking(request: Request) -> Asking:

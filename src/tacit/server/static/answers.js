@@ -1,5 +1,5 @@
 // The answers, ranked, each with a score bar and a mark; a line says where the sensible ones end.
-import { element } from "./element.js";
+import { button, element } from "./element.js";
 import { entityLink } from "./links.js";
 import { shown } from "./words.js";
 
@@ -33,9 +33,8 @@ function answerRow(answer, kind, called, toggle) {
   const mark = answer.known ? "known" : "predicted";
   const fill = element("i");
   fill.style.width = `${Math.max(0, Math.min(1, answer.score)) * 100}%`;
-  const button = element(
-    "button",
-    { type: "button", class: "answer", "aria-expanded": "false", onclick: () => toggle(answer.rank) },
+  const row = button(
+    { class: "answer", "aria-expanded": "false", onclick: () => toggle(answer.rank) },
     element("span", { class: "rank" }, String(answer.rank)),
     ...said(answer, called),
     element("span", { class: `mark ${mark}`, title: answer.known ? "The facts of the graph imply it" : "Not among the facts: predicted" }, mark),
@@ -43,7 +42,7 @@ function answerRow(answer, kind, called, toggle) {
     element("span", { class: "score" }, shown(answer.score)),
     element("span", { class: "turn", "aria-hidden": "true" }),
   );
-  return element("li", { "data-rank": answer.rank, "data-entity": answer.entity }, button, visits(answer, kind));
+  return element("li", { "data-rank": answer.rank, "data-entity": answer.entity }, row, visits(answer, kind));
 }
 
 /** The rows of answers that follow others, with the line above the first that probably does not hold. */
@@ -71,7 +70,7 @@ export function summary(reply, milliseconds, share) {
     { class: "summary" },
     element("h2", {}, reply.kind === "truth" ? "Yes or no" : counted(reply.answers.length)),
     element("span", {}, element("span", { class: "told" }, told(reply)), element("span", { class: "time" }, ` · ${took}`)),
-    element("button", { type: "button", class: "quiet", onclick: share }, "Copy link"),
+    button({ class: "quiet", onclick: share }, "Copy link"),
   );
 }
 
@@ -96,7 +95,7 @@ export function waiting(start, cancel) {
     line.style.width = `${width}%`;
     return element("li", {}, line);
   });
-  const nodes = [element("div", { class: "summary" }, clock, element("button", { type: "button", class: "quiet", onclick: cancel }, "Cancel")), element("ol", { class: "answers card waiting", "aria-label": "Asking" }, ...lines)];
+  const nodes = [element("div", { class: "summary" }, clock, button({ class: "quiet", onclick: cancel }, "Cancel")), element("ol", { class: "answers card waiting", "aria-label": "Asking" }, ...lines)];
   return { nodes, stop: () => clearInterval(timer) };
 }
 

@@ -5,7 +5,7 @@ import { Builder } from "./builder.js";
 import { Completion } from "./completion.js";
 import { Controls, forRequest } from "./controls.js";
 import { Editor, coloured } from "./editor.js";
-import { byId, element } from "./element.js";
+import { button, byId, element } from "./element.js";
 import { Explore } from "./explore.js";
 import { addressOf } from "./links.js";
 import * as service from "./service.js";
@@ -122,7 +122,7 @@ function complain(error, query = null) {
   askForKey(error);
   if (!error) return;
   const alone = current && !tokens(query).some(({ text }) => text === "{"); // in SPARQL a name is but a part of what is underlined
-  const mend = alone ? error.suggestions.map((name) => element("button", { type: "button", onclick: () => correct(name) }, name)) : [];
+  const mend = alone ? error.suggestions.map((name) => button({ onclick: () => correct(name) }, name)) : [];
   const said = mend.length ? error.message.replace(/(; did you mean) '.*$/s, "$1") : error.message; // the buttons name them
   problem.replaceChildren(said, ...mend);
   if (current && error.column) editor.mark(error.line ?? 1, error.column);
@@ -158,7 +158,7 @@ function restore() {
 async function offer() {
   const { examples } = await service.examples();
   const chips = examples.map(({ query, title }) =>
-    element("li", {}, element("button", { type: "button", class: "chip", onclick: () => { write(query); submit(); } },
+    element("li", {}, button({ class: "chip", onclick: () => { write(query); submit(); } },
       element("span", {}, title), element("code", {}, ...coloured(query)))));
   byId("examples").replaceChildren(element("h2", {}, "Questions to start with"), element("ul", { class: "chips" }, ...chips));
   byId("examples").hidden = !chips.length;

@@ -1,8 +1,9 @@
 // The graph around an entity: what it is the object of at its left, what it is the subject of at its right, by relation;
 // on a narrow page one below the other. Nothing moves: the same facts are always drawn the same way.
 import { fitted } from "./boxes.js";
-import { tips } from "./drawing.js";
+import { keyLines, tips } from "./drawing.js";
 import { element, shape } from "./element.js";
+import { curve } from "./layers.js";
 import { drawnLink } from "./links.js";
 import { words } from "./words.js";
 
@@ -20,12 +21,18 @@ function picked(group, most) {
   return { group, facts, left: group.known.count + group.predicted.count - facts.length };
 }
 
+/** A row for each fact, with the text that fits into so much room, and one for those that are not drawn. */
+const rowsOf = (facts, left, room) => [
+  ...facts.map((fact) => ({ fact, ...fitted(fact.name, room - 22 - (fact.known ? 0 : 38), 13, 550) })),
+  ...(left ? [{ left, text: `+ ${left.toLocaleString("en")} more`, width: 64 }] : []),
+];
+
 /** The rows of one side: a group has a row for each fact, and one for those that are not drawn. */
 function side(groups, room) {
   let y = 0;
   return groups.slice(0, WIDE.groups).map((each) => picked(each, WIDE)).map(({ group, facts, left }) => {
     const label = fitted(words(group.name), room.label, 12);
-    const rows = [...facts.map((fact) => ({ fact, ...fitted(fact.name, room.node - 22 - (fact.known ? 0 : 38), 13, 550) })), ...(left ? [{ left, text: `+ ${left.toLocaleString("en")} more`, width: 64 }] : [])];
+    const rows = rowsOf(facts, left, room.node);
     const start = y;
     rows.forEach((row) => {
       row.y = y + ROW.height / 2;
@@ -39,15 +46,9 @@ function side(groups, room) {
 
 const heightOf = (groups) => groups.at(-1)?.end ?? 0;
 
-function curve(from, to) {
-  const middle = (from.x + to.x) / 2;
-  return `M${from.x} ${from.y}C${middle} ${from.y} ${middle} ${to.y} ${to.x} ${to.y}`;
-}
-
 /** A node: a link to its entity, with a dashed frame and its score where the fact is predicted. */
 function node(row, x, y) {
-  const { fact } = row;
-  const width = row.width + 22 + (fact.known ? 0 : 38);
+  const [{ fact }, width] = [row, widthOf(row)];
   return drawnLink(
     fact.entity,
     { class: `node ${fact.known ? "given" : "guessed"}`, "aria-label": `${fact.name}, ${fact.known ? "known" : `predicted, ${fact.score.toFixed(2)}`}` },
@@ -123,8 +124,7 @@ function below(entity, groups, width, reveal) {
     const at = y + 10;
     drawn.unshift(shape("g", { class: `edge ${kindOf(known)}` }, shape("path", { d: `M16 40V${at - 8}Q16 ${at} 24 ${at}H30` }), shape("text", { class: "label", x: 36, y: at + 4 }, shape("title", {}, group.name), title.text)));
     y += 28;
-    const rows = [...facts.map((fact) => ({ fact, ...fitted(fact.name, width - 62 - 24 - (fact.known ? 0 : 38), 13, 550) })), ...(left ? [{ left, text: `+ ${left.toLocaleString("en")} more` }] : [])];
-    for (const row of rows) {
+    for (const row of rowsOf(facts, left, width - 64)) {
       const here = y + ROW.height / 2;
       drawn.unshift(shape("g", { class: `edge ${row.fact ? kindOf(row.fact.known) : "rest"}` }, shape("path", { d: `M42 ${at + 10}V${here - 8}Q42 ${here} 50 ${here}H58` })));
       drawn.push(row.fact ? node(row, 60, here) : more(row, 62, here, "start", group, reveal));
@@ -147,8 +147,7 @@ export function around(entity, groups, width, reveal) {
     { class: "around", "aria-label": `The graph around ${entity.name}` },
     shape("svg", { width: size.width, height: size.height, viewBox: `0 0 ${size.width} ${size.height}`, role: "group", "aria-label": `The graph around ${entity.name}; all its facts are listed below` }, tips("around"), ...drawn),
     element("figcaption", { class: "key-lines" },
-      ...[["known fact", "observed", true], ["predicted, with its score", "observed predicted", groups.some((group) => group.predicted.count)]].filter(([, , used]) => used).map(([text, classes]) =>
-        element("span", {}, shape("svg", { width: 26, height: 8, "aria-hidden": "true" }, shape("g", { class: `edge ${classes}` }, shape("path", { d: "M0 4H26" }))), text)),
+      ...keyLines([["known fact", "observed", true], ["predicted, with its score", "observed predicted", groups.some((group) => group.predicted.count)]]),
       omitted ? element("span", {}, `${omitted} more ${omitted === 1 ? "relation" : "relations"} below`) : null),
   );
 }

@@ -1,5 +1,5 @@
 // Questions asked before, kept in this browser alone.
-import { element } from "./element.js";
+import { button, element } from "./element.js";
 
 const KEY = "tacit-asked";
 const MOST = 30;
@@ -41,9 +41,9 @@ export class AskedBefore {
 
   draw() {
     const list = kept().filter((each) => this.own(each));
-    const again = ({ query, sentence }) => element("li", {}, element("button", { type: "button", class: "again", onclick: () => this.ask(query) }, sentence ? element("span", {}, sentence) : null, element("code", {}, query)));
+    const again = ({ query, sentence }) => element("li", {}, button({ class: "again", onclick: () => this.ask(query) }, sentence ? element("span", {}, sentence) : null, element("code", {}, query)));
     this.place.hidden = !list.length;
     this.place.replaceChildren(element("summary", {}, "Asked before"), element("ul", {}, ...list.map(again)),
-      element("p", {}, "Kept in this browser alone. ", element("button", { type: "button", class: "quiet", onclick: () => { keep([]); this.draw(); } }, "Forget them")));
+      element("p", {}, "Kept in this browser alone. ", button({ class: "quiet", onclick: () => { keep([]); this.draw(); } }, "Forget them")));
   }
 }

@@ -1,10 +1,10 @@
 // The builder: a question as rows of choices, each a condition on what is asked for.
-import { element } from "./element.js";
+import { button, element } from "./element.js";
 import { NameField } from "./name_field.js";
 import { isGroup, newGroup, newStep, written } from "./outline.js";
 import { names } from "./service.js";
 
-const button = (label, properties, ...children) => element("button", { type: "button", "aria-label": label, title: label, ...properties }, ...children);
+const tool = (label, key, onclick, sign) => button({ class: "tool", "aria-label": label, title: label, "data-key": key, onclick }, sign);
 
 export class Builder {
   /** `changed(text)` is told of the question whenever a choice changes it. */
@@ -37,7 +37,7 @@ export class Builder {
   draw() {
     if (this.reason) {
       this.place.replaceChildren(element("p", { class: "stays" }, `This question stays in the text: ${this.reason}.`),
-        element("button", { type: "button", class: "quiet", onclick: () => { this.reason = null; this.group = newGroup("and", newStep()); this.update("0-relation"); } }, "Build another"));
+        button({ class: "quiet", onclick: () => { this.reason = null; this.group = newGroup("and", newStep()); this.update("0-relation"); } }, "Build another"));
       return;
     }
     this.place.replaceChildren(this.drawn(this.group, "", "it"));
@@ -54,8 +54,8 @@ export class Builder {
       group.parts.length > 1 ? this.join(group, path) : null,
       element("ul", {}, ...rows),
       element("div", { class: "add" },
-        element("button", { type: "button", class: "quiet", onclick: () => add(newStep(), "-relation"), "data-key": `${path}+` }, "+ condition"),
-        element("button", { type: "button", class: "quiet", "data-key": `${path}++`, onclick: () => add(newGroup(group.join === "and" ? "or" : "and", newStep(), newStep()), "-0-relation") }, group.join === "and" ? "+ alternatives" : "+ conditions together")));
+        button({ class: "quiet", onclick: () => add(newStep(), "-relation"), "data-key": `${path}+` }, "+ condition"),
+        button({ class: "quiet", "data-key": `${path}++`, onclick: () => add(newGroup(group.join === "and" ? "or" : "and", newStep(), newStep()), "-0-relation") }, group.join === "and" ? "+ alternatives" : "+ conditions together")));
   }
 
   join(group, path) {
@@ -79,10 +79,10 @@ export class Builder {
     const ends = step.inverse ? [other, relation.node, it] : [it, relation.node, other];
     return [
       element("div", { class: "line" }, this.not(step, at), ...ends, element("span", { class: "tools" },
-        button("Read the relation the other way", { class: "tool", "data-key": `${at}-turn`, onclick: () => { step.inverse = !step.inverse; this.update(`${at}-turn`); } }, "⇄"),
+        tool("Read the relation the other way", `${at}-turn`, () => { step.inverse = !step.inverse; this.update(`${at}-turn`); }, "⇄"),
         step.of
-          ? element("button", { type: "button", class: "quiet", "data-key": `${at}-of`, onclick: () => { delete step.of; this.update(`${at}-entity`); } }, "one entity")
-          : element("button", { type: "button", class: "quiet", "data-key": `${at}-of`, onclick: () => this.open(step, at) }, "of which …"),
+          ? button({ class: "quiet", "data-key": `${at}-of`, onclick: () => { delete step.of; this.update(`${at}-entity`); } }, "one entity")
+          : button({ class: "quiet", "data-key": `${at}-of`, onclick: () => this.open(step, at) }, "of which …"),
         this.remove(group, step, at))),
       ...(step.of ? [element("p", { class: "which" }, "of which"), this.drawn(step.of, `${at}-`, "that")] : []),
     ];
@@ -99,16 +99,16 @@ export class Builder {
   }
 
   not(part, at) {
-    return element("button", { type: "button", class: "not", "aria-pressed": String(part.not), "data-key": `${at}-not`, onclick: () => { part.not = !part.not; this.update(`${at}-not`); } }, "not");
+    return button({ class: "not", "aria-pressed": String(part.not), "data-key": `${at}-not`, onclick: () => { part.not = !part.not; this.update(`${at}-not`); } }, "not");
   }
 
   remove(group, part, at) {
-    return button("Remove the condition", { class: "tool", "data-key": `${at}-remove`, onclick: () => {
+    return tool("Remove the condition", `${at}-remove`, () => {
       group.parts.splice(group.parts.indexOf(part), 1);
       if (!this.group.parts.length) this.group.parts.push(newStep());
       const path = at.replace(/\d+$/, "");
       this.update(group.parts.length ? `${path}0-relation` : `${path}+`);
-    } }, "×");
+    }, "×");
   }
 
   entity(step, at) {

@@ -1,6 +1,6 @@
 // The graph of a reason: entities that open on a click, and between them what was found, considered or denied.
 import { branching } from "./branches.js";
-import { shape } from "./element.js";
+import { element, shape } from "./element.js";
 import { layered } from "./layers.js";
 import { drawnLink } from "./links.js";
 import { words } from "./words.js";
@@ -14,6 +14,10 @@ export const tips = (id) =>
   shape("defs", {}, ...["observed", "predicted", "negated", "other"].map((kind) =>
     shape("marker", { id: `${id}-${kind}`, viewBox: "0 0 8 10", refX: 7, refY: 5, markerWidth: 7, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" },
       shape("path", { d: kind === "negated" ? "M5 0H8V10H5z" : "M0 1L8 5L0 9z", class: `tip-${kind}` }))));
+
+/** What kinds of lines mean, as far as they are used: a name, classes, and whether they are. */
+export const keyLines = (kinds) => kinds.filter(([, , used]) => used).map(([name, classes]) =>
+  element("span", {}, shape("svg", { width: 26, height: 8, "aria-hidden": "true" }, shape("g", { class: `edge ${classes}` }, shape("path", { d: "M0 4H26" }))), name));
 
 function edge({ atom, paths, texts }, id) {
   const tip = atom.negated ? "negated" : atom.other ? "other" : atom.observed ? "observed" : "predicted";

@@ -12,5 +12,6 @@ function filled(node, properties, children) {
 }
 
 export const element = (tag, properties = {}, ...children) => filled(document.createElement(tag), properties, children);
+export const button = (properties, ...children) => element("button", { type: "button", ...properties }, ...children);
 export const shape = (tag, properties = {}, ...children) => filled(document.createElementNS(SVG, tag), properties, children);
 export const byId = (id) => document.getElementById(id);

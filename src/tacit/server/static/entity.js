@@ -1,6 +1,6 @@
 // An entity's page: the graph around it, and its facts by relation in both directions; known ones at once, predicted ones after.
 import { around } from "./around.js";
-import { byId, element } from "./element.js";
+import { button, byId, element } from "./element.js";
 import { addressOf, entityLink, inside } from "./links.js";
 import * as service from "./service.js";
 import { quoted } from "./syntax.js";
@@ -95,11 +95,11 @@ export class EntityPage {
     list.hidden = false;
     list.append(...facts.map(({ entity, name, score }) => element("li", {}, entityLink(entity, name),
       kind === "known" ? null : element("span", { class: "odds" }, element("span", { class: "unseen" }, "predicted, "), score.toFixed(2)))));
-    group.total.textContent = [["known", "known"], ["predicted", "predicted"]].filter(([each]) => group[each].count).map(([each, word]) => `${group[each].count.toLocaleString("en")} ${word}`).join(", ");
+    group.total.textContent = ["known", "predicted"].filter((each) => group[each].count).map((each) => `${group[each].count.toLocaleString("en")} ${each}`).join(", ");
     const hidden = ["known", "predicted"].filter((each) => group[each].facts.length < group[each].count);
     group.more.replaceChildren(...hidden.map((each) => {
       const left = group[each].count - group[each].facts.length;
-      return element("button", { type: "button", class: "quiet", onclick: () => this.page(group, each) }, `${Math.min(left, 5 * SHOWN)} more ${each}${left > 5 * SHOWN ? ` of ${left.toLocaleString("en")}` : ""}`);
+      return button({ class: "quiet", onclick: () => this.page(group, each) }, `${Math.min(left, 5 * SHOWN)} more ${each}${left > 5 * SHOWN ? ` of ${left.toLocaleString("en")}` : ""}`);
     }));
   }
 
@@ -129,7 +129,7 @@ export class EntityPage {
       }
       const count = [...this.groups.values()].reduce((sum, group) => sum + group.predicted.count, 0);
       this.tell(count ? `${count.toLocaleString("en")} predicted` : "none predicted");
-      if (next) this.further.replaceChildren(element("button", { type: "button", class: "quiet", onclick: () => this.predict(signal, next) }, "Predict facts of further relations"));
+      if (next) this.further.replaceChildren(button({ class: "quiet", onclick: () => this.predict(signal, next) }, "Predict facts of further relations"));
     } catch (error) {
       if (error.name === "AbortError") throw error;
       this.tell(`no predictions: ${error.message}`);

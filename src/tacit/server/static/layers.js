@@ -78,9 +78,10 @@ function spread(lines) {
   }
 }
 
-function curve({ aAt: a, bAt: b }) {
-  const middle = (a.x + b.x) / 2;
-  return `M${a.x} ${a.y}C${middle} ${a.y} ${middle} ${b.y} ${b.x} ${b.y}`;
+/** The path from one point to another that leaves and arrives level. */
+export function curve(from, to) {
+  const middle = (from.x + to.x) / 2;
+  return `M${from.x} ${from.y}C${middle} ${from.y} ${middle} ${to.y} ${to.x} ${to.y}`;
 }
 
 /** Places for the entities and lines for the atoms: `told` says what is written in each, the answers stand at the right. */
@@ -106,7 +107,7 @@ export function layered(roots, atoms, told) {
     size,
     nodes: [...nodes.values()],
     edges: edges.map(({ atom, halves, lines: [label, value], x: at, y }) => ({
-      atom, paths: halves.map(curve),
+      atom, paths: halves.map(({ aAt, bAt }) => curve(aAt, bAt)),
       texts: [{ kind: "label", x: at, y: y - 3, anchor: "middle", text: label }, { kind: "value", x: at, y: y + 14, anchor: "middle", text: value }],
     })),
   };

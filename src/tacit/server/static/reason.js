@@ -1,6 +1,6 @@
 // Why an answer came: its reason as a small graph, and as text.
-import { drawing, kindOf } from "./drawing.js";
-import { element, shape } from "./element.js";
+import { drawing, keyLines, kindOf } from "./drawing.js";
+import { button, element } from "./element.js";
 import { entityLink } from "./links.js";
 import { shown } from "./words.js";
 
@@ -15,8 +15,7 @@ function legend(atoms) {
     [denial, kindOf({ negated: true, observed: negated.every((atom) => atom.observed) }), negated.length],
     ["or: another way, worth less", "observed other", own.length < atoms.length],
   ];
-  return element("p", { class: "key-lines" }, ...kinds.filter(([, , used]) => used).map(([name, classes]) =>
-    element("span", {}, shape("svg", { width: 26, height: 8, "aria-hidden": "true" }, shape("g", { class: `edge ${classes}` }, shape("path", { d: "M0 4H26" }))), name)));
+  return element("p", { class: "key-lines" }, ...keyLines(kinds));
 }
 
 /** The entities chosen in a part, by variable. */
@@ -67,7 +66,7 @@ export function verdict({ certified, proven, total }, exactly) {
   if (certified) return element("p", { class: "verdict" }, "The search provably missed nothing: these are the exact best answers.");
   const part = proven ? `The first ${proven > 1 ? `${proven} of ${total} are` : "is"} proven. ` : "";
   return element("p", { class: "verdict" }, `${part}The beam dropped candidates that may lead to better answers.`,
-    element("button", { type: "button", class: "quiet", onclick: exactly }, "Search exactly"));
+    button({ class: "quiet", onclick: exactly }, "Search exactly"));
 }
 
 /** One way to an answer: its graph, what the lines mean, and its atoms as text; nothing where it has none. */

@@ -1,6 +1,6 @@
 // The answers to the question asked last: shown, continued, and each explained where it is opened.
 import { countCard, counted, estimate, nothing, rows, summary, told, waiting, warned } from "./answers.js";
-import { element } from "./element.js";
+import { button, element } from "./element.js";
 import { reason, verdict } from "./reason.js";
 import * as service from "./service.js";
 import { copy, taking } from "./taking.js";
@@ -49,7 +49,7 @@ export class Results {
     reply.answers.forEach((answer, at) => { answer.rank = first + at + 1; });
     this.list = element("ol", { class: "answers card" }, ...this.rows(reply.answers, []));
     this.list.addEventListener("keydown", (event) => this.walk(event));
-    const more = element("button", { type: "button", class: "quiet more", onclick: () => this.more(more) }, "More answers");
+    const more = button({ class: "quiet more", onclick: () => this.more(more) }, "More answers");
     more.hidden = reply.kind === "truth" || reply.answers.length < body.top || body.top >= this.limits.top;
     this.place.replaceChildren(summary(reply, milliseconds, share), ...warned(reply), this.list, more, take, this.plan());
     this.status.textContent = `${counted(reply.answers.length)}: ${told(reply)}.`;
@@ -137,9 +137,8 @@ export class Results {
   /** The way to one more reason, or word that there is none. */
   another(answer, found, asked) {
     if (found < asked) return element("p", { class: "share" }, "There is no other reason.");
-    const button = element("button", { type: "button", class: "quiet another", onclick: () => this.unfold(answer, asked + 1) }, "Another reason");
-    button.hidden = asked >= Math.min(2, this.limits.paths) || found > asked;
-    return button;
+    const hidden = asked >= Math.min(2, this.limits.paths) || found > asked;
+    return button({ class: "quiet another", hidden, onclick: () => this.unfold(answer, asked + 1) }, "Another reason");
   }
 
   plan() {

@@ -1,5 +1,5 @@
 // What leaves the page: the answers as files, and this very question for other programs.
-import { element } from "./element.js";
+import { button, element } from "./element.js";
 import { address, keyed } from "./service.js";
 
 const cell = (value) => (/[",\n\r]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
@@ -55,23 +55,23 @@ export async function copy(text, button, otherwise) {
 /** The buttons below the answers; `reply()` are those shown, `sparql()` is this question if SPARQL can say it. */
 export function taking(body, reply, sparql) {
   const text = element("pre", { tabindex: "0" });
-  const copier = element("button", { type: "button", class: "quiet", onclick: (event) => copy(text.textContent, event.currentTarget, "Copy it from here") }, "Copy");
+  const copier = button({ class: "quiet", onclick: (event) => copy(text.textContent, event.currentTarget, "Copy it from here") }, "Copy");
   const shown = element("div", { class: "snippet", hidden: true }, text, copier);
   const buttons = [];
   const asked = () => ({ ...body, top: Math.max(body.top, reply().answers.length) }); // more may have been fetched
   const snippet = (name, made) => {
-    const button = element("button", { type: "button", class: "quiet", "aria-expanded": "false", onclick: async () => {
-      const open = button.getAttribute("aria-expanded") === "true";
+    const opener = button({ class: "quiet", "aria-expanded": "false", onclick: async () => {
+      const open = opener.getAttribute("aria-expanded") === "true";
       buttons.forEach((each) => each.setAttribute("aria-expanded", "false"));
       shown.hidden = open;
       if (open) return;
-      button.setAttribute("aria-expanded", "true");
+      opener.setAttribute("aria-expanded", "true");
       text.textContent = await made();
     } }, name);
-    buttons.push(button);
-    return button;
+    buttons.push(opener);
+    return opener;
   };
-  const file = (name, type, made) => element("button", { type: "button", class: "quiet", onclick: () => save(name, type, made()) }, name.split(".")[1].toUpperCase());
+  const file = (name, type, made) => button({ class: "quiet", onclick: () => save(name, type, made()) }, name.split(".")[1].toUpperCase());
   return element("div", { class: "taking" }, element("p", {}, element("span", {}, "Take along"),
     reply().kind === "count" ? null : file("answers.csv", "text/csv", () => csv(reply())), file("answers.json", "application/json", () => JSON.stringify(reply(), null, 2)),
     snippet("SPARQL", async () => (await sparql()) ?? "SPARQL cannot say this question."), snippet("curl", () => curl(asked(), location.origin)), snippet("Python", () => python(asked(), location.origin, reply().kind))), shown);

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
-
-import numpy as np
 
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph
-from tacit.graph.redundancy import ENOUGH
+from tacit.graph.redundancy import is_symmetric
 from tacit.query.formula import Query
 from tacit.query.outline import Group, Step, outline, with_steps
 from tacit.query.reading import read
 from tacit.query.sparql_writing import to_sparql
 from tacit.query.wording import in_words, sentence
-
-LOOKED_AT = 200  # facts by which a relation is taken to be symmetric
 
 
 class QuestionReader:
@@ -24,7 +21,7 @@ class QuestionReader:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._symmetric: dict[str, bool] = {}
+        self._is_symmetric = cache(partial(is_symmetric, graph))
 
     def told(self, text: str) -> dict[str, Any]:
         """A question as text, as nested conditions, as a sentence and as SPARQL, or `None` where it cannot be."""
@@ -71,12 +68,8 @@ class QuestionReader:
         return label if known is None else self.graph.entities.name(known)
 
     def _holds_both_ways(self, relation: str) -> bool:
-        if relation not in self._symmetric:
-            known, train = self.graph.relations.get(relation), self.graph.train
-            facts = train[:0] if known is None else train[train[:, 1] == (known & ~1)][:LOOKED_AT]
-            mirrored = self.graph.index().contains(facts[:, 2], facts[:, 1], facts[:, 0])
-            self._symmetric[relation] = bool(len(facts)) and float(np.mean(mirrored)) >= ENOUGH
-        return self._symmetric[relation]
+        known = self.graph.relations.get(relation)
+        return known is not None and self._is_symmetric(known)
 
     def _sparql(self, query: Query) -> str | None:
         try:
