@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 
 import tacit
-from scaffold import Benchmark, Measured, data_folder
+from scaffold import Benchmark, Measured, graph_of
 from tacit.graph.graph import Graph, Triples
 from tacit.graph.merging import with_facts
 from tacit.links.scorer import Scorer
 from tacit.links.validation import Validation
-from tacit.sources import load
 
 SHARE, FASTER, AS_GOOD = 20, 50, 0.85
 Labelled = list[tuple[str, str, str]]
@@ -77,7 +76,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 def measure(given: argparse.Namespace) -> Measured:
     """Train, add, train again, and compare."""
-    graph = load("world" if given.graph == "world" and not given.tiny else data_folder(given, given.graph))
+    graph = graph_of(given)
     rest, added = parts(graph, given.seed)
     full = whole(graph, rest, added)
     names = ("model", "rank", "epochs", "batch", "reg", "negatives")

@@ -32,7 +32,7 @@ from unittest.mock import patch
 import numpy as np
 
 import tacit
-from scaffold import Benchmark, Measured
+from scaffold import Benchmark, Measured, run_of
 from tacit.engine.atoms import Atoms
 from tacit.graph.graph import Graph
 
@@ -100,12 +100,7 @@ def timed(work: Callable[[], object], rounds: int, warm: bool = False) -> tuple[
 
 def measure(given: argparse.Namespace) -> Measured:
     """Times of everything on idle cores and on busy ones, or of cycles alone."""
-    source = given.run
-    if given.tiny:
-        from tiny import write_run
-
-        source = str(write_run(given.scratch / "run"))
-    run = tacit.open(source)
+    run = tacit.open(run_of(given, given.run))
     given.run = Path(given.run).name  # the results name the run, not where it lies
     return measure_cycles(run, given.rounds) if given.cycles else measure_busy(run, given)
 

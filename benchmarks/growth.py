@@ -262,10 +262,10 @@ def service(given: argparse.Namespace) -> list[Growth]:
     bodies = [json.dumps({"query": text}).encode() for text in texts]
     found: dict[int, dict[int, Point]] = {}
     for workers in numbers(given.workers):
-        with served(str(path), "--workers", str(workers)) as (process, port):
-            load = partial(_loaded, process, port, bodies)
-            asyncio.run(load(numbers(given.clients)[-1], 0.5))  # every worker answers once
-            found[workers] = {clients: asyncio.run(load(clients, given.seconds)) for clients in numbers(given.clients)}
+        with served(path, "--workers", str(workers)) as (process, port):
+            loaded = partial(_loaded, process, port, bodies)
+            loaded(numbers(given.clients)[-1], 0.5)  # every worker answers once
+            found[workers] = {clients: loaded(clients, given.seconds) for clients in numbers(given.clients)}
     most = numbers(given.clients)[-1]
     by_workers: dict[int, Point] = {workers: points[most] for workers, points in found.items()}
     growths = [
@@ -277,20 +277,17 @@ def service(given: argparse.Namespace) -> list[Growth]:
     return growths
 
 
-async def _loaded(process: Any, port: int, bodies: list[bytes], clients: int, seconds: float) -> Point:
+def _loaded(process: Any, port: int, bodies: list[bytes], clients: int, seconds: float) -> Point:
     """What clients see who ask one question after the other for some seconds."""
-    from service import Tally, client, megabytes, processor_seconds
+    from service import load
 
-    tally, used, until = Tally(), processor_seconds(process), time.monotonic() + seconds
-    step = max(1, len(bodies) // clients)
-    await asyncio.gather(*(client(port, bodies, i * step, until, tally) for i in range(clients)))
-    used = processor_seconds(process) - used
+    tally = asyncio.run(load(process, port, bodies, clients, seconds))
     if tally.errors:
         raise SystemExit(f"the service answers with an error: {tally.errors[0]}")
     return {
-        "processor ms": 1e3 * used / len(tally.seconds),
+        "processor ms": 1e3 * tally.processor / len(tally.seconds),
         "wait ms": tally.percentile(0.5),
-        "MB": megabytes(process),
+        "MB": tally.memory[-1],
         "questions": float(len(tally.seconds)),
     }
 

@@ -17,9 +17,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comparison import compare, show
+
+if TYPE_CHECKING:
+    from tacit.graph.graph import Graph
+    from tacit.links.factors import FactorModel
+    from tacit.links.settings import TrainSettings
 
 RESULTS = Path(__file__).with_name("results")
 SHARED = ("tiny", "against", "data", "device", "threads", "seed", "out", "scratch")
@@ -128,6 +133,36 @@ def data_folder(given: argparse.Namespace, name: str) -> Path:
     if not folder.is_dir():
         sys.exit(f"no folder {folder}; give --data, or set TACIT_DATA to the folder that holds {name}")
     return folder
+
+
+def graph_of(given: argparse.Namespace) -> Graph:
+    """The graph that the arguments name: `world`, or a folder of --data."""
+    from tacit.sources import load
+
+    return load("world" if given.graph == "world" else data_folder(given, given.graph))
+
+
+def run_of(given: argparse.Namespace, source: str | Path = "world") -> Path:
+    """A run folder: that of `world`, another one, or one that was hardly trained where all is tiny."""
+    if given.tiny:
+        from tiny import write_run
+
+        path: Path = given.scratch / "world-tiny"
+        return path if path.exists() else write_run(path)
+    from tacit.sources import world_run
+
+    return world_run() if str(source) == "world" else Path(source)
+
+
+def trained(given: argparse.Namespace, graph: Graph, **settings: Any) -> tuple[FactorModel, TrainSettings]:
+    """A link predictor of the sizes that the arguments name, and its settings."""
+    from tacit.links.settings import TrainSettings
+    from tacit.links.training import train
+
+    names = ("rank", "epochs", "reg", "batch", "device", "seed")
+    named = {name: getattr(given, name) for name in names if name in given}
+    chosen = TrainSettings(**named | settings)
+    return train(graph, chosen), chosen
 
 
 def seconds(work: Work, device: str = "cpu") -> float:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from scaffold import Benchmark, provenance
+from scaffold import Benchmark, provenance, run_of
 from tacit.adapt.adaptation import adapt
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
@@ -26,7 +26,6 @@ from tacit.folder import RunFolder
 from tacit.links.loading import load_model
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
-from tacit.sources import world_run
 
 OPTIONS: dict[str, Any] = {"calibration": "sigmoid", "strength": 1.0, "observed": "none", "k": 64}
 SIGMOID: dict[str, Any] = {"calibration": "sigmoid", "observed": "none", "held_out": False}
@@ -38,19 +37,10 @@ ROWS: dict[str, dict[str, Any] | None] = {
 }
 
 
-def opened(given: argparse.Namespace) -> RunFolder:
-    """The run of `world`, or a tiny one."""
-    if not given.tiny:
-        return RunFolder.open(world_run())
-    from tiny import write_run
-
-    return RunFolder.open(write_run(given.scratch / "run"))
-
-
 def measure(given: argparse.Namespace) -> None:
     """Print a table, write one file of results per row, and check the bars."""
     given.out.mkdir(parents=True, exist_ok=True)
-    run = opened(given)
+    run = RunFolder.open(run_of(given))
     graph, model = run.graph(), load_model(run)
     started = time.perf_counter()
     test = {name: sample(graph, shape, "test", given.count).queries for name, shape in SHAPES.items()}

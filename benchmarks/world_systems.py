@@ -21,12 +21,11 @@ import torch
 
 import tacit
 from comparison import show
-from scaffold import Benchmark, provenance
+from scaffold import Benchmark, provenance, run_of
 from tacit.encode.settings import ENCODERS
 from tacit.encoding import ON_PREDICTOR
 from tacit.evaluate.results import read_results
 from tacit.evaluate.tables import percentages
-from tacit.sources import world_run
 
 PREDICTOR, ADAPTED = "complex", "complex-adapted"
 GOALS = {"gqe": {"avg_p": 50.0}, "q2b": {"avg_p": 54.0}, "gnnqe": {"avg_p": 55.0, "avg_n": 20.0}}
@@ -36,19 +35,9 @@ SHRUNK: dict[str, Any] = {
 }  # fmt: skip
 
 
-def predictor(given: argparse.Namespace) -> Path:
-    """The run of `world`, or a tiny one."""
-    if not given.tiny:
-        return world_run()
-    from tiny import write_run
-
-    path: Path = given.scratch / "run"
-    return path if path.exists() else write_run(path)
-
-
 def made(name: str, given: argparse.Namespace) -> Path:
     """The run of a row, trained in a folder that does not stay."""
-    run = predictor(given)
+    run = run_of(given)
     out: Path = given.scratch / name
     if name == PREDICTOR:
         return run
