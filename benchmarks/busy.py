@@ -35,6 +35,7 @@ import tacit
 from scaffold import Benchmark, Measured, run_of
 from tacit.engine.atoms import Atoms
 from tacit.graph.graph import Graph
+from tacit.query.formula import quoted
 
 QUESTIONS = {
     "1p": "R(E, ?c)",
@@ -60,16 +61,11 @@ def texts(graph: Graph) -> dict[str, str]:
         most = int(np.bincount(graph.train[:, 1]).argmax())
         relation = graph.relations[most]
         entity = graph.entities[int(np.bincount(graph.train[graph.train[:, 1] == most, 0]).argmax())]
-    filling = {"R": _quoted(relation), "E": _quoted(entity)}
+    filling = {"R": quoted(relation), "E": quoted(entity)}
     return {
         name: "?c : " + re.sub(r"\b[RE]\b(?=[(,)])", lambda slot: filling[slot[0]], atoms)
         for name, atoms in QUESTIONS.items()
     }
-
-
-def _quoted(label: str) -> str:
-    escaped = label.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from torch import Tensor
 import tacit
 from exponents import Growth, draw
 from million import grow, grown, timed
-from scaffold import Benchmark, Measured
+from scaffold import Benchmark, Measured, status_bytes
 from scale import generated
 from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
@@ -91,14 +91,9 @@ def extra_mb(work: Callable[[], object]) -> float:
     """The most memory that a call takes beside what was there before it; what is free goes back to the system first."""
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak begins anew
-    before = _status("VmRSS")
+    before = status_bytes("VmRSS")
     work()
-    return (_status("VmHWM") - before) / 1e6
-
-
-def _status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+    return (status_bytes("VmHWM") - before) / 1e6
 
 
 def in_rounds(work: Callable[[], object]) -> list[float]:

@@ -10,7 +10,6 @@ stays below it.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ import torch
 
 import tacit
 from comparison import show
-from scaffold import Benchmark, provenance, run_of
+from scaffold import Benchmark, provenance, run_of, write
 from tacit.encode.settings import ENCODERS
 from tacit.encoding import ON_PREDICTOR
 from tacit.evaluate.results import read_results
@@ -69,7 +68,6 @@ def measure(given: argparse.Namespace) -> None:
     """Make the rows that are missing, print all, and check the goals."""
     torch.manual_seed(given.seed)
     folder: Path = given.out / "world-systems"
-    folder.mkdir(parents=True, exist_ok=True)
     names = given.rows.split(",") if given.rows else [PREDICTOR, ADAPTED, *ENCODERS]
     if unknown := set(names) - {PREDICTOR, ADAPTED, *ENCODERS}:
         raise SystemExit(f"no such row: {', '.join(sorted(unknown))}")
@@ -79,7 +77,7 @@ def measure(given: argparse.Namespace) -> None:
             continue
         report = result(name, given)
         if report is not None:
-            path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+            write(path, report)
             print(name, {key: round(value, 1) for key, value in percentages(report).items()}, flush=True)
     kept = {name: read_results(folder / f"{name}.json") for name in names if (folder / f"{name}.json").exists()}
     figures = {name: percentages(report) for name, report in kept.items()}
