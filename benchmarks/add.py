@@ -13,19 +13,17 @@ from __future__ import annotations
 
 import argparse
 import random
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import tacit
-from scaffold import Benchmark, Measured, data_folder
+from scaffold import Benchmark, Measured, graph_of, timed
 from tacit.graph.graph import Graph, Triples
 from tacit.graph.merging import with_facts
 from tacit.links.scorer import Scorer
 from tacit.links.validation import Validation
-from tacit.sources import load
 
 SHARE, FASTER, AS_GOOD = 20, 50, 0.85
 Labelled = list[tuple[str, str, str]]
@@ -69,23 +67,17 @@ def mrr(graph: Graph, facts: Triples, model: Scorer, seed: int) -> float:
     return Validation(asked, 2000, seed, 100).mrr(model)
 
 
-def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """What some work gives, and its processor time."""
-    start = time.process_time()
-    return work(), time.process_time() - start
-
-
 def measure(given: argparse.Namespace) -> Measured:
     """Train, add, train again, and compare."""
-    graph = load("world" if given.graph == "world" and not given.tiny else data_folder(given, given.graph))
+    graph = graph_of(given)
     rest, added = parts(graph, given.seed)
     full = whole(graph, rest, added)
     names = ("model", "rank", "epochs", "batch", "reg", "negatives")
     settings = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
     settings |= {"device": given.device, "seed": given.seed, "progress": False, "validate_on": given.validate_on}
-    run, before = timed(lambda: tacit.train(rest, given.scratch / "run", **settings))
-    scratch, from_scratch = timed(lambda: tacit.train(full, given.scratch / "scratch", **settings))
-    change, adding = timed(lambda: run.add(added))
+    run, _, before = timed(lambda: tacit.train(rest, given.scratch / "run", **settings))
+    scratch, _, from_scratch = timed(lambda: tacit.train(full, given.scratch / "scratch", **settings))
+    change, _, adding = timed(lambda: run.add(added))
     asked = full.facts("valid", "test")
     new = (asked[:, [0, 2]] >= rest.num_entities).any(axis=1)
     figures: dict[str, dict[str, Any]] = {}

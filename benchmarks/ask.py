@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import tacit
-from scaffold import Benchmark, Measured, in_turns, python, seconds
+from scaffold import Benchmark, Measured, in_turns, python, run_of, seconds
 
 QUESTIONS = {
     "1p": "?c : borders(France, ?c)",
@@ -27,11 +27,7 @@ WARM = 20.0  # milliseconds
 
 def measure(given: argparse.Namespace) -> Measured:
     """All times: seconds from the shell, milliseconds of a warm engine."""
-    run = "world"
-    if given.tiny:
-        from tiny import write_run
-
-        run = str(write_run(given.scratch / "world-tiny"))
+    run = str(run_of(given)) if given.tiny else "world"
     asked = python("-m", "tacit", "ask", run, QUESTIONS["2p"], TACIT_CACHE=str(given.scratch))
     first = {} if given.tiny else {"first use": seconds(asked)}
     works = {"import torch": python("-c", "import torch"), "tacit ask": asked}

@@ -32,9 +32,10 @@ from unittest.mock import patch
 import numpy as np
 
 import tacit
-from scaffold import Benchmark, Measured
+from scaffold import Benchmark, Measured, run_of
 from tacit.engine.atoms import Atoms
 from tacit.graph.graph import Graph
+from tacit.query.formula import quoted
 
 QUESTIONS = {
     "1p": "R(E, ?c)",
@@ -60,16 +61,11 @@ def texts(graph: Graph) -> dict[str, str]:
         most = int(np.bincount(graph.train[:, 1]).argmax())
         relation = graph.relations[most]
         entity = graph.entities[int(np.bincount(graph.train[graph.train[:, 1] == most, 0]).argmax())]
-    filling = {"R": _quoted(relation), "E": _quoted(entity)}
+    filling = {"R": quoted(relation), "E": quoted(entity)}
     return {
         name: "?c : " + re.sub(r"\b[RE]\b(?=[(,)])", lambda slot: filling[slot[0]], atoms)
         for name, atoms in QUESTIONS.items()
     }
-
-
-def _quoted(label: str) -> str:
-    escaped = label.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 @contextmanager
@@ -100,12 +96,7 @@ def timed(work: Callable[[], object], rounds: int, warm: bool = False) -> tuple[
 
 def measure(given: argparse.Namespace) -> Measured:
     """Times of everything on idle cores and on busy ones, or of cycles alone."""
-    source = given.run
-    if given.tiny:
-        from tiny import write_run
-
-        source = str(write_run(given.scratch / "run"))
-    run = tacit.open(source)
+    run = tacit.open(run_of(given, given.run))
     given.run = Path(given.run).name  # the results name the run, not where it lies
     return measure_cycles(run, given.rounds) if given.cycles else measure_busy(run, given)
 

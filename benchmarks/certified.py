@@ -27,7 +27,7 @@ import numpy as np
 
 import tacit
 from brute_force import CALIBRATIONS, BruteForce, hops
-from scaffold import Benchmark, Measured, data_folder
+from scaffold import Benchmark, Measured, data_folder, graph_of
 from tacit.engine.answers import Answers
 from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
@@ -54,8 +54,7 @@ def trained(given: argparse.Namespace) -> tacit.Run:
     settings: dict[str, Any] = {"rank": 100, "batch": 1000, "negatives": 2000, "epochs": epochs, "validate_facts": 5000}
     if given.tiny or given.graph == "world":
         settings = {"rank": 4, "epochs": 1} if given.tiny else {}
-    source = "world" if given.graph == "world" else data_folder(given, given.graph)
-    return tacit.train(tacit.load(source), path, device="cpu", precision="float32", seed=given.seed, **settings)
+    return tacit.train(graph_of(given), path, device="cpu", precision="float32", seed=given.seed, **settings)
 
 
 def questions(given: argparse.Namespace, run: tacit.Run) -> dict[str, list[Asked]]:

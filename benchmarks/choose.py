@@ -13,7 +13,6 @@ Every candidate is trained once, and asked on its way: what it answers after 20 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ import numpy as np
 import torch
 
 from reproduce import ROWS, read_row
-from scaffold import Benchmark, data_folder, provenance
+from scaffold import Benchmark, data_folder, provenance, write
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
 from tacit.graph.datasets import load
@@ -106,7 +105,6 @@ def measure(given: argparse.Namespace) -> None:
     queries = {name: sample(inner, shape, "test", given.count, seed=3).queries for name, shape in SHAPES.items()}
     engine = {**row["engine"], "k": given.k}
     path = given.out / given.table / "choose.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     mrr, started = dict[str, Figures](), time.perf_counter()
     best: tuple[float, Scorer | None] = -math.inf, None
     for changes in CANDIDATES[given.table]:
@@ -122,7 +120,7 @@ def measure(given: argparse.Namespace) -> None:
         model = train(inner, settings, None, False, validate=curve)
         mrr |= curve.found
         best = max(best, (max(figures["avg_p"] for figures in curve.found.values()), model), key=lambda found: found[0])
-        write(path, given, settings, engine, mrr)
+        keep(path, given, settings, engine, mrr)
     if best[1] is not None:  # the strength of negation, on the best of them
         negated = {name: chosen for name, chosen in queries.items() if SHAPES[name].plan.has(Complement)}
         for strength in STRENGTHS:
@@ -130,15 +128,15 @@ def measure(given: argparse.Namespace) -> None:
             mrr[f"best, strength {strength:g}"] = shown(
                 f"best, strength {strength:g}", evaluate(asked.reasoner, negated).to_json()
             )
-        write(path, given, settings, engine, mrr)
+        keep(path, given, settings, engine, mrr)
 
 
-def write(
+def keep(
     path: Any, given: argparse.Namespace, settings: TrainSettings, engine: Mapping[str, Any], mrr: Mapping[str, Figures]
 ) -> None:
     """Write what was tried so far."""
     told = {"mrr": mrr, "queries": given.count, "train": settings.to_dict(), "engine": engine, **provenance(given)}
-    path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    write(path, told)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -21,13 +21,10 @@ from typing import Any
 
 import torch
 
-from scaffold import Benchmark, Measured, data_folder, wait
+from scaffold import Benchmark, Measured, graph_of, trained, wait
 from tacit.engine.completion import Completion, Prediction
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
-from tacit.links.settings import TrainSettings
-from tacit.links.training import train
-from tacit.sources import load
 
 LEAST = 0.05
 
@@ -61,7 +58,7 @@ def labelled(graph: Graph, split: str) -> set[tuple[str, str, str]]:
     }
 
 
-def precision(facts: list[Prediction], graph: Graph, split: str, counts: list[int]) -> dict[str, float]:
+def shares_right(facts: list[Prediction], graph: Graph, split: str, counts: list[int]) -> dict[str, float]:
     """The shares of facts of a split among the best so many predictions, and among those of at least one half."""
     held_back, later = labelled(graph, split), labelled(graph, "test") if split == "valid" else set()
     facts = [fact for fact in facts if fact[:3] not in later]
@@ -73,13 +70,9 @@ def precision(facts: list[Prediction], graph: Graph, split: str, counts: list[in
 
 def measure(given: argparse.Namespace) -> Measured:
     """The figures of each way."""
-    folder = None if given.graph == "world" else data_folder(given, given.graph)
-    graph = load(folder or given.graph)
-    settings = TrainSettings(
-        rank=given.rank, epochs=given.epochs, reg=given.reg, batch=given.batch, device=given.device,
-        precision="bf16" if given.device == "cuda" else "float32", seed=given.seed,
-    )  # fmt: skip
-    model = train(graph, settings)
+    graph = graph_of(given)
+    precision = "bf16" if given.device == "cuda" else "float32"
+    model, _ = trained(given, graph, precision=precision)
     counts = [100, 300, 1000, 3000, 10_000, 30_000]
     figures: dict[str, dict[str, Any]] = {}
     for ends, typed in itertools.product(("both ends", "one end"), (True, False)):
@@ -90,7 +83,7 @@ def measure(given: argparse.Namespace) -> Measured:
             model,
             observed="train" if given.split == "valid" else "train+valid",
             typed=typed,
-            precision="bf16" if given.device == "cuda" else "float32",
+            precision=precision,
         )
         wait(given.device)
         start = time.perf_counter()
@@ -99,7 +92,7 @@ def measure(given: argparse.Namespace) -> Measured:
             facts = list(Completion(engine, min_score=LEAST, top=top) if ends == "both ends" else one_end(engine, top))
         seconds = round(time.perf_counter() - start, 2)
         name = f"{ends}, {'typed' if typed else 'any kind'}"
-        figures[name] = {**precision(facts, graph, given.split, counts), "s": seconds}
+        figures[name] = {**shares_right(facts, graph, given.split, counts), "s": seconds}
     kind = given.graph.lower() + ("-valid" if given.split == "valid" else "")
     about = {"facts held back": len(graph.split(given.split)), "least score": LEAST}
     return Measured(figures, about, kind=kind)

@@ -31,7 +31,7 @@ from torch import Tensor
 import tacit
 from exponents import Growth, draw
 from million import grow, grown, timed
-from scaffold import Benchmark, Measured
+from scaffold import Benchmark, Measured, status_bytes
 from scale import generated
 from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
@@ -91,14 +91,9 @@ def extra_mb(work: Callable[[], object]) -> float:
     """The most memory that a call takes beside what was there before it; what is free goes back to the system first."""
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak begins anew
-    before = _status("VmRSS")
+    before = status_bytes("VmRSS")
     work()
-    return (_status("VmHWM") - before) / 1e6
-
-
-def _status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+    return (status_bytes("VmHWM") - before) / 1e6
 
 
 def in_rounds(work: Callable[[], object]) -> list[float]:
@@ -262,10 +257,10 @@ def service(given: argparse.Namespace) -> list[Growth]:
     bodies = [json.dumps({"query": text}).encode() for text in texts]
     found: dict[int, dict[int, Point]] = {}
     for workers in numbers(given.workers):
-        with served(str(path), "--workers", str(workers)) as (process, port):
-            load = partial(_loaded, process, port, bodies)
-            asyncio.run(load(numbers(given.clients)[-1], 0.5))  # every worker answers once
-            found[workers] = {clients: asyncio.run(load(clients, given.seconds)) for clients in numbers(given.clients)}
+        with served(path, "--workers", str(workers)) as (process, port):
+            loaded = partial(_loaded, process, port, bodies)
+            loaded(numbers(given.clients)[-1], 0.5)  # every worker answers once
+            found[workers] = {clients: loaded(clients, given.seconds) for clients in numbers(given.clients)}
     most = numbers(given.clients)[-1]
     by_workers: dict[int, Point] = {workers: points[most] for workers, points in found.items()}
     growths = [
@@ -277,20 +272,17 @@ def service(given: argparse.Namespace) -> list[Growth]:
     return growths
 
 
-async def _loaded(process: Any, port: int, bodies: list[bytes], clients: int, seconds: float) -> Point:
+def _loaded(process: Any, port: int, bodies: list[bytes], clients: int, seconds: float) -> Point:
     """What clients see who ask one question after the other for some seconds."""
-    from service import Tally, client, megabytes, processor_seconds
+    from service import load
 
-    tally, used, until = Tally(), processor_seconds(process), time.monotonic() + seconds
-    step = max(1, len(bodies) // clients)
-    await asyncio.gather(*(client(port, bodies, i * step, until, tally) for i in range(clients)))
-    used = processor_seconds(process) - used
+    tally = asyncio.run(load(process, port, bodies, clients, seconds))
     if tally.errors:
         raise SystemExit(f"the service answers with an error: {tally.errors[0]}")
     return {
-        "processor ms": 1e3 * used / len(tally.seconds),
+        "processor ms": 1e3 * tally.processor / len(tally.seconds),
         "wait ms": tally.percentile(0.5),
-        "MB": megabytes(process),
+        "MB": tally.memory[-1],
         "questions": float(len(tally.seconds)),
     }
 

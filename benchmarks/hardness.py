@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scaffold import Benchmark, Measured, data_folder
+from scaffold import Benchmark, Measured, graph_of, run_of, trained
 from tacit.distributed.shards import Shards
 from tacit.engine.calibration import EVERY, Calibration, SoftmaxCount, Tails
 from tacit.engine.engine import Engine
@@ -32,14 +32,10 @@ from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.loading import load_model
 from tacit.links.scorer import Scorer
-from tacit.links.settings import TrainSettings
-from tacit.links.training import train
 from tacit.query.queries import QuerySet
 from tacit.query.query_folder import shapes_of
 from tacit.query.sampling import can_miss, links_wanted, sample
 from tacit.query.shapes import NEGATIVE, POSITIVE
-from tacit.sources import load
-from tacit.training import world_run
 
 CLASSES: dict[str, int | str] = {"1 link": 1, "2+ links": "2+"}
 ODDS = (2.0, 4.0, 8.0, 16.0, 32.0)
@@ -101,13 +97,12 @@ def drawn(given: argparse.Namespace, graph: Graph) -> dict[str, dict[str, QueryS
 
 def opened(given: argparse.Namespace) -> tuple[Graph, Scorer, Any]:
     """The graph, its link predictor, and how that was trained."""
-    path = given.run_folder or (world_run() if given.graph == "world" and not given.tiny else None)
-    if path is not None:
-        run = RunFolder.open(path)
+    if given.run_folder or given.graph == "world":
+        run = RunFolder.open(run_of(given, given.run_folder or "world"))
         return run.graph(), load_model(run, given.device), run.settings["train"]
-    graph = load(data_folder(given, "NELL995" if given.tiny else given.graph))
-    settings = TrainSettings(rank=given.rank, epochs=given.epochs, reg=given.reg, device=given.device, seed=given.seed)
-    return graph, train(graph, settings), settings.to_dict()
+    graph = graph_of(given)
+    model, settings = trained(given, graph)
+    return graph, model, settings.to_dict()
 
 
 def compared(found: Mapping[str, Floats], usual: Mapping[str, Floats], group: Sequence[str]) -> dict[str, float]:
@@ -122,7 +117,7 @@ def compared(found: Mapping[str, Floats], usual: Mapping[str, Floats], group: Se
 
 def measure(given: argparse.Namespace) -> Measured:
     """The mean MRR over shapes of each way, for either class of answers, questions with and without negation apart."""
-    graph, model, trained = opened(given)
+    graph, model, training = opened(given)
     queries = drawn(given, graph)
     figures: dict[str, dict[str, float]] = {}
     shapes: dict[str, dict[str, dict[str, float]]] = {}
@@ -141,8 +136,8 @@ def measure(given: argparse.Namespace) -> Measured:
         print(f"{name:24}", *(f"{100 * value:6.2f}" for value in row.values()), flush=True)
     counts = {links: {shape: len(each) for shape, each in sets.items()} for links, sets in queries.items()}
     about = {
-        "train": trained,
-        **{name: trained[name] for name in ("rank", "epochs", "reg")},
+        "train": training,
+        **{name: training.get(name) for name in ("rank", "epochs", "reg")},
         "observed": "train",
         "queries": counts,
         "by shape": shapes,

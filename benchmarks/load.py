@@ -10,49 +10,47 @@ the same imports that loads nothing.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from scaffold import Benchmark, Measured, seconds
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 
-ENTITIES, RELATIONS = 200_000, 500
-GOALS = {"triples a second": 500_000, "bytes a triple": 300, "NELL995 seconds": 1.5, "times faster than a scan": 20}
 TURTLE = "@prefix e: <http://a.org/> . @prefix r: <http://a.org/r/> .\n"
-# VmHWM and not getrusage's ru_maxrss, which a process takes over from the one that started it.
+LEAST = {"per second": 500_000, "times a scan": 20}  # goals
+MOST = {"bytes a triple": 300, "NELL995, s": 1.5}
 PROBE = """
 import sys, time
+sys.path.insert(0, sys.argv[1])
+from scaffold import peak_gb
 from tacit.graph.datasets import load
 start, begun = time.perf_counter(), time.process_time()
-graph = load(sys.argv[1]) if len(sys.argv) > 1 else None
-taken, busy = time.perf_counter() - start, time.process_time() - begun
-peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-print(taken, busy, 1024 * int(peak.split()[1]))
+graph = load(sys.argv[2]) if len(sys.argv) > 2 else None
+print(time.perf_counter() - start, time.process_time() - begun, 1e9 * peak_gb())
 """
+Facts = list[tuple[int, int, int]]
 
 
-def generated(triples: int) -> list[tuple[int, int, int]]:
+def generated(given: argparse.Namespace) -> Facts:
     """Distinct facts with skewed frequencies."""
-    rng = np.random.default_rng(0)
-    size = int(triples * 1.2)
-    heads, tails = ((ENTITIES * rng.random(size) ** 2).astype(np.int64) for _ in range(2))
-    relations = (RELATIONS * rng.random(size) ** 3).astype(np.int64)
-    keys = np.unique((heads * RELATIONS + relations) * ENTITIES + tails)
-    keys = rng.permutation(keys)[:triples]
-    pairs, tails = np.divmod(keys, ENTITIES)
-    heads, relations = np.divmod(pairs, RELATIONS)
-    return list(zip(heads.tolist(), relations.tolist(), tails.tolist(), strict=True))
+    rng = np.random.default_rng(given.seed)
+    size, entities, relations = int(given.triples * 1.2), given.entities, given.relations
+    heads, tails = ((entities * rng.random(size) ** 2).astype(np.int64) for _ in range(2))
+    kinds = (relations * rng.random(size) ** 3).astype(np.int64)
+    keys = np.unique((heads * relations + kinds) * entities + tails)
+    pairs, tails = np.divmod(rng.permutation(keys)[: given.triples], entities)
+    heads, kinds = np.divmod(pairs, relations)
+    return list(zip(heads.tolist(), kinds.tolist(), tails.tolist(), strict=True))
 
 
-def write(path: Path, facts: list[tuple[int, int, int]]) -> None:
+def write(path: Path, facts: Facts) -> None:
     """Writes facts in the format of the file's extension."""
     line, start = {
         ".tsv": ("entity_{}\trelation_{}\tentity_{}\n", ""),
@@ -62,11 +60,12 @@ def write(path: Path, facts: list[tuple[int, int, int]]) -> None:
     path.write_text(start + "".join([line.format(*fact) for fact in facts]))
 
 
-def probe(*arguments: str) -> tuple[float, float, float]:
+def probe(*paths: Path) -> tuple[float, float, float]:
     """Seconds, processor seconds and peak bytes of a process that loads a graph, or nothing."""
-    found = subprocess.run([sys.executable, "-c", PROBE, *arguments], check=True, capture_output=True, text=True)
-    seconds, busy, peak = map(float, found.stdout.split())
-    return seconds, busy, peak
+    command = [sys.executable, "-c", PROBE, str(Path(__file__).parent), *map(str, paths)]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    taken, busy, peak = map(float, found.stdout.split())
+    return taken, busy, peak
 
 
 def by_the_line(path: Path) -> float:
@@ -85,72 +84,67 @@ def by_the_line(path: Path) -> float:
     return time.process_time() - start
 
 
-def neighbourhoods(graph: Graph, count: int = 10_000, scanned: int = 50) -> dict[str, float]:
+def neighbourhoods(graph: Graph, count: int, scanned: int) -> dict[str, float]:
     """Seconds for neighbourhoods by the index, one by one and at once, and by a boolean mask (fewer, scaled up)."""
-    triples = graph.triples()
-    index = graph.index()
+    triples, index = graph.triples(), graph.index()
     picked = triples[np.random.default_rng(1).integers(0, len(triples), count)]
     heads, relations = picked[:, 0], picked[:, 1]
-    start = time.perf_counter()
-    single = [index.tails(h, r) for h, r in zip(heads.tolist(), relations.tolist(), strict=True)]
-    one_by_one = time.perf_counter() - start
-    start = time.perf_counter()
+    pairs = list(zip(heads.tolist(), relations.tolist(), strict=True))
+    single: list[Any] = []
+    masked: list[Any] = []
+    one_by_one = seconds(lambda: single.extend(index.tails(h, r) for h, r in pairs))
+    at_once = seconds(lambda: index.neighbours(heads, relations))
+    scan = seconds(
+        lambda: masked.extend(triples[(triples[:, 0] == h) & (triples[:, 1] == r), 2] for h, r in pairs[:scanned])
+    )
     rows, tails = index.neighbours(heads, relations)
-    at_once = time.perf_counter() - start
-    start = time.perf_counter()
-    masked = [
-        triples[(triples[:, 0] == h) & (triples[:, 1] == r), 2]
-        for h, r in zip(heads[:scanned], relations[:scanned], strict=True)
-    ]
-    scan = (time.perf_counter() - start) * count / scanned
     for i, expected in enumerate(masked):
         if sorted(expected) != single[i].tolist() or sorted(expected) != tails[rows == i].tolist():
             sys.exit("the index and the scan disagree")
-    return {"one by one": one_by_one, "at once": at_once, "scan": scan}
+    return {"one by one, s": one_by_one, "at once, s": at_once, "scan, s": scan * count / len(masked)}
 
 
-def measure(triples: int, data: Path) -> dict[str, Any]:
+def measure(given: argparse.Namespace) -> Measured:
     """Everything, the best of three for times."""
-    results: dict[str, Any] = {"triples": triples, "cores": os.cpu_count()}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "generated.tsv"
-        facts = generated(triples)
-        write(path, facts)
-        *_, empty = probe()
-        runs = [probe(str(path)) for _ in range(3)]
-        seconds = min(run[0] for run in runs)
-        results["triples a second"] = round(triples / seconds)
-        busy = min(run[1] for run in runs)
-        results["triples a processor second"] = round(triples / busy)
-        results["bytes a triple"] = round((max(run[2] for run in runs) - empty) / triples, 1)
-        results["times faster than a plain loop"] = round(by_the_line(path) / busy, 2)
-        lookups = neighbourhoods(load(path))
-        for kind, extension in (("N-Triples", ".nt"), ("Turtle", ".ttl")):
-            path = path.with_suffix(extension)
-            write(path, facts[: triples // 4])
-            busy = min(probe(str(path))[1] for _ in range(3))
-            results[f"{kind}, triples a processor second"] = round(triples // 4 / busy)
-    results["neighbourhoods, seconds for 10,000"] = {name: round(taken, 4) for name, taken in lookups.items()}
-    results["times faster than a scan"] = round(lookups["scan"] / lookups["one by one"])
-    if (data / "NELL995").is_dir():
-        results["NELL995 seconds"] = round(min(probe(str(data / "NELL995"))[0] for _ in range(3)), 3)
+    path, facts = given.scratch / "generated.tsv", generated(given)
+    write(path, facts)
+    *_, empty = probe()
+    taken, busy, peaks = zip(*(probe(path) for _ in range(given.rounds)), strict=True)
+    figures: dict[str, dict[str, float]] = {
+        "table": {
+            "per second": len(facts) / min(taken),
+            "per processor second": len(facts) / min(busy),
+            "bytes a triple": (max(peaks) - empty) / len(facts),
+            "times a plain loop": by_the_line(path) / min(busy),
+        }
+    }
+    lookups = neighbourhoods(load(path), given.count, given.scanned)
+    figures["neighbourhoods"] = {**lookups, "times a scan": lookups["scan, s"] / lookups["one by one, s"]}
+    for kind, extension in (("N-Triples", ".nt"), ("Turtle", ".ttl")):
+        path = path.with_suffix(extension)
+        write(path, facts[: len(facts) // 4])
+        busiest = min(probe(path)[1] for _ in range(given.rounds))
+        figures[kind] = {"per processor second": len(facts) // 4 / busiest}
+    if (folder := given.data / "NELL995").is_dir():
+        figures["NELL995"] = {"NELL995, s": min(probe(folder)[0] for _ in range(given.rounds))}
     else:
-        print(f"{data / 'NELL995'} is not there: give the folder of the benchmark data with --data or TACIT_DATA")
-    return results
+        print(f"{folder} is not there: give the folder of the benchmark data with --data or TACIT_DATA")
+    reached = {name: value for row in figures.values() for name, value in row.items()}
+    missed = [f"{name} below {goal:,}" for name, goal in LEAST.items() if reached[name] < goal]
+    missed += [f"{name} above {goal:,}" for name, goal in MOST.items() if reached.get(name, 0.0) > goal]
+    return Measured(figures, missed=missed)
 
 
-def main() -> None:
-    """Print a table and write `benchmarks/results/load.json`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--triples", type=int, default=2_000_000)
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("TACIT_DATA", ".bench")))
-    options = parser.parse_args()
-    results = measure(options.triples, options.data)
-    for name, value in results.items():
-        print(f"{name:40} {value}" + (f"   (goal: {GOALS[name]:,})" if name in GOALS else ""))
-    folder = Path(__file__).parent / "results"
-    folder.mkdir(exist_ok=True)
-    (folder / "load.json").write_text(json.dumps({**results, "goals": GOALS}, indent=2) + "\n", encoding="utf-8")
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table, write it as JSON, and fail where a goal is missed."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.size("--triples", 2_000_000, tiny=400)
+    benchmark.size("--entities", 200_000, tiny=60)
+    benchmark.size("--relations", 500, tiny=3)
+    benchmark.size("--count", 10_000, tiny=20, help="neighbourhoods")
+    benchmark.size("--scanned", 50, tiny=5, help="of them by a scan")
+    benchmark.size("--rounds", 3, tiny=1)
+    benchmark.run(measure, argv)
 
 
 if __name__ == "__main__":

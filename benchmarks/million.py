@@ -9,7 +9,6 @@ others of its cluster and with noise, and its facts are drawn between them. Othe
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+import scaffold
 import tacit
 from scaffold import Benchmark, Measured
 from tacit.engine.engine import Engine
@@ -124,9 +124,8 @@ def questions(graph: Graph, count: int, seed: int) -> dict[str, list[Query]]:
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
     """What a call returns, its processor time and its wall time, in milliseconds."""
-    cpu, wall = time.process_time(), time.perf_counter()
-    result = work()
-    return result, 1e3 * (time.process_time() - cpu), 1e3 * (time.perf_counter() - wall)
+    result, wall, cpu = scaffold.timed(work)
+    return result, 1e3 * cpu, 1e3 * wall
 
 
 def ways(engine: Engine) -> dict[str, Engine]:

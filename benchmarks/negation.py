@@ -19,7 +19,7 @@ import torch
 
 from choose import inner_split
 from reproduce import ROWS, SHRUNK, SIGMOID, read_row
-from scaffold import Benchmark, data_folder, provenance, wait
+from scaffold import Benchmark, data_folder, provenance, wait, write
 from tacit.adapt.adaptation import adapt
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
@@ -113,10 +113,8 @@ def measure(given: argparse.Namespace) -> None:
         mrr[name] = inner.tried(*CANDIDATES[name])
         shown = {key: round(100 * mrr[name][key], 2) for key in ("avg_p", "avg_n", *inner.queries) if mrr[name][key]}
         print(f"{name:22s}", shown, round(mrr[name].get("seconds", 0.0), 1), flush=True)
-    path = given.out / "nell995" / "negation.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     report = {"mrr": mrr, "queries": given.count, "train": inner.trained.to_dict(), **provenance(given)}
-    path.write_text(json.dumps(report, indent=1), encoding="utf-8")
+    write(given.out / "nell995" / "negation.json", report)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -18,25 +18,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from scaffold import Benchmark, Measured, data_folder
+from scaffold import Benchmark, Measured, graph_of, trained
 from tacit.engine.engine import Engine
 from tacit.engine.ranking import slots
 from tacit.evaluate.protocol import evaluate, one_hop_queries
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.graph import Graph
-from tacit.links.settings import TrainSettings
-from tacit.links.training import train
 from tacit.query.queries import QuerySet, read_queries
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES, parse_shapes
-from tacit.sources import load
 
 WAYS: dict[str, dict[str, Any]] = {"all": {"loops": True}, "no loops": {}, "typed": {"typed": True}}
 
 
-def queries_of(given: argparse.Namespace, graph: Graph, folder: Any) -> dict[str, QuerySet]:
+def queries_of(given: argparse.Namespace, graph: Graph) -> dict[str, QuerySet]:
     """The queries of the split in the folder of the graph, else sampled ones of every shape."""
-    if folder is not None and (folder / f"{given.split}-queries.pkl").is_file():
+    folder = given.data / given.graph
+    if (folder / f"{given.split}-queries.pkl").is_file():
         read = read_queries(folder, given.split)
         return {name: queries for name, queries in read.items() if not name.endswith("-DM")}
     shapes = {name: SHAPES[name] for name in parse_shapes("all")}
@@ -64,14 +62,9 @@ def best_answers(engine: Engine, graph: Graph, split: str) -> dict[str, float]:
 
 def measure(given: argparse.Namespace) -> Measured:
     """The figures of each way."""
-    folder = None if given.graph == "world" else data_folder(given, given.graph)
-    graph = load(folder or given.graph)
-    settings = TrainSettings(
-        rank=given.rank, epochs=given.epochs, reg=given.reg, batch=given.batch, device=given.device,
-        precision="bf16" if given.device == "cuda" else "float32", seed=given.seed,
-    )  # fmt: skip
-    model = train(graph, settings)
-    queries = queries_of(given, graph, folder)
+    graph = graph_of(given)
+    model, settings = trained(given, graph, precision="bf16" if given.device == "cuda" else "float32")
+    queries = queries_of(given, graph)
     figures = {}
     for name, way in WAYS.items():
         engine = Engine(graph, model, observed="train", k=given.k, **way)

@@ -14,12 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from scaffold import Benchmark, Measured
+from scaffold import Benchmark, Measured, status_bytes, timed
 from scale import generated
 from tacit.distributed.shards import Shards, leave, meet
 from tacit.folder import RunFolder
@@ -57,13 +56,6 @@ def _sent(pipe: Any, work: Callable[..., Any], rank: int, *arguments: Any) -> No
     pipe.send(work(rank, *arguments))
 
 
-def clocks(work: Callable[[], object]) -> tuple[float, float]:
-    """The seconds of some work by the clock, and of the processor."""
-    wall, processor = time.perf_counter(), time.process_time()
-    work()
-    return time.perf_counter() - wall, time.process_time() - processor
-
-
 def made_step(entities: int, given: argparse.Namespace, batch: int, negatives: int, shards: Shards) -> Step:
     """A step of ComplEx over the rows of a shard."""
     settings = TrainSettings(rank=given.rank, batch=batch, reg=0.05, negatives=negatives)
@@ -72,7 +64,7 @@ def made_step(entities: int, given: argparse.Namespace, batch: int, negatives: i
     return Step(model, settings, 1e12, "float32")
 
 
-def timed(rank: int, sizes: Sequence[tuple[int, int, int]], given: argparse.Namespace) -> list[Turns]:
+def clocks(rank: int, sizes: Sequence[tuple[int, int, int]], given: argparse.Namespace) -> list[Turns]:
     """The clocks of turns of steps, by one process and by all, for some sizes."""
     meet(f"file://{given.scratch}/meeting", rank, WORLD, 600.0)
     taken = [turns_of(*size, given) for size in sizes]
@@ -96,7 +88,7 @@ def turns_of(entities: int, batch: int, negatives: int, given: argparse.Namespac
         for name in taken:
             shared.wait()
             if name in steps:
-                taken[name].append(clocks(partial(_take, steps[name], batches, draw)))
+                taken[name].append(timed(partial(_take, steps[name], batches, draw))[1:])
     shared.wait()
     return {name: turns[1:] for name, turns in taken.items()}
 
@@ -135,14 +127,8 @@ class Held:
 
     def _look(self) -> None:
         while not self._done:
-            self.most = max(self.most, own_bytes())
+            self.most = max(self.most, status_bytes("RssAnon"))
             time.sleep(0.005)
-
-
-def own_bytes() -> int:
-    """The bytes that this process holds and no file backs."""
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
 
 
 def memory(rank: int, optimizer: str, folder: str, given: argparse.Namespace) -> float:
@@ -154,7 +140,7 @@ def memory(rank: int, optimizer: str, folder: str, given: argparse.Namespace) ->
         checkpoint_seconds=5.0,
     )  # fmt: skip
     run = RunFolder.create(folder, graph, settings.to_dict())
-    before = own_bytes()
+    before = status_bytes("RssAnon")
     with Held() as held:
         train(graph, settings, run, progress=False)
     rows = -(-given.entities // MULTIPLE) * MULTIPLE
@@ -168,7 +154,7 @@ def measure(given: argparse.Namespace) -> Measured:
         "large, all entities": (given.large, given.batch // 2, 0),
         "large, sampled": (given.large, 2 * given.batch, 2 * given.batch),
     }
-    first, second = in_processes(WORLD, timed, list(sizes.values()), given)
+    first, second = in_processes(WORLD, clocks, list(sizes.values()), given)
     figures = {name: beside(own, other, given) for name, own, other in zip(sizes, first, second, strict=True)}
     for optimizer in ("adagrad", "rowwise"):
         arguments = optimizer, str(given.scratch / optimizer), given

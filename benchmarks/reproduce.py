@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 from encoder_rows import expressible, given_queries, told
-from scaffold import Benchmark, data_folder, provenance, wait
+from scaffold import Benchmark, data_folder, provenance, wait, write
 from tacit.adapt.adaptation import adapt
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
@@ -303,8 +303,7 @@ def measure(given: argparse.Namespace) -> None:
             traceback.print_exc()
             left_out[name] = f"{name} failed: {error}"
             continue
-        (given.out / table).mkdir(parents=True, exist_ok=True)
-        (given.out / table / f"{name}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+        write(given.out / table / f"{name}.json", report)
         print(line(name, report), flush=True)
     if left_out:
         raise SystemExit("left out: " + "; ".join(left_out.values()))

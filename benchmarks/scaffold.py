@@ -17,9 +17,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comparison import compare, show
+
+if TYPE_CHECKING:
+    from tacit.graph.graph import Graph
+    from tacit.links.factors import FactorModel
+    from tacit.links.settings import TrainSettings
 
 RESULTS = Path(__file__).with_name("results")
 SHARED = ("tiny", "against", "data", "device", "threads", "seed", "out", "scratch")
@@ -92,18 +97,16 @@ class Benchmark(argparse.ArgumentParser):
         show(measured.figures)
         own = {name: value for name, value in vars(given).items() if name not in SHARED}
         name = "-".join(filter(None, (self.script.stem, measured.kind, "cuda" if given.device == "cuda" else "")))
-        write(given.out / f"{name}.json", given, measured.figures, {**own, **measured.settings})
+        results = {"settings": {**own, **measured.settings}, **provenance(given), "figures": measured.figures}
+        write(given.out / f"{name}.json", results)
         if measured.missed and not given.tiny:
             sys.exit(f"goals missed: {', '.join(measured.missed)}")
 
 
-def write(path: Path, given: argparse.Namespace, figures: Figures, settings: Mapping[str, Any]) -> None:
-    """Write figures with everything they depend on."""
+def write(path: Path, results: Mapping[str, Any]) -> None:
+    """Write results as JSON; of a path, its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    results = {"settings": settings, **provenance(given), "figures": figures}
-    text = json.dumps(
-        results, indent=1, default=lambda value: getattr(value, "name", str(value))
-    )  # of a path, its name
+    text = json.dumps(results, indent=1, default=lambda value: getattr(value, "name", str(value)))
     path.write_text(text + "\n", encoding="utf-8")
 
 
@@ -130,13 +133,48 @@ def data_folder(given: argparse.Namespace, name: str) -> Path:
     return folder
 
 
+def graph_of(given: argparse.Namespace) -> Graph:
+    """The graph that the arguments name: `world`, or a folder of --data."""
+    from tacit.sources import load
+
+    return load("world" if given.graph == "world" else data_folder(given, given.graph))
+
+
+def run_of(given: argparse.Namespace, source: str | Path = "world") -> Path:
+    """A run folder: that of `world`, another one, or one that was hardly trained where all is tiny."""
+    if given.tiny:
+        from tiny import write_run
+
+        path: Path = given.scratch / "world-tiny"
+        return path if path.exists() else write_run(path)
+    from tacit.training import world_run
+
+    return world_run() if str(source) == "world" else Path(source)
+
+
+def trained(given: argparse.Namespace, graph: Graph, **settings: Any) -> tuple[FactorModel, TrainSettings]:
+    """A link predictor of the sizes that the arguments name, and its settings."""
+    from tacit.links.settings import TrainSettings
+    from tacit.links.training import train
+
+    names = ("rank", "epochs", "reg", "batch", "device", "seed")
+    named = {name: getattr(given, name) for name in names if name in given}
+    chosen = TrainSettings(**named | settings)
+    return train(graph, chosen), chosen
+
+
+def timed(work: Callable[[], Any], device: str = "cpu") -> tuple[Any, float, float]:
+    """What a call returns, and its seconds: by the clock, and of the processor."""
+    wait(device)
+    wall, processor = time.perf_counter(), time.process_time()
+    made = work()
+    wait(device)
+    return made, time.perf_counter() - wall, time.process_time() - processor
+
+
 def seconds(work: Work, device: str = "cpu") -> float:
     """The time of one call, by the clock."""
-    wait(device)
-    start = time.perf_counter()
-    work()
-    wait(device)
-    return time.perf_counter() - start
+    return timed(work, device)[1]
 
 
 def in_turns(
@@ -166,5 +204,10 @@ def python(*arguments: str, **variables: str) -> Work:
 
 def peak_gb() -> float:
     """The most memory this process has had, which `ru_maxrss` would take over from the one that started it."""
+    return status_bytes("VmHWM") / 1e9
+
+
+def status_bytes(field: str) -> int:
+    """A size that the system knows of this process: what it holds (`VmRSS`), its most (`VmHWM`), what no file backs."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / 1e9
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))

@@ -1,16 +1,12 @@
 """The service under load: questions a second, waiting times, memory, what batching brings, and a killed worker.
 
-python benchmarks/service.py [--run world] [--seconds 60] [--clients 32] [--shapes 2p,2i,2in,pi] [--kill]
-python benchmarks/service.py --against CHECKOUT [--seconds 8]
+    python benchmarks/service.py [--run world] [--seconds 60] [--clients 32] [--shapes 2p,2i,2in,pi] [--kill]
 
 32 clients ask one question after the other, of several shapes in equal parts, over entities drawn from the graph. What
 batching brings is the ratio to the same load answered one question at a time, for a quarter of the time: once for the
-mix, where a batch finds few questions of its structure, and once where all clients ask questions of one structure. With
---kill a worker is killed every five seconds. Clients and service share the cores.
-
-With --against the sources of another checkout are served in turns with these, and only the ratios count: questions a
-second, waiting times, processor time of a question, and how long a question waits behind four heavy ones whose clients
-have hung up.
+mix, where a batch finds few questions of its structure, and once where all clients ask questions of one structure. Last
+comes how long a question waits behind four heavy ones whose clients have hung up. With --kill a worker is killed every
+five seconds, and only the mix is measured. Clients and service share the cores.
 """
 
 from __future__ import annotations
@@ -26,6 +22,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,14 +31,17 @@ from urllib.request import Request, urlopen
 
 import psutil
 
+from scaffold import Benchmark, Measured, run_of
+from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.query.formula import quoted
 
-SOURCES = Path(__file__).parents[1] / "src"
 HEAVY = {"search": "exact", "k": 4096, "top": 1000, "paths": 5}  # over all entities, with the reasons of each answer
 SINGLY = ("--batch", "1", "--patience", "0")
-GOALS = {"per_second": 300.0, "p99_ms": 250.0, "batching": 2.0}
-# Shapes of the BetaE benchmarks over the relations of `world`: {c} a country, {l} a language, {s} a subregion.
+PER_SECOND, P99, BATCHING, GROWN = 300.0, 250.0, 2.0, 1.05  # goals
+# The entities of a template: at which end of which relation they stand.
+SLOTS = {"c": ("borders", 0), "d": ("borders", 0), "l": ("speaks", 2), "s": ("in_subregion", 2)}
+# Shapes of the BetaE benchmarks over the relations of `world`.
 TEMPLATES = {
     "1p": "?x : borders({c}, ?x)",
     "1p-inverse": "?x : speaks(?x, {l})",
@@ -61,6 +61,7 @@ class Tally:
     seconds: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     memory: list[float] = field(default_factory=list)  # MB of the service and its workers, once a second
+    processor: float = 0.0  # seconds of the service and its workers
 
     def percentile(self, share: float) -> float:
         """A waiting time in milliseconds."""
@@ -68,42 +69,34 @@ class Tally:
         return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def questions(graph: Graph, shapes: list[str], seed: int = 0) -> list[bytes]:
+def questions(graph: Graph, shapes: Sequence[str], seed: int = 0) -> list[bytes]:
     """Requests of some shapes, in random order."""
-    draw, facts = random.Random(seed), graph.facts()
-
-    def ends(relation: str, column: int) -> list[str]:
-        found = facts[facts[:, 1] == graph.relations.id(relation)][:, column]
-        return [quoted(graph.entities[int(i)]) for i in sorted(set(found.tolist()))]
-
-    countries, languages, regions = ends("borders", 0), ends("speaks", 2), ends("in_subregion", 2)
-    texts = [
-        template.format(
-            c=draw.choice(countries), d=draw.choice(countries), l=draw.choice(languages), s=draw.choice(regions)
-        )
-        for template in (TEMPLATES[shape] for shape in shapes)
-        for _ in range(500)
-    ]
+    draw, facts, texts = random.Random(seed), graph.facts(), list[str]()
+    ends = {
+        slot: [quoted(graph.entities[i]) for i in sorted(set(facts[facts[:, 1] == relation][:, column].tolist()))]
+        for slot, (name, column) in SLOTS.items()
+        if (relation := graph.relations.get(name)) is not None
+    }
+    for template in (TEMPLATES[shape] for shape in shapes):
+        texts += [template.format(**{slot: draw.choice(labels) for slot, labels in ends.items()}) for _ in range(500)]
     draw.shuffle(texts)
     return [json.dumps({"query": text}).encode() for text in texts]
 
 
 @contextmanager
-def service(run: str, *flags: str, sources: Path = SOURCES):  # type: ignore[no-untyped-def]
-    """`tacit serve` of some sources in a process of its own: its process and its port."""
-    command = [sys.executable, "-m", "tacit", "serve", run, "--port", "0", *flags]
-    environment = os.environ | {"PYTHONPATH": str(sources)}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-    try:
-        line = process.stdout.readline()  # type: ignore[union-attr]
-        found = re.search(r"http://[\d.]+:(\d+)/", line)
-        if not found:
-            sys.exit(f"the service did not start: {line}")
-        yield psutil.Process(process.pid), int(found[1])
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(30)
-        process.stdout.close()  # type: ignore[union-attr]
+def service(run: Path, *flags: str) -> Iterator[tuple[psutil.Process, int]]:
+    """`tacit serve` in a process of its own: its process and its port."""
+    command = [sys.executable, "-m", "tacit", "serve", str(run), "--port", "0", *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline() if process.stdout else ""
+            found = re.search(r"http://[\d.]+:(\d+)/", line)
+            if not found:
+                sys.exit(f"the service did not start: {line}")
+            yield psutil.Process(process.pid), int(found[1])
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
 
 
 def megabytes(process: psutil.Process) -> float:
@@ -140,23 +133,25 @@ async def client(port: int, requests: list[bytes], start: int, until: float, tal
 
 async def watch(process: psutil.Process, until: float, tally: Tally, kill: bool) -> None:
     """Note the memory every second; with `kill`, end a worker every five."""
-    second = 0
+    tally.memory.append(megabytes(process))
     while time.monotonic() < until - 1:
         await asyncio.sleep(1)
-        second += 1
         tally.memory.append(megabytes(process))
-        if kill and second % 5 == 0:
+        if kill and len(tally.memory) % 5 == 1:
             busiest = max(process.children(recursive=True), key=lambda one: one.cpu_times().user)
             os.kill(busiest.pid, signal.SIGKILL)
 
 
-async def load(process: psutil.Process, port: int, requests: list[bytes], options: argparse.Namespace) -> Tally:
-    """The load for some seconds, after two to warm up."""
-    for seconds, kill in ((2.0, False), (options.seconds, options.kill)):
-        tally, until = Tally(), time.monotonic() + seconds
-        step = len(requests) // options.clients
-        clients = [client(port, requests, i * step, until, tally) for i in range(options.clients)]
-        await asyncio.gather(*clients, watch(process, until, tally, kill))
+async def load(
+    process: psutil.Process, port: int, requests: list[bytes], clients: int, seconds: float, kill: bool = False
+) -> Tally:
+    """What clients see who ask one question after the other for some seconds."""
+    tally, until, step = Tally(), time.monotonic() + seconds, max(1, len(requests) // clients)
+    asking = [client(port, requests, i * step, until, tally) for i in range(clients)]
+    used = processor_seconds(process)
+    await asyncio.gather(*asking, watch(process, until, tally, kill))
+    tally.processor = processor_seconds(process) - used
+    tally.memory.append(megabytes(process))
     return tally
 
 
@@ -166,131 +161,92 @@ def processor_seconds(process: psutil.Process) -> float:
     return float(sum(each.user + each.system for each in times))
 
 
-def measured(
-    requests: list[bytes], options: argparse.Namespace, *flags: str, sources: Path = SOURCES
-) -> dict[str, float | int]:
-    """The figures of one load."""
-    with service(options.run, "--workers", str(options.workers), *flags, sources=sources) as (process, port):
-        begun, used = time.monotonic(), processor_seconds(process)
-        tally = asyncio.run(load(process, port, requests, options))
-        seconds, used = time.monotonic() - begun - 2.0, processor_seconds(process) - used
-        with urlopen(f"http://127.0.0.1:{port}/metrics") as counted:
-            restarts = re.search(r"worker_restarts_total(?:{.*})? (\d+)", counted.read().decode())
+def measured(process: psutil.Process, port: int, requests: list[bytes], given: argparse.Namespace) -> dict[str, float]:
+    """The figures of one load, after a short one to warm up."""
+    asyncio.run(load(process, port, requests, given.clients, given.warm_up))
+    begun = time.monotonic()
+    tally = asyncio.run(load(process, port, requests, given.clients, given.seconds, given.kill))
+    taken = time.monotonic() - begun
+    with urlopen(f"http://127.0.0.1:{port}/metrics") as counted:
+        restarts = re.search(r"worker_restarts_total(?:{.*})? (\d+)", counted.read().decode())
     for error in sorted(set(tally.errors))[:5]:
         print(f"error: {error}", file=sys.stderr)
-    early = tally.memory[min(9, len(tally.memory) - 1)]
     return {
-        "per_second": round(len(tally.seconds) / seconds, 1),
-        "p50_ms": round(tally.percentile(0.50), 1),
-        "p99_ms": round(tally.percentile(0.99), 1),
-        "processor_ms": round(1000 * used / len(tally.seconds), 3),  # that of the warm-up, too
+        "per_second": len(tally.seconds) / taken,
+        "p50_ms": tally.percentile(0.50),
+        "p99_ms": tally.percentile(0.99),
+        "processor_ms": 1000 * tally.processor / len(tally.seconds),
         "questions": len(tally.seconds),
         "errors": len(tally.errors),
         "restarts": int(restarts[1]) if restarts else 0,
-        "memory_10s_mb": round(early, 1),
-        "memory_last_mb": round(tally.memory[-1], 1),
+        "memory_10s_mb": tally.memory[min(10, len(tally.memory) - 1)],
+        "memory_last_mb": tally.memory[-1],
     }
 
 
-def abandoned(options: argparse.Namespace, sources: Path) -> str:
+def abandoned(port: int) -> dict[str, float]:
     """How long a question waits behind four heavy ones whose clients hung up, and what it gets."""
     heavy = (
         "?x : exists ?a . exists ?b . exists ?c . speaks(?a, ?b) & speaks(?c, ?b) & borders(?c, ?x) & !borders(?a, ?x)"
     )
     body = json.dumps({"query": heavy, **HEAVY}).encode()
     head = b"POST /explain HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-    with service(options.run, "--workers", str(options.workers), sources=sources) as (_, port):
-        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
-        for number, each in enumerate(clients):
-            other = body.replace(b"1000", b"%d" % (1000 - number))  # each a batch of its own
-            each.sendall(head % len(other) + other)
-        time.sleep(0.5)
-        for each in clients:
-            each.close()
-        light = Request(
-            f"http://127.0.0.1:{port}/ask",
-            b'{"query": "?x : borders(France, ?x)"}',
-            {"content-type": "application/json"},
-        )
-        begun = time.perf_counter()
-        try:
-            with urlopen(light) as answered:
-                status = answered.status
-        except HTTPError as error:
-            status = error.code
-        return f"{time.perf_counter() - begun:.2f} s, status {status}"
+    clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
+    for number, each in enumerate(clients):
+        other = body.replace(b"1000", b"%d" % (1000 - number))  # each a batch of its own
+        each.sendall(head % len(other) + other)
+    time.sleep(0.5)
+    for each in clients:
+        each.close()
+    asked = b'{"query": "?x : borders(France, ?x)"}'
+    light = Request(f"http://127.0.0.1:{port}/ask", asked, {"content-type": "application/json"})
+    begun = time.perf_counter()
+    try:
+        with urlopen(light) as answered:
+            status = answered.status
+    except HTTPError as error:
+        status = error.code
+    return {"s": time.perf_counter() - begun, "status": status}
 
 
-def compared(requests: list[bytes], options: argparse.Namespace) -> None:
-    """Print the ratios of these sources to those of another checkout, measured in turns."""
-    places = {"these": SOURCES, "those": options.against / "src"}
-    rounds: dict[str, list[dict[str, float | int]]] = {name: [] for name in places}
-    for _ in range(2):
-        for name, sources in places.items():
-            rounds[name].append(measured(requests, options, sources=sources))
-            print(name, rounds[name][-1])
-    for figure in ("per_second", "p50_ms", "p99_ms", "processor_ms"):
-        these, those = (sum(row[figure] for row in rounds[name]) for name in places)
-        print(f"{figure:18}  these / those {these / those:.2f}")
-    for name, sources in places.items():
-        print(f"behind four abandoned questions, {name}: {abandoned(options, sources)}")
-
-
-def main() -> None:
-    """Print a table and write `benchmarks/results/service.json`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", default="world")
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--shapes", default="2p,2i,2in,pi", help=f"of {', '.join(TEMPLATES)}")
-    parser.add_argument("--kill", action="store_true", help="kill a worker every five seconds")
-    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="print the ratios to its sources alone")
-    options = parser.parse_args()
-
-    from tacit.folder import RunFolder
-    from tacit.training import world_run
-
-    run = world_run() if options.run == "world" else options.run
+def measure(given: argparse.Namespace) -> Measured:
+    """The loads with and without batches, and the goals."""
+    run, shapes = run_of(given, given.run), given.shapes.split(",")
     graph = RunFolder.open(run).graph()
-    mixed, alike = questions(graph, options.shapes.split(",")), questions(graph, [options.shapes.split(",")[0]])
-    if options.against is not None:
-        compared(mixed, options)
-        return
-    quarter = argparse.Namespace(**vars(options) | {"seconds": max(5.0, options.seconds / 4), "kill": False})
-    rows = {"mixed, batched": measured(mixed, options)}
-    if not options.kill:
-        rows["mixed, one by one"] = measured(mixed, quarter, *SINGLY)
-        rows["alike, batched"] = measured(alike, quarter)
-        rows["alike, one by one"] = measured(alike, quarter, *SINGLY)
-    for name, row in rows.items():
-        print(f"{name:18}" + "".join(f"  {key} {value:,}" for key, value in row.items()))
-    ratios = {
-        load: round(rows[f"{load}, batched"]["per_second"] / rows[f"{load}, one by one"]["per_second"], 2)
-        for load in ("mixed", "alike")
-        if f"{load}, one by one" in rows
+    loads = {"mixed": questions(graph, shapes, given.seed), "alike": questions(graph, shapes[:1], given.seed)}
+    quarter = argparse.Namespace(**vars(given) | {"seconds": given.seconds / 4})
+    figures: dict[str, dict[str, float]] = {}
+    with service(run, "--workers", str(given.workers)) as (process, port):
+        figures["mixed, batched"] = batched = measured(process, port, loads["mixed"], given)
+        missed = ["no error"] if batched["errors"] else []
+        if given.kill:
+            return Measured(figures, missed=missed, kind="killed")
+        figures["alike, batched"] = measured(process, port, loads["alike"], quarter)
+        figures["behind four that were abandoned"] = abandoned(port)
+    with service(run, "--workers", str(given.workers), *SINGLY) as (process, port):
+        for name, requests in loads.items():
+            figures[f"{name}, one by one"] = alone = measured(process, port, requests, quarter)
+            figures[f"{name}, batching"] = {"times": figures[f"{name}, batched"]["per_second"] / alone["per_second"]}
+    goals = {
+        "questions a second": batched["per_second"] >= PER_SECOND,
+        "p99": batched["p99_ms"] < P99,
+        "flat memory": batched["memory_last_mb"] <= GROWN * batched["memory_10s_mb"],
+        "batching": figures["alike, batching"]["times"] >= BATCHING,
     }
-    if ratios:
-        print(
-            f"batching answers so many times as many questions: {ratios}, on {os.cpu_count()} cores with their clients"
-        )
-    results = {"settings": vars(options), "rows": rows, "batching": ratios, "goals": GOALS}
-    folder = Path(__file__).parent / "results"
-    folder.mkdir(exist_ok=True)
-    name = "service-killed.json" if options.kill else "service.json"
-    (folder / name).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    batched = rows["mixed, batched"]
-    goals = {"no error": batched["errors"] == 0}
-    if not options.kill:
-        goals |= {
-            "questions a second": batched["per_second"] >= GOALS["per_second"],
-            "p99": batched["p99_ms"] < GOALS["p99_ms"],
-            "flat memory": batched["memory_last_mb"] <= 1.05 * batched["memory_10s_mb"],
-            "batching": ratios["alike"] >= GOALS["batching"],
-        }
-    missed = [name for name, met in goals.items() if not met]
-    if missed:
-        sys.exit(f"goals missed: {', '.join(missed)}")
+    return Measured(figures, missed=[*missed, *(name for name, met in goals.items() if not met)])
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table, write it as JSON, and fail where a goal is missed."""
+    benchmark = Benchmark(__file__, __doc__)
+    benchmark.add_argument("--run", default="world", help="a run, or world")
+    benchmark.add_argument("--kill", action="store_true", help="kill a worker every five seconds")
+    benchmark.size("--shapes", "2p,2i,2in,pi", tiny="1p,2in", help=f"of {', '.join(TEMPLATES)}")
+    benchmark.size("--seconds", 60.0, tiny=0.4)
+    benchmark.size("--warm-up", 2.0, tiny=0.1, help="seconds")
+    benchmark.size("--clients", 32, tiny=2)
+    benchmark.size("--workers", 2, tiny=1)
+    benchmark.run(measure, argv)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,12 @@ adaptation does not at least triple avg_n, lowers avg_p, or takes more than a mi
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from scaffold import Benchmark, provenance
+from scaffold import Benchmark, provenance, run_of, write
 from tacit.adapt.adaptation import adapt
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
@@ -26,7 +25,6 @@ from tacit.folder import RunFolder
 from tacit.links.loading import load_model
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
-from tacit.training import world_run
 
 OPTIONS: dict[str, Any] = {"calibration": "sigmoid", "strength": 1.0, "observed": "none", "k": 64}
 SIGMOID: dict[str, Any] = {"calibration": "sigmoid", "observed": "none", "held_out": False}
@@ -38,19 +36,9 @@ ROWS: dict[str, dict[str, Any] | None] = {
 }
 
 
-def opened(given: argparse.Namespace) -> RunFolder:
-    """The run of `world`, or a tiny one."""
-    if not given.tiny:
-        return RunFolder.open(world_run())
-    from tiny import write_run
-
-    return RunFolder.open(write_run(given.scratch / "run"))
-
-
 def measure(given: argparse.Namespace) -> None:
     """Print a table, write one file of results per row, and check the bars."""
-    given.out.mkdir(parents=True, exist_ok=True)
-    run = opened(given)
+    run = RunFolder.open(run_of(given))
     graph, model = run.graph(), load_model(run)
     started = time.perf_counter()
     test = {name: sample(graph, shape, "test", given.count).queries for name, shape in SHAPES.items()}
@@ -71,7 +59,7 @@ def measure(given: argparse.Namespace) -> None:
         p, n = averages[name] = 100 * (results.average("avg_p") or 0.0), 100 * (results.average("avg_n") or 0.0)
         print(f"{name:12}{p:8.1f}{n:8.1f}{adaptation.get('best_step', 0):8}{taken:9.1f}", flush=True)
         report = results.to_json() | provenance(given) | {"adaptation": adaptation, "total_seconds": round(taken, 1)}
-        (given.out / f"world-adapt-{name}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        write(given.out / f"world-adapt-{name}.json", report)
         if row is not None and (n < 3 * averages["unadapted"][1] or p < averages["unadapted"][0] or taken > 60):
             failures.append(name)
     if failures and not given.tiny:

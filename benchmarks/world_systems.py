@@ -10,7 +10,6 @@ stays below it.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -21,12 +20,11 @@ import torch
 
 import tacit
 from comparison import show
-from scaffold import Benchmark, provenance
+from scaffold import Benchmark, provenance, run_of, write
 from tacit.encode.settings import ENCODERS
 from tacit.evaluate.results import read_results
 from tacit.evaluate.tables import percentages
 from tacit.folder import ON_PREDICTOR
-from tacit.training import world_run
 
 PREDICTOR, ADAPTED = "complex", "complex-adapted"
 GOALS = {"gqe": {"avg_p": 50.0}, "q2b": {"avg_p": 54.0}, "gnnqe": {"avg_p": 55.0, "avg_n": 20.0}}
@@ -36,19 +34,9 @@ SHRUNK: dict[str, Any] = {
 }  # fmt: skip
 
 
-def predictor(given: argparse.Namespace) -> Path:
-    """The run of `world`, or a tiny one."""
-    if not given.tiny:
-        return world_run()
-    from tiny import write_run
-
-    path: Path = given.scratch / "run"
-    return path if path.exists() else write_run(path)
-
-
 def made(name: str, given: argparse.Namespace) -> Path:
     """The run of a row, trained in a folder that does not stay."""
-    run = predictor(given)
+    run = run_of(given)
     out: Path = given.scratch / name
     if name == PREDICTOR:
         return run
@@ -80,7 +68,6 @@ def measure(given: argparse.Namespace) -> None:
     """Make the rows that are missing, print all, and check the goals."""
     torch.manual_seed(given.seed)
     folder: Path = given.out / "world-systems"
-    folder.mkdir(parents=True, exist_ok=True)
     names = given.rows.split(",") if given.rows else [PREDICTOR, ADAPTED, *ENCODERS]
     if unknown := set(names) - {PREDICTOR, ADAPTED, *ENCODERS}:
         raise SystemExit(f"no such row: {', '.join(sorted(unknown))}")
@@ -90,7 +77,7 @@ def measure(given: argparse.Namespace) -> None:
             continue
         report = result(name, given)
         if report is not None:
-            path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+            write(path, report)
             print(name, {key: round(value, 1) for key, value in percentages(report).items()}, flush=True)
     kept = {name: read_results(folder / f"{name}.json") for name in names if (folder / f"{name}.json").exists()}
     figures = {name: percentages(report) for name, report in kept.items()}

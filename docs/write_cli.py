@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -32,10 +33,10 @@ graph (`world`), a folder with train, valid and test splits, or a single file: s
 This page is written by `make docs` from the commands themselves.
 """
 SETTINGS = """\
-## The settings behind the options
+## Options that are settings
 
-Python takes the same settings by name, as in `tacit.train(graph, out, rank=200)`, and a run keeps them in its
-`settings.toml`.
+Commands that say so take the options of a table. Python takes the same settings by the name beside them, as in
+`tacit.train(graph, out, rank=200)`, and a run keeps them in its `settings.toml`.
 """
 KINDS: dict[str, type[Settings]] = {
     "Reading files": ReadSettings,
@@ -48,6 +49,7 @@ KINDS: dict[str, type[Settings]] = {
     "Serving": ServerSettings,
     "Limits of the service": Limits,
 }
+FEWEST = 5  # options that are worth a link; fewer stand in the command's own table
 
 
 def leaves(command: Any, path: tuple[str, ...] = ("tacit",)) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -67,15 +69,19 @@ def choices(command: Any, parameter: Any) -> list[str]:
     return [str(word) for word in get_args(kind)] if get_origin(kind) is Literal else []
 
 
+def words(parameter: Any) -> str:
+    """The words that give an option: `--top`, or `--new` / `--no-new`."""
+    return " / ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+
+
 def spelling(command: Any, parameter: Any) -> str:
-    """How a parameter is typed: `GRAPH`, or `--top TOP`, or `--observed / --no-observed`."""
+    """How a parameter is typed: `GRAPH`, or `--top TOP`, or `--new` / `--no-new`."""
     if parameter.param_type_name == "argument":
         return f"`{parameter.name.upper()}`"
-    words = " / ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
     if parameter.is_flag:
-        return words
+        return words(parameter)
     limited = "|".join(choices(command, parameter)) or parameter.metavar or parameter.name.upper()
-    return f"{words} `{limited}`".replace("|", "\\|")
+    return f"{words(parameter)} `{limited}`".replace("|", "\\|")
 
 
 def default(parameter: Any) -> str:
@@ -88,17 +94,61 @@ def default(parameter: Any) -> str:
     return "on" if value is True else f"`{value.value if isinstance(value, Enum) else value}`"
 
 
+def groups(command: Any) -> dict[str, list[Any]]:
+    """The options of a command that are made of settings, by their table: known by their help, the largest first."""
+    found: dict[str, list[Any]] = {}
+    for _ in KINDS:
+        taken = {id(parameter) for parameter in chain.from_iterable(found.values())}
+        matches = {
+            noun: [p for p in command.params if id(p) not in taken and p.help in helps(kind)]
+            for noun, kind in KINDS.items()
+            if noun not in found
+        }
+        noun = max(matches, key=lambda noun: len(matches[noun]))
+        if len(matches[noun]) < FEWEST:
+            break
+        found[noun] = matches[noun]
+    return {noun: found[noun] for noun in KINDS if noun in found}
+
+
+def helps(kind: type[Settings]) -> dict[str, Any]:
+    """The fields of settings by what their help says."""
+    return {field.metadata["help"]: field for field in settings_of(kind)}
+
+
+def anchor(noun: str) -> str:
+    """Where the table of some settings stands."""
+    return f"#{noun} {KINDS[noun].__name__}".lower().replace(" ", "-")
+
+
+def linked(noun: str, parameters: Sequence[Any]) -> str:
+    """Options whose table stands elsewhere, with the defaults that are the command's own."""
+    fields = helps(KINDS[noun])
+    listed = [
+        words(p) + (f" (here {default(p)})" if settled(p.default) != settled(fields[p.help].default) else "")
+        for p in parameters
+    ]
+    return f"[{noun}]({anchor(noun)}): {', '.join(listed)}."
+
+
+def settled(value: Any) -> Any:
+    """A default, whether the command line or Python says it."""
+    return None if value in ((), [], "") else value
+
+
 def section(path: tuple[str, ...], command: Any) -> str:
     """One command: what it does, how it is called, and each argument and option."""
     arguments = " ".join(p.name.upper() for p in command.params if p.param_type_name == "argument")
     usage = " ".join([*path, arguments, "[OPTIONS]"] if arguments else [*path, "[OPTIONS]"])
     lines = [f"## `{' '.join(path)}`", "", (command.help or "").strip(), "", "```", usage, "```", ""]
-    if command.params:
+    elsewhere = groups(command)
+    own = [p for p in command.params if not any(p in parameters for parameters in elsewhere.values())]
+    if own:
         lines += ["| | default | |", "|---|---|---|"]
-        lines += [
-            f"| {spelling(command, p)} | {default(p)} | {' '.join((p.help or '').split())} |" for p in command.params
-        ]
+        lines += [f"| {spelling(command, p)} | {default(p)} | {' '.join((p.help or '').split())} |" for p in own]
         lines.append("")
+    for noun, parameters in elsewhere.items():
+        lines += [linked(noun, parameters), ""]
     return "\n".join(lines)
 
 
@@ -110,21 +160,29 @@ def allowed(field: Any) -> str:
     return ", ".join(map(str, about["choices"])) or ", ".join(limits) or TYPES[str(field.type).removesuffix(" | None")]
 
 
-def settings_table(noun: str, kind: type[Settings]) -> str:
-    """The settings of one class, as Python and the settings file name them."""
-    lines = [f"### {noun}: `{kind.__name__}`", "", "| | default | may be | |", "|---|---|---|---|"]
+def settings_table(noun: str, options: Mapping[str, Any]) -> str:
+    """The settings of one class: the option by its help, the name in Python, and what it may be."""
+    kind = KINDS[noun]
+    lines = [f"### {noun}: `{kind.__name__}`", "", "| | in Python | default | may be | |", "|---|---|---|---|---|"]
     for field in settings_of(kind):
-        shown = "" if field.default in (None, ()) else f"`{field.default}`"
-        resumed = " May change on resume." if field.metadata["resumes"] else ""
-        lines.append(f"| `{field.name}` | {shown} | {allowed(field)} | {field.metadata['help']}{resumed} |")
+        about = field.metadata
+        option = words(options[about["help"]]) if about["help"] in options else ""
+        shown = "" if field.default in (None, (), False) else "on" if field.default is True else f"`{field.default}`"
+        resumed = " May change on resume." if about["resumes"] else ""
+        lines.append(f"| {option} | `{field.name}` | {shown} | {allowed(field)} | {about['help']}{resumed} |")
     return "\n".join([*lines, ""])
 
 
 def page() -> str:
     """The whole page."""
     root: Any = typer.main.get_command(app)
-    sections = [section(path, command) for path, command in leaves(root)]
-    tables = [SETTINGS, *(settings_table(noun, kind) for noun, kind in KINDS.items())]
+    commands = dict(leaves(root))
+    options: dict[str, dict[str, Any]] = {noun: {} for noun in KINDS}
+    for command in commands.values():
+        for noun, parameters in groups(command).items():
+            options[noun] |= {p.help: p for p in parameters}
+    sections = [section(path, command) for path, command in commands.items()]
+    tables = [SETTINGS, *(settings_table(noun, options[noun]) for noun in KINDS)]
     return "\n".join([INTRODUCTION, section(("tacit",), root), *sections, *tables]).rstrip() + "\n"
 
 

@@ -29,6 +29,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "fuzz": ("--only", "tsv,arrays,id maps"),
     "growth": ("--parts", "k,atoms,training,service,laptop"),
     "hardness": ("--shapes", "2i,2in", "--ways", "cap 0.5,odds x 4"),
+    "load": (),
     "million": (),
     "negation": ("--shapes", "1p,2in"),
     "parameters": ("--encoders", "gqe,gnnqe"),
@@ -43,6 +44,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "sampling": (),
     "scale": (),
     "scale --files": ("--files",),
+    "service": (),
     "shards": (),
     "startup": (),
     "symbolic": (),
@@ -63,7 +65,6 @@ TOOLS = {
     "walks",
     "written_tables",
 }
-OTHERS = {"load", "service"}  # take no --tiny
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_script_is_tried() -> None:
     scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
-    assert scripts - TOOLS - OTHERS == {name.split()[0] for name in RUNS}
+    assert scripts - TOOLS == {name.split()[0] for name in RUNS}
 
 
 @pytest.mark.parametrize("name", RUNS)

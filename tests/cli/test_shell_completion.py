@@ -19,6 +19,8 @@ from tacit.graph.graph import Graph
 from tacit.links.models import MODELS
 from tacit.query.shapes import SHAPES
 
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="bash splits words at backslashes")
+
 
 def completed(line: str) -> list[str]:
     """The words that complete the last one of a line."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import sys
@@ -42,7 +41,7 @@ def interrupted_at(monkeypatch: pytest.MonkeyPatch, step: int) -> pytest.MonkeyP
     def call(self: Step, triples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         seen[0] += 1
         if seen[0] == step:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
         return original(self, triples, generator)
 
     monkeypatch.setattr(Step, "__call__", call)

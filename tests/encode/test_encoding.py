@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 
@@ -71,7 +70,7 @@ def test_a_stopped_training_goes_on_to_the_very_same_weights(
 
     def interrupted(training: EncoderTraining, number: int) -> tuple[torch.Tensor, int]:
         if number == step - 1:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
         return original(training, number)
 
     monkeypatch.setattr(EncoderTraining, "step", interrupted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Mapping
@@ -117,7 +116,7 @@ def test_a_walk_that_is_stopped_and_resumed_is_the_same_walk(run: RunFolder, ste
 
     def interrupted(number: int) -> tuple[Tensor, int]:
         if number == step - 1:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
         return original(number)
 
     cut.step = interrupted  # type: ignore[method-assign]
@@ -208,7 +207,7 @@ def test_a_training_for_a_time_is_cut_into_parts_of_it(monkeypatch: pytest.Monke
         def step(self, number: int) -> tuple[Tensor, int]:
             clock[0] += 3
             if number == stopping:
-                os.kill(os.getpid(), signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)
             return super().step(number)
 
     stopping = -1
