@@ -269,7 +269,7 @@ def test_answers_and_question_leave_in_forms_that_others_read(visit: Visit, euro
         texts[name] = page.locator(".snippet pre").inner_text()
     sparql = europe_service.ask(texts["SPARQL"]).json()["answers"]
     assert [each["entity"] for each in sparql] == answers
-    assert read(texts["SPARQL"])[0]
+    assert read(texts["SPARQL"]).query
     ran = subprocess.run(["bash", "-c", texts["curl"]], capture_output=True, text=True, timeout=30, check=True)
     assert [each["entity"] for each in json.loads(ran.stdout)["answers"]] == answers
     ran = subprocess.run(

@@ -24,7 +24,7 @@ def test_a_question_is_read_in_every_form_it_has(service: Running) -> None:
          "name": "New York"},
         {"relation": "speaks", "words": "speaks", "inverse": False, "not": True, "entity": "German", "name": "German"},
     ]  # fmt: skip
-    assert str(read(told["sparql"], EUROPE.graph())[0]) == told["query"]
+    assert str(read(told["sparql"], EUROPE.graph()).query) == told["query"]
 
 
 def test_a_cycle_has_no_outline_and_says_why(service: Running) -> None:
