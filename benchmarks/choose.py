@@ -28,9 +28,9 @@ from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
+from tacit.links.link_training import train
 from tacit.links.scorer import Scorer
 from tacit.links.settings import TrainSettings
-from tacit.links.training import train
 from tacit.query.plan import Complement
 from tacit.query.queries import QuerySet
 from tacit.query.sampling import sample

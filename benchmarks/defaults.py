@@ -20,12 +20,12 @@ from typing import Any
 import torch
 
 from scaffold import Benchmark, Measured, data_folder, wait
-from tacit.evaluate.validation import QuestionValidation
+from tacit.evaluate.question_validation import QuestionValidation
 from tacit.graph.graph import Graph
+from tacit.links.fact_validation import Validation
+from tacit.links.link_training import train
 from tacit.links.scorer import Scorer
 from tacit.links.settings import TrainSettings
-from tacit.links.training import train
-from tacit.links.validation import Validation
 from tacit.sources import load
 
 GRID: dict[str, tuple[float, ...]] = {"rank": (100, 200), "reg": (0.005, 0.01, 0.05)}

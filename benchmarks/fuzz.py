@@ -39,7 +39,7 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.disk import digest, to_toml
 from tacit.errors import TacitError
 from tacit.fitting.checkpoint import Checkpoint
-from tacit.fitting.parts import Parts
+from tacit.fitting.parts import RunFiles
 from tacit.folder import CHECKPOINT, SETTINGS, RunFolder
 from tacit.graph.datasets import load
 from tacit.graph.label_tables import write_tsv
@@ -256,7 +256,7 @@ def ask_by_index(folder: Path) -> None:
 def read_checkpoint(folder: Path) -> None:
     """Reads what a training would go on from."""
     run = RunFolder.open(folder / "run")
-    Checkpoint.read(Parts(run), CHECKPOINT, {})
+    Checkpoint.read(RunFiles(run), CHECKPOINT, {})
 
 
 def read_all_queries(folder: Path) -> None:

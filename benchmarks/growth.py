@@ -40,8 +40,8 @@ from tacit.evaluate.figures import svg
 from tacit.folder import MODEL
 from tacit.graph.graph import Graph
 from tacit.links.factors import BilinearModel
+from tacit.links.link_training import Training
 from tacit.links.settings import TrainSettings
-from tacit.links.training import Training
 from walks import SHAPES, Walks
 
 TOP = 10

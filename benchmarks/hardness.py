@@ -27,9 +27,9 @@ from tacit.engine.calibration import EVERY, Calibration, SoftmaxCount, Tails
 from tacit.engine.engine import Engine
 from tacit.engine.known_facts import KnownFacts
 from tacit.evaluate.protocol import evaluate
-from tacit.evaluate.results import Floats
 from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
+from tacit.graph.index import Floats
 from tacit.links.loading import load_model
 from tacit.links.scorer import Scorer
 from tacit.query.queries import QuerySet

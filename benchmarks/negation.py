@@ -29,8 +29,8 @@ from tacit.evaluate.protocol import evaluate
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
+from tacit.links.link_training import train
 from tacit.links.settings import TrainSettings
-from tacit.links.training import train
 from tacit.query.queries import QuerySet
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES, parse_shapes

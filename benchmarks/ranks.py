@@ -24,10 +24,10 @@ from tacit.distributed.shards import Shards, leave, meet
 from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.embeddings import MULTIPLE
+from tacit.links.link_training import train
 from tacit.links.loading import make_model
 from tacit.links.settings import TrainSettings
-from tacit.links.step import Step
-from tacit.links.training import train
+from tacit.links.step import TrainStep
 from tacit.server.fork_server import context
 
 RELATIONS = 474
@@ -56,12 +56,12 @@ def _sent(pipe: Any, work: Callable[..., Any], rank: int, *arguments: Any) -> No
     pipe.send(work(rank, *arguments))
 
 
-def made_step(entities: int, given: argparse.Namespace, batch: int, negatives: int, shards: Shards) -> Step:
+def made_step(entities: int, given: argparse.Namespace, batch: int, negatives: int, shards: Shards) -> TrainStep:
     """A step of ComplEx over the rows of a shard."""
     settings = TrainSettings(rank=given.rank, batch=batch, reg=0.05, negatives=negatives)
     model = make_model("complex", entities, RELATIONS, given.rank, 1, shards)
     model.reset(settings.init, torch.Generator().manual_seed(given.seed))
-    return Step(model, settings, 1e12, "float32")
+    return TrainStep(model, settings, 1e12, "float32")
 
 
 def clocks(rank: int, sizes: Sequence[tuple[int, int, int]], given: argparse.Namespace) -> list[Turns]:
@@ -93,7 +93,7 @@ def turns_of(entities: int, batch: int, negatives: int, given: argparse.Namespac
     return {name: turns[1:] for name, turns in taken.items()}
 
 
-def _take(step: Step, batches: list[torch.Tensor], draw: torch.Generator) -> None:
+def _take(step: TrainStep, batches: list[torch.Tensor], draw: torch.Generator) -> None:
     for batch in batches:
         step(batch, draw)
 

@@ -40,14 +40,14 @@ from tacit.encode.settings import SMALL, EncodeSettings
 from tacit.engine.engine import Engine
 from tacit.engine.reasoner import Reasoner
 from tacit.evaluate.protocol import evaluate, one_hop_queries
+from tacit.evaluate.question_validation import validation
 from tacit.evaluate.results import AVERAGES
 from tacit.evaluate.settings import EvaluateSettings
-from tacit.evaluate.validation import validation
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
+from tacit.links.link_training import train
 from tacit.links.settings import TrainSettings
-from tacit.links.training import train
 from tacit.query.hardness import missing_links
 from tacit.query.queries import QuerySet, read_queries
 from tacit.query.sampling import sample

@@ -154,8 +154,8 @@ def run_of(given: argparse.Namespace, source: str | Path = "world") -> Path:
 
 def trained(given: argparse.Namespace, graph: Graph, **settings: Any) -> tuple[FactorModel, TrainSettings]:
     """A link predictor of the sizes that the arguments name, and its settings."""
+    from tacit.links.link_training import train
     from tacit.links.settings import TrainSettings
-    from tacit.links.training import train
 
     names = ("rank", "epochs", "reg", "batch", "device", "seed")
     named = {name: getattr(given, name) for name in names if name in given}

@@ -27,9 +27,9 @@ from scaffold import Benchmark, Measured, in_turns, peak_gb
 from tacit.folder import RunFolder
 from tacit.graph.graph import Graph, directed
 from tacit.graph.vocabulary import Vocabulary
+from tacit.links.link_training import Training
 from tacit.links.loading import make_model, save_model
 from tacit.links.settings import TrainSettings
-from tacit.links.training import Training
 
 GOALS = {"seconds to open labels": 0.1, "private memory / model": 0.1, "table / DuckDB": 1.3}
 PROBE = """

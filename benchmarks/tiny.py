@@ -9,8 +9,8 @@ from tacit.folder import RunFolder
 from tacit.graph.betae import write_betae
 from tacit.graph.graph import Graph
 from tacit.graph.split import split
+from tacit.links.link_training import train
 from tacit.links.settings import TrainSettings
-from tacit.links.training import train
 from tacit.query.queries import write_queries
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES

@@ -31,8 +31,8 @@ def families() -> Graph:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of families; tests change copies of it alone."""
     from tacit.folder import RunFolder
+    from tacit.links.link_training import train
     from tacit.links.settings import TrainSettings
-    from tacit.links.training import train
 
     path = tmp_path_factory.mktemp("runs") / "families"
     settings = TrainSettings(rank=8, epochs=20, batch=50, device="cpu")

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from tacit.graph.graph import Graph
 from tacit.query import symbolic
+from tacit.query.betae_structures import Ids
 from tacit.query.compile import compile_query
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, children
-from tacit.query.tuples import Ids
 
 TARGET = Variable("t")
 VARIABLES = (Variable("x"), Variable("y"), Variable("z"), Variable("w"))

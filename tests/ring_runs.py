@@ -11,9 +11,9 @@ import torch
 
 from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
+from tacit.links.link_training import train
 from tacit.links.settings import TrainSettings
-from tacit.links.step import Step
-from tacit.links.training import train
+from tacit.links.step import TrainStep
 
 SIZE = 24
 
@@ -36,16 +36,16 @@ def new_run(path: Path, settings: TrainSettings = SMALL, graph: Graph = GRAPH) -
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Send this process a Ctrl-C in the middle of a step."""
     seen = 0
-    original = Step.__call__
+    original = TrainStep.__call__
 
-    def call(self: Step, triples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def call(self: TrainStep, triples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         nonlocal seen
         seen += 1
         if seen == step:
             os.kill(os.getpid(), signal.SIGINT)
         return original(self, triples, generator)
 
-    monkeypatch.setattr(Step, "__call__", call)
+    monkeypatch.setattr(TrainStep, "__call__", call)
 
 
 def stopped_run(path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> RunFolder:

@@ -17,7 +17,7 @@ from tacit.errors import PlanError
 from tacit.graph.graph import Graph, no_triples
 from tacit.links.scorer import GraphScorer
 from tacit.query.plan import Complement, Plan
-from tacit.server.group import ALONE, Group
+from tacit.server.group import ALONE, ServiceGroup
 
 BORDERS = [
     ("France", "Spain"),
@@ -80,7 +80,7 @@ class Made:
 
     graph: Callable[[], Graph]
 
-    def engine(self, group: Group = ALONE) -> Engine:
+    def engine(self, group: ServiceGroup = ALONE) -> Engine:
         """What a worker opens."""
         return engine_of(self.graph())
 
@@ -106,7 +106,7 @@ class Atlas:
         """The graph that is served."""
         return replace(self.whole(), test=no_triples())
 
-    def engine(self, group: Group = ALONE) -> Engine:
+    def engine(self, group: ServiceGroup = ALONE) -> Engine:
         """What a worker opens."""
         whole = self.whole()
         return Engine(self.graph(), GraphScorer(whole.index(), whole.num_entities), calibration="sigmoid")
@@ -146,7 +146,7 @@ class EncodedAtlas(Atlas):
 
     search: str = "encoder"
 
-    def engine(self, group: Group = ALONE) -> Engine:
+    def engine(self, group: ServiceGroup = ALONE) -> Engine:
         """What a worker opens."""
         settings = EngineSettings(search=self.search)
         return Engine(self.graph(), super().engine().scorer, settings, encoder=stand_in(self.whole()))

@@ -17,7 +17,7 @@ from tacit.disk import digest, to_toml
 from tacit.errors import RunError, TacitError
 from tacit.evaluate.results import read_results
 from tacit.fitting.checkpoint import Checkpoint
-from tacit.fitting.parts import Parts
+from tacit.fitting.parts import RunFiles
 from tacit.fitting.position import Position, about
 from tacit.folder import CHECKPOINT, MODEL, RESULTS, SETTINGS, TRACE, RunFolder
 from tacit.graph.graph import Graph
@@ -154,7 +154,7 @@ def test_stamps_of_odd_types(run: RunFolder, stamp: str) -> None:
     position = json.dumps(vars(Position()))
     run.write_tensors(CHECKPOINT, {}, {"format": "tacit checkpoint 3", "position": position, "stamp": stamp})
     with pytest.raises(RunError, match=r"checkpoint\.safetensors is no checkpoint"):
-        Checkpoint.read(Parts(run), CHECKPOINT, {"settings": "1"})
+        Checkpoint.read(RunFiles(run), CHECKPOINT, {"settings": "1"})
 
 
 def header(change: Callable[[dict[str, Any]], object], data: bytes) -> bytes:

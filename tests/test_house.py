@@ -77,6 +77,30 @@ def test_no_two_test_files_share_a_name() -> None:
     assert [name for name in sorted(set(names)) if names.count(name) > 1] == []  # pytest would collect one of them
 
 
+def public_types(module: ast.Module) -> Iterator[str]:
+    """The classes and aliases that a module names for all to use."""
+    for node in module.body:
+        names = [node.name] if isinstance(node, ast.ClassDef) else []
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+        yield from (name for name in names if name[0].isupper() and not name.isupper())
+
+
+def test_one_word_is_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in sorted(SRC.rglob("*.py")):
+        for name in public_types(tree(path)):
+            homes.setdefault(name, []).append(named(path))
+    # A witness is sent over HTTP by the names that it has in Python.
+    assert {name: files for name, files in homes.items() if len(files) > 1 and not name.startswith("Witness")} == {}
+
+
+@pytest.mark.parametrize("text", ["class Row: ...", "Row = tuple[int, int]", "Row: TypeAlias = int"])
+def test_a_public_type_is_found(text: str) -> None:
+    assert list(public_types(ast.parse(f"{text}\n_ROW = ROW = 1\ndef row(): ..."))) == ["Row"]
+
+
 def comments(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
         yield from (token.string for token in tokenize.tokenize(file.readline) if token.type == tokenize.COMMENT)

@@ -42,7 +42,7 @@ OPTIONAL = (
     "matplotlib", "pandas", "pykeen", "faiss", "marisa_trie", "duckdb",
 )  # fmt: skip
 # The modules that exist to wrap an optional package, and those that speak of its errors.
-WRAPPERS = ("tacit.query.mistakes", "tacit.query.sparql", "tacit.server")
+WRAPPERS = ("tacit.query.syntax_errors", "tacit.query.sparql", "tacit.server")
 
 
 def upward_imports(src: Path) -> list[str]:
@@ -71,9 +71,9 @@ def test_no_import_points_upward() -> None:
 @pytest.mark.parametrize(
     ("where", "text"),
     [
-        ("graph/tsv.py", "from tacit.links import scorer"),
-        ("graph/tsv.py", "def load():\n    import tacit.engine.logic"),
-        ("graph/tsv.py", "from ..query.plan import Plan"),
+        ("graph/label_tables.py", "from tacit.links import scorer"),
+        ("graph/label_tables.py", "def load():\n    import tacit.engine.logic"),
+        ("graph/label_tables.py", "from ..query.plan import Plan"),
         ("query/plan.py", "from tacit import engine"),
         ("links/models.py", "import tacit"),
         ("links/models.py", "from tacit import open"),

@@ -17,7 +17,7 @@ from tacit.graph.graph import Graph
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
 from tacit.links.settings import TrainSettings
-from tacit.sources import Source, cache_folder, is_world, load
+from tacit.sources import NameOrPath, cache_folder, is_world, load
 
 # What needs torch is imported where it is used.
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Change:
         return asdict(self) | {"notes": list(self.notes)}
 
 
-def add_facts(path: Source, facts: Triples, *, progress: Progress | bool = False, **options: Any) -> Change:
+def add_facts(path: NameOrPath, facts: Triples, *, progress: Progress | bool = False, **options: Any) -> Change:
     """Add facts to the run in a folder.
 
     They are anything that `load` reads, with its options, a graph, or label triples, and become train facts. Entities
@@ -74,7 +74,7 @@ def add_facts(path: Source, facts: Triples, *, progress: Progress | bool = False
     return _change(path, facts_of(facts, **options), partial(with_facts, apart=_is_source(facts)), progress)
 
 
-def remove_facts(path: Source, facts: Triples, **options: Any) -> Change:
+def remove_facts(path: NameOrPath, facts: Triples, **options: Any) -> Change:
     """Take facts out of the run in a folder; entities, relations and all vectors stay.
 
     So predictions still carry what was learned of the facts: only training anew forgets it.
@@ -96,7 +96,9 @@ def _is_source(facts: Any) -> TypeGuard[datasets.Facts]:
     return isinstance(facts, str | Path | Graph) or is_frame(facts)
 
 
-def _change(path: Source, facts: Graph, merge: Callable[[Graph, Graph], Merged], progress: Progress | bool) -> Change:
+def _change(
+    path: NameOrPath, facts: Graph, merge: Callable[[Graph, Graph], Merged], progress: Progress | bool
+) -> Change:
     """Exchange the run in a folder for one of other facts."""
     from tacit.links.growing import grown
     from tacit.links.loading import load_model

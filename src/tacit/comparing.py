@@ -13,9 +13,9 @@ from tacit.errors import RunError, SettingsError
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.folder import ADAPTER, MODEL, ON_PREDICTOR, versions
 from tacit.opening import described, engine_of
-from tacit.query.query_folder import Progress, sample
+from tacit.query.query_folder import Counted, sample
 from tacit.run import Run, open
-from tacit.sources import Source
+from tacit.sources import NameOrPath
 
 # What needs torch is imported where it is used.
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ COUNT = 100  # queries of each shape that are drawn where none are given
 
 
 @dataclass(frozen=True)
-class Row:
+class System:
     """One way to answer: a run's link predictor, that with its adapter, or its encoder."""
 
     run: str
@@ -57,7 +57,7 @@ class Row:
 class Comparison:
     """The rows, and what is the same for all of them."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[System, ...]
     shared: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -101,8 +101,8 @@ class Comparison:
 
 
 def compare(
-    runs: Source | Sequence[Source],
-    queries: Source | Mapping[str, QuerySet] | None = None,
+    runs: NameOrPath | Sequence[NameOrPath],
+    queries: NameOrPath | Mapping[str, QuerySet] | None = None,
     split: str = "test",
     shapes: str | None = None,
     *,
@@ -110,8 +110,8 @@ def compare(
     ties: Any = "realistic",
     seed: int = 0,
     device: str = "auto",
-    out: Source | None = None,
-    progress: Progress | None = None,
+    out: NameOrPath | None = None,
+    progress: Counted | None = None,
 ) -> Comparison:
     """Ask the same queries of one run or several of one graph, and rank the hard answers of each.
 
@@ -128,7 +128,7 @@ def compare(
         check_writable(Path(out))
     if not runs:
         raise SettingsError("there are no runs to compare; give at least one", "runs")
-    opened = {str(source): open(source, device=device) for source in ([runs] if isinstance(runs, Source) else runs)}
+    opened = {str(source): open(source, device=device) for source in ([runs] if isinstance(runs, NameOrPath) else runs)}
     first, *others = opened.values()
     for other in others:
         _check_graph(first, other)
@@ -160,7 +160,7 @@ def _check_graph(first: Run, other: Run) -> None:
 
 def _queries(
     graph: Graph,
-    queries: Source | Mapping[str, QuerySet] | None,
+    queries: NameOrPath | Mapping[str, QuerySet] | None,
     how: EvaluateSettings,
     shapes: str | None,
     seed: int,
@@ -181,8 +181,8 @@ def _queries(
 
 def _rows(
     run: Run, name: str, queries: Mapping[str, QuerySet], observed: tuple[str, ...], how: EvaluateSettings,
-    progress: Progress | None,
-) -> list[Row]:  # fmt: skip
+    progress: Counted | None,
+) -> list[System]:  # fmt: skip
     """The rows of a run."""
     from tacit.evaluate.evaluation import relevant
     from tacit.evaluate.protocol import evaluate
@@ -194,7 +194,7 @@ def _rows(
             refused = engine.encoder.refusal
             sets = {shape: each for shape, each in queries.items() if refused(each.shape.plan) is None}
         results = evaluate(engine.reasoner, sets, how, {"split": how.split, **relevant(engine)}, progress)
-        rows.append(Row(name, what, model, trained, parameters, results))
+        rows.append(System(name, what, model, trained, parameters, results))
     return rows
 
 

@@ -50,11 +50,11 @@ OUTDATED = "the {} changed since this was measured"
 # What several processes write together is in parts; `fitting/parts.py` names them.
 _PART = re.compile(r"(best-\d+|(model|checkpoint|best)-[\w-]+-of-\d+)\.safetensors")
 
-Values = Mapping[str, Any]
+SettingsTable = Mapping[str, Any]
 _T = TypeVar("_T")
 # What a command puts into a run, by the name of its settings and results: weights, what is under way, and, by the
 # settings of an evaluation, whether it is one of those weights.
-PARTS: dict[str, tuple[str, str, Callable[[Values], bool]]] = {
+PARTS: dict[str, tuple[str, str, Callable[[SettingsTable], bool]]] = {
     "train": (MODEL, CHECKPOINT, lambda asked: asked.get("search") not in ("symbolic", "encoder")),
     "adapt": (ADAPTER, ADAPTATION, lambda asked: asked.get("adapted") is True),
     "encode": (ENCODER, ENCODING, lambda asked: asked.get("search") == "encoder"),
@@ -82,7 +82,7 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: str | Path, graph: Graph, settings: Values, force: bool = False, *, table: str = "train"
+        cls, path: str | Path, graph: Graph, settings: SettingsTable, force: bool = False, *, table: str = "train"
     ) -> RunFolder:
         """A run folder for a graph, with `settings` as a `table` of them; `force` replaces a run that is there."""
         run = cls(path)
@@ -137,7 +137,7 @@ class RunFolder:
             )
         return settings
 
-    def write_settings(self, table: str, values: Values | None) -> None:
+    def write_settings(self, table: str, values: SettingsTable | None) -> None:
         """Replace one table of `settings.toml`, or remove it."""
         tables = self.settings | {table: values or {}}
         kept = {name: tables[name] for name in tables if name != table or values}
@@ -247,7 +247,7 @@ class RunFolder:
             reason = " ".join(str(error).split())
             raise RunError(f"{self.path / name} does not fit the run ({reason}); {advice}") from None
 
-    def trace(self, event: Values) -> None:
+    def trace(self, event: SettingsTable) -> None:
         """Append one line to `trace.jsonl`."""
         line = json.dumps(dict(event), ensure_ascii=False) + "\n"
         try:
@@ -266,7 +266,7 @@ class RunFolder:
         except ValueError as error:
             raise RunError(f"{self.path / TRACE} is damaged ({error}); delete it") from None
 
-    def write_results(self, results: Values) -> None:
+    def write_results(self, results: SettingsTable) -> None:
         """Write `results.json`, with the versions that produced it."""
         stamped = {**results, "versions": versions()}
         disk.write_text(self.path / RESULTS, json.dumps(stamped, indent=2, ensure_ascii=False) + "\n")

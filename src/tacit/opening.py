@@ -30,7 +30,7 @@ NAMES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class RunWeights:
     """What was trained in a run: a link predictor, or what an encoder predicts of single links, and the encoder."""
 
     scorer: Scorer
@@ -48,7 +48,7 @@ class Weights:
         return EncoderSearch(name, trained(folder), self.encoder.reasoner, self.encoder.check)
 
 
-def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -> Weights:
+def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -> RunWeights:
     """The weights of a run; with `shards`, the rows of this process alone, of the link predictor alone."""
     from tacit.links.finders import Finders
     from tacit.links.loading import load_model
@@ -58,15 +58,15 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
     if alone and shards is not None:
         raise RunError(f"run '{folder.path}' holds an encoder alone, which processes cannot share out; give no shards")
     if shards is not None or not (alone or folder.has(ENCODER)):
-        return Weights(load_model(folder, device, shards), finders)
+        return RunWeights(load_model(folder, device, shards), finders)
     from tacit.encode.loading import load_encoder
 
     scorer = load_model(folder, device) if folder.has(MODEL) else None
     encoder, settings = load_encoder(folder, folder.graph(), device, scorer)
-    return Weights(encoder.scorer() if scorer is None else scorer, finders, encoder, settings)
+    return RunWeights(encoder.scorer() if scorer is None else scorer, finders, encoder, settings)
 
 
-def engine_of(folder: RunFolder, weights: Weights, adapted: bool, settings: Mapping[str, Any]) -> Engine:
+def engine_of(folder: RunFolder, weights: RunWeights, adapted: bool, settings: Mapping[str, Any]) -> Engine:
     """The engine of a run, with the adapter where it has one and it is wanted; a preset has none.
 
     A run without a link predictor is asked by its encoder where nothing else is said.

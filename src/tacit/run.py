@@ -12,9 +12,9 @@ from tacit.disk import reading
 from tacit.errors import RunError, SettingsError
 from tacit.folder import ENCODING, MODEL, RunFolder
 from tacit.graph.graph import Graph
-from tacit.opening import Weights, engine_of, read_weights
-from tacit.query.query_folder import Progress, sample
-from tacit.sources import Source
+from tacit.opening import RunWeights, engine_of, read_weights
+from tacit.query.query_folder import Counted, sample
+from tacit.sources import NameOrPath
 from tacit.training import encode_folder, find_run, train_folder
 
 # What needs torch is imported where it is used: whoever only loads a graph need not wait for it.
@@ -37,7 +37,7 @@ class Run:
     `tacit.open` makes it. `engine` answers its questions; `engine.using(k=1024)` is the same with other settings.
     """
 
-    def __init__(self, folder: RunFolder, weights: Weights, adapted: bool = True, **settings: Any) -> None:
+    def __init__(self, folder: RunFolder, weights: RunWeights, adapted: bool = True, **settings: Any) -> None:
         self.folder, self.adapted, self._given, self.weights = folder, adapted, settings, weights
         self.engine = engine_of(folder, weights, adapted, settings)
 
@@ -127,13 +127,13 @@ class Run:
         asked = self.engine.prepare(question)
         return f"{asked.query}\n\n{self.engine.describe(asked)}"
 
-    def sample(self, out: Source | None = None, **options: Any) -> dict[str, Sample]:
+    def sample(self, out: NameOrPath | None = None, **options: Any) -> dict[str, Sample]:
         """Queries with easy and hard answers, drawn from the run's graph; the arguments are those of `tacit.sample`."""
         return sample(self.graph, out, **options)
 
     def adapt(
         self,
-        queries: Source | Mapping[str, QuerySet] | None = None,
+        queries: NameOrPath | Mapping[str, QuerySet] | None = None,
         *,
         count: int = 5000,
         variant: str | None = None,
@@ -169,7 +169,7 @@ class Run:
             self._renew()
         return result.summary
 
-    def encode(self, queries: Source | Mapping[str, QuerySet] | None = None, **options: Any) -> dict[str, Any]:
+    def encode(self, queries: NameOrPath | Mapping[str, QuerySet] | None = None, **options: Any) -> dict[str, Any]:
         """Train an encoder on the run's graph, and keep it in the run: `search="encoder"` asks it.
 
         The arguments are those of `tacit.train_encoder`; what is returned says how long it took and how well it did.
@@ -241,13 +241,13 @@ class Run:
 
     def evaluate(
         self,
-        queries: Source | Mapping[str, QuerySet] | None = None,
+        queries: NameOrPath | Mapping[str, QuerySet] | None = None,
         split: str = "test",
         shapes: str | None = None,
         *,
         adapted: bool | None = None,
-        out: Source | None = None,
-        progress: Progress | None = None,
+        out: NameOrPath | None = None,
+        progress: Counted | None = None,
         processes: Shards | None = None,
         **settings: Any,
     ) -> Evaluation:
@@ -285,14 +285,14 @@ class Run:
             evaluation.write(out)
         return kept_in(self.folder, evaluation)
 
-    def report(self, out: Source) -> Path:
+    def report(self, out: NameOrPath) -> Path:
         """Write settings, tables and figures of the run as one page, .html or .md, that needs no other file."""
         from tacit.evaluate.report import write_report
 
         return write_report(self.folder, out)
 
 
-def open(source: Source, *, device: str = "auto", adapted: bool = True, **settings: Any) -> Run:
+def open(source: NameOrPath, *, device: str = "auto", adapted: bool = True, **settings: Any) -> Run:
     """The run in a folder, or that of `world`, which is trained on first use and kept in the user's cache.
 
     Settings are those of `EngineSettings`; where the run has an adapter, those it was trained for are the defaults, and
@@ -307,7 +307,7 @@ def open(source: Source, *, device: str = "auto", adapted: bool = True, **settin
 
 def train(
     graph: Facts | Sequence[Facts],
-    out: Source,
+    out: NameOrPath,
     *,
     resume: bool = False,
     force: bool = False,
@@ -328,10 +328,10 @@ def train(
 
 def train_encoder(
     graph: Facts | Sequence[Facts],
-    out: Source,
+    out: NameOrPath,
     *,
-    queries: Source | Mapping[str, QuerySet] | None = None,
-    checkpoint: Source | None = None,
+    queries: NameOrPath | Mapping[str, QuerySet] | None = None,
+    checkpoint: NameOrPath | None = None,
     resume: bool = False,
     force: bool = False,
     progress: Callable[[Event], None] | bool = True,

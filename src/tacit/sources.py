@@ -12,7 +12,7 @@ from tacit.folder import SETTINGS, RunFolder
 from tacit.graph import datasets
 from tacit.graph.graph import Graph
 
-Source = str | Path
+NameOrPath = str | Path
 
 
 def load(source: datasets.Facts | Sequence[datasets.Facts], **options: Any) -> Graph:
@@ -34,7 +34,7 @@ def _found(source: Any) -> Any:
     return RunFolder.open(source).graph() if is_run(source) else Path(source)
 
 
-def is_run(source: Source) -> bool:
+def is_run(source: NameOrPath) -> bool:
     """Whether a path is that of a run folder."""
     return exists(source) and (Path(source) / SETTINGS).is_file()
 

@@ -14,7 +14,7 @@ from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.folder import ENCODER, ENCODING, FORMAT, MODEL, ON_PREDICTOR, RunFolder, fingerprint
 from tacit.links.settings import TrainSettings
-from tacit.sources import Source, cache_folder, is_run, is_world, load, names_run
+from tacit.sources import NameOrPath, cache_folder, is_run, is_world, load, names_run
 
 # What needs torch is imported where it is used.
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ WORLD = TrainSettings(device="cpu")
 
 def train_folder(
     graph: Facts | Sequence[Facts],
-    out: Source,
+    out: NameOrPath,
     *,
     resume: bool = False,
     force: bool = False,
@@ -36,9 +36,10 @@ def train_folder(
     **settings: Any,
 ) -> RunFolder:
     """Train as `train` does and leave it at the folder: what several processes trained need not fit into one."""
-    from tacit.evaluate.validation import validation
+    from tacit.evaluate.question_validation import validation
     from tacit.fitting.progress import Event, shown
-    from tacit.links import training
+    from tacit.links.link_training import joined_shards
+    from tacit.links.link_training import train as train_predictor
     from tacit.links.loading import pick_device
 
     if resume and force:
@@ -46,7 +47,7 @@ def train_folder(
     chosen = TrainSettings.of(settings)
     pick_device(chosen.device)  # before anything is written
     loaded = load(graph)
-    shards = training.joined_shards(loaded, chosen)
+    shards = joined_shards(loaded, chosen)
     if resume and shards.broadcast(is_run(out)):
         folder = RunFolder.open(out)
         folder.check(loaded)
@@ -67,16 +68,16 @@ def train_folder(
         shards.wait()
         folder = RunFolder.open(out)
     validate = validation(loaded, chosen, folder, shards)
-    training.train(loaded, chosen, folder, progress, resume=resume, validate=validate)
+    train_predictor(loaded, chosen, folder, progress, resume=resume, validate=validate)
     return folder
 
 
 def encode_folder(
     source: Facts | Sequence[Facts],
-    out: Source | None = None,
+    out: NameOrPath | None = None,
     *,
-    queries: Source | Mapping[str, QuerySet] | None = None,
-    checkpoint: Source | None = None,
+    queries: NameOrPath | Mapping[str, QuerySet] | None = None,
+    checkpoint: NameOrPath | None = None,
     resume: bool = False,
     force: bool = False,
     progress: Callable[[Event], None] | bool = True,
@@ -138,7 +139,7 @@ def _within(source: Any, resume: bool, force: bool) -> RunFolder:
     return folder
 
 
-def _created(source: Any, out: Source, given: EncodeSettings, force: bool) -> RunFolder:
+def _created(source: Any, out: NameOrPath, given: EncodeSettings, force: bool) -> RunFolder:
     """A run folder of its own; where the model works on a link predictor, with that of the run it is made of."""
     from tacit.links.loading import load_model, save_model
 
@@ -171,7 +172,7 @@ def _chosen(folder: RunFolder, given: EncodeSettings, settings: Mapping[str, Any
     return chosen
 
 
-def _imported(source: Any, out: Source | None, given: EncodeSettings, checkpoint: Path, force: bool) -> RunFolder:
+def _imported(source: Any, out: NameOrPath | None, given: EncodeSettings, checkpoint: Path, force: bool) -> RunFolder:
     """A run with an encoder whose weights were trained elsewhere, on any graph."""
     if given.model != "ultra":
         raise SettingsError(
@@ -194,7 +195,7 @@ def _imported(source: Any, out: Source | None, given: EncodeSettings, checkpoint
     return folder
 
 
-def find_run(source: Source) -> RunFolder:
+def find_run(source: NameOrPath) -> RunFolder:
     """The run folder that is meant: a path that exists, or the trained `world`."""
     return RunFolder.open(world_run() if is_world(source) else source)
 

@@ -15,10 +15,10 @@ import tacit
 from tacit.adapt import comparison
 from tacit.adapt.adaptation import AdaptResult, adapt
 from tacit.adapt.adapter import Adapter
+from tacit.adapt.held_out import set_apart
 from tacit.adapt.loading import save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
-from tacit.adapt.validation import set_apart
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
 from tacit.fitting.progress import Event

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from ring_runs import GRAPH, SMALL, new_run
 from tacit.cli import app
 from tacit.folder import RunFolder
-from tacit.links.training import train
+from tacit.links.link_training import train
 
 
 def called(*arguments: str) -> str:

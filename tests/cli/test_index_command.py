@@ -13,7 +13,7 @@ from tacit.cli import app
 from tacit.errors import RunError
 from tacit.folder import INDEX
 from tacit.links import index_top
-from tacit.links.training import train
+from tacit.links.link_training import train
 
 pytest.importorskip("faiss")
 

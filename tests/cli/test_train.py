@@ -13,7 +13,7 @@ import torch
 from tacit.cli import main
 from tacit.folder import CHECKPOINT, MODEL, RunFolder
 from tacit.links.loading import load_model
-from tacit.links.step import Step
+from tacit.links.step import TrainStep
 
 FLAGS = ("--rank", "4", "--epochs", "4", "--batch", "8", "--device", "cpu")
 
@@ -36,15 +36,15 @@ def tacit(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 
 def interrupted_at(monkeypatch: pytest.MonkeyPatch, step: int) -> pytest.MonkeyPatch:
-    seen, original = [0], Step.__call__
+    seen, original = [0], TrainStep.__call__
 
-    def call(self: Step, triples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def call(self: TrainStep, triples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         seen[0] += 1
         if seen[0] == step:
             signal.raise_signal(signal.SIGINT)
         return original(self, triples, generator)
 
-    monkeypatch.setattr(Step, "__call__", call)
+    monkeypatch.setattr(TrainStep, "__call__", call)
     return monkeypatch
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tacit.encode import draws as drawing
-from tacit.encode.draws import Facts, Given, Online, counts
+from tacit.encode.draws import DeviceFacts, Given, Online, counts
 from tacit.encode.settings import TRAINED
 from tacit.errors import PlanError, TrainingError
 from tacit.graph.datasets import load
@@ -37,12 +37,12 @@ def graph() -> Graph:
 
 
 @pytest.fixture(scope="module")
-def facts(graph: Graph) -> Facts:
-    return Facts(graph.index("train"), graph.num_entities, CPU)
+def facts(graph: Graph) -> DeviceFacts:
+    return DeviceFacts(graph.index("train"), graph.num_entities, CPU)
 
 
 @pytest.mark.parametrize("name", [*SHAPES, "nested"])
-def test_what_counts_is_answered(name: str, graph: Graph, facts: Facts) -> None:
+def test_what_counts_is_answered(name: str, graph: Graph, facts: DeviceFacts) -> None:
     plan = NESTED if name == "nested" else SHAPES[name].plan
     torch.manual_seed(4)
     drawn = Online(plan, 300, facts, 4)()
@@ -57,7 +57,7 @@ def test_what_counts_is_answered(name: str, graph: Graph, facts: Facts) -> None:
 
 
 @pytest.mark.parametrize("name", ["2in", "pni"])
-def test_negation_takes_something_away(name: str, graph: Graph, facts: Facts) -> None:
+def test_negation_takes_something_away(name: str, graph: Graph, facts: DeviceFacts) -> None:
     """And not just anything: a walk from the answer itself would leave nothing to learn."""
     shape = SHAPES[name]
     torch.manual_seed(4)
@@ -79,7 +79,7 @@ def test_ids_may_be_as_large_as_32_bits_allow(name: str, graph: Graph) -> None:
     found = []
     for triples, entities, relations in ((facts, graph.num_entities, few), (spread, many, wide)):
         torch.manual_seed(4)
-        found.append(Online(SHAPES[name].plan, 100, Facts(Index(triples, relations), entities, CPU))())
+        found.append(Online(SHAPES[name].plan, 100, DeviceFacts(Index(triples, relations), entities, CPU))())
     narrow, far = found
     assert spread.max() > 2**30
     assert (narrow.weights > 0).any()
@@ -89,7 +89,7 @@ def test_ids_may_be_as_large_as_32_bits_allow(name: str, graph: Graph) -> None:
     assert torch.equal(narrow.answers * apart, far.answers)
 
 
-def test_chains_do_not_turn_back(facts: Facts) -> None:
+def test_chains_do_not_turn_back(facts: DeviceFacts) -> None:
     torch.manual_seed(0)
     relations = Online(SHAPES["2p"].plan, 500, facts)().relations
     assert (relations[:, 1] != relations[:, 0] ^ 1).all()
@@ -98,21 +98,21 @@ def test_chains_do_not_turn_back(facts: Facts) -> None:
 def test_too_many_facts_to_look_through_do_not_count(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """With few facts followed, pni is rejected more often, never accepted wrongly."""
     monkeypatch.setattr(drawing, "FOLLOWED", 1)
-    facts = Facts(graph.index("train"), graph.num_entities, CPU)
+    facts = DeviceFacts(graph.index("train"), graph.num_entities, CPU)
     test_what_counts_is_answered("pni", graph, facts)
 
 
 def test_an_answer_without_a_way_does_not_count() -> None:
-    facts = Facts(Index(np.array([[0, 0, 1], [1, 1, 0]]), 2), 2, CPU)
+    facts = DeviceFacts(Index(np.array([[0, 0, 1], [1, 1, 0]]), 2), 2, CPU)
     torch.manual_seed(0)
     assert (Online(SHAPES["1p"].plan, 20, facts)().weights > 0).all()
     assert (Online(SHAPES["2p"].plan, 20, facts)().weights == 0).all()  # the only way goes back
     with pytest.raises(TrainingError, match="no train facts"):
-        Facts(Index(np.empty((0, 3), dtype=np.int64), 2), 2, CPU)
+        DeviceFacts(Index(np.empty((0, 3), dtype=np.int64), 2), 2, CPU)
 
 
 def test_what_cannot_be_drawn_is_said() -> None:
-    facts = Facts(Index(np.array([[0, 0, 1], [1, 1, 0]]), 2), 2, CPU)
+    facts = DeviceFacts(Index(np.array([[0, 0, 1], [1, 1, 0]]), 2), 2, CPU)
     with pytest.raises(PlanError, match="Loop"):
         Online(Plan(p.Loop(0), 0, 1, 1), 2, facts)()
 

@@ -18,12 +18,12 @@ from tacit.fitting.checkpoint import optimizer_tensors, restore_optimizer
 from tacit.fitting.interruption import Stopped
 from tacit.fitting.loop import Fitting
 from tacit.fitting.progress import Event
-from tacit.fitting.task import Schedule, Task
+from tacit.fitting.task import Task, Timetable
 from tacit.folder import CHECKPOINT, RunFolder
 from tacit.graph.graph import Graph
 
 FILE = "adaptation.safetensors"
-SCHEDULE = Schedule("walk", "lap", 3, 4, 1, 1, 9, "yards")  # 3 laps of 4 steps
+SCHEDULE = Timetable("walk", "lap", 3, 4, 1, 1, 9, "yards")  # 3 laps of 4 steps
 
 
 class Walk(Task):
@@ -38,7 +38,7 @@ class Walk(Task):
         self.figures, self.drawn, self.seen = figures, 0, list[float]()
         self.planned = SCHEDULE
 
-    def schedule(self) -> Schedule:
+    def schedule(self) -> Timetable:
         return self.planned
 
     def step(self, number: int) -> tuple[Tensor, int]:
@@ -67,7 +67,7 @@ def run(tmp_path: Path) -> RunFolder:
     return RunFolder.create(tmp_path / "run", Graph.of([("a", "r", "b")]), {})
 
 
-def told(task: Walk, schedule: Schedule = SCHEDULE, run: RunFolder | None = None) -> tuple[Fitting, list[Event]]:
+def told(task: Walk, schedule: Timetable = SCHEDULE, run: RunFolder | None = None) -> tuple[Fitting, list[Event]]:
     events: list[Event] = []
     task.planned = schedule
     return Fitting(task, events.append, run, FILE, {"shoes": "brown"}), events

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tacit.cli import app
 from tacit.graph.graph import Graph
 from tacit.graph.statistics import Statistics
-from tacit.graph.values import Values, values
+from tacit.graph.values import ValueRelation, values
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_counts_worked_out_by_hand() -> None:
     eras = [("1984", "year of", "Neuromancer")]
     lives = [(f"person {i}", "lives in", f"{i} Main St") for i in range(5)]
     assert values(Graph.of(ages + heights, eras, lives)) == (
-        Values("age", "tail", "numbers", 20, 2, ("20", "21"), True),
-        Values("height", "tail", "numbers", 4, 4, ("1.60", "1.61", "1.62"), False),
-        Values("year of", "head", "numbers", 1, 1, ("1984",), False),
+        ValueRelation("age", "tail", "numbers", 20, 2, ("20", "21"), True),
+        ValueRelation("height", "tail", "numbers", 4, 4, ("1.60", "1.61", "1.62"), False),
+        ValueRelation("year of", "head", "numbers", 1, 1, ("1984",), False),
     )
     assert [one.shared for one in values(Graph.of(ages + heights))] == [True, False]
 

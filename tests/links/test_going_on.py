@@ -17,11 +17,11 @@ from ring_runs import GRAPH, SIZE, SMALL, interrupt_at, new_run, stopped_run
 from tacit.errors import LimitError, RunError, SettingsError
 from tacit.folder import ADAPTER, CHECKPOINT, MODEL, RunFolder
 from tacit.graph.graph import Graph
+from tacit.links.fact_validation import Validation
 from tacit.links.finished import is_complete
+from tacit.links.link_training import train
 from tacit.links.loading import load_model, make_model, save_model
 from tacit.links.settings import TrainSettings
-from tacit.links.training import train
-from tacit.links.validation import Validation
 
 Whole = Callable[[TrainSettings], tuple[RunFolder, dict[str, torch.Tensor]]]
 

@@ -24,10 +24,10 @@ from tacit.distributed.shards import Shards, share
 from tacit.errors import LimitError, RunError
 from tacit.folder import CHECKPOINT, MODEL, RunFolder
 from tacit.links.finished import is_complete
+from tacit.links.link_training import train
 from tacit.links.loading import load_model
 from tacit.links.settings import TrainSettings
-from tacit.links.step import Step
-from tacit.links.training import train
+from tacit.links.step import TrainStep
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes meet over the device lo")
 
@@ -42,20 +42,20 @@ Weights = dict[str, torch.Tensor]
 @contextmanager
 def at_step(number: int, work: Callable[[], None]) -> Iterator[None]:
     """Do something in the middle of a step."""
-    original, seen = Step.__call__, 0
+    original, seen = TrainStep.__call__, 0
 
-    def call(self: Step, triples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def call(self: TrainStep, triples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         nonlocal seen
         seen += 1
         if seen == number:
             work()
         return original(self, triples, generator)
 
-    Step.__call__ = call  # type: ignore[method-assign]
+    TrainStep.__call__ = call  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Step.__call__ = original  # type: ignore[method-assign]
+        TrainStep.__call__ = original  # type: ignore[method-assign]
 
 
 def trained(folder: Path, settings: TrainSettings = SETTINGS, resume: bool = False) -> Weights:

@@ -13,12 +13,12 @@ import torch
 from rank_processes import on_ranks
 from ring_runs import GRAPH, SIZE, SMALL
 from tacit.distributed.shards import Shards, share
+from tacit.links.fact_validation import Validation
+from tacit.links.link_training import Training
 from tacit.links.loading import make_model
 from tacit.links.models import MODELS
 from tacit.links.settings import TrainSettings
-from tacit.links.step import Step
-from tacit.links.training import Training
-from tacit.links.validation import Validation
+from tacit.links.step import TrainStep
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes meet over the device lo")
 STEPS = 5
@@ -55,7 +55,7 @@ def stepped(settings: TrainSettings, entities: int, budget: float, shards: Shard
     """The weights of this process after five steps in float64, and the losses."""
     model = make_model(settings.model, entities, 4, settings.rank, settings.norm, shards)
     model.reset(settings.init, torch.Generator().manual_seed(3))
-    update = Step(model.double(), settings, budget, "float32")
+    update = TrainStep(model.double(), settings, budget, "float32")
     losses = [float(update(batch, generator(n, shards.rank))) for n, batch in enumerate(batches(entities))]
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}, losses
 

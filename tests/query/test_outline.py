@@ -11,23 +11,23 @@ from hypothesis import HealthCheck, assume, given, settings
 from formulas import Facts, answers, fact_sets, queries
 from tacit.errors import QueryError
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
-from tacit.query.outline import Group, Step, outline
+from tacit.query.outline import Conditions, Statement, outline
 from tacit.query.text import parse
 from tacit.query.wording import in_words, sentence
 
 NUMBERS = count()
 
 
-def meant(part: Group | Step, thing: Variable) -> Formula:
+def meant(part: Conditions | Statement, thing: Variable) -> Formula:
     """What an outline says, by its definition."""
-    if isinstance(part, Group):
+    if isinstance(part, Conditions):
         parts = tuple(meant(each, thing) for each in part.parts)
         whole = parts[0] if len(parts) == 1 else (And if part.join == "and" else Or)(parts)
     else:
-        other = Variable(f"n{next(NUMBERS)}") if isinstance(part.other, Group) else Entity(part.other)
+        other = Variable(f"n{next(NUMBERS)}") if isinstance(part.other, Conditions) else Entity(part.other)
         ends = (other, thing) if part.inverse else (thing, other)
         whole = Atom(part.relation, *ends)
-        if isinstance(part.other, Group) and isinstance(other, Variable):
+        if isinstance(part.other, Conditions) and isinstance(other, Variable):
             inside = [whole, meant(part.other, other)] if part.other.parts else [whole]
             whole = Exists(other, And(tuple(inside)) if len(inside) > 1 else whole)
     return Not(whole) if part.denied else whole
@@ -65,10 +65,10 @@ def test_nested_conditions_alternatives_and_denials_are_told_apart() -> None:
     found = outline(
         parse("?c : borders(?c, ?d) & !speaks(?d, German) & (in(?c, EU) | !in(?c, UN)) & !(p(?c, a) & q(b, ?c))")
     )
-    nested = Group("and", (Step("speaks", "German", denied=True),))
-    either = Group("or", (Step("in", "EU"), Step("in", "UN", denied=True)))
-    neither = Group("and", (Step("p", "a"), Step("q", "b", inverse=True)), denied=True)
-    assert found == Group("and", (Step("borders", nested), either, neither))
+    nested = Conditions("and", (Statement("speaks", "German", denied=True),))
+    either = Conditions("or", (Statement("in", "EU"), Statement("in", "UN", denied=True)))
+    neither = Conditions("and", (Statement("p", "a"), Statement("q", "b", inverse=True)), denied=True)
+    assert found == Conditions("and", (Statement("borders", nested), either, neither))
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,12 @@ def test_questions_read_as_sentences(question: str, words: str) -> None:
 
 
 def test_different_questions_have_different_sentences() -> None:
-    plain = [Step(verb, end, denied=no) for verb in ("eats", "likes") for end in "ab" for no in (False, True)]
-    pairs = [Group(join, pair) for join in ("and", "or") for pair in combinations(plain, 2)]
-    inside = [*(Group("and", (step,)) for step in plain), *pairs]
-    nested = [Step("sees", group, denied=no) for group in inside for no in (False, True)]
-    questions = [*pairs, *(Group("and", (step,)) for step in nested)]
-    questions += [Group(join, pair) for join in ("and", "or") for pair in product(nested, plain)]
+    plain = [Statement(verb, end, denied=no) for verb in ("eats", "likes") for end in "ab" for no in (False, True)]
+    pairs = [Conditions(join, pair) for join in ("and", "or") for pair in combinations(plain, 2)]
+    inside = [*(Conditions("and", (step,)) for step in plain), *pairs]
+    nested = [Statement("sees", group, denied=no) for group in inside for no in (False, True)]
+    questions = [*pairs, *(Conditions("and", (step,)) for step in nested)]
+    questions += [Conditions(join, pair) for join in ("and", "or") for pair in product(nested, plain)]
     assert len(set(map(sentence, questions))) == len(questions) > 2000
 
 

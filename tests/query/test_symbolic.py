@@ -13,6 +13,7 @@ from tacit.graph.graph import Graph
 from tacit.graph.index import Index
 from tacit.query import plan as p
 from tacit.query import symbolic
+from tacit.query.betae_structures import DE_MORGAN
 from tacit.query.compile import compile_query
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
 from tacit.query.queries import AnswerSets, QuerySet
@@ -20,7 +21,6 @@ from tacit.query.sets import Sets
 from tacit.query.shapes import SHAPES, Shape
 from tacit.query.symbolic import answers, easy_and_hard, with_answers
 from tacit.query.text import parse
-from tacit.query.tuples import DE_MORGAN
 
 Fact = tuple[int, str, int]
 

@@ -12,7 +12,7 @@ from tacit.query.compile import compile_query
 from tacit.query.names import bind
 from tacit.query.reading import read
 from tacit.query.text import parse
-from tacit.server.completions import Names
+from tacit.server.completions import Completions
 from tacit.server.paraphrase import QuestionReader
 
 
@@ -56,7 +56,7 @@ def test_entities_that_fit_the_place_come_first(service: Running) -> None:
 
 
 def test_an_end_that_is_kept_is_not_looked_for_again() -> None:
-    names = Names(EUROPE.graph())
+    names = Completions(EUROPE.graph())
     first = names._at(0, "object")
     assert names._at(0, "object") is first
     assert names._at(1, "subject") is first  # an inverse relation's subject
@@ -64,7 +64,7 @@ def test_an_end_that_is_kept_is_not_looked_for_again() -> None:
 
 def test_an_entity_that_fits_by_its_label_does_not_complete_once_more_by_its_name() -> None:
     named = Graph.of([("Q90", "P36", "Q142"), ("Q64", "P36", "Q183")]).named({"Q90": ["Paris"], "Q183": ["Parity"]})
-    found = Names(named).entities("par", 10, "P36", "subject")["matches"]
+    found = Completions(named).entities("par", 10, "P36", "subject")["matches"]
     assert [(row["label"], row["name"]) for row in found] == [("Q90", "Paris"), ("Q183", "Parity")]
 
 
@@ -78,12 +78,12 @@ def test_what_completes_has_its_label_and_a_text_that_means_it() -> None:
             "P36": ["part"],
         }
     )
-    found = Names(named).entities("par", 10)["matches"]
+    found = Completions(named).entities("par", 10)["matches"]
     texts = {label: label for label in ("Q90", "Q830149", "Q64", "Par", "Parity")} | {"Q142": '"Park Street"'}
     assert {row["label"]: row["text"] for row in found} == texts
     for label, text in texts.items():
         assert bind(compile_query(parse(f"?x : P36({text}, ?x)")), named)[0] == [named.entities.id(label)]
-    relations = Names(named).relations("par", 10)["matches"]
+    relations = Completions(named).relations("par", 10)["matches"]
     assert [(row["label"], row["text"], row["words"]) for row in relations] == [("P36", "part", "part")]
 
 

@@ -20,7 +20,7 @@ from tacit.engine.calibration import Sigmoid
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError
 from tacit.links.loading import load_model
-from tacit.server.group import Group
+from tacit.server.group import ServiceGroup
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import Limits, ServerSettings
 from tacit.server.worker import Worker
@@ -112,7 +112,7 @@ def test_a_process_that_hangs_costs_one_question_its_time(service: Running) -> N
 
 def test_what_cannot_be_shared_out_is_refused(run: tacit.Run) -> None:
     with pytest.raises(SettingsError, match="shards is 25, but there are only 24 entities"):
-        Group(24, 25).joined(24, "cpu")
+        ServiceGroup(24, 25).joined(24, "cpu")
     share = load_model(run.folder, "cpu", Shards(24, 0, 2))
     sees_heads = Adapted(Sigmoid(), Adapter(run.engine.scorer, "sp"))
     with pytest.raises(SettingsError, match="looks at the vectors of entities"):

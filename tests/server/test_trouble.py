@@ -18,7 +18,7 @@ from served_graphs import DEADLY, EUROPE, SLOW, Made, europe
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.server import serving
-from tacit.server.group import ALONE, Group
+from tacit.server.group import ALONE, ServiceGroup
 from tacit.server.settings import Limits, ServerSettings
 
 
@@ -143,7 +143,7 @@ def test_clients_that_take_their_time_hold_nobody_up(service: Running, monkeypat
 class Missing(Made):
     """A graph whose workers find nothing to open."""
 
-    def engine(self, group: Group = ALONE) -> Engine:
+    def engine(self, group: ServiceGroup = ALONE) -> Engine:
         """Not here."""
         raise RunError("run 'nowhere' is missing; train it first")
 

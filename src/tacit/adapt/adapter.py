@@ -13,7 +13,7 @@ from tacit.engine.calibration import EVERY, Tails
 from tacit.errors import SettingsError
 from tacit.links.scorer import Scorer, VectorScorer
 
-Vectors = Callable[[Tensor], Tensor]  # of ids
+VectorsOf = Callable[[Tensor], Tensor]  # of ids
 _BLOCK = 2**24  # numbers of a hidden layer held at once
 
 
@@ -168,7 +168,7 @@ class Features:
     """What an adapter sees of an entity or a relation: its vector times a factor, or nothing but its id."""
 
     width: int
-    vectors: Vectors | None = None  # None: one learned row per id
+    vectors: VectorsOf | None = None  # None: one learned row per id
     factor: float = 1.0  # makes the sum of a vector's magnitudes 1 on average
 
 
@@ -181,7 +181,7 @@ def features(scorer: Scorer, letter: str) -> Features:
             f"an adapter that sees entities needs their vectors, which {type(scorer).__name__} does not have; "
             "use condition p"
         )
-    vectors: Vectors = scorer.relation_vectors if letter == "p" else scorer.entity_vectors
+    vectors: VectorsOf = scorer.relation_vectors if letter == "p" else scorer.entity_vectors
     number = scorer.num_relations if letter == "p" else scorer.num_entities
     # Adagrad at first moves every weight by the learning rate. With magnitudes that sum to 1, the outputs then move by
     # as much, whatever the rank: as if they were two numbers of their own.

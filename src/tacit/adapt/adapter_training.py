@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
+from tacit.adapt.held_out import set_apart
 from tacit.adapt.query_batches import Batches
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.strengths import fitted_strengths
-from tacit.adapt.validation import set_apart
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.known_facts import KnownFacts
@@ -28,7 +28,7 @@ from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.engine.reasoner import MessageReasoner
 from tacit.errors import TrainingError
 from tacit.fitting.checkpoint import Weights
-from tacit.fitting.task import Schedule, Task
+from tacit.fitting.task import Task, Timetable
 from tacit.graph.graph import Graph
 from tacit.links.scorer import BilinearScorer, Scorer
 from tacit.query.plan import Complement
@@ -98,10 +98,10 @@ class AdapterTraining(Task):
         atoms = sum(drawn.queries.shape.num_relations for drawn in self.batches.values()) / len(self.batches)
         return 2.0 * entities * width * atoms * self.settings.batch
 
-    def schedule(self) -> Schedule:
+    def schedule(self) -> Timetable:
         """Steps, validated every few of them and before the first."""
         settings = self.settings
-        return Schedule(
+        return Timetable(
             name="adapt",
             unit="step",
             units=0 if settings.learn == "negation" else settings.steps,  # which is not learned by steps

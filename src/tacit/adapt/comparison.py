@@ -22,10 +22,11 @@ from tacit.query.queries import QuerySet
 
 
 @dataclass(frozen=True)
-class Comparison:
+class AdapterComparison:
     """The MRR of each shape with the `new` adapter, with the `present` one of the run if any, and with `none`.
 
-    >>> worse = Comparison({"none": {"2i": 0.5, "2in": 0.25}, "new": {"2i": 0.25, "2in": 0.75}}, frozenset({"2in"}))
+    >>> figures = {"none": {"2i": 0.5, "2in": 0.25}, "new": {"2i": 0.25, "2in": 0.75}}
+    >>> worse = AdapterComparison(figures, frozenset({"2in"}))
     >>> print(worse.won, worse)
     False validation MRR 0.5000 with it, 0.3750 without; without negation 0.2500 with it, 0.5000 without
     """
@@ -73,7 +74,7 @@ def compare(
     settings: AdaptSettings,
     queries: Mapping[str, QuerySet],
     observed: tuple[str, ...],
-) -> Comparison:
+) -> AdapterComparison:
     """Answer queries with an adapter trained by `settings`, with that of the run, and with none.
 
     Each is asked by the engine settings it goes with; `observed` is the same for all, however they were trained.
@@ -93,4 +94,4 @@ def compare(
         engine = Engine(graph, scorer, EngineSettings.of({**how, **search}), adapter=adapted)
         figures[name] = mean_reciprocal_ranks(engine.reasoner, queries)
     negated = {name for name, query_set in queries.items() if query_set.shape.plan.has(Complement)}
-    return Comparison(figures, frozenset(negated))
+    return AdapterComparison(figures, frozenset(negated))

@@ -26,7 +26,7 @@ from tacit.engine.atoms import Atoms
 from tacit.engine.known_tails import KnownTails
 from tacit.engine.logic import LOG2_E, Logic
 from tacit.graph.index import Ints
-from tacit.links.rooms import Rooms
+from tacit.links.scratch_memory import Rooms
 from tacit.query.plan import Complement, Intersect, Plan, Relation, Row
 
 Summed = tuple[Tensor, Tensor, Tensor]  # `Z` [Q], and its derivatives by the scale and the shift of each literal [A, Q]

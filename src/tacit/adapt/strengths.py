@@ -14,19 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.engine.ranking import reciprocal_ranks
 from tacit.engine.reasoner import Reasoner
+from tacit.graph.index import Floats, Ints
 from tacit.query.plan import Complement, negated_relation, walk
 from tacit.query.queries import QuerySet
 
 FACTORS = (1.0, 2.0, 4.0, 8.0, 12.0, 20.0, 40.0, 0.5, 0.25)  # of equally good ones the first
 PRIORS = (math.inf, 100.0, 30.0, 10.0, 3.0)
 _FOLDS = 4
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

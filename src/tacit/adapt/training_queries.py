@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,16 +12,15 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import counted
 from tacit.graph.graph import Graph
-from tacit.query.queries import QuerySet
+from tacit.query.queries import QuerySet, QuerySets
 from tacit.query.query_folder import has_queries, queries_for
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
 
-Queries = Mapping[str, QuerySet]
-Source = str | Path | Queries | None
+QuerySource = str | Path | QuerySets | None
 
 
-def training_queries(graph: Graph, settings: AdaptSettings, source: Source = None, count: int = 5000) -> Queries:
+def training_queries(graph: Graph, settings: AdaptSettings, source: QuerySource = None, count: int = 5000) -> QuerySets:
     """The queries to learn from, with their answers: query sets by shape, or those of a folder and sampled ones of the
     shapes that it does not have.
     """
@@ -47,7 +46,7 @@ def halved(graph: Graph, seed: int = 0) -> Graph:
     return replace(graph, valid=found, test=sought)
 
 
-def validation_queries(graph: Graph, settings: AdaptSettings, source: Source = None) -> Queries | None:
+def validation_queries(graph: Graph, settings: AdaptSettings, source: QuerySource = None) -> QuerySets | None:
     """Queries to validate with; None where they must come from those that are learned from."""
     given = not (source is None or isinstance(source, str | Path))
     if given or settings.settled(len(graph.valid) > 0).held_out or not len(graph.valid):

@@ -14,12 +14,12 @@ from tacit.graph.read_settings import ReadSettings
 if TYPE_CHECKING:
     from tacit.changing import Change
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The run folder.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run folder.")]
 
 
 @options.of_settings(ReadSettings, "reading")
 def add(
-    run: Run,
+    run: RunArgument,
     facts: Annotated[list[str], typer.Argument(help="Files or folders of facts, or - for standard input.")],
     reading: dict[str, Any],
 ) -> None:
@@ -34,7 +34,7 @@ def add(
 
 @options.of_settings(ReadSettings, "reading")
 def remove(
-    run: Run,
+    run: RunArgument,
     facts: Annotated[
         list[str], typer.Argument(help="Files or folders of the facts to remove, or - for standard input.")
     ],

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tacit.graph.graph import Graph
     from tacit.graph.statistics import RelationStatistics, Statistics
-    from tacit.graph.values import Values
+    from tacit.graph.values import ValueRelation
 
 app = typer.Typer(help="List, describe and write graphs.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -248,7 +248,7 @@ def _relations(relations: Sequence[RelationStatistics]) -> Table:
     return _table("Relations", columns, rows, ["remarks" if any(row[-1] for row in rows) else ""])
 
 
-def _values(found: Iterable[Values]) -> Table:
+def _values(found: Iterable[ValueRelation]) -> Table:
     rows = []
     for one in found:
         advice = "may stay: many facts share each" if one.shared else "leave out, or use ranges"

@@ -24,7 +24,7 @@ from tacit.errors import SettingsError
 PARTS = 4  # mean, largest, smallest and standard deviation, as principal neighbourhood aggregation has them
 LEAST_VARIANCE = 1e-6
 _LEAST_SPREAD = 1.0001 * LEAST_VARIANCE**0.5  # up to which a standard deviation has no gradient
-Triples = NDArray[np.integer]  # directed facts, each with its inverse, `[E, 3]`
+DirectedFacts = NDArray[np.integer]  # directed facts, each with its inverse, `[E, 3]`
 _CACHED = 2**18  # numbers of a block of messages that stays in cache
 
 
@@ -36,7 +36,7 @@ class SortedFacts(nn.Module):
     tails: Tensor
     offsets: Tensor  # [N + 1]
 
-    def __init__(self, triples: Triples, num_entities: int, num_relations: int) -> None:
+    def __init__(self, triples: DirectedFacts, num_entities: int, num_relations: int) -> None:
         super().__init__()
         self.num_entities, self.num_relations = num_entities, num_relations
         triples = np.unique(triples.astype(np.int64), axis=0)

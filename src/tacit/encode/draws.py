@@ -71,7 +71,7 @@ class Given:
         return torch.bincount(self.ids.cpu().long(), each, num_entities) / len(sizes)
 
 
-class Facts:
+class DeviceFacts:
     """The facts of an index on a device, sorted: the keys (entity, relation) of each entity, the tails of each key.
 
     A fact is one number, by the place of its key and its tail: by the key itself it would not fit into 64 bits where
@@ -148,7 +148,7 @@ class Facts:
 class Online:
     """Queries of a plan drawn backwards over facts, each with the answer it was drawn from and others it leads to."""
 
-    def __init__(self, plan: Plan, count: int, facts: Facts, answers: int = 1) -> None:
+    def __init__(self, plan: Plan, count: int, facts: DeviceFacts, answers: int = 1) -> None:
         self.plan, self.count, self.facts, self.answers = plan, count, facts, answers
 
     def __call__(self) -> Drawn:
@@ -170,7 +170,7 @@ class Online:
 class _Backwards:
     """The slots of queries of one plan, filled so that each is answered by an entity; `alive` says which are."""
 
-    def __init__(self, facts: Facts, plan: Plan, answers: Tensor) -> None:
+    def __init__(self, facts: DeviceFacts, plan: Plan, answers: Tensor) -> None:
         self.facts, self.plan, self.answers = facts, plan, answers
         self.entities: dict[int, Tensor] = {}
         self.relations: dict[int, Tensor] = {}
@@ -314,7 +314,7 @@ def draws(
     plans = plans_of(shapes, queries)
     sizes = {name: steps * size for name, size in counts(plans, batch, negated).items()}
     given = {name: Given(queries[name], sizes[name], device, answers) for name in plans if name in queries}
-    facts = None if len(given) == len(plans) else Facts(index, num_entities, device)
+    facts = None if len(given) == len(plans) else DeviceFacts(index, num_entities, device)
     return [
         given[name] if facts is None or name in given else Online(plan, sizes[name], facts, answers)
         for name, plan in plans.items()

@@ -17,7 +17,7 @@ from tacit.encode.settings import TRAINED, EncodeSettings
 from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.errors import PlanError, TrainingError
 from tacit.fitting.checkpoint import Weights
-from tacit.fitting.task import Schedule, Task, seed_of
+from tacit.fitting.task import Task, Timetable, seed_of
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
 from tacit.links.scorer import Scorer
@@ -97,11 +97,11 @@ class EncoderTraining(Task):
         width = settings.width or self.module.get_buffer("entities").shape[1]  # that of the link predictor
         return 30.0 * settings.batch * (min(settings.negatives, many) + settings.answers) * width
 
-    def schedule(self) -> Schedule:
+    def schedule(self) -> Timetable:
         """Steps, or minutes of them, validated a few times on the way."""
         settings = self.settings
         between = max(1, round(settings.validate_every * settings.steps))
-        return Schedule(
+        return Timetable(
             name="encode",
             unit="step",
             units=settings.steps,

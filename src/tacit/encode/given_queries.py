@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import DataError, SettingsError
 from tacit.graph.graph import Graph
-from tacit.query.queries import QuerySet
+from tacit.query.queries import QuerySets
 from tacit.query.query_folder import check_ids, has_queries, queries_for
-
-Queries = Mapping[str, QuerySet]
 
 
 def given_queries(
-    graph: Graph, settings: EncodeSettings, source: str | Path | Queries | None
-) -> tuple[Queries, Queries | None]:
+    graph: Graph, settings: EncodeSettings, source: str | Path | QuerySets | None
+) -> tuple[QuerySets, QuerySets | None]:
     """The queries to learn from, of query sets or of a folder, and those of the folder to validate with.
 
     Of a folder it takes the train queries of the shapes to learn from that it has, and the valid ones of any shape.

@@ -7,7 +7,7 @@ from collections import deque
 import torch
 from torch import Tensor, nn
 
-from tacit.encode.aggregation import Triples
+from tacit.encode.aggregation import DirectedFacts
 from tacit.encode.graph_network import DescribedLayer, boundary_of, fill, read, reset_linear, states_after
 from tacit.encode.network import network
 from tacit.encode.set_projection import SetProjector
@@ -22,7 +22,7 @@ class GNNQE(SetProjector):
 
     name = "GNN-QE"
 
-    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: Triples) -> None:
+    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: DirectedFacts) -> None:
         super().__init__(num_entities, num_relations, settings, triples)
         d, count = settings.width, settings.layers
         self.query = nn.Embedding(num_relations, d)

@@ -33,7 +33,7 @@ from tacit.links.scorer import Scorer
 from tacit.query.plan import Plan
 
 OWN = 0.1  # how much of its own vector a variable adds to what it hears
-Term = tuple[int, int]  # the number of a query graph, and a term of it
+GraphTerm = tuple[int, int]  # the number of a query graph, and a term of it
 
 
 class LMPNN(Matching):
@@ -102,10 +102,10 @@ class LMPNN(Matching):
         ends = iter([vectors[number, FREE] for number in range(len(graphs))])
         return [[next(ends) for _ in query_graphs(plan)] for plan, _, _ in queries]
 
-    def _first(self, graphs: Sequence[tuple[QueryGraph, Slots]]) -> dict[Term, Tensor]:
+    def _first(self, graphs: Sequence[tuple[QueryGraph, Slots]]) -> dict[GraphTerm, Tensor]:
         """The vectors that terms start from; those of entities are read at once."""
-        vectors: dict[Term, Tensor] = {}
-        named: dict[Term, Tensor] = {}
+        vectors: dict[GraphTerm, Tensor] = {}
+        named: dict[GraphTerm, Tensor] = {}
         for number, (graph, (_, entities, relations)) in enumerate(graphs):
             for term in graph.distances:
                 if term < FREE:
@@ -119,7 +119,7 @@ class LMPNN(Matching):
         return vectors
 
     def _heard(
-        self, graphs: Sequence[tuple[QueryGraph, Slots]], vectors: dict[Term, Tensor], hearing: Sequence[Term]
+        self, graphs: Sequence[tuple[QueryGraph, Slots]], vectors: dict[GraphTerm, Tensor], hearing: Sequence[GraphTerm]
     ) -> list[Tensor]:
         """What each of some terms hears, and a little of itself: all messages are composed at once."""
         senders, ids = [], []

@@ -18,7 +18,7 @@ from tacit.links.precision import has_triton
 _CPU_BLOCK = 1 << 17  # numbers of one pair and dimension that are in memory at a time
 _GPU_BLOCK = 1 << 26
 
-Parts = tuple[Tensor, ...]
+PairParts = tuple[Tensor, ...]
 
 
 def l1(points: Tensor, entities: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ def _in_kernels(points: Tensor, entities: Tensor) -> bool:
     return bool(fits) and has_triton()
 
 
-def _parts(kind: str, points: Tensor, extents: Tensor | None, entities: Tensor) -> tuple[Parts, Parts]:
+def _parts(kind: str, points: Tensor, extents: Tensor | None, entities: Tensor) -> tuple[PairParts, PairParts]:
     """What the pair functions take of states and of entities."""
     if extents is None:
         return (points,), (entities,)

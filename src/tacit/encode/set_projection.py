@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from tacit.encode.aggregation import SortedFacts, Triples
+from tacit.encode.aggregation import DirectedFacts, SortedFacts
 from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.exact_sets import followed, inverse_places, kept, reached
 from tacit.encode.projection_reasoner import ProjectionReasoner, ProjectionScorer
@@ -37,7 +37,7 @@ class SetProjector(Space):
 
     unions = True
 
-    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: Triples) -> None:
+    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: DirectedFacts) -> None:
         super().__init__(num_entities, num_relations, settings)
         self.width = 2 * num_entities
         self.facts = SortedFacts(triples, num_entities, num_relations)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tacit.encode.aggregation import SortedFacts, Triples
+from tacit.encode.aggregation import DirectedFacts, SortedFacts
 from tacit.encode.graph_network import SummedLayer, boundary_of, read, reset_linear, states_after
 from tacit.encode.network import network
 from tacit.encode.set_projection import SetProjector
@@ -90,7 +90,7 @@ class Ultra(SetProjector):
 
     name = "UltraQuery"
 
-    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: Triples) -> None:
+    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: DirectedFacts) -> None:
         super().__init__(num_entities, num_relations, settings, triples)
         d, count = settings.width, settings.layers
         self.relation_model = _RelationNetwork(d, count)
@@ -135,7 +135,7 @@ class Ultra(SetProjector):
         self.renew()
 
 
-def relation_graph(triples: Triples, num_relations: int) -> NDArray[np.int64]:
+def relation_graph(triples: DirectedFacts, num_relations: int) -> NDArray[np.int64]:
     """Facts `(j, joint, i)` of the graph of relations, from directed triples with their inverses.
 
     The tails of a relation are the heads of its inverse, so that one product says which share an entity at any end.

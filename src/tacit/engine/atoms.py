@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from tacit.engine.calibration import Calibration
-from tacit.engine.kept import Kept
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.known_tails import KnownTails
 from tacit.engine.possible import IMPOSSIBLE, Possible
 from tacit.engine.sharded import at, widest_share
+from tacit.engine.weights_memo import Kept
 from tacit.errors import RunError, SettingsError
 from tacit.links.codes import Codes, forget_codes, shared_codes
 from tacit.links.precision import NARROW, even_product, switched
-from tacit.links.rooms import Rooms
 from tacit.links.scorer import BilinearScorer, Scorer, shards_of
+from tacit.links.scratch_memory import Rooms
 from tacit.query.plan import Complement, Plan, Relation, Row, negated_relation
 
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them

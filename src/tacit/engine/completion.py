@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,11 +18,11 @@ from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 from tacit.graph.writing import write_scored
 from tacit.links.scorer import shards_of
+from tacit.query.query_folder import Counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Progress = Callable[[str, int, int], None]  # what was just completed, how much is done, and how much there is
 _PAIRS = 2**20  # candidates whose other direction is scored at a time
 _ROWS = {"cpu": 512, "cuda": 8192}  # scored at a time, where there is memory
 
@@ -73,7 +73,7 @@ class Completion:
         *,
         min_score: float = 0.5,
         top: int | None = None,
-        progress: Progress = lambda what, done, total: None,
+        progress: Counted = lambda what, done, total: None,
     ) -> None:
         if not 0.0 < min_score <= 1.0:
             raise SettingsError(f"min_score is {min_score}; it must be above 0 and at most 1", "min_score")

@@ -22,7 +22,7 @@ from tacit.engine.logic import ZERO
 from tacit.engine.paging import Page
 from tacit.engine.reasoner import Explanation
 from tacit.engine.sharded import whole
-from tacit.engine.tuples import TupleSearch
+from tacit.engine.tuple_search import TupleSearch
 from tacit.engine.witnesses import witness
 from tacit.errors import QueryError
 from tacit.graph.vocabulary import Vocabulary

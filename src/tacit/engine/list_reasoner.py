@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from tacit.engine.found import Found, Wanted
-from tacit.engine.kept import Kept
-from tacit.engine.lists import Listing, Lists
+from tacit.engine.list_search import Listing, Lists
 from tacit.engine.logic import ZERO
 from tacit.engine.reasoner import Around, Explanation, MessageReasoner, Reasoner
 from tacit.engine.row_lists import RowLists
+from tacit.engine.weights_memo import Kept
 from tacit.links.top import TopScorer
 from tacit.query.plan import Plan, Row
 from tacit.query.plan_traits import listable

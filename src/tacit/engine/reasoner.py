@@ -13,9 +13,9 @@ from torch import Tensor
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
 from tacit.engine.best_first import BestFirst
-from tacit.engine.coarse import CoarseSearch
+from tacit.engine.coarse_search import CoarseSearch
 from tacit.engine.found import Found, Wanted, loose
-from tacit.engine.implied import Implied
+from tacit.engine.known_reasons import Implied
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.reasons import Proof, Reasons
 from tacit.engine.scores import Scores, checked

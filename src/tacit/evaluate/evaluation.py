@@ -20,10 +20,10 @@ from tacit.evaluate.results import Results
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.folder import ADAPTER, RunFolder, versions
 from tacit.graph.graph import SPLITS, Graph
-from tacit.opening import Weights, described, engine_of
+from tacit.opening import RunWeights, described, engine_of
 from tacit.query.hardness import missing_links
 from tacit.query.queries import QuerySet, checksum
-from tacit.query.query_folder import Progress, check_ids, queries_for
+from tacit.query.query_folder import Counted, check_ids, queries_for
 from tacit.query.shapes import parse_shapes
 
 RELIABILITY_QUERIES = 500
@@ -65,13 +65,13 @@ class Evaluation(Results):
 
 def evaluate_run(
     folder: RunFolder,
-    weights: Weights,
+    weights: RunWeights,
     queries: str | Path | Mapping[str, QuerySet] | None,
     shapes: str | None,
     how: EvaluateSettings,
     adapted: bool,
     settings: Mapping[str, Any],
-    progress: Progress | None = None,
+    progress: Counted | None = None,
     processes: Shards | None = None,
 ) -> Evaluation:
     """The evaluation of a run, as `Run.evaluate` describes it, by settings of the engine."""
@@ -96,7 +96,7 @@ def evaluated(
     how: EvaluateSettings = USUAL,
     *,
     about: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: Counted | None = None,
     processes: Shards | None = None,
 ) -> Evaluation:
     """Rank the hard answers of queries by an engine, and measure what is asked for beside that.

@@ -17,7 +17,7 @@ from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.graph import SPLITS, Graph
 from tacit.links.ranking import Ties
 from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.query_folder import Progress, telling
+from tacit.query.query_folder import Counted, telling
 from tacit.query.shapes import SHAPES
 
 USUAL = EvaluateSettings()
@@ -29,7 +29,7 @@ def evaluate(
     queries: Mapping[str, QuerySet],
     how: EvaluateSettings = USUAL,
     settings: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: Counted | None = None,
     processes: Shards | None = None,
 ) -> Results:
     """Rank the hard answers of each set of queries.

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from tacit.disk import from_json
 from tacit.errors import DataError
+from tacit.graph.index import Floats
 from tacit.links.ranking import MEANS, METRICS, by_query
 from tacit.query.queries import QuerySet
 from tacit.query.shapes import NEGATIVE, POSITIVE
 
 AVERAGES = {"avg_p": POSITIVE, "avg_n": NEGATIVE}
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

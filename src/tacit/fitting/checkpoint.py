@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from tacit.disk import from_json
 from tacit.errors import RunError
-from tacit.fitting.parts import Parts
+from tacit.fitting.parts import RunFiles
 from tacit.fitting.position import FORMAT, Position, about, anew, no_checkpoint
 from tacit.folder import MODEL
 
@@ -34,7 +34,7 @@ class Checkpoint:
     groups: Mapping[str, Weights]
     complete: bool = False
 
-    def write(self, files: Parts, name: str, stamp: Mapping[str, str]) -> None:
+    def write(self, files: RunFiles, name: str, stamp: Mapping[str, str]) -> None:
         """Write the file; `stamp` says what the training was made of."""
         tensors = {f"{group}.{key}": tensor for group, held in self.groups.items() for key, tensor in held.items()}
         told = {"format": FORMAT, "position": json.dumps(asdict(self.position)), "stamp": json.dumps(dict(stamp))}
@@ -42,7 +42,7 @@ class Checkpoint:
         files.write(name, tensors, told | ({"complete": "yes"} if self.complete else {}), tag)
 
     @classmethod
-    def read(cls, files: Parts, name: str, stamp: Mapping[str, str]) -> Checkpoint:
+    def read(cls, files: RunFiles, name: str, stamp: Mapping[str, str]) -> Checkpoint:
         """Read a file that was written with the same stamp."""
         run, path = files.run, files.run.path / name
         position, complete = about(run, name)

@@ -17,7 +17,7 @@ from tacit.distributed.threads import choose_again, threads_for
 from tacit.errors import RunError, TrainingError
 from tacit.fitting.checkpoint import Checkpoint, Weights, optimizer_tensors, restore_optimizer
 from tacit.fitting.interruption import Stopped, stop_on_signals
-from tacit.fitting.parts import Parts
+from tacit.fitting.parts import RunFiles
 from tacit.fitting.position import Position, anew
 from tacit.fitting.progress import Event, Pace, Progress, duration, shown
 from tacit.fitting.task import Task
@@ -29,7 +29,7 @@ _TICK = 0.1  # seconds between two steps that are told
 
 
 @dataclass(frozen=True, eq=False)
-class Best:
+class BestWeights:
     """The best weights so far: of a step, held here, or in a file of the run where `held` is None."""
 
     step: int
@@ -61,11 +61,13 @@ class Fitting:
         self.task, self.schedule, self.progress = task, task.schedule(), progress
         self.run, self.file, self.stamp = run, file, stamp or {}
         self.shards = shards or Shards(0)
-        self.files = None if run is None else Parts(run, shards)
+        self.files = None if run is None else RunFiles(run, shards)
         self.at, self.complete = Position(), False
-        self.best: Best | None = None
+        self.best: BestWeights | None = None
         self._best_in_run = shards is not None and run is not None
-        self._planned: tuple[Position, Best | None] | None = None  # before a validation that only the end asks for
+        self._planned: tuple[Position, BestWeights | None] | None = (
+            None  # before a validation that only the end asks for
+        )
         self._part, self._late = 0, False  # of a timed training: where it is, and whether its time is up
         self._last = -1  # step of the last checkpoint
         self._loss = torch.zeros((), dtype=torch.float64, device=next(task.module.parameters()).device)
@@ -224,26 +226,26 @@ class Fitting:
         self._trace({"event": schedule.name, **line})
         self._tell("round" if metric is None else "validation", loss=loss, metric=metric)
 
-    def _kept(self, weights: Weights) -> Best:
+    def _kept(self, weights: Weights) -> BestWeights:
         """The weights of a step, kept as the best."""
         if not self._best_in_run or self.files is None:
-            return Best(self.at.best_step, {name: tensor.clone() for name, tensor in weights.items()})
-        best = Best(self.at.best_step, None)
+            return BestWeights(self.at.best_step, {name: tensor.clone() for name, tensor in weights.items()})
+        best = BestWeights(self.at.best_step, None)
         self.files.write(best.file, weights, {})
         return best
 
-    def _restored_best(self, weights: Weights) -> Best | None:
+    def _restored_best(self, weights: Weights) -> BestWeights | None:
         """The best weights of a checkpoint, which are `weights` where it had them or the run's model has."""
         if self.at.best is None:
             return None
-        best = Best(self.at.best_step, None)
+        best = BestWeights(self.at.best_step, None)
         if self._best_in_run and self.run is not None and self.run.has(best.file):
             return best
         if not weights:
             raise RunError(f"the run has no {best.file}, the best weights so far; {anew(self.file)}")
         return self._kept({name: tensor.to(self._loss.device) for name, tensor in weights.items()})
 
-    def _remove_best_but(self, best: Best | None) -> None:
+    def _remove_best_but(self, best: BestWeights | None) -> None:
         """Delete the files of best weights that no checkpoint needs."""
         if self._best_in_run and self.run is not None and self.shards.leads:
             for path in self.run.path.glob(BEST.format(step="*")):

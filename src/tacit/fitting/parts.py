@@ -16,7 +16,7 @@ from tacit.folder import RunFolder
 TABLES = ("entities", "tails")  # words in the names of tensors that have a row for each entity
 
 
-class Parts:
+class RunFiles:
     """The files of a run, for one process or several.
 
     With one, a file is a file. With several, `model.safetensors` is a head: it has what all have in common, and each

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Timetable:
     """How long to train, in a `unit` of some steps, and how often to look."""
 
     name: str  # of the lines in the trace
@@ -54,7 +54,7 @@ class Task:
         """About how much a step computes; more than anything where that is not known."""
         return math.inf
 
-    def schedule(self) -> Schedule:
+    def schedule(self) -> Timetable:
         """How long to train, and how often to look."""
         raise NotImplementedError
 

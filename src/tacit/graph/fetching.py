@@ -28,7 +28,7 @@ _BUSY = (408, 429, 500, 502, 503, 504)  # what a server says that may answer lat
 _ADDRESS = re.compile(r"https?://[!-~]+", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[A-Za-z]+(-[A-Za-z0-9]+)*(--[a-z]+)?")
 
-Progress = Callable[[int], None]  # how many facts there are so far
+FactCount = Callable[[int], None]  # how many facts there are so far
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Endpoint:
 
 
 def fetch(
-    endpoint: Endpoint, out: str | Path, most: int = MOST, progress: Progress = lambda facts: None
+    endpoint: Endpoint, out: str | Path, most: int = MOST, progress: FactCount = lambda facts: None
 ) -> tuple[int, bool]:
     """Write the facts of an endpoint to a file of N-Triples; how many there are, and whether these are all.
 

@@ -17,7 +17,7 @@ from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 
 Triples = NDArray[np.int32]
-Names = Mapping[str, Sequence[str]]  # readable ones by label, the best first
+NamesByLabel = Mapping[str, Sequence[str]]  # readable ones by label, the best first
 SPLITS = ("train", "valid", "test")
 INVERSE = "^-1"
 _ABSOLUTE = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*://[^\x00-\x20<>"{}|\\^`]*')
@@ -42,7 +42,7 @@ def directed(relations: Iterable[str]) -> Vocabulary:
     return Vocabulary((name for r in relations for name in (r, r + INVERSE)), kind="relation")
 
 
-def names_both_ways(names: Names, relations: Sequence[str]) -> dict[str, Sequence[str]]:
+def names_both_ways(names: NamesByLabel, relations: Sequence[str]) -> dict[str, Sequence[str]]:
     """The same names, and those of inverses: their relations' where they have none of their own."""
     pairs = zip(relations[0::2], relations[1::2], strict=True)
     return {back: [name + INVERSE for name in names[label]] for label, back in pairs if label in names} | dict(names)
@@ -111,7 +111,7 @@ class Graph:
         """How many relation ids there are, inverses included."""
         return len(self.relations)
 
-    def named(self, names: Names) -> Graph:
+    def named(self, names: NamesByLabel) -> Graph:
         """The same graph with readable names for labels, before those they have; an inverse has its relation's.
 
         >>> graph = Graph.of([("Q90", "P36", "Q142")]).named({"Q90": ["Paris"], "P36": ["capital"]})

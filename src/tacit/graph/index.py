@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 _MOST = 2**63 - 1
 
 

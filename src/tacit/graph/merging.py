@@ -16,7 +16,7 @@ from tacit.graph.joining import BLANK, blank_stem, relabelling
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 
-Labels = Sequence[str | None]
+LabelColumn = Sequence[str | None]
 
 
 class Merged(NamedTuple):
@@ -148,7 +148,7 @@ def _extended(known: Vocabulary, labels: Iterable[str]) -> Vocabulary:
     return Vocabulary([*known, *further], known.kind, known.names) if further else known
 
 
-def _facts(graph: Graph, more: Graph, heads: Labels, forward: Labels) -> Triples:
+def _facts(graph: Graph, more: Graph, heads: LabelColumn, forward: LabelColumn) -> Triples:
     """The facts of another graph by the ids of this one; those that it has no ids for are left out."""
     entities = np.array([-1 if label is None else graph.entities.get(label) for label in heads], dtype=np.int32)
     relations = np.array([-1 if label is None else graph.relations.get(label) for label in forward], dtype=np.int32)

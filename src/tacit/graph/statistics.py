@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.redundancy import ENOUGH, redundancies, symmetry
-from tacit.graph.values import Values, values
+from tacit.graph.values import ValueRelation, values
 
 PERCENTILES = (0, 25, 50, 75, 90, 99, 100)
 
@@ -41,7 +41,7 @@ class Statistics:
     degrees: dict[str, float]
     hubs: tuple[tuple[str, int], ...]
     relations: tuple[RelationStatistics, ...]  # the most frequent first
-    values: tuple[Values, ...]  # the relations that have numbers or dates for entities
+    values: tuple[ValueRelation, ...]  # the relations that have numbers or dates for entities
     notes: tuple[str, ...]
 
     @classmethod

@@ -28,7 +28,7 @@ _DATED = re.compile(r".*\b(?:date|dateTime|dateTimeStamp|gYear|gYearMonth)>?")  
 
 
 @dataclass(frozen=True)
-class Values:
+class ValueRelation:
     """A relation most of whose facts end, or begin, in numbers or in dates."""
 
     relation: str
@@ -40,7 +40,7 @@ class Values:
     shared: bool  # whether a value has facts enough to be an entity like any other
 
 
-def values(graph: Graph) -> tuple[Values, ...]:
+def values(graph: Graph) -> tuple[ValueRelation, ...]:
     """The relations of a graph that have numbers or dates for entities, those with most of them first.
 
     Where both ends of a fact are numbers, or a number has facts of its own, it is an identifier.
@@ -63,7 +63,7 @@ def values(graph: Graph) -> tuple[Values, ...]:
                 examples = tuple(graph.entities[i] for i in distinct[:_EXAMPLES])
                 sizes = len(ids), len(distinct)
                 shared = sizes[0] >= _SHARED * sizes[1]
-                valued_relations.append(Values(graph.relations[relation], end, kind, *sizes, examples, shared))
+                valued_relations.append(ValueRelation(graph.relations[relation], end, kind, *sizes, examples, shared))
     return tuple(sorted(valued_relations, key=lambda values: -values.facts))
 
 

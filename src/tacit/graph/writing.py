@@ -19,7 +19,7 @@ from tacit.graph.prefixes import Prefixes
 from tacit.graph.terms import SCHEME, n_triples
 
 Scored = tuple[str, str, str, float]
-Row = Sequence[Any]
+Cells = Sequence[Any]
 TEXT, NUMBER, WHOLE, TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"  # what a column of a table holds
 COLUMNS = {"subject": TEXT, "relation": TEXT, "object": TEXT, "score": NUMBER}
 RDF = (".nt", ".ttl")
@@ -47,7 +47,7 @@ def write_scored(path: str | Path, facts: Iterable[Scored], prefixes: Prefixes) 
     return write_lines(path, filter(None, (_statement(fact, prefixes, kind == ".ttl") for fact in facts)))
 
 
-def write_table(path: str | Path, columns: Mapping[str, str], rows: Iterable[Row], kind: str = "") -> int:
+def write_table(path: str | Path, columns: Mapping[str, str], rows: Iterable[Cells], kind: str = "") -> int:
     """Write the rows of a table as they come, and return how many there were; the file appears once it is whole.
 
     `kind` is the extension of a format, by default that of the file.
@@ -71,18 +71,18 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> int:
     return count
 
 
-def _tsv(names: Row, row: Row) -> str:
+def _tsv(names: Cells, row: Cells) -> str:
     check_writable(cell for cell in row if isinstance(cell, str))
     return "\t".join(map(_cell, row))
 
 
-def _csv(names: Row, row: Row) -> str:
+def _csv(names: Cells, row: Cells) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="\r\n").writerow(map(_cell, row))  # which quotes both of them
     return line.getvalue()[:-2]
 
 
-def _json(names: Row, row: Row) -> str:
+def _json(names: Cells, row: Cells) -> str:
     return json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False)
 
 
@@ -94,7 +94,7 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-_ROWS: dict[str, Callable[[Row, Row], str]] = {".tsv": _tsv, ".csv": _csv, ".jsonl": _json}
+_ROWS: dict[str, Callable[[Cells, Cells], str]] = {".tsv": _tsv, ".csv": _csv, ".jsonl": _json}
 
 
 def _statement(fact: Scored, prefixes: Prefixes, scored: bool) -> str:
@@ -104,7 +104,7 @@ def _statement(fact: Scored, prefixes: Prefixes, scored: bool) -> str:
     return "" if subject.startswith('"') else f"{subject} {relation} {object_} {score}."
 
 
-def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Row]) -> int:
+def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Cells]) -> int:
     try:
         import duckdb
     except ImportError:

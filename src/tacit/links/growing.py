@@ -10,7 +10,7 @@ from torch.nn import ParameterDict
 from tacit.distributed.shards import Shards
 from tacit.fitting.loop import fit
 from tacit.fitting.progress import Progress
-from tacit.fitting.task import Schedule, Task, seed_of
+from tacit.fitting.task import Task, Timetable, seed_of
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_like
@@ -70,10 +70,10 @@ class Growth(Task):
         """The floating-point operations of the products of a step."""
         return 6.0 * BATCH * NEGATIVES * self.model.tail_table.width
 
-    def schedule(self) -> Schedule:
+    def schedule(self) -> Timetable:
         """A number of epochs that depends on the number of facts alone; nothing is validated."""
         epochs = max(EPOCHS, min(MOST, EXAMPLES // len(self.triples)))
-        return Schedule("growth", "epoch", epochs, self.steps, epochs, epochs, 1, "facts")
+        return Timetable("growth", "epoch", epochs, self.steps, epochs, epochs, 1, "facts")
 
     def step(self, number: int) -> tuple[Tensor, int]:
         """Learn from the next facts, in an order that depends on seed and epoch alone."""

@@ -10,7 +10,7 @@ from torch import nn
 from tacit.disk import MAPS
 from tacit.distributed.shards import Shards
 from tacit.errors import RunError, SettingsError
-from tacit.fitting.parts import Parts
+from tacit.fitting.parts import RunFiles
 from tacit.folder import CHECKPOINT, MODEL, ON_PREDICTOR, RunFolder
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
@@ -57,7 +57,7 @@ def save_model(run: RunFolder, model: FactorModel) -> None:
         if run.settings.get("encode", {}).get("model") in ON_PREDICTOR:
             run.drop("encode")
         run.outdate("train")
-    Parts(run, shards).write(MODEL, model.state_dict(), {name: str(value) for name, value in about(model).items()})
+    RunFiles(run, shards).write(MODEL, model.state_dict(), {name: str(value) for name, value in about(model).items()})
 
 
 def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None) -> FactorModel:
@@ -78,7 +78,7 @@ def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None
         mapped = MAPS and on.type == "cpu"  # padding is for a GPU's products
         if not mapped:
             model.to_empty(device=on)
-        tables, made = Parts(run, shards or Shards(entities)).read(MODEL), model.state_dict()
+        tables, made = RunFiles(run, shards or Shards(entities)).read(MODEL), model.state_dict()
         for name, table in tables.items():
             if name in made and table.dtype != made[name].dtype:
                 raise ValueError(f"{name} is of {table.dtype}, not {made[name].dtype}")

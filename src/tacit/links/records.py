@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.disk import TEMPORARY
+from tacit.graph.index import Ints
 
-Ints = NDArray[np.int64]
 _HEAD = 1024  # bytes that say what a file holds
 _WAYS = 4  # records in a bucket
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio, by which neighbouring keys fall into distant buckets

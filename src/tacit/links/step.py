@@ -15,7 +15,7 @@ from tacit.links.scorer import shards_of
 from tacit.links.settings import TrainSettings
 
 
-class Step:
+class TrainStep:
     """Trains a model on one batch of triples at a time.
 
     The full loss gives every row of the tail table a gradient: it is written straight into `.grad`, and the

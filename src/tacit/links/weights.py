@@ -12,17 +12,17 @@ from tacit.disk import from_json, write_text
 from tacit.errors import RunError, TacitError
 from tacit.folder import MODEL, WEIGHTS, RunFolder
 
-State = tuple[tuple[str, int, int], ...]
+FileState = tuple[tuple[str, int, int], ...]
 
 
-def weights_state(run: RunFolder) -> State:
+def weights_state(run: RunFolder) -> FileState:
     """Name, size and time of the files of a run's weights: one, or as many as there were processes to train them."""
     files = sorted(run.path.glob(f"{Path(MODEL).stem}*.safetensors"))
     stats = [path.stat() for path in files]
     return tuple((path.name, stat.st_size, stat.st_mtime_ns) for path, stat in zip(files, stats, strict=True))
 
 
-def weights_fingerprint(run: RunFolder, opened: State) -> str:
+def weights_fingerprint(run: RunFolder, opened: FileState) -> str:
     """A hash of every byte of a run's weights, which must be those that were `opened`.
 
     To hash a gigabyte takes half a second. So `weights.json` keeps the hash beside size and time of the files, and is

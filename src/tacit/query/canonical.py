@@ -20,10 +20,10 @@ _BUDGET = 20_000  # vertices coloured while choices are compared; past that, par
 _TARGET = "6 target"
 _KINDS: dict[type, str] = {Or: "2 or", And: "3 and", Not: "4 not"}  # plain parts first, negated ones last
 
-Names = tuple[Sequence[int], Sequence[int]]  # of entities and of relations by slot, as places in their own order
+SlotPlaces = tuple[Sequence[int], Sequence[int]]  # of entities and of relations by slot, as places in their own order
 
 
-def canonical(query: Query, names: Names) -> Query:
+def canonical(query: Query, names: SlotPlaces) -> Query:
     """A query over numbered slots with targets, parts and quantifiers in the one order that all its writings share."""
     flat = merged(query.formula)
     graph = _Graph(names)
@@ -64,7 +64,7 @@ class _Vertex:
 
 
 class _Graph:
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: SlotPlaces) -> None:
         self.entities, self.relations = names
         self.vertices: list[_Vertex] = []
         self.variables: dict[Variable, int] = {}

@@ -21,7 +21,7 @@ from tacit.graph.prefixes import Prefixes
 from tacit.graph.terms import SCHEME
 from tacit.graph.vocabulary import Vocabulary
 from tacit.query.names import meant
-from tacit.query.sparql_source import Source, is_value, kind
+from tacit.query.sparql_source import SparqlText, is_value, kind
 from tacit.query.text import place
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -32,10 +32,10 @@ _NAMED = {"\\": r"\\", '"': r"\"", "\b": r"\b", "\t": r"\t", "\n": r"\n", "\f": 
 _ESCAPES = str.maketrans({chr(i): f"\\u{i:04X}" for i in (*range(32), 127, 0xFFFE, 0xFFFF)} | _NAMED)
 
 
-class Labels:
+class TermLabels:
     """Finds the labels of a query's terms, as its parser gives them; without a graph it takes the plainest form."""
 
-    def __init__(self, source: Source, prologue: Any, graph: Graph | None) -> None:
+    def __init__(self, source: SparqlText, prologue: Any, graph: Graph | None) -> None:
         self.source, self.graph = source, graph
         self.own: Prefixes | None = graph.prefixes if graph and graph.prefixes else None  # of a graph from RDF
         self.base, self.prefixes = "", dict[str, str]()

@@ -14,20 +14,20 @@ from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Que
 
 
 @dataclass(frozen=True)
-class Group:
+class Conditions:
     """Conditions on one thing, all of which hold, or any; none of them holds where it is denied."""
 
     join: str  # "and" or "or"
-    parts: tuple[Step | Group, ...] = ()
+    parts: tuple[Statement | Conditions, ...] = ()
     denied: bool = False
 
 
 @dataclass(frozen=True)
-class Step:
+class Statement:
     """That a thing stands in a relation to an entity, or to something that a group of conditions describes."""
 
     relation: str
-    other: str | Group
+    other: str | Conditions
     inverse: bool = False  # whether the thing is what the relation points at
     denied: bool = False
 
@@ -40,7 +40,7 @@ _ASKED = {
 }
 
 
-def outline(query: Query) -> Group:
+def outline(query: Query) -> Conditions:
     """The conditions that a question puts on what it asks for; an error with the reason where it has none.
 
     >>> from tacit.query.text import parse
@@ -55,26 +55,32 @@ def outline(query: Query) -> Group:
     return _group(query.target, [query.formula], frozenset())
 
 
-def with_steps(group: Group, change: Callable[[Step], Step]) -> Group:
+def with_statements(group: Conditions, change: Callable[[Statement], Statement]) -> Conditions:
     """The same conditions with every step changed."""
 
-    def changed(part: Step | Group) -> Step | Group:
-        if isinstance(part, Group):
-            return with_steps(part, change)
-        other = part.other if isinstance(part.other, str) else with_steps(part.other, change)
+    def changed(part: Statement | Conditions) -> Statement | Conditions:
+        if isinstance(part, Conditions):
+            return with_statements(part, change)
+        other = part.other if isinstance(part.other, str) else with_statements(part.other, change)
         return change(replace(part, other=other))
 
     return replace(group, parts=tuple(map(changed, group.parts)))
 
 
-def _group(thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]) -> Group:
+def _group(thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]) -> Conditions:
     """What formulas that all hold say of a thing; `bound` variables stand for something."""
     parts = _conditions(thing, formulas, bound)
-    return parts[0] if len(parts) == 1 and isinstance(parts[0], Group) and not parts[0].denied else Group("and", parts)
+    return (
+        parts[0]
+        if len(parts) == 1 and isinstance(parts[0], Conditions) and not parts[0].denied
+        else Conditions("and", parts)
+    )
 
 
-def _conditions(thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]) -> tuple[Step | Group, ...]:
-    found: list[Step | Group] = []
+def _conditions(
+    thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]
+) -> tuple[Statement | Conditions, ...]:
+    found: list[Statement | Conditions] = []
     for about in _apart(list(formulas), bound):
         links = [part for part in about if thing in part.free]
         shared = bound.intersection(frozenset[Variable]().union(*(part.free for part in about)))
@@ -87,7 +93,7 @@ def _conditions(thing: Variable, formulas: Iterable[Formula], bound: frozenset[V
     return tuple(found)
 
 
-def _condition(thing: Variable, formula: Formula, bound: frozenset[Variable]) -> Sequence[Step | Group]:
+def _condition(thing: Variable, formula: Formula, bound: frozenset[Variable]) -> Sequence[Statement | Conditions]:
     """The conditions that one formula puts on a thing."""
     match formula:
         case Atom():
@@ -99,22 +105,22 @@ def _condition(thing: Variable, formula: Formula, bound: frozenset[Variable]) ->
         case And():
             return _conditions(thing, flat(formula, And), bound)
         case Or(parts) if not bound:  # one thing for all alternatives is not one for each, as scores go
-            return [Group("or", tuple(_single(_conditions(thing, [part], bound)) for part in parts))]
+            return [Conditions("or", tuple(_single(_conditions(thing, [part], bound)) for part in parts))]
         case Not(part) if not bound:
             return [_denied(_single(_conditions(thing, [part], bound)))]
     raise QueryError(f"{thing} and {min(map(str, bound))} are tied together in more than one way")
 
 
-def _step(thing: Variable, atom: Atom, rest: list[Formula], bound: frozenset[Variable]) -> Step:
+def _step(thing: Variable, atom: Atom, rest: list[Formula], bound: frozenset[Variable]) -> Statement:
     if thing not in atom.terms or atom.subject == atom.object:
         raise QueryError(f"'{atom}' does not lead from {thing} to another thing")
     inverse, relation = atom.object == thing, str(atom.relation)  # of entities, so by its label
     other = atom.subject if inverse else atom.object
     if isinstance(other, Entity):
-        return Step(relation, other.name, inverse)
+        return Statement(relation, other.name, inverse)
     if other not in bound:
         raise QueryError(f"{thing} and {other} are tied together in more than one way")
-    return Step(relation, _group(other, rest, bound - {other}), inverse)
+    return Statement(relation, _group(other, rest, bound - {other}), inverse)
 
 
 def _apart(formulas: list[Formula], bound: frozenset[Variable]) -> list[list[Formula]]:
@@ -129,9 +135,9 @@ def _apart(formulas: list[Formula], bound: frozenset[Variable]) -> list[list[For
     return [sorted(heap, key=formulas.index) for _, heap in heaps]
 
 
-def _single(parts: Sequence[Step | Group]) -> Step | Group:
-    return parts[0] if len(parts) == 1 else Group("and", tuple(parts))
+def _single(parts: Sequence[Statement | Conditions]) -> Statement | Conditions:
+    return parts[0] if len(parts) == 1 else Conditions("and", tuple(parts))
 
 
-def _denied(part: Step | Group) -> Step | Group:
-    return replace(part, denied=True) if not part.denied else Group("and", (part,), denied=True)
+def _denied(part: Statement | Conditions) -> Statement | Conditions:
+    return replace(part, denied=True) if not part.denied else Conditions("and", (part,), denied=True)

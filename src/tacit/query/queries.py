@@ -19,8 +19,8 @@ from tacit.graph.files import atomic_folder
 from tacit.graph.graph import SPLITS
 from tacit.graph.index import distinct, spread, within
 from tacit.graph.pickles import load_pickle
+from tacit.query.betae_structures import Ids, from_tuples, to_tuples
 from tacit.query.shapes import Encoding, Shape, parse_shapes, shape_of
-from tacit.query.tuples import Ids, from_tuples, to_tuples
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +156,9 @@ class QuerySet:
     def tuples(self) -> list[Any]:
         """The queries as BetaE's nested tuples."""
         return to_tuples(self.shape.encoded(self.encoding), self.entities, self.relations)
+
+
+QuerySets = Mapping[str, QuerySet]  # by shape
 
 
 def checksum(sets: Mapping[str, QuerySet]) -> str:

@@ -24,18 +24,18 @@ from tacit.graph.files import atomic_file
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.vocabulary import Vocabulary
 from tacit.query import sampling
+from tacit.query.betae_structures import Ids, label
 from tacit.query.queries import AnswerSets, QuerySet, read_queries, write_queries
 from tacit.query.sample_settings import SampleSettings
 from tacit.query.sampling import Sample, can_miss, links_wanted
 from tacit.query.shapes import SHAPES, Encoding, Shape, parse_shapes
 from tacit.query.symbolic import with_answers
-from tacit.query.tuples import Ids, label
-from tacit.sources import Source, load
+from tacit.sources import NameOrPath, load
 
 if TYPE_CHECKING:
     from tacit.graph.datasets import Facts
 
-Progress = Callable[[str, int, int], None]  # name of the shape, queries done, queries in all
+Counted = Callable[[str, int, int], None]  # what is under way, how much of it is done, and how much there is
 MAPS = ("id2ent.pkl", "id2rel.pkl")
 
 
@@ -79,7 +79,7 @@ def queries_or_drawn(
     folder: str | Path,
     split: str,
     shapes: str | None = None,
-    progress: Progress | None = None,
+    progress: Counted | None = None,
     **options: Any,
 ) -> dict[str, QuerySet]:
     """The queries of a folder as queries of a graph, or, where it holds none of the split, some that are drawn.
@@ -203,12 +203,12 @@ def _recorded(folder: Path, split: str) -> Any:
 
 def sample(
     graph: Facts | Sequence[Facts],
-    out: Source | None = None,
+    out: NameOrPath | None = None,
     *,
     shapes: str | Iterable[str] | None = None,
     templates: Iterable[str] = (),
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Counted | None = None,
     **settings: Any,
 ) -> dict[str, Sample]:
     """Draw queries with easy and hard answers from a graph; with `out`, also write them there as a BetaE folder.
@@ -243,7 +243,7 @@ def draw(
     shapes: Mapping[str, Shape],
     split: str = "train",
     count: int = 1000,
-    progress: Progress | None = None,
+    progress: Counted | None = None,
     **options: Any,
 ) -> dict[str, Sample]:
     """Queries of several shapes, each with what it took to find them; `options` are those of `sampling.sample`."""
@@ -257,7 +257,7 @@ def draw(
     return samples
 
 
-def telling(progress: Progress | None, name: str, total: int) -> Callable[[int], None]:
+def telling(progress: Counted | None, name: str, total: int) -> Callable[[int], None]:
     """What tells how many queries of a shape are done."""
     return lambda done: None if progress is None else progress(name, done, total)
 

@@ -13,6 +13,7 @@ import numpy as np
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 from tacit.graph.index import Ints
+from tacit.query.betae_structures import Ids
 from tacit.query.grounding import Grounding
 from tacit.query.hardness import missing_links, most_links
 from tacit.query.plan import Complement, Everything, Relation, Row, map_children
@@ -21,7 +22,6 @@ from tacit.query.sample_settings import SampleSettings
 from tacit.query.sets import Flags
 from tacit.query.shapes import Shape
 from tacit.query.symbolic import GRAPHS, answers
-from tacit.query.tuples import Ids
 
 MAX_ANSWERS = 80  # as in BetaE's files for NELL995
 _SPARE = "more than asked for"

@@ -13,10 +13,7 @@ from reprlib import repr as shortened
 from typing import Literal
 
 from tacit.errors import DataError, QueryError, UnknownName
-from tacit.query.compile import compile_query, compile_template
-from tacit.query.formula import Query
-from tacit.query.plan import Plan
-from tacit.query.tuples import (
+from tacit.query.betae_structures import (
     DE_MORGAN,
     STRUCTURES,
     Structure,
@@ -26,6 +23,9 @@ from tacit.query.tuples import (
     template,
     well_formed,
 )
+from tacit.query.compile import compile_query, compile_template
+from tacit.query.formula import Query
+from tacit.query.plan import Plan
 
 Encoding = Literal["dnf", "dm"]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph
-from tacit.query.iris import Labels
+from tacit.query.iris import TermLabels
 from tacit.query.reading import Reading
 from tacit.query.sparql_forms import Form
-from tacit.query.sparql_source import Source, bare
+from tacit.query.sparql_source import SparqlText, bare
 from tacit.query.sparql_terms import Terms
 from tacit.query.text import place
 
@@ -40,8 +40,8 @@ def parse_sparql(text: str, graph: Graph | None = None) -> Reading:
     _check_size(text)
     try:
         prologue, tree = _parsed(text)
-        source = Source(text, tree)
-        return Form(source, tree, Terms(source, Labels(source, prologue, graph))).reading()
+        source = SparqlText(text, tree)
+        return Form(source, tree, Terms(source, TermLabels(source, prologue, graph))).reading()
     except RecursionError:
         raise QueryError("the query is nested too deeply, or too long") from None
 

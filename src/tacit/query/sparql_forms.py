@@ -18,7 +18,7 @@ from tacit.query.formula import Formula, Query, Variable, atoms
 from tacit.query.reading import Column, Reading
 from tacit.query.sparql_cases import Cases, Fixed, joined, united
 from tacit.query.sparql_groups import Groups, triples, visible
-from tacit.query.sparql_source import SUPPORTED, Source, inner, is_variable, keyword, kind, mentioned
+from tacit.query.sparql_source import SUPPORTED, SparqlText, inner, is_variable, keyword, kind, mentioned
 from tacit.query.sparql_terms import Terms
 
 _TOLD = ("score", "known")
@@ -31,7 +31,7 @@ _NO_ANSWERS = "the query has no answers whatever the facts"
 class Form:
     """A parsed query as a whole."""
 
-    def __init__(self, source: Source, tree: Any, terms: Terms) -> None:
+    def __init__(self, source: SparqlText, tree: Any, terms: Terms) -> None:
         self.source, self.tree, self.terms = source, tree, terms
         self.told: dict[str, Variable] = {}  # what is said of answers -> the variable that takes it
         self.subjects: list[Variable] = []

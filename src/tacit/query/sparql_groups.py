@@ -9,8 +9,8 @@ from typing import Any
 from tacit.errors import QueryError
 from tacit.query.formula import MAX_ATOMS, Entity, Formula, Variable, atoms
 from tacit.query.sparql_cases import NONE, START, Case, Cases, Domain, Truth, both, either, joined, not_, some, united
-from tacit.query.sparql_source import Source, inner, kind, mentioned
-from tacit.query.sparql_terms import Block, Terms
+from tacit.query.sparql_source import SparqlText, inner, kind, mentioned
+from tacit.query.sparql_terms import Terms, TripleBlock
 
 MAX_GROUPS = 1_000  # read in all: a group inside EXISTS is read once for each case around it
 MAX_CASES = 300  # of a group: the rows of VALUES beside each other multiply
@@ -24,7 +24,7 @@ class Groups:
     elsewhere. All others are quantified as soon as a UNION ends.
     """
 
-    def __init__(self, source: Source, terms: Terms) -> None:
+    def __init__(self, source: SparqlText, terms: Terms) -> None:
         self.source, self.terms = source, terms
         self.groups = 0
 
@@ -133,7 +133,7 @@ class Groups:
         held = some(self.cases(expression.graph, outer, NONE, NONE))
         return held if name == "Builtin_EXISTS" else not_(held)
 
-    def _triples(self, node: Any, outer: Domain, block: Block) -> Cases:
+    def _triples(self, node: Any, outer: Domain, block: TripleBlock) -> Cases:
         """Triple patterns, all of which a solution satisfies."""
         said = dict.fromkeys(self.terms.formula(triple, block) for triple in triples(node))  # a set of patterns
         formula = reduce(Formula.__and__, said)

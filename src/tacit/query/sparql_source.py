@@ -37,7 +37,7 @@ _STRING = rf"{_LONG}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
 _OPAQUE = re.compile(rf"{_STRING}|<[^<>\s]*>|\\.|#[^\n]*", re.DOTALL)  # where no keyword is one, and no number
 
 
-class Source:
+class SparqlText:
     """The text of a query and its tree as they were read, for messages."""
 
     def __init__(self, text: str, tree: Any) -> None:

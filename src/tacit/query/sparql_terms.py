@@ -12,23 +12,23 @@ from itertools import count
 from typing import Any
 
 from tacit.query.formula import Atom, Entity, Formula, Term, Variable, exists
-from tacit.query.iris import Labels
-from tacit.query.sparql_source import SUPPORTED, Source, is_variable, kind
+from tacit.query.iris import TermLabels
+from tacit.query.sparql_source import SUPPORTED, SparqlText, is_variable, kind
 
 ANSWER = "tacit:answer#"  # the namespace of what is said of answers; an IRI of a label has no # in it
 _NOT_A_FORMULA = r"(?<=[\w>)])[*+?](?=[\s/|)<:^]|$)|!(?!=|\s*(?:NOT|EXISTS|\(\s*[?$]|[?$]))"
-Block = tuple[int, int]  # a group, and which of its blocks of triples
+TripleBlock = tuple[int, int]  # a group, and which of its blocks of triples
 
 
 class Terms:
     """Turns the triples of one query into formulas; blank nodes and steps of paths become variables of their own."""
 
-    def __init__(self, source: Source, labels: Labels) -> None:
+    def __init__(self, source: SparqlText, labels: TermLabels) -> None:
         self.source, self.labels = source, labels
         self.names = {variable.name for variable in source.variables}
-        self.blanks: dict[str, tuple[Variable, Block]] = {}  # with the block each belongs to
+        self.blanks: dict[str, tuple[Variable, TripleBlock]] = {}  # with the block each belongs to
 
-    def formula(self, triple: list[Any], block: Block) -> Formula:
+    def formula(self, triple: list[Any], block: TripleBlock) -> Formula:
         """One triple pattern."""
         subject, predicate, object_ = triple
         ends = self.term(subject, block), self.term(object_, block)
@@ -70,7 +70,7 @@ class Terms:
         hops = [self._path(part, ends[at], ends[at + 1]) for at, part in enumerate(parts)]
         return exists(steps, reduce(Formula.__and__, hops))
 
-    def term(self, term: Any, block: Block) -> Term:
+    def term(self, term: Any, block: TripleBlock) -> Term:
         """A variable, a blank node (which stands for some entity, within its block of triples), or an entity."""
         if is_variable(term):
             return Variable(str(term))

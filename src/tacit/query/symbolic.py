@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from tacit.graph.graph import Graph
 from tacit.graph.index import Index, Ints, distinct
+from tacit.query.betae_structures import Ids
 from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.plan import Best, Complement, Condition, Edge, Intersect, Loop, Plan, Project, Relation, Step, Target
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sets import Flags, Sets
-from tacit.query.tuples import Ids
 
 GRAPHS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "train": ((), ("train",)),

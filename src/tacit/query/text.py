@@ -42,7 +42,7 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
     """
     from lark import UnexpectedInput
 
-    from tacit.query.mistakes import explained
+    from tacit.query.syntax_errors import explained
 
     _check_size(text)
     try:

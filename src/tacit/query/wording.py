@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tacit.query.outline import Group, Step, with_steps
+from tacit.query.outline import Conditions, Statement, with_statements
 
 _JOINTS = re.compile(r"[\s_\-.]+|(?<=[a-z0-9])(?=[A-Z])")
 _PREPOSITIONS = {"of", "in", "by", "for", "from", "to", "at", "on", "with", "near", "under", "over", "into", "as"}
@@ -60,7 +60,7 @@ def in_words(label: str) -> str:
     return " ".join(word for word in _JOINTS.split(last) if word).lower() or label
 
 
-def sentence(question: Group, name: Name = str, symmetric: Callable[[str], bool] = lambda relation: False) -> str:
+def sentence(question: Conditions, name: Name = str, symmetric: Callable[[str], bool] = lambda relation: False) -> str:
     """A question in words; `name` is what people call an entity, `symmetric` relations read either way.
 
     >>> from tacit.query.outline import outline
@@ -70,8 +70,10 @@ def sentence(question: Group, name: Name = str, symmetric: Callable[[str], bool]
     >>> print(sentence(outline(parse("?c : capital(France, ?c)"))), sentence(outline(parse("?c : eats(Tom, ?c)"))))
     What is the capital of France? What does Tom eat?
     """
-    question = with_steps(question, lambda step: replace(step, inverse=step.inverse and not symmetric(step.relation)))
-    if len(question.parts) == 1 and isinstance(step := question.parts[0], Step) and not _does(step):
+    question = with_statements(
+        question, lambda step: replace(step, inverse=step.inverse and not symmetric(step.relation))
+    )
+    if len(question.parts) == 1 and isinstance(step := question.parts[0], Statement) and not _does(step):
         return f"What {_asked(step, name)}?"
     return f"What {_joined(question, name)}?"
 
@@ -107,12 +109,12 @@ def _article(word: str) -> str:
     return "an" if word[:1] in "aeio" else "a"
 
 
-def _does(step: Step) -> bool:
+def _does(step: Statement) -> bool:
     """Whether the thing asked for can be the subject of what a step says."""
     return not step.inverse or words_of(step.relation).leads
 
 
-def _asked(step: Step, name: Name) -> str:
+def _asked(step: Statement, name: Name) -> str:
     """What a question asks of the one thing that another end stands in a relation to."""
     words, other, no = words_of(step.relation), _other(step, name), "not " * step.denied
     if words.kind == "verb":
@@ -120,9 +122,9 @@ def _asked(step: Step, name: Name) -> str:
     return f"is {other} {no}{words.verb}"
 
 
-def _said(part: Step | Group, name: Name) -> str:
+def _said(part: Statement | Conditions, name: Name) -> str:
     """What is said of a thing, as the predicate of a sentence."""
-    if isinstance(part, Group):
+    if isinstance(part, Conditions):
         return "is nothing that " * part.denied + _together(part, name)
     words, other, no = words_of(part.relation), _other(part, name), part.denied
     if part.inverse:
@@ -141,25 +143,25 @@ def _said(part: Step | Group, name: Name) -> str:
     return f"is {'not ' * no}{words.verb}{noun} {other}"
 
 
-def _clause(step: Step, name: Name) -> str:
+def _clause(step: Statement, name: Name) -> str:
     """What another end does to a thing: "Brazil borders", "Paris is a capital of"."""
     words = words_of(step.relation)
     return f"{_other(step, name)} {'is ' * (words.kind == 'being')}{words.verb}"
 
 
-def _other(step: Step, name: Name) -> str:
+def _other(step: Statement, name: Name) -> str:
     """The other end of a relation."""
     if isinstance(step.other, str):
         return name(step.other)
     inside = step.other.parts
     if not inside:
         return "something"
-    if len(inside) == 1 and isinstance(only := inside[0], Step) and not _does(only) and not only.denied:
+    if len(inside) == 1 and isinstance(only := inside[0], Statement) and not _does(only) and not only.denied:
         return f"something that {_clause(only, name)}"
     return f"something that {_together(step.other, name)}"
 
 
-def _joined(group: Group, name: Name) -> str:
+def _joined(group: Conditions, name: Name) -> str:
     """What is said of the thing asked for, all of it; what is denied comes last."""
     if group.join == "or":
         return _listed([_said(part, name) for part in group.parts], "or")
@@ -168,7 +170,7 @@ def _joined(group: Group, name: Name) -> str:
     return f"{',' * bool(_OPEN.search(both[0]))} but ".join(both)
 
 
-def _together(group: Group, name: Name) -> str:
+def _together(group: Conditions, name: Name) -> str:
     """What is said of a thing inside a sentence, opened by a word, so that what follows is not taken for a part."""
     parts = [_said(part, name) for part in _in_order(group)]
     if len(parts) == 1:
@@ -178,13 +180,13 @@ def _together(group: Group, name: Name) -> str:
     return f"{'both' if len(parts) == 2 else 'at once'} {_listed(parts, 'and')}"
 
 
-def _in_order(group: Group) -> list[Step | Group]:
+def _in_order(group: Conditions) -> list[Statement | Conditions]:
     """The parts of a group: what the thing itself does comes first, what takes a clause later, what is denied last."""
 
-    def clauses(part: Step | Group) -> int:
-        if isinstance(part, Group):
+    def clauses(part: Statement | Conditions) -> int:
+        if isinstance(part, Conditions):
             return 3
-        return 2 if isinstance(part.other, Group) else int(not _does(part))
+        return 2 if isinstance(part.other, Conditions) else int(not _does(part))
 
     return sorted(group.parts, key=lambda part: (part.denied, clauses(part)))
 

@@ -103,20 +103,22 @@ SparqlQuery = Annotated[str | None, Query(description="A SPARQL query: SELECT or
 Format = Annotated[str | None, Query(description="Goes before `Accept`: json, xml, csv, tsv.", examples=["csv"])]
 New = Annotated[bool, Query(description=schemas.SETTINGS["new"]["help"])]
 Near = Annotated[str | None, Query(max_length=1000, description="A relation; entities in its facts come first.")]
-End = Annotated[Literal["subject", "object"], Query(description="The end of the relation's facts that is meant.")]
-Count = Annotated[int, Query(ge=1, le=100, description="Matches wanted, at most.")]
+EndParameter = Annotated[
+    Literal["subject", "object"], Query(description="The end of the relation's facts that is meant.")
+]
+CountParameter = Annotated[int, Query(ge=1, le=100, description="Matches wanted, at most.")]
 
 
 def _lookups(app: FastAPI) -> None:
     @app.get("/entities", response_model=schemas.MatchesReply, tags=["names"])
     def entities(  # in a thread: of a relation with many facts, it looks through many names
-        service: Chosen, q: Typed = "", limit: Count = 10, relation: Near = None, end: End = "object"
+        service: Chosen, q: Typed = "", limit: CountParameter = 10, relation: Near = None, end: EndParameter = "object"
     ) -> Response:
         """Entities whose name, or a word of it, starts with what was typed, those first that a relation leads to."""
         return success(service.edition.names.entities(q, limit, relation, end)).response()
 
     @app.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
-    async def relations(service: Chosen, q: Typed = "", limit: Count = 10) -> Response:
+    async def relations(service: Chosen, q: Typed = "", limit: CountParameter = 10) -> Response:
         """Relations whose name, or a word of it, starts with what was typed."""
         return success(service.edition.names.relations(q, limit)).response()
 

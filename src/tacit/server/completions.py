@@ -17,7 +17,7 @@ KEPT = 64  # ends of relations whose entities are kept
 MOST = 20_000  # entities at one end that are looked through for what was typed
 
 
-class Names:
+class Completions:
     """Looks the names of a graph up by their beginnings."""
 
     def __init__(self, graph: Graph) -> None:

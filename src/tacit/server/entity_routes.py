@@ -17,8 +17,10 @@ from tacit.server.service import Service
 _RELATION = "One relation alone, as a question writes it: `speaks^-1` for the entities that speak it."
 _START = "The relation to go on with, as `next` of the reply before named it."
 
-Label = Annotated[str, Query(max_length=MAX_CHARACTERS, description="The entity's label or name.", examples=["France"])]
-Relation = Annotated[str | None, Query(max_length=MAX_CHARACTERS, description=_RELATION)]
+EntityParameter = Annotated[
+    str, Query(max_length=MAX_CHARACTERS, description="The entity's label or name.", examples=["France"])
+]
+RelationParameter = Annotated[str | None, Query(max_length=MAX_CHARACTERS, description=_RELATION)]
 Start = Annotated[str | None, Query(max_length=MAX_CHARACTERS, description=_START)]
 Limit = Annotated[int, Query(ge=1, description="Facts of each relation, at most.")]
 Offset = Annotated[int, Query(ge=0, le=2**31, description="Facts of each relation to leave out first.")]
@@ -34,7 +36,11 @@ def add_entity_routes(app: FastAPI) -> None:
 
     @app.get("/entity", response_model=schemas.EntityReply, tags=["entities"])
     async def entity(
-        service: Chosen, label: Label, relation: Relation = None, limit: Limit = 20, offset: Offset = 0
+        service: Chosen,
+        label: EntityParameter,
+        relation: RelationParameter = None,
+        limit: Limit = 20,
+        offset: Offset = 0,
     ) -> Response:
         """The known facts about an entity, by relation and direction."""
         return await answer(service, EntityJob(Kind.ENTITY, label, limit, relation=relation, offset=offset))
@@ -42,8 +48,8 @@ def add_entity_routes(app: FastAPI) -> None:
     @app.get("/entity/predictions", response_model=schemas.EntityReply, tags=["entities"])
     async def predictions(
         service: Chosen,
-        label: Label,
-        relation: Relation = None,
+        label: EntityParameter,
+        relation: RelationParameter = None,
         limit: Limit = 20,
         offset: Offset = 0,
         min_score: Least = 0.1,

@@ -7,13 +7,13 @@ import re
 import numpy as np
 
 from tacit.graph.graph import INVERSE, Graph
+from tacit.query.betae_structures import Ids
 from tacit.query.formula import quoted
 from tacit.query.outline import outline
 from tacit.query.queries import QuerySet
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
 from tacit.query.text import parse
-from tacit.query.tuples import Ids
 from tacit.server.paraphrase import QuestionReader
 
 TRIED = 200  # questions of each shape, of which the best is shown

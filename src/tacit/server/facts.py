@@ -19,8 +19,8 @@ from tacit.server.runs import Chosen
 from tacit.server.served_run import ServedRun
 from tacit.server.service import Service
 
-Facts = list[tuple[str, str, str]]
-Label = Annotated[str, Field(min_length=1, max_length=10_000)]
+FactRows = list[tuple[str, str, str]]
+LabelText = Annotated[str, Field(min_length=1, max_length=10_000)]
 NO_KEY = failure(403, "facts are changed through a service that has an API key alone; start it with TACIT_API_KEY set")
 NO_RUN = failure(422, "what is served here is no run folder, and its facts cannot be changed")
 CUT_SHORT = failure(503, "the change was cut short: all of it was made, or nothing; send it again")
@@ -32,7 +32,7 @@ class FactsRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    facts: list[tuple[Label, Label, Label]] = Field(
+    facts: list[tuple[LabelText, LabelText, LabelText]] = Field(
         min_length=1,
         description="Head, relation and tail of each; a relation that ends in ^-1 is read from its tail to its head.",
         examples=[[["Atlantis", "borders", "France"]]],
@@ -84,13 +84,13 @@ async def _change(service: Service, asked: FactsRequest, remove: bool) -> Reply:
     return NOT_YET if reply.status == 200 and not await service.change_over() else reply
 
 
-def _apart(path: Path, facts: Facts, remove: bool) -> Reply:
+def _apart(path: Path, facts: FactRows, remove: bool) -> Reply:
     """Make a change in a process of its own: questions stay as fast as before, and a crash takes nothing else along."""
     with ProcessPoolExecutor(1, fork_server.context()) as process:
         return process.submit(_changed, path, facts, remove).result()
 
 
-def _changed(path: Path, facts: Facts, remove: bool) -> Reply:
+def _changed(path: Path, facts: FactRows, remove: bool) -> Reply:
     """The reply to a change of the run in a folder."""
     from tacit.changing import add_facts, remove_facts
 

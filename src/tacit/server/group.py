@@ -18,7 +18,7 @@ BEAT = TIMEOUT / 5  # seconds without a question after which they are told to wa
 
 
 @dataclass(frozen=True)
-class Group:
+class ServiceGroup:
     """How many processes there are, which of them this is, and where they meet; one alone meets nobody."""
 
     rank: int = 0
@@ -42,4 +42,4 @@ class Group:
         return Shards(entities, self.rank, self.world), own
 
 
-ALONE = Group()
+ALONE = ServiceGroup()

@@ -10,7 +10,7 @@ from tacit.errors import QueryError
 from tacit.graph.graph import Graph
 from tacit.graph.redundancy import is_symmetric
 from tacit.query.formula import Query
-from tacit.query.outline import Group, Step, outline, with_steps
+from tacit.query.outline import Conditions, Statement, outline, with_statements
 from tacit.query.reading import read
 from tacit.query.sparql_writing import to_sparql
 from tacit.query.wording import in_words, sentence
@@ -31,35 +31,35 @@ class QuestionReader:
         if reading.among is not None:  # no formula says that what is asked for is one of some entities
             return data | {"undrawable": "VALUES names what may answer it", "sparql": text}
         try:
-            group = with_steps(outline(query), self._forward)
+            group = with_statements(outline(query), self._forward)
             data |= {"outline": self._drawn(group), "sentence": self.sentence(group)}
         except QueryError as error:
             data["undrawable"] = str(error)
         return data | {"sparql": self._sparql(query)}
 
-    def sentence(self, group: Group) -> str:
+    def sentence(self, group: Conditions) -> str:
         """Conditions in words; a relation that holds both ways is read the way that is shorter."""
-        return sentence(with_steps(group, self._named), self._called, self._holds_both_ways)
+        return sentence(with_statements(group, self._named), self._called, self._holds_both_ways)
 
-    def _forward(self, step: Step) -> Step:
+    def _forward(self, step: Statement) -> Statement:
         """A condition by the label of the forward relation: that of its inverse may read alike, as `+r` and `-r` do."""
         known = self.graph.relations.get(step.relation) or 0
         return replace(step, relation=self.graph.relations[known ^ 1], inverse=not step.inverse) if known % 2 else step
 
-    def _named(self, step: Step) -> Step:
+    def _named(self, step: Statement) -> Statement:
         """A condition by the readable name of its relation, where no other has it."""
         relations, known = self.graph.relations, self.graph.relations.get(step.relation)
         name = step.relation if known is None else relations.name(known)
         return replace(step, relation=name) if relations.meant(name) == [known] else step
 
-    def _drawn(self, part: Group | Step) -> dict[str, Any]:
+    def _drawn(self, part: Conditions | Statement) -> dict[str, Any]:
         """An outline as plain data, with what people call its entities and relations."""
-        if isinstance(part, Group):
+        if isinstance(part, Conditions):
             return {"join": part.join, "not": part.denied, "parts": [self._drawn(each) for each in part.parts]}
         known = self.graph.relations.get(part.relation)
         words = in_words(part.relation if known is None else self.graph.relations.name(known))
         step = {"relation": part.relation, "words": words, "inverse": part.inverse, "not": part.denied}
-        if isinstance(part.other, Group):
+        if isinstance(part.other, Conditions):
             return step | {"of": self._drawn(part.other)}
         return step | {"entity": part.other, "name": self._called(part.other)}
 

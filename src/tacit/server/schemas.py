@@ -14,7 +14,7 @@ from tacit.settings import settings_of
 CHANGEABLE = ("search", "k", "logic", "observed", "new")  # engine settings that a request may bring
 SETTINGS = {declared.name: declared.metadata for declared in settings_of(EngineSettings)}
 
-Question = Annotated[
+QuestionText = Annotated[
     str,
     Field(
         min_length=1,
@@ -30,7 +30,7 @@ class ReadRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    query: Question
+    query: QuestionText
 
 
 def changed(name: str) -> Any:

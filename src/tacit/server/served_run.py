@@ -15,7 +15,7 @@ from tacit.graph.graph import Graph
 from tacit.opening import read_weights
 from tacit.run import Run
 from tacit.run import open as open_run
-from tacit.server.group import ALONE, Group
+from tacit.server.group import ALONE, ServiceGroup
 
 if TYPE_CHECKING:
     from tacit.engine.engine import Engine
@@ -29,7 +29,7 @@ class Served(Protocol):
     def graph(self) -> Graph:
         """The graph."""
 
-    def engine(self, group: Group = ALONE) -> Engine:
+    def engine(self, group: ServiceGroup = ALONE) -> Engine:
         """The engine a worker asks, or the share of it of one process among those that are a worker together."""
 
     def renewed(self) -> Served:
@@ -59,7 +59,7 @@ class ServedRun:
         with self._unchanged(), reading(self.path):
             return RunFolder.open(self.path).graph()
 
-    def engine(self, group: Group = ALONE) -> Engine:
+    def engine(self, group: ServiceGroup = ALONE) -> Engine:
         """The engine of the run; of several processes each reads its own rows of the weights alone."""
         with self._unchanged():
             if group.world == 1:

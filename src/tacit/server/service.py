@@ -15,7 +15,7 @@ from tacit import __version__
 from tacit.errors import LimitError, TacitError
 from tacit.query import tokens
 from tacit.server import schemas
-from tacit.server.completions import Names
+from tacit.server.completions import Completions
 from tacit.server.examples import examples
 from tacit.server.jobs import Job, Kind
 from tacit.server.metrics import RunMetrics
@@ -46,7 +46,7 @@ class Edition:
     def __init__(self, served: Served, settings: ServerSettings, metrics: RunMetrics) -> None:
         self.served, self.graph = served, served.graph()
         self.graph.entities.complete("a"), self.graph.relations.complete("a")  # builds their tables
-        self.names = Names(self.graph)
+        self.names = Completions(self.graph)
         self.pool = Pool(served, settings.workers, settings.limits, metrics, settings.shards)
 
     @cached_property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.server import fork_server
-from tacit.server.group import BEAT, Group
+from tacit.server.group import BEAT, ServiceGroup
 from tacit.server.jobs import Job
 from tacit.server.log_lines import write_log_lines
 from tacit.server.replies import Reply
@@ -41,7 +41,7 @@ class Worker:
         self.processes = [
             context.Process(
                 target=_work,
-                args=(None if rank else theirs, served, limits, threads, Group(rank, shards, place)),
+                args=(None if rank else theirs, served, limits, threads, ServiceGroup(rank, shards, place)),
                 daemon=True,
             )
             for rank in range(shards)
@@ -109,7 +109,7 @@ class Worker:
             shutil.rmtree(self._meeting, ignore_errors=True)
 
 
-def _work(connection: Connection | None, served: Served, limits: Limits, threads: int, group: Group) -> None:
+def _work(connection: Connection | None, served: Served, limits: Limits, threads: int, group: ServiceGroup) -> None:
     """Answer batches until the service goes away, or one of the processes that share the entities does."""
     import torch
 

@@ -17,9 +17,9 @@ from tacit.engine.engine import Engine
 from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.folder import QUESTIONS, RunFolder
 from tacit.graph.graph import Graph
+from tacit.links.fact_validation import Validate
 from tacit.links.scorer import Scorer
 from tacit.links.settings import TrainSettings
-from tacit.links.validation import Validate
 from tacit.query.plan import Plan, Project, Row, walk
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sampling import sample

@@ -12,11 +12,10 @@ import torch
 
 import tacit
 from ring_runs import GRAPH, SMALL, interrupt_at, new_run
-from tacit.evaluate import validation
-from tacit.evaluate.validation import ASKED, FEWEST, QuestionValidation, affordable
+from tacit.evaluate.question_validation import ASKED, FEWEST, QuestionValidation, affordable, validation
 from tacit.folder import QUESTIONS, RunFolder
 from tacit.graph.graph import Graph
-from tacit.links.training import Training
+from tacit.links.link_training import Training
 from tacit.query.queries import QuerySet
 
 SETTINGS = {name: value for name, value in SMALL.to_dict().items() if value is not None}
@@ -65,7 +64,9 @@ def test_questions_are_drawn_once_and_kept_with_the_run(tmp_path: Path, monkeypa
     settings = SMALL.settled(42, 24)
     run = new_run(tmp_path / "run", settings)
     drawn = QuestionValidation(GRAPH, settings, run).questions
-    monkeypatch.setattr(validation, "sample", lambda *args, **options: pytest.fail("drawn again"))
+    monkeypatch.setattr(
+        "tacit.evaluate.question_validation.sample", lambda *args, **options: pytest.fail("drawn again")
+    )
     kept = QuestionValidation(GRAPH, settings, RunFolder.open(run.path)).questions
 
     def plain(queries: QuerySet) -> list[object]:
@@ -107,8 +108,8 @@ def test_going_on_ends_where_an_unstopped_training_does(tmp_path: Path, monkeypa
 
 def test_without_validation_facts_nothing_is_asked() -> None:
     graph = Graph(GRAPH.entities, GRAPH.relations, GRAPH.train)
-    assert validation.validation(graph, SMALL) is None
-    assert validation.validation(GRAPH, replace(SMALL, validate_on="facts")) is None
+    assert validation(graph, SMALL) is None
+    assert validation(GRAPH, replace(SMALL, validate_on="facts")) is None
 
 
 def test_a_validation_takes_a_tenth_of_the_epochs_between_two() -> None:

@@ -14,7 +14,7 @@ from tacit.engine import atoms as atoms_module
 from tacit.engine.answers import Answers
 from tacit.engine.asked import Asked
 from tacit.engine.calibration import calibration
-from tacit.engine.coarse import CoarseSearch
+from tacit.engine.coarse_search import CoarseSearch
 from tacit.engine.engine import Engine
 from tacit.engine.known_facts import KnownFacts
 from tacit.graph.graph import Graph

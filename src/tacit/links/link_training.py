@@ -9,17 +9,17 @@ from tacit.distributed.shards import Shards, local_device
 from tacit.errors import SettingsError, TrainingError
 from tacit.fitting.loop import Fitting, fit
 from tacit.fitting.progress import Progress
-from tacit.fitting.task import Schedule, Task, seed_of
+from tacit.fitting.task import Task, Timetable, seed_of
 from tacit.folder import CHECKPOINT, RunFolder
 from tacit.graph.graph import Graph
+from tacit.links.fact_validation import Validate, Validation
 from tacit.links.factors import FactorModel
 from tacit.links.finished import is_complete
 from tacit.links.loading import load_model, make_model, pick_device, save_model
 from tacit.links.memory import clear_memory_errors, score_budget, table_bytes
 from tacit.links.precision import float32_products
 from tacit.links.settings import TrainSettings
-from tacit.links.step import Step
-from tacit.links.validation import Validate, Validation
+from tacit.links.step import TrainStep
 
 VALIDATION_ROWS, VALIDATION_BYTES = 1000, 64e6  # of scores, at a time
 
@@ -100,7 +100,7 @@ class Training(Task):
         model = make_model(settings.model, *sizes, self.shards)
         model.reset(settings.init, torch.Generator().manual_seed(settings.seed))
         self.module = self.model = model.to(device)
-        self.update = Step(self.model, settings, budget, self.precision)
+        self.update = TrainStep(self.model, settings, budget, self.precision)
         self.optimizer = self.update.optimizer
         if device.type == "cpu":  # more rows at a time are no faster there, and scores should not outgrow the tables
             budget = min(budget, max(VALIDATION_BYTES, tables / 10))
@@ -120,10 +120,10 @@ class Training(Task):
         """The floating-point operations of the three products of a step."""
         return self.update.flops
 
-    def schedule(self) -> Schedule:
+    def schedule(self) -> Timetable:
         """Epochs, each told, some validated."""
         settings = self.settings
-        return Schedule(
+        return Timetable(
             name="epoch",
             unit="epoch",
             units=settings.epochs,

@@ -19,7 +19,7 @@ from tacit.engine.engine import Engine
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
-from tacit.engine.tuples import TupleSearch
+from tacit.engine.tuple_search import TupleSearch
 from tacit.graph.graph import Graph
 from tacit.graph.index import Index
 from tacit.query.compile import compile_query

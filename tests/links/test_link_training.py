@@ -20,14 +20,14 @@ from tacit.fitting.progress import Event
 from tacit.folder import MODEL
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
+from tacit.links.fact_validation import Validation
+from tacit.links.link_training import Training, train
 from tacit.links.loading import make_model, pick_device
 from tacit.links.memory import _from_cgroup, table_bytes
 from tacit.links.models import MODELS
 from tacit.links.precision import float32_products
 from tacit.links.settings import TrainSettings
-from tacit.links.step import Step
-from tacit.links.training import Training, train
-from tacit.links.validation import Validation
+from tacit.links.step import TrainStep
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -242,7 +242,7 @@ def test_what_does_not_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(Step, "__call__", exhausted)
+    monkeypatch.setattr(TrainStep, "__call__", exhausted)
     with pytest.raises(LimitError, match="out of memory at rank 4 and batch 10; lower rank or batch"):
         train(GRAPH, SMALL)
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.engine import lists as module
+from tacit.engine import list_search as module
 from tacit.engine.atoms import Atoms
 from tacit.engine.engine import Engine
-from tacit.engine.lists import Listing, Lists
+from tacit.engine.list_search import Listing, Lists
 from tacit.engine.row_lists import RowLists
 from tacit.graph.graph import Graph, directed
 from tacit.graph.vocabulary import Vocabulary
