@@ -7,13 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from tables import TableScorer
 from tacit.engine.answers import Answer, Answers
 from tacit.engine.engine import Engine
 from tacit.engine.reasoner import Reasoner
-from tacit.errors import PlanError, QueryError, TacitError, UnknownName
+from tacit.errors import PlanError, QueryError, SettingsError, TacitError, UnknownName
 from tacit.graph.graph import Graph
+from tacit.query.plan import Plan
 
 FACTS = [("a", "likes", "b"), ("b", "likes", "c"), ("a", "fears", "c"), ("c", "fears", "d")]
 LIKES = np.array([[0.1, 0.2, 0.6, 0.3], [0.4, 0.1, 0.2, 0.7], [0.05, 0.3, 0.1, 0.2], [0.3, 0.3, 0.3, 0.1]])
@@ -182,6 +185,7 @@ def test_what_no_search_can_list_is_refused(engine: Engine, question: str, error
 def test_a_reasoner_that_cannot_tell_proves_nothing(engine: Engine) -> None:
     class Plain(Reasoner):
         num_entities = 4
+        probabilities = True
 
         def __init__(self) -> None:
             self.scores = engine.search.scores  # type: ignore[method-assign]
@@ -193,3 +197,24 @@ def test_a_reasoner_that_cannot_tell_proves_nothing(engine: Engine) -> None:
     assert rows(found) == rows(engine.ask(question, top=16))
     assert (found.certified, found.explained) == (None, False)
     assert math.isclose(given.score("a", "likes", "c").score, 0.6, rel_tol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "question", ["count ?y : likes(a, ?y)", ": likes(a, b)", "?x, ?y : likes(?x, ?y)", "?r : ?r(a, b)"]
+)
+def test_scores_that_are_no_probabilities_order_entities_alone(engine: Engine, question: str) -> None:
+    class ById(Reasoner):
+        """Likes the last best, by scores that add up to nothing."""
+
+        num_entities = 4
+
+        def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+            return (torch.arange(4.0) - 3).expand(len(relations), -1)
+
+    given = Engine(engine.graph, engine.scorer, engine.settings, reasoner=ById(), observed="none")
+    assert given.ask("?y : likes(?x, ?y)", top=4).entities == ["d", "c", "b", "a"]
+    assert (given.about["search"], given.about["calibration"]) == ("ById", "none")
+    with pytest.raises(PlanError, match="ById orders the answers to one question for entities"):
+        given.ask(question)
+    with pytest.raises(SettingsError, match="search is given beside ById, a reasoner that takes its place"):
+        given.using(search="continuous")

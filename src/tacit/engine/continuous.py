@@ -42,6 +42,8 @@ class ContinuousReasoner(Reasoner):
     variable of its own: the best value of that one would have to be found anew for every target.
     """
 
+    probabilities = True
+
     def __init__(
         self,
         atoms: Atoms,

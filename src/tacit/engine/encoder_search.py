@@ -25,14 +25,6 @@ class EncoderSearch:
         """What decides its answers beside the weights, as plain data; no calibration does, and no adapter."""
         return {"adapted": False, "calibration": "none", "encoder": self.name, "encoding": self.trained}
 
-    def check_kind(self, kind: str) -> None:
-        """Raise a `PlanError` unless a question asks for entities, one each.
-
-        For yes or no, a count or the better of two tuples, scores would have to be probabilities.
-        """
-        if kind != "entities":
-            raise PlanError(f"the question asks for {_KINDS[kind]}, and {self.name} {_ALONE}; ask with search beam")
-
     def check_shapes(self, plans: Mapping[str, Plan]) -> None:
         """Raise a `PlanError` that names the shapes which the encoder cannot express, before hours are spent."""
         wrong = {name: str(error) for name, plan in plans.items() if (error := self.refusal(plan)) is not None}
@@ -48,7 +40,3 @@ class EncoderSearch:
         except PlanError as error:
             return error
         return None
-
-
-_ALONE = "orders the answers to one question for entities, by scores that are no probabilities"
-_KINDS = {"truth": "yes or no", "count": "a count", "tuples": "several variables", "relations": "a relation"}

@@ -86,6 +86,8 @@ class Engine:
         self.settings = (settings or EngineSettings()).changed(**changes)
         self.settings.check_given(changes)
         self._given, self._finders, self.offered = reasoner, finders, encoder
+        if reasoner is not None and "search" in changes:
+            raise SettingsError(f"search is given beside {self.answerer}, a reasoner that takes its place", "search")
         if self.settings.search == "encoder" and encoder is None and reasoner is None:
             raise SettingsError("search is 'encoder', and there is none here; tacit encode adds one to a run", "search")
         wanted = self.settings.calibration
@@ -125,7 +127,7 @@ class Engine:
     @cached_property
     def _about(self) -> dict[str, Any]:
         scored: dict[str, Any] = {"adapted": self.adapter is not None}
-        if self.settings.search == "symbolic":
+        if self.settings.search == "symbolic" or self._given is not None:
             scored = {"adapted": False, "calibration": "none"}
         if self.encoder is not None:
             scored = self.encoder.about
@@ -135,6 +137,13 @@ class Engine:
     def encoder(self) -> EncoderSearch | None:
         """The encoder that is asked; None where another search is."""
         return self.offered if self.settings.search == "encoder" and self._given is None else None
+
+    @property
+    def answerer(self) -> str:
+        """What is asked, by its name: an encoder, a reasoner that was given, or a search."""
+        if self._given is not None:
+            return type(self._given).__name__
+        return self.way if self.encoder is None else self.encoder.name
 
     @property
     def index(self) -> Index | None:
@@ -202,10 +211,11 @@ class Engine:
 
         Processes that share the entities out do not follow candidates together, and what an index finds is not proven.
         """
+        if self._given is not None:
+            return self.answerer
         if self.settings.search != "auto":
             return self.settings.search
-        alone = self._given is None and self.atoms.shards.world == 1
-        return "certified" if alone and self.candidates != "index" else "beam"
+        return "certified" if self.atoms.shards.world == 1 and self.candidates != "index" else "beam"
 
     @cached_property
     def candidates(self) -> str:
@@ -329,7 +339,7 @@ class Engine:
         """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""
         if plan.has(Complement):  # what is not known to be true may yet be
             return None
-        if self.encoder is not None:  # whose scores come as near to 1 as they like, and order the answers
+        if not self.search.probabilities:  # what orders answers alone may come as near to 1 as it likes
             return 0.0
         fact = torch.tensor(math.log(self.settings.observed_score))
         return float(self.logic.all([fact] * max(1, plan.num_relations)))

@@ -24,13 +24,16 @@ from tacit.engine.reasoner import Explanation
 from tacit.engine.sharded import whole
 from tacit.engine.tuple_search import TupleSearch
 from tacit.engine.witnesses import witness
-from tacit.errors import QueryError
+from tacit.errors import PlanError, QueryError
 from tacit.graph.vocabulary import Vocabulary
 from tacit.query.plan import Complement, Plan
 from tacit.query.symbolic import count_tuples, holds
 
 if TYPE_CHECKING:
     from tacit.engine.engine import Engine
+
+_ALONE = "orders the answers to one question for entities, by scores that are no probabilities"
+_KINDS = {"truth": "yes or no", "count": "a count", "tuples": "several variables", "relations": "a relation"}
 
 
 def answered(engine: Engine, asked: Sequence[Asked], page: Page, paths: int) -> list[Answers]:
@@ -39,8 +42,8 @@ def answered(engine: Engine, asked: Sequence[Asked], page: Page, paths: int) -> 
     A yes/no question has one answer on every page; of a count, what scores lower than a page asks for is no part.
     """
     kind = asked[0].query.kind
-    if engine.encoder is not None:
-        engine.encoder.check_kind(kind)
+    if kind != "entities" and not engine.search.probabilities:
+        raise PlanError(f"the question asks for {_KINDS[kind]}, and {engine.answerer} {_ALONE}; ask with search beam")
     questions = [_Question(engine, each, page, paths) for each in asked]
     if kind == "entities":
         return [question.told(answers) for question, answers in zip(questions, _entities(questions), strict=True)]

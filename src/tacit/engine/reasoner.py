@@ -53,6 +53,7 @@ class Reasoner(ABC):
 
     num_entities: int
     exact = False  # whether nothing is ever dropped
+    probabilities = False  # whether scores read as log-probabilities, as counts, yes or no and tuples need them
 
     @cached_property
     def shards(self) -> Shards:
@@ -103,7 +104,7 @@ class Around(Reasoner):
 
     def __init__(self, reasoner: Reasoner) -> None:
         self.reasoner, self.num_entities, self.exact = reasoner, reasoner.num_entities, reasoner.exact
-        self.shards = reasoner.shards
+        self.shards, self.probabilities = reasoner.shards, reasoner.probabilities
 
     def left(self, plan: Plan, entities: Tensor, relations: Tensor, *tables: Tensor) -> Sequence[Tensor]:
         """Tables `[B, N]` of scores, or of what orders them, without what is ruled out: here as they are."""
@@ -129,6 +130,8 @@ class Around(Reasoner):
 
 class MessageReasoner(Reasoner):
     """Exact search, or beam search with the `k` best candidates of every variable."""
+
+    probabilities = True
 
     def __init__(self, atoms: Atoms, logic: Logic, k: int | None = None, memory: float | None = None) -> None:
         self.atoms, self.logic = atoms, logic
@@ -259,7 +262,7 @@ class CertifiedReasoner(MessageReasoner):
 class SymbolicReasoner(Reasoner):
     """The graph alone: log-score 0 for its answers, minus infinity for everything else."""
 
-    exact = True
+    exact = probabilities = True
 
     def __init__(self, index: Index, num_entities: int) -> None:
         self.index, self.num_entities = index, num_entities
