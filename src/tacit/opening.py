@@ -15,18 +15,11 @@ from tacit.sources import load
 if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.encode.encoder import Encoder
-    from tacit.encode.settings import EncodeSettings
     from tacit.engine.encoder_search import EncoderSearch
     from tacit.engine.engine import Engine
     from tacit.graph.datasets import Facts
     from tacit.links.finders import Finders
     from tacit.links.scorer import Scorer
-
-# As they are printed.
-NAMES = {
-    "gqe": "GQE", "q2b": "Query2Box", "betae": "BetaE", "cone": "ConE", "fuzzqe": "FuzzQE", "gnnqe": "GNN-QE",
-    "ultra": "UltraQuery", "lmpnn": "LMPNN",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,16 +29,14 @@ class RunWeights:
     scorer: Scorer
     finders: Finders
     encoder: Encoder | None = None
-    encoding: EncodeSettings | None = None
 
     def search(self, folder: RunFolder) -> EncoderSearch | None:
         """The encoder as an engine asks it."""
         from tacit.engine.encoder_search import EncoderSearch
 
-        if self.encoder is None or self.encoding is None:
+        if self.encoder is None:
             return None
-        name = NAMES.get(self.encoding.model, self.encoding.model)
-        return EncoderSearch(name, trained(folder), self.encoder.reasoner, self.encoder.check)
+        return EncoderSearch(self.encoder.name, trained(folder), self.encoder.reasoner, self.encoder.check)
 
 
 def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -> RunWeights:
@@ -62,8 +53,8 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
     from tacit.encode.loading import load_encoder
 
     scorer = load_model(folder, device) if folder.has(MODEL) else None
-    encoder, settings = load_encoder(folder, folder.graph(), device, scorer)
-    return RunWeights(encoder.scorer() if scorer is None else scorer, finders, encoder, settings)
+    encoder, _ = load_encoder(folder, folder.graph(), device, scorer)
+    return RunWeights(encoder.scorer() if scorer is None else scorer, finders, encoder)
 
 
 def engine_of(folder: RunFolder, weights: RunWeights, adapted: bool, settings: Mapping[str, Any]) -> Engine:

@@ -187,7 +187,7 @@ class Run:
         stopped = self.folder.has(ENCODING)
         if not self.folder.drop("encode") and not stopped:
             raise RunError(f"run '{self.folder.path}' has no encoder to drop")
-        self.weights = replace(self.weights, encoder=None, encoding=None)
+        self.weights = replace(self.weights, encoder=None)
         self._given = {name: value for name, value in self._given.items() if (name, value) != ("search", "encoder")}
         self._renew()
 
