@@ -16,9 +16,12 @@ class KnownTails:
     def lift(self, scores: Tensor, columns: slice | Tensor, value: float) -> None:
         """Overwrite the scores of the facts whose tail is in some columns: a slice, or single ones by rising id."""
         if isinstance(columns, slice):
-            edges = torch.tensor([columns.start, columns.stop], device=self.tails.device)
-            start, stop = torch.searchsorted(self.tails, edges).tolist()
-            scores[self.rows[start:stop], self.tails[start:stop] - columns.start] = value
+            rows, tails = self.rows, self.tails
+            if columns.start > 0 or (len(tails) and columns.stop <= int(tails[-1])):
+                edges = torch.tensor([columns.start, columns.stop], device=tails.device)
+                start, stop = torch.searchsorted(tails, edges).tolist()
+                rows, tails = rows[start:stop], tails[start:stop]
+            scores[rows, tails - columns.start] = value
             return
         places = torch.searchsorted(columns, self.tails).clamp(max=len(columns) - 1)
         there = columns[places] == self.tails if len(columns) else torch.zeros_like(self.tails, dtype=torch.bool)
