@@ -75,10 +75,10 @@ def test_what_wins_is_kept_until_something_better_comes(run: RunFolder, monkeypa
 
 def test_negation_is_not_bought_with_everything_else() -> None:
     none, new = {"2i": 0.6, "2in": 0.1}, {"2i": 0.5, "2in": 0.6}
-    worse = comparison.Comparison({"none": none, "new": new}, frozenset({"2in"}))
+    worse = comparison.AdapterComparison({"none": none, "new": new}, frozenset({"2in"}))
     assert not worse.won
     assert str(worse).endswith("; without negation 0.5000 with it, 0.6000 without")
-    assert comparison.Comparison({"none": none, "new": new | {"2i": 0.6}}, frozenset({"2in"})).won
+    assert comparison.AdapterComparison({"none": none, "new": new | {"2i": 0.6}}, frozenset({"2in"})).won
 
 
 def test_rivals_are_measured_as_engines_answer(run: RunFolder) -> None:

@@ -45,7 +45,7 @@ def outline(query: Query) -> Conditions:
 
     >>> from tacit.query.text import parse
     >>> outline(parse("?c : borders(France, ?c)")).parts
-    (Step(relation='borders', other='France', inverse=True, denied=False),)
+    (Statement(relation='borders', other='France', inverse=True, denied=False),)
     >>> outline(parse("?c : borders(?c, ?d) & borders(?d, ?e) & borders(?e, ?c)"))
     Traceback (most recent call last):
     tacit.errors.QueryError: ?c and ?d are tied together in more than one way
