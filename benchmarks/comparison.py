@@ -34,6 +34,10 @@ OLDER = {
     "tacit.engine.ranking": "tacit.evaluate.benchmark",
     "tacit.evaluate.protocol": "tacit.evaluate.benchmark",
     "tacit.evaluate.reliability": "tacit.evaluate.calibration",
+    "tacit.evaluate.question_validation": "tacit.evaluate.validation",
+    "tacit.graph.label_tables": "tacit.graph.tsv",
+    "tacit.links.fact_validation": "tacit.links.validation",
+    "tacit.links.link_training": "tacit.links.training",
     "tacit.links.precision": "tacit.links.products",
 }
 
