@@ -326,6 +326,16 @@ def test_lmpnn_goes_on_over_the_vectors_it_began_with_alone(run: RunFolder) -> N
     assert encode_folder(run.path, progress=False, **settings).has(ENCODER)
 
 
+def test_lmpnn_in_a_run_of_its_own_goes_on_by_the_settings_it_began_with(run: RunFolder, tmp_path: Path) -> None:
+    settings = TINY | {"model": "lmpnn", "hidden": 8, "steps": 4, "checkpoint_seconds": 0.0}
+    with pytest.raises(KeyboardInterrupt):
+        encode_folder(run.path, tmp_path / "own", progress=stopped, **settings)
+    own = encode_folder(run.path, tmp_path / "own", resume=True, progress=False, steps=6)
+    assert own.results()["encode"]["steps"] == own.settings["encode"]["steps"] == 6
+    whole = encode_folder(run.path, progress=False, **settings | {"steps": 6})
+    assert own.settings["encode"] == whole.settings["encode"]
+
+
 def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(run: RunFolder, tmp_path: Path) -> None:
     settings = TINY | {"checkpoint_seconds": 0.0, "steps": 6}
     for folder in (run.path, tmp_path / "own"):

@@ -104,6 +104,17 @@ def test_validation_before_the_first_step_and_without_figures() -> None:
     assert fitting.best is None
 
 
+def test_steps_after_the_last_round_count_where_fewer_are_wanted_than_are_done(run: RunFolder) -> None:
+    steps = replace(SCHEDULE, unit="step", units=12, steps_per_unit=1, round=4, validate_every=4)
+    fitting, _ = told(Walk([0.1]), steps, run)
+    fitting.at.step = 6
+    fitting.save()
+    fitting, _ = told(Walk([]), replace(steps, units=5), run)
+    fitting.resume()
+    fitting.go()
+    assert (fitting.summary()["steps"], fitting.summary()["best_step"]) == (6, 6)
+
+
 @pytest.mark.parametrize("step", [1, 4, 6, 11])
 def test_a_walk_that_is_stopped_and_resumed_is_the_same_walk(run: RunFolder, step: int) -> None:
     whole = Walk([0.1, 0.3, 0.2])

@@ -15,7 +15,7 @@ from tacit.encode.loading import save_encoder
 from tacit.encode.settings import EncodeSettings
 from tacit.fitting.loop import Fitting, fit
 from tacit.fitting.progress import Progress
-from tacit.folder import ENCODING, RunFolder
+from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
 from tacit.links.memory import clear_memory_errors
@@ -64,9 +64,12 @@ def encode(
 
     def begin(fitting: Fitting) -> None:
         training.clock = lambda: fitting.share
-        if run is not None and not resume:
+        if run is None:
+            return
+        made_for_it = "train" not in run.settings or ("encode" in run.settings and not run.has(ENCODER))
+        if not resume:
             run.drop("encode")
-        if run is not None and "train" not in run.settings:  # by these a training that is killed goes on
+        if made_for_it:  # by these a training that is killed goes on
             run.write_settings("encode", settings.to_dict())
 
     with clear_memory_errors(size, advice), _apart(pick_device(settings.device)):

@@ -181,9 +181,10 @@ class Fitting:
     def summary(self) -> dict[str, Any]:
         """What there is to report of it and of the best weights, or of the last where nothing was validated."""
         at, unit, device = self.at, self.schedule.unit, self._loss.device
-        best = at.done if at.best is None else at.best_step // self.schedule.steps_per_unit
+        done, best = (step // self.schedule.steps_per_unit for step in (at.step, at.best_step))
+        best = done if at.best is None else best
         return {
-            f"{unit}s": at.done,
+            f"{unit}s": done,
             f"best_{unit}": best,
             "valid_mrr": at.best,
             "mrr": next((line["mrr"] for line in at.history if line[unit] == best), {}),
