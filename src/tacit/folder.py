@@ -9,8 +9,9 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from hashlib import sha256
 from importlib import metadata
@@ -320,10 +321,11 @@ class RunFolder:
         disk.remove(self.path / name)
 
     def tidy(self) -> None:
-        """Delete what writers that were killed have left behind."""
+        """Delete what writers that were killed have left behind; what was written to a moment ago may be under way."""
         for path in self.path.glob(disk.TEMPORARY + "*"):
-            if path.is_file() and path.name != disk.LOCK:
-                disk.remove(path)
+            with suppress(FileNotFoundError):
+                if path.is_file() and path.name != disk.LOCK and time.time() - path.stat().st_mtime > 1:
+                    disk.remove(path)
 
     def _read_text(self, name: str) -> str:
         path = self.path / name
