@@ -92,10 +92,10 @@ class _Question:
 
     def wanted(self, known: Sequence[int], size: int, without: Iterable[int] = ()) -> Wanted:
         """Which of so many answers to list: known ones first, worth at least what that many observed facts are."""
-        only = self.asked.known is True
-        first = known if not self.new and (only or self.engine.least(self.plan) is not None) else ()
-        without = sorted({*without, *(known if self.new else ())})
-        return Wanted(min(size, self.span.stop), first, self.least, without, self.span.floor, only)
+        only, least = self.asked.known is True, self.engine.least(self.plan)
+        first = known if not self.new and (only or least is not None) else ()
+        without, worth = sorted({*without, *(known if self.new else ())}), ZERO if least is None else least
+        return Wanted(min(size, self.span.stop), first, worth, without, self.span.floor, only)
 
     def holds(self, entities: Tensor, relations: Tensor) -> Tensor:
         """Whether the known facts imply the formula of a question without answer variable, `[B]`."""
