@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,8 @@ from torch import Tensor
 from tables import TableScorer
 from tacit.engine.answers import Answer, Answers
 from tacit.engine.engine import Engine
-from tacit.engine.reasoner import Reasoner
+from tacit.engine.found import Wanted
+from tacit.engine.reasoner import CertifiedReasoner, Explanation, Reasoner
 from tacit.errors import PlanError, QueryError, SettingsError, TacitError, UnknownName
 from tacit.graph.graph import Graph
 from tacit.query.plan import Plan
@@ -218,3 +220,23 @@ def test_scores_that_are_no_probabilities_order_entities_alone(engine: Engine, q
         given.ask(question)
     with pytest.raises(SettingsError, match="search is given beside ById, a reasoner that takes its place"):
         given.using(search="continuous")
+
+
+def test_what_explains_an_answer_is_let_go_before_the_next(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[Explanation]] = []
+    alive: list[int] = []
+    explain = CertifiedReasoner.explain
+
+    def counted(
+        self: CertifiedReasoner, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted
+    ) -> Explanation:
+        alive.append(sum(each() is not None for each in made))
+        found = explain(self, plan, entities, relations, wanted)
+        made.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(CertifiedReasoner, "explain", counted)
+    found = engine.using(search="certified").ask("?x, ?y : likes(?x, ?y)", top=None, explain=True)
+    assert found.explained
+    assert len(made) == len(found) > 2
+    assert max(alive) <= 1  # each remembers sets of all entities, and answers may be many

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -109,6 +111,7 @@ def test_one_question_may_be_asked_for_what_is_new() -> None:
     for question in ("?x : r(a, ?x)", "?x ?y : r(?x, ?y)", "?r : ?r(a, b)", "count ?x : r(a, ?x)"):
         asked, given = engine.ask(question, new=True), engine.using(new=True).ask(question)
         assert (asked, asked.settings["new"]) == (given, True)
+        assert engine.ask(replace(engine.prepare(question), new=True)) == given
         assert (asked.left_out, engine.ask(question).left_out) == (2 - (question[:2] == "?r"), None)
     prefixes = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#>"
     known = f"{prefixes} SELECT ?x {{ :a :r ?x . ?x answer:known ?k FILTER(?k) }}"  # and nothing is new as well

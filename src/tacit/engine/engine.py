@@ -295,7 +295,7 @@ class Engine:
         if new:
             self.settings.changed(new=True)  # which is refused where nothing is known
         new |= self.settings.new
-        asked = [replace(each, new=new or each.known is False) for each in map(self.prepare, queries)]
+        asked = [replace(each, new=new or each.new or each.known is False) for each in map(self.prepare, queries)]
         groups: dict[tuple[str, Plan], list[int]] = {}
         for i, question in enumerate(asked):
             groups.setdefault((question.query.kind, question.prepared.plan), []).append(i)

@@ -92,10 +92,10 @@ class _Question:
 
     def wanted(self, known: Sequence[int], size: int, without: Iterable[int] = ()) -> Wanted:
         """Which of so many answers to list: known ones first, worth at least what that many observed facts are."""
-        only = self.asked.known is True
-        first = known if not self.new and (only or self.engine.least(self.plan) is not None) else ()
-        without = sorted({*without, *(known if self.new else ())})
-        return Wanted(min(size, self.span.stop), first, self.least, without, self.span.floor, only)
+        only, least = self.asked.known is True, self.engine.least(self.plan)
+        first = known if not self.new and (only or least is not None) else ()
+        without, worth = sorted({*without, *(known if self.new else ())}), ZERO if least is None else least
+        return Wanted(min(size, self.span.stop), first, worth, without, self.span.floor, only)
 
     def holds(self, entities: Tensor, relations: Tensor) -> Tensor:
         """Whether the known facts imply the formula of a question without answer variable, `[B]`."""
@@ -114,9 +114,9 @@ class _Question:
         proofs = why.proofs(answer, self.paths) if why is not None else ()
         return tuple(witness(self.graph, self.prepared, proof) for proof in proofs)
 
-    def explained(self, reasons: Sequence[Explanation | None]) -> bool | None:
-        """Whether there are reasons; None where nobody asked."""
-        return None not in reasons if self.paths else None
+    def explained(self, told: Iterable[bool]) -> bool | None:
+        """Whether all answers have reasons; None where nobody asked."""
+        return all(told) if self.paths else None
 
 
 def _slots(questions: Sequence[_Question]) -> tuple[Tensor, Tensor]:
@@ -155,7 +155,7 @@ def _entities(questions: Sequence[_Question]) -> Iterator[Answers]:
             for i, score in zip(found.ids[start:], found.scores[start:], strict=True)
         )
         yield Answers(
-            "", answers, found.certified, explained=question.explained([why]), rows=found.rows,
+            "", answers, found.certified, explained=question.explained([why is not None]), rows=found.rows,
             left_out=len(ids) if question.new else None, estimated=found.estimated,
             leading=max(0, found.leading - start),
         )  # fmt: skip
@@ -168,7 +168,7 @@ def _truth(question: _Question) -> Answers:
     ((found, why),) = _searched([question], [wanted])
     score = found.scores[0] if found.scores else ZERO
     answer = Answer("", -1, math.exp(score), score, known, question.witnesses(why, 0))
-    explained = question.explained([why])
+    explained = question.explained([why is not None])
     return Answers("", (answer,), found.certified, explained=explained, rows=found.rows, estimated=found.estimated)
 
 
@@ -184,13 +184,13 @@ def _relations(question: _Question) -> Answers:
     sure = search.exact or (question.proving and search.bounds(plan, ends[:1], forward[:1]) is not None)
     bounds = (scores, scores) if sure else None  # a single atom has no hops to miss
     found = question.wanted(known, len(forward)).found(scores, bounds=bounds)
-    labels, there, answers, reasons = question.graph.relations, set(known), [], []
+    labels, there, answers, told = question.graph.relations, set(known), [], []
     for place, score in zip(found.ids[start:], found.scores[start:], strict=True):
         along = forward[place : place + 1]
-        reasons.append(question.why(question.entities, along, 0, plan, place in there))
-        witnesses = question.witnesses(reasons[-1], 0)
-        answers.append(_named(labels, int(along), variable, score, place in there, witnesses))
-    left_out, explained = len(known) if question.new else None, question.explained(reasons)
+        why = question.why(question.entities, along, 0, plan, place in there)
+        told.append(why is not None)  # and no more: it remembers sets of all entities
+        answers.append(_named(labels, int(along), variable, score, place in there, question.witnesses(why, 0)))
+    left_out, explained = len(known) if question.new else None, question.explained(told)
     return Answers("", tuple(answers), found.certified, explained=explained, left_out=left_out)
 
 
@@ -201,23 +201,23 @@ def _tuples(question: _Question) -> Answers:
         question.search, plan, question.relations, index, None if question.search.exact else engine.settings.k,
         span.stop, None if new else engine.least(plan), new, question.proving, span.floor, question.asked.known is True,
     ).run(question.entities)  # fmt: skip
-    names, answers, reasons = [question.prepared.variables[target] for target in plan.targets], [], []
+    names, answers, told = [question.prepared.variables[target] for target in plan.targets], [], []
     held, labels = {each.variable for each in plan.held}, question.graph.entities
     listed = (part[span.start :].tolist() for part in vars(search.found).values())
     for ids, score, known in zip(*listed, strict=True):
         by_variable = dict(zip(plan.targets, ids, strict=True))
         filled = torch.tensor([[*question.asked.entities, *(by_variable[each.variable] for each in plan.held)]])
         (last,) = (entity for variable, entity in by_variable.items() if variable not in held)
-        reasons.append(question.why(filled, question.relations, last, replace(plan, held=()), known))
-        witnesses = question.witnesses(reasons[-1], last)
+        why = question.why(filled, question.relations, last, replace(plan, held=()), known)
+        told.append(why is not None)
         values = [{name: of(i) for name, i in zip(names, ids, strict=True)} for of in (labels.__getitem__, labels.name)]
-        answers.append(Answer("", -1, math.exp(score), score, known, witnesses, "", *values))
+        answers.append(Answer("", -1, math.exp(score), score, known, question.witnesses(why, last), "", *values))
     left_out = None
     if new and index is not None:
         slots = question.entities.numpy(), question.relations.numpy()
         left_out = count_tuples(plan, *slots, index, question.graph.num_entities)
     return Answers(
-        "", tuple(answers), search.certified, explained=question.explained(reasons), left_out=left_out,
+        "", tuple(answers), search.certified, explained=question.explained(told), left_out=left_out,
         leading=max(0, search.leading - span.start),
     )  # fmt: skip
 
