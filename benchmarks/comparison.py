@@ -33,12 +33,13 @@ OLDER = {
     "tacit.adapt.training_queries": "tacit.adapt.sources",
     "tacit.engine.ranking": "tacit.evaluate.benchmark",
     "tacit.evaluate.protocol": "tacit.evaluate.benchmark",
-    "tacit.evaluate.reliability": "tacit.evaluate.calibration",
     "tacit.evaluate.question_validation": "tacit.evaluate.validation",
+    "tacit.evaluate.reliability": "tacit.evaluate.calibration",
     "tacit.graph.label_tables": "tacit.graph.tsv",
     "tacit.links.fact_validation": "tacit.links.validation",
     "tacit.links.link_training": "tacit.links.training",
     "tacit.links.precision": "tacit.links.products",
+    "tacit.query.plan_traits": "tacit.engine.frontier",
 }
 
 

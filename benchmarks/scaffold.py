@@ -147,9 +147,9 @@ def run_of(given: argparse.Namespace, source: str | Path = "world") -> Path:
 
         path: Path = given.scratch / "world-tiny"
         return path if path.exists() else write_run(path)
-    from tacit.training import world_run
+    import tacit
 
-    return world_run() if str(source) == "world" else Path(source)
+    return tacit.open("world", device="cpu").folder.path if str(source) == "world" else Path(source)
 
 
 def trained(given: argparse.Namespace, graph: Graph, **settings: Any) -> tuple[FactorModel, TrainSettings]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,12 @@ def test_a_table_has_a_dash_where_a_row_lacks_a_column(capsys: pytest.CaptureFix
         ["one", "1.235", "1,200", "-"],
         ["another", "-", "-", "12,346"],
     ]
+
+
+def test_what_scripts_import_was_found_before_files_were_renamed() -> None:
+    renamed = {
+        "tacit.evaluate.question_validation", "tacit.graph.label_tables", "tacit.links.fact_validation",
+        "tacit.links.link_training", "tacit.query.plan_traits",
+    }  # fmt: skip
+    assert renamed <= comparison.OLDER.keys()
+    assert [name for name in comparison.OLDER if find_spec(name) is None] == []  # no name that is no more

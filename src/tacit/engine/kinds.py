@@ -43,7 +43,8 @@ def answered(engine: Engine, asked: Sequence[Asked], page: Page, paths: int) -> 
     """
     kind = asked[0].query.kind
     if kind != "entities" and not engine.search.probabilities:
-        raise PlanError(f"the question asks for {_KINDS[kind]}, and {engine.answerer} {_ALONE}; ask with search beam")
+        remedy = "ask with search beam" if engine.encoder is not None else "set its `probabilities` where they are"
+        raise PlanError(f"the question asks for {_KINDS[kind]}, and {engine.answerer} {_ALONE}; {remedy}")
     questions = [_Question(engine, each, page, paths) for each in asked]
     if kind == "entities":
         return [question.told(answers) for question, answers in zip(questions, _entities(questions), strict=True)]
