@@ -83,15 +83,6 @@ def test_refuses_to_overwrite(run: RunFolder, tmp_path: Path) -> None:
         RunFolder.create(tmp_path / "thesis" / "chapter.txt", GRAPH, {})
 
 
-def test_what_was_left_goes_and_what_is_being_written_stays(run: RunFolder) -> None:
-    left, fresh = (run.path / f".tacit-{number}-results.json" for number in (1, 2))
-    left.write_text("{")
-    fresh.write_text("{")
-    os.utime(left, (0, 0))
-    run.tidy()
-    assert (left.exists(), fresh.exists()) == (False, True)
-
-
 def test_force_leaves_other_files_alone(run: RunFolder) -> None:
     (run.path / "notes.txt").write_text("mine")
     run.trace({"event": "old"})

@@ -9,9 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from hashlib import sha256
 from importlib import metadata
@@ -321,11 +320,10 @@ class RunFolder:
         disk.remove(self.path / name)
 
     def tidy(self) -> None:
-        """Delete what writers that were killed have left behind; what was written to a moment ago may be under way."""
+        """Delete what writers that were killed have left behind."""
         for path in self.path.glob(disk.TEMPORARY + "*"):
-            with suppress(FileNotFoundError):
-                if path.is_file() and path.name != disk.LOCK and time.time() - path.stat().st_mtime > 1:
-                    disk.remove(path)
+            if path.is_file() and path.name != disk.LOCK:
+                disk.remove(path)
 
     def _read_text(self, name: str) -> str:
         path = self.path / name

@@ -66,6 +66,7 @@ def encode(
         training.clock = lambda: fitting.share
         if run is None:
             return
+        run.tidy()
         made_for_it = "train" not in run.settings or ("encode" in run.settings and not run.has(ENCODER))
         if not resume:
             run.drop("encode")

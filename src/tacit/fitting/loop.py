@@ -337,15 +337,13 @@ def fit(
     leads, stamp = shards is None or shards.leads, {}
     if run is not None:
         stamp = {"settings": json.dumps(settings.lasting(), sort_keys=True), "facts": run.fingerprint.facts}
-        if leads:
-            run.tidy()
     with shown(progress if leads else False) as tell, threads_for(task.flops):
         fitting = Fitting(task, tell, run, file, stamp | task.checksums(), shards)
-        fitting.shards.wait()  # while one of them tidies
         if resume:
             fitting.resume()
         if begin is not None:
             begin(fitting)
+            fitting.shards.wait()  # while one of them tidies
         try:
             fitting.go()
         except Stopped:

@@ -54,8 +54,10 @@ def train(
             return load_model(run, local_device(settings.device), shards)
 
     def begin(fitting: Fitting) -> None:
-        if run is not None and resume and shards.leads:
-            run.write_settings("train", settings.to_dict())
+        if run is not None and shards.leads:
+            run.tidy()
+            if resume:
+                run.write_settings("train", settings.to_dict())
 
     def keep(fitting: Fitting) -> None:
         if run is not None:
