@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -41,7 +42,7 @@ class Timetable:
         return step % (self.validate_every * self.steps_per_unit) == 0
 
 
-class Task:
+class Task(ABC):
     """What is trained."""
 
     remedy: str  # where numbers explode
@@ -54,13 +55,13 @@ class Task:
         """About how much a step computes; more than anything where that is not known."""
         return math.inf
 
+    @abstractmethod
     def schedule(self) -> Timetable:
         """How long to train, and how often to look."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self, number: int) -> tuple[Tensor, int]:
         """Take one step: the loss, summed over its examples and still on the device, and how many they were."""
-        raise NotImplementedError
 
     def validate(self) -> dict[str, float]:
         """The figures whose mean decides which weights are best; none where there is nothing to validate with."""
@@ -71,7 +72,8 @@ class Task:
         return {}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go back to such a state."""
+        """Go back to such a state; where there is none, nothing is to be done."""
+        return
 
     def checksums(self) -> dict[str, str]:
         """What tells what it learns from, beside facts and settings, from others, by a name of each."""
