@@ -32,11 +32,7 @@ from typing import Any
 import torch
 
 from scaffold import Benchmark, Measured, data_folder, in_turns, peak_gb, wait
-from tacit.adapt.adapter import Adapter
-from tacit.adapt.calibrated import Adapted
-from tacit.engine.calibration import calibration
 from tacit.engine.engine import Engine
-from tacit.engine.known_facts import KnownFacts
 from tacit.engine.ranking import slots
 from tacit.engine.reasoner import Reasoner
 from tacit.evaluate.protocol import measure, sample
@@ -46,9 +42,9 @@ from tacit.graph.graph import Graph
 from tacit.links.factors import BilinearModel
 from tacit.links.loading import load_model
 from tacit.links.models import ComplEx
-from tacit.links.precision import NARROW
+from tacit.query import sampling
 from tacit.query.queries import QuerySet, read_queries
-from tacit.query.shapes import Shape
+from tacit.query.shapes import SHAPES, Shape
 
 # Milliseconds a query: the goal on 2 cores, and the published implementation there, one query at a time.
 GOALS = {
@@ -83,17 +79,17 @@ def least(times: list[Times], share: int = 1) -> Times:
 
 @dataclass(frozen=True)
 class Bench:
-    """A graph's folder, and a model of the graph."""
+    """A graph, its folder where it has one, and a model of it."""
 
-    folder: Path
+    folder: Path | None
     graph: Graph
     model: BilinearModel
 
     @classmethod
     def of(cls, given: argparse.Namespace, name: str, run: str | None) -> Bench:
         """The graph of a folder with the model of a run, or with random weights."""
-        folder = data_folder(given, name)
-        graph = load(folder)
+        folder = None if name == "world" else data_folder(given, name)
+        graph = load(folder or name)
         if run is None:
             model: Any = ComplEx(graph.num_entities, graph.num_relations, given.rank)
             model.reset(0.5, torch.Generator().manual_seed(given.seed))
@@ -103,6 +99,13 @@ class Bench:
             model = load_model(opened)
         return cls(folder, graph, model.to(given.device).requires_grad_(False))
 
+    def queries(self, names: Sequence[str], given: argparse.Namespace) -> dict[str, QuerySet]:
+        """The official test queries of some types, or as many as are asked for, sampled, where a graph has none."""
+        if self.folder is not None and (self.folder / "test-queries.pkl").exists():
+            return read_queries(self.folder, "test", names)
+        drawn = {name: sampling.sample(self.graph, SHAPES[name], "test", given.queries, seed=0) for name in names}
+        return {name: each.queries for name, each in drawn.items()}
+
     def reasoner(
         self, k: int | None, scores: str = "sigmoid", precision: str = "float32", adapted: bool = False
     ) -> Reasoner:
@@ -110,6 +113,11 @@ class Bench:
         settings: dict[str, Any] = {"search": "exact"} if k is None else {"k": k}
         settings |= {"calibration": scores, "observed": "none", "precision": precision}
         if adapted:
+            from tacit.adapt.adapter import Adapter  # here, since older trees have other names for what this needs
+            from tacit.adapt.calibrated import Adapted
+            from tacit.engine.calibration import calibration
+            from tacit.engine.known_facts import KnownFacts
+
             counted = KnownFacts(self.graph.index("train"), self.model.device)
             settings["adapter"] = Adapted(calibration(scores, counted), Adapter(self.model).requires_grad_(False))
         return Engine(self.graph, self.model, **settings).reasoner
@@ -146,9 +154,10 @@ def rows_of(shape: Shape, k: int) -> int:
 
 def types(given: argparse.Namespace) -> Measured:
     """Milliseconds a query of each type, in turns with the products; then whole rows, and large beams."""
-    bench, k = Bench.of(given, "NELL995", given.run), given.k
-    queries = read_queries(bench.folder, "test", given.types.split(","))
-    reasoner, block = bench.reasoner(k), bench.best_block()
+    bench, k = Bench.of(given, given.graph, given.run), given.k
+    queries = bench.queries(given.types.split(","), given)
+    reasoner = bench.reasoner(k)
+    block = given.block or bench.best_block()
     figures: dict[str, dict[str, Any]] = {}
     for name, chosen in queries.items():
         figures[name] = beside_products(bench, reasoner, sample(chosen, given.queries), block, given)
@@ -162,7 +171,7 @@ def types(given: argparse.Namespace) -> Measured:
         figures[f"3p, k = {large}"] = in_own_process(given, large)
     goals = {name: goal for name, (goal, _) in GOALS.items() if name in figures}
     missed = [f"{name} over {goal} ms" for name, goal in goals.items() if figures[name]["ms"] > goal]
-    return Measured(figures, {"graph": bench.graph.name, "block": block}, missed)
+    return Measured(figures, {"block": block}, missed)
 
 
 def timed(reasoner: Reasoner, queries: QuerySet) -> Times:
@@ -191,7 +200,8 @@ def beside_products(
 
 def in_own_process(given: argparse.Namespace, k: str) -> dict[str, float]:
     """The peak memory and the time of 3p queries with a large beam."""
-    command = [sys.executable, __file__, "--data", str(given.data), "--rank", str(given.rank), "--peak", k]
+    options = {"--data": given.data, "--graph": given.graph, "--rank": given.rank, "--peak": k}
+    command = [sys.executable, __file__, *(str(word) for option in options.items() for word in option)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return figures
@@ -199,17 +209,19 @@ def in_own_process(given: argparse.Namespace, k: str) -> dict[str, float]:
 
 def peak(given: argparse.Namespace) -> None:
     """Answer 3p queries with a large beam, and print the time and the peak memory of this process."""
-    bench = Bench.of(given, "NELL995", given.run)
-    chosen = sample(read_queries(bench.folder, "test", "3p")["3p"], 2 if given.peak >= LARGE else 16)
+    bench = Bench.of(given, given.graph, given.run)
+    chosen = sample(bench.queries(["3p"], given)["3p"], 2 if given.peak >= LARGE else 16)
     taken = measure(bench.reasoner(given.peak), chosen).seconds / len(chosen)
     print(json.dumps({"queries": len(chosen), "peak_gb": peak_gb(), "s": taken}))
 
 
 def throughputs(given: argparse.Namespace) -> Measured:
     """Queries a second, ranking included: by precision, by type and calibration, and with exact search."""
+    from tacit.links.precision import NARROW  # older trees lack it, and nothing else needs it
+
     count = given.queries if given.tiny else max(given.queries, 4096)
-    bench = Bench.of(given, "NELL995", given.run)
-    queries = read_queries(bench.folder, "test", BATCHED)
+    bench = Bench.of(given, given.graph, given.run)
+    queries = bench.queries(BATCHED, given)
     rate = product_rate(bench.model, given)
     figures: dict[str, dict[str, float]] = {"products": {"tflop_per_s": rate / 1e12}}
     for name, where, k, chosen in (
@@ -230,7 +242,7 @@ def throughputs(given: argparse.Namespace) -> Measured:
             flop = 2.0 * rows_of(every.shape, given.k) * bench.model.keys().numel()
             figures[f"{name}, {how}, {precision}"] = row | {"share of products": row["queries_per_s"] * flop / rate}
     kind = "throughput-untrained" if given.run is None else "throughput"
-    return Measured(figures, {"graph": bench.graph.name, "trained": given.run is not None}, kind=kind)
+    return Measured(figures, {"trained": given.run is not None}, kind=kind)
 
 
 def exact_bench(given: argparse.Namespace, count: int) -> tuple[Bench | None, None, Any]:
@@ -238,7 +250,8 @@ def exact_bench(given: argparse.Namespace, count: int) -> tuple[Bench | None, No
     if given.no_exact:
         return None, None, None
     small = Bench.of(given, "FB15k-237", given.exact_run)
-    return small, None, sample(read_queries(small.folder, "valid", "2p")["2p"], max(1, count // 8))
+    queries = read_queries(data_folder(given, "FB15k-237"), "valid", "2p")
+    return small, None, sample(queries["2p"], max(1, count // 8))
 
 
 def product_rate(model: BilinearModel, given: argparse.Namespace) -> float:
@@ -283,11 +296,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print a table and write the figures as JSON."""
     benchmark = Benchmark(__file__, __doc__)
     benchmark.set_defaults(threads=2)
-    benchmark.add_argument("--run", type=Path, help="a run trained on NELL995")
+    benchmark.add_argument("--graph", default="NELL995", help="world, or a folder of --data")
+    benchmark.add_argument("--run", type=Path, help="a run trained on the graph")
     benchmark.add_argument("--exact-run", help="a run trained on FB15k-237, for exact search")
     benchmark.add_argument("--types", default=",".join(GOALS))
     benchmark.add_argument("--throughput", action="store_true", help="queries a second, as on a GPU")
     benchmark.add_argument("--peaks", default="512,8192", help="large beams, joined by commas, each in a process")
+    benchmark.add_argument("--block", type=int, nargs=2, help="the size of bare products; the fastest of some")
     benchmark.add_argument("--peak", type=int, help=argparse.SUPPRESS)
     benchmark.add_argument("--no-exact", action="store_true", help="leave exact search out")
     benchmark.size("--rows", 8192, tiny=4, help="rows of a bare product")

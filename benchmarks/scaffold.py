@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,10 @@ class Benchmark(argparse.ArgumentParser):
             self.set_defaults(**self.tiny)
         given = self.parse_args(argv)
         if given.against is not None:
-            return compare(self.script, argv, given.against, given.out)
+            without = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+            without.add_argument("--against")
+            command = [str(self.script), *without.parse_known_args(argv)[1]]
+            return compare({"": command}, given.against, given.out / f"{self.script.stem}-against.json")
         with tempfile.TemporaryDirectory() as scratch:
             given.scratch = Path(scratch)
             if given.tiny:
@@ -133,11 +137,19 @@ def data_folder(given: argparse.Namespace, name: str) -> Path:
     return folder
 
 
+def installed(library: str, what: str) -> bool:
+    """Whether there is a library; what needs it is left out else, and that is said."""
+    if find_spec(library):
+        return True
+    print(f"{what}: left out, since {library} is not installed")
+    return False
+
+
 def graph_of(given: argparse.Namespace) -> Graph:
     """The graph that the arguments name: `world`, or a folder of --data."""
-    from tacit.sources import load
+    import tacit
 
-    return load("world" if given.graph == "world" else data_folder(given, given.graph))
+    return tacit.load("world" if given.graph == "world" else data_folder(given, given.graph))
 
 
 def run_of(given: argparse.Namespace, source: str | Path = "world") -> Path:
@@ -150,6 +162,11 @@ def run_of(given: argparse.Namespace, source: str | Path = "world") -> Path:
     import tacit
 
     return tacit.open("world", device="cpu").folder.path if str(source) == "world" else Path(source)
+
+
+def world_cache(given: argparse.Namespace) -> Path:
+    """Where `world` is kept once it was trained: the folder of TACIT_CACHE, or one that nobody has used yet."""
+    return Path(os.environ.get("TACIT_CACHE") or given.scratch)
 
 
 def trained(given: argparse.Namespace, graph: Graph, **settings: Any) -> tuple[FactorModel, TrainSettings]:
