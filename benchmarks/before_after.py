@@ -19,7 +19,7 @@ from comparison import compare
 from scaffold import Benchmark
 
 HERE = Path(__file__).parent
-# Arguments by script, and by the graph that tells two runs of it apart; `ask` trains `world` for those that follow.
+# Arguments by script, and by the graph that tells two runs of it apart; `ask` trains `world` for the others.
 PARTS = {
     "ask": "--rounds 3",
     "startup": "--rounds 1",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -67,17 +68,16 @@ class OlderNames(MetaPathFinder, Loader):
 
 @dataclass
 class Tree:
-    """A source tree, and what scripts found over it: figures of each turn, versions, and why a script did not run."""
+    """A source tree, and what scripts found over it: figures of each turn, versions, and what was left out, and why."""
 
     src: Path
     figures: dict[str, list[float]] = field(default_factory=dict)
     versions: dict[str, Any] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, None] = field(default_factory=dict)  # what scripts said of it
+    left_out: dict[str, str] = field(default_factory=dict)
 
     def measure(self, part: str, command: Sequence[str], cache: Path) -> None:
         """Run a script once; a goal that is missed does not matter here, and what failed is not tried again."""
-        if part in self.failed:
+        if part in self.left_out:
             return
         path = os.pathsep.join(filter(None, (str(self.src), os.environ.get("PYTHONPATH"))))
         env = os.environ | {"PYTHONPATH": path, "TACIT_CACHE": str(cache)}
@@ -86,8 +86,8 @@ class Tree:
             done = subprocess.run(over, env=env, capture_output=True, text=True)
             files = sorted(Path(out).rglob("*.json"))
             if not files:
-                self.failed[part] = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]
-            self.left_out |= dict.fromkeys(line for line in done.stdout.splitlines() if ": left out, " in line)
+                self.left_out[part] = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]
+            self.left_out |= re.findall(r"^(.+): left out, since (.+)$", done.stdout, re.MULTILINE)
             for file in files:
                 self._take(part, json.loads(file.read_text(encoding="utf-8")), file.stem)
 
@@ -95,7 +95,7 @@ class Tree:
         self.versions |= {name: results.get(name) for name in ("device", "threads")} | results.get("versions", {})
         self.versions["git"] = _git_head(self.src)  # of the tree, where a script says that of the working directory
         measured = results.get("figures") or {stem: {key: results.get(key) for key in ("mrr", "seconds")}}
-        for name, value in _flat(measured, *filter(None, [part])).items():
+        for name, value in _flat(measured, part).items():
             self.figures.setdefault(name, []).append(value)
 
 
@@ -119,26 +119,23 @@ def compare(
             began, done = time.monotonic(), done + 1
             for part, command in parts.items():
                 for name, tree in trees.items():
-                    print(f"turn {done}, {name}: {part or 'the script'}", file=sys.stderr, flush=True)
+                    print(f"turn {done}, {name}: {part}", file=sys.stderr, flush=True)
                     tree.measure(part, command, Path(caches, name))
             longest = time.monotonic() - began
     before, after = trees.values()
     names = dict.fromkeys([*before.figures, *after.figures])
     rows = {name: beside(name, before.figures.get(name, []), after.figures.get(name, [])) for name in names}
     show(rows)
-    failed = {name: tree.failed for name, tree in trees.items()}
     for name, tree in trees.items():
-        for part, reason in tree.failed.items():
-            print(f"{name}: {part or 'the script'} does not run, since {reason}")
-        for line in tree.left_out:
-            print(f"{name}: {line}")
+        for what, reason in tree.left_out.items():
+            print(f"{name}, {what}: left out, since {reason}")
     results = {
         "settings": {
             "turns": done,
             "parts": {part: [Path(each).name for each in command] for part, command in parts.items()},
         },
         "versions": {name: tree.versions for name, tree in trees.items()},
-        "failed": failed,
+        "left out": {name: tree.left_out for name, tree in trees.items()},
         "figures": rows,
         "turns": {name: {kind: tree.figures.get(name) for kind, tree in trees.items()} for name in names},
     }

@@ -22,22 +22,21 @@ import argparse
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from scaffold import Benchmark, Measured, data_folder, in_turns, peak_gb, wait
+from scaffold import Benchmark, Measured, Work, data_folder, graph_of, in_turns, peak_gb, timed
 from tacit.engine.engine import Engine
 from tacit.engine.ranking import slots
 from tacit.engine.reasoner import Reasoner
 from tacit.evaluate.protocol import measure, sample
 from tacit.folder import RunFolder
-from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.factors import BilinearModel
 from tacit.links.loading import load_model
@@ -59,16 +58,10 @@ LARGE = 1000  # a beam of so many candidates and more gets few queries
 Times = tuple[float, float]  # milliseconds by the clock, and of processor time by thread
 
 
-class Clock:
-    """Starts when it is made."""
-
-    def __init__(self) -> None:
-        self._wall, self._processor = time.perf_counter(), time.process_time()
-
-    def stop(self, count: int) -> Times:
-        """The time of each of `count` things done since."""
-        processor = (time.process_time() - self._processor) / torch.get_num_threads()
-        return 1e3 * (time.perf_counter() - self._wall) / count, 1e3 * processor / count
+def times_of(work: Work, count: int = 1, device: str = "cpu") -> Times:
+    """The time of each of `count` things that a call does."""
+    taken = timed(work, device)
+    return taken.ms / count, taken.processor_ms / torch.get_num_threads() / count
 
 
 def least(times: list[Times], share: int = 1) -> Times:
@@ -88,8 +81,7 @@ class Bench:
     @classmethod
     def of(cls, given: argparse.Namespace, name: str, run: str | None) -> Bench:
         """The graph of a folder with the model of a run, or with random weights."""
-        folder = None if name == "world" else data_folder(given, name)
-        graph = load(folder or name)
+        folder, graph = None if name == "world" else data_folder(given, name), graph_of(given, name)
         if run is None:
             model: Any = ComplEx(graph.num_entities, graph.num_relations, given.rank)
             model.reset(0.5, torch.Generator().manual_seed(given.seed))
@@ -130,15 +122,15 @@ class Bench:
             for size in (self.graph.num_entities, self.graph.num_relations)
         )
         out = torch.zeros(at_once * min(width, len(keys)), device=keys.device)
-        wait(keys.device.type)
-        start = Clock()
-        for row in range(0, rows, at_once):
-            queries = self.model.queries(heads[row : row + at_once], relations[row : row + at_once])
-            for first in range(0, len(keys), width):
-                part = keys[first : first + width]
-                torch.mm(queries, part.t(), out=out[: len(queries) * len(part)].view(len(queries), len(part)))
-        wait(keys.device.type)
-        return start.stop(rows)
+
+        def multiply() -> None:
+            for row in range(0, rows, at_once):
+                queries = self.model.queries(heads[row : row + at_once], relations[row : row + at_once])
+                for first in range(0, len(keys), width):
+                    part = keys[first : first + width]
+                    torch.mm(queries, part.t(), out=out[: len(queries) * len(part)].view(len(queries), len(part)))
+
+        return times_of(multiply, rows, keys.device.type)
 
     def best_block(self) -> tuple[int, int]:
         """The rows and columns at which bare products are fastest."""
@@ -165,7 +157,7 @@ def types(given: argparse.Namespace) -> Measured:
     reasoner = bench.reasoner(k, "softmax-count")
     for name in WHOLE_ROWS:
         if name in queries:
-            taken = [timed(reasoner, sample(queries[name], min(given.queries, 128))) for _ in range(given.rounds)]
+            taken = [ranked(reasoner, sample(queries[name], min(given.queries, 128))) for _ in range(given.rounds)]
             figures[f"{name}, softmax-count"] = dict(zip(("ms", "processor_ms"), least(taken), strict=True))
     for large in filter(None, given.peaks.split(",")):
         figures[f"3p, k = {large}"] = in_own_process(given, large)
@@ -174,11 +166,9 @@ def types(given: argparse.Namespace) -> Measured:
     return Measured(figures, {"block": block}, missed)
 
 
-def timed(reasoner: Reasoner, queries: QuerySet) -> Times:
+def ranked(reasoner: Reasoner, queries: QuerySet) -> Times:
     """The time of a query, ranking included."""
-    clock = Clock()
-    measure(reasoner, queries)
-    return clock.stop(len(queries))
+    return times_of(partial(measure, reasoner, queries), len(queries))
 
 
 def beside_products(
@@ -187,7 +177,7 @@ def beside_products(
     """The engine and the bare products, in turns."""
     bare, taken = [bench.products(1024, *block)], []
     for _ in range(given.rounds):
-        taken.append(timed(reasoner, queries))
+        taken.append(ranked(reasoner, queries))
         bare.append(bench.products(1024, *block))
     ms, processor = least(taken)
     floor, processor_floor = least(bare, rows_of(queries.shape, given.k))
@@ -273,10 +263,10 @@ def throughput(reasoner: Reasoner, queries: QuerySet, given: argparse.Namespace)
             reasoner.scores(plan, entities[first : first + 512], relations[first : first + 512])
 
     scoring = min(in_turns({"": score}, given.rounds, given.device)[""])
-    ranked = [measure(reasoner, queries) for _ in range(given.rounds)]
-    best = min(figures.seconds for figures in ranked)
+    measured = [measure(reasoner, queries) for _ in range(given.rounds)]
+    best = min(figures.seconds for figures in measured)
     return {
-        "queries_per_s": len(queries) / best, "scored_per_s": len(queries) / scoring, "mrr": ranked[0].mean("mrr")
+        "queries_per_s": len(queries) / best, "scored_per_s": len(queries) / scoring, "mrr": measured[0].mean("mrr")
     }  # fmt: skip
 
 

@@ -44,12 +44,13 @@ def test_two_trees_are_measured_and_their_ratios_written(
     assert written["figures"] == {"a a step ms": row}
     assert written["turns"] == {"a a step ms": {"before": [4.0, 4.0], "after": [2.0, 2.0]}}
     assert written["settings"] == {"turns": 2, "parts": {"a": ["script.py", "--rounds", "1"], "b": ["missing.py"]}}
-    assert all("missing.py" in written["failed"][tree]["b"] for tree in ("before", "after"))
+    assert all("missing.py" in written["left out"][tree]["b"] for tree in ("before", "after"))
+    assert written["left out"]["after"]["SPARQL"] == "rdflib is not installed"
     assert {"torch", "git", "device"} <= set(written["versions"]["before"])
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].split() == ["before", "after", "ratio", "spread", "beyond", "noise"]
-    assert "after: SPARQL: left out, since rdflib is not installed" in printed
-    assert sum("b does not run" in line for line in printed) == 2
+    assert "after, SPARQL: left out, since rdflib is not installed" in printed
+    assert sum(", b: left out, since" in line for line in printed) == 2
 
 
 def test_a_folder_that_is_no_checkout_and_a_script_that_fails_are_named(
@@ -60,8 +61,8 @@ def test_a_folder_that_is_no_checkout_and_a_script_that_fails_are_named(
     script = tmp_path / "broken.py"
     script.write_text("raise ValueError('no such thing')")
     with pytest.raises(SystemExit, match="nothing was measured over both trees"):
-        comparison.compare({"": [str(script)]}, SRC.parent, tmp_path / "compared.json")
-    assert "before: the script does not run, since ValueError: no such thing" in capsys.readouterr().out
+        comparison.compare({"broken": [str(script)]}, SRC.parent, tmp_path / "compared.json")
+    assert "before, broken: left out, since ValueError: no such thing" in capsys.readouterr().out
 
 
 def test_the_best_of_all_turns_depends_on_the_unit() -> None:
