@@ -6,13 +6,14 @@ INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
 BENCHMARKS := startup load ranking fuzz
 
-.PHONY: help venv demo test lint types tests check coverage bench docs clean
+.PHONY: help venv demo test lint types tests check coverage bench compare docs clean
 help:
 	@echo "make demo     install Tacit, then train, adapt, ask and explain on the embedded graph"
 	@echo "make test     lint, then types and every test"
 	@echo "make check    ruff (lint, format) and mypy"
 	@echo "make coverage every test, and the share of lines they run"
 	@echo "make bench    the quick benchmarks: $(BENCHMARKS)"
+	@echo "make compare  what starting, asking, loading and training take there and here: make compare AGAINST=CHECKOUT"
 	@echo "make docs     rewrite docs/cli.md from the commands, then build the documentation site into site/"
 	@echo "make clean    remove the environment and all caches"
 
@@ -58,6 +59,9 @@ coverage: venv
 
 bench: venv
 	@set -e; for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done
+
+compare: venv
+	$(BIN)/python benchmarks/before_after.py --against "$(AGAINST)"
 
 # Look at the result with: python -m http.server --directory site
 docs: venv

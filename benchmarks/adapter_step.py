@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 
-from engine import Bench, Clock, Times, least
-from scaffold import Benchmark, Measured, Work, wait
+from engine import Bench, Times, least, times_of
+from scaffold import Benchmark, Measured
 from tacit.adapt.adapter_training import AdapterTraining
 from tacit.adapt.settings import LOSSES, AdaptSettings
 from tacit.query.sampling import sample
@@ -55,15 +55,6 @@ def trainings(bench: Bench, given: argparse.Namespace) -> dict[str, Callable[[],
     }
 
 
-def timed(work: Work, device: str) -> Times:
-    """The time of one call."""
-    wait(device)
-    clock = Clock()
-    work()
-    wait(device)
-    return clock.stop(1)
-
-
 def measure(given: argparse.Namespace) -> Measured:
     """The time of a step with each loss, and of its products."""
     bench, cuda = Bench.of(given, "NELL995", given.run), given.device == "cuda"
@@ -81,7 +72,7 @@ def measure(given: argparse.Namespace) -> Measured:
             for kind, training in (("first", start()), ("later", going[name])):
                 with torch.no_grad():
                     floors.append(bench.products(rows, *block))
-                times = timed(partial(training.step, 0), given.device)
+                times = times_of(partial(training.step, 0), device=given.device)
                 if number:  # the first round warms up
                     taken.setdefault(f"{name}, {kind}", []).append(times)
     floor, processor_floor = least(floors, rows)

@@ -22,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from unittest.mock import patch
 import numpy as np
 
 import tacit
-from scaffold import Benchmark, Measured, run_of
+from scaffold import Benchmark, Measured, Timed, Work, run_of, timed
 from tacit.engine.atoms import Atoms
 from tacit.graph.graph import Graph
 from tacit.query.formula import quoted
@@ -81,17 +81,14 @@ def busy_cores(count: int) -> Iterator[None]:
             process.wait()
 
 
-def timed(work: Callable[[], object], rounds: int, warm: bool = False) -> tuple[float, float]:
+def repeated(work: Work, rounds: int, warm: bool = False) -> tuple[float, float]:
     """The median by the clock and the least processor time, in milliseconds; what takes long is done fewer times."""
     if not warm:
         work()
-    taken: list[tuple[float, float]] = []
-    while len(taken) < rounds and (len(taken) < 2 or sum(wall for wall, _ in taken) < rounds * LONG):
-        start, processor = time.perf_counter(), time.process_time()
-        work()
-        taken.append((time.perf_counter() - start, time.process_time() - processor))
-    walls, processors = zip(*taken, strict=True)
-    return 1e3 * statistics.median(walls), 1e3 * min(processors)
+    taken: list[Timed[object]] = []
+    while len(taken) < rounds and (len(taken) < 2 or sum(each.wall for each in taken) < rounds * LONG):
+        taken.append(timed(work))
+    return statistics.median(each.ms for each in taken), min(each.processor_ms for each in taken)
 
 
 def measure(given: argparse.Namespace) -> Measured:
@@ -112,7 +109,7 @@ def measure_cycles(run: tacit.Run, rounds: int) -> Measured:
             asked = partial(run.ask, text, new=new)
             with scored_rows() as scored:
                 answers = asked()
-            wall, processor = timed(asked, rounds, warm=True)
+            wall, processor = repeated(asked, rounds, warm=True)
             figures[f"{name}, new answers" if new else name] = {
                 "rows": _rows(run.engine.describe(text)),
                 "scored": sum(scored),
@@ -151,11 +148,11 @@ def measure_busy(run: tacit.Run, given: argparse.Namespace) -> Measured:
     """Times of everything on idle cores and on busy ones."""
     questions = texts(run.graph)
     options: dict[str, Any] = {"epochs": 1 if given.tiny else 3, "progress": False, "device": "cpu", "force": True}
-    works: dict[str, Callable[[], object]] = {name: partial(run.ask, text) for name, text in questions.items()}
+    works: dict[str, Work] = {name: partial(run.ask, text) for name, text in questions.items()}
     works["training"] = partial(tacit.train, run.graph, given.scratch / "trained", **options)
-    idle = {name: timed(work, given.rounds) for name, work in works.items()}
+    idle = {name: repeated(work, given.rounds) for name, work in works.items()}
     with busy_cores(given.busy or os.cpu_count() or 1):
-        busy = {name: timed(work, given.rounds) for name, work in works.items()}
+        busy = {name: repeated(work, given.rounds) for name, work in works.items()}
     figures: dict[str, dict[str, Any]] = {
         name: {
             "rows": _rows(run.engine.describe(questions[name])) if name in questions else None,

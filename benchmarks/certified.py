@@ -18,8 +18,8 @@ the last ones go over the first of these relations.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +27,7 @@ import numpy as np
 
 import tacit
 from brute_force import CALIBRATIONS, BruteForce, hops
-from scaffold import Benchmark, Measured, data_folder, graph_of
+from scaffold import Benchmark, Measured, data_folder, graph_of, timed
 from tacit.engine.answers import Answers
 from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
@@ -79,13 +79,6 @@ def asked(queries: QuerySet) -> list[Asked]:
     ]
 
 
-def taken(engine: Engine, some: Sequence[Asked], top: int) -> tuple[list[Answers], float]:
-    """The answers to questions asked together, and their processor time in milliseconds."""
-    start = time.process_time()
-    answers = engine.ask_many(some, top)
-    return answers, 1e3 * (time.process_time() - start)
-
-
 def unlike(found: Answers, other: Answers) -> bool:
     """Whether answers have other scores than the others; entities of one score may change places with their equals."""
     one, two = ([answer.score for answer in answers] for answers in (found, other))
@@ -97,10 +90,10 @@ def figures_of(given: argparse.Namespace, engine: Engine, some: list[Asked]) -> 
     ways = [engine.using(k=given.k, search=search) for search in ("certified", "beam")]
     for way in ways:
         way.ask_many(some[:1], given.top)
-    alone = [[taken(way, [question], given.top) for way in ways] for question in some]
-    found, beam = ([answers[0] for answers, _ in column] for column in zip(*alone, strict=True))
-    ms, beam_ms = (np.array([each for _, each in column]) for column in zip(*alone, strict=True))
-    (together, batch_ms), (_, beam_batch_ms) = (taken(way, some, given.top) for way in ways)
+    alone = [[timed(partial(way.ask_many, [question], given.top)) for way in ways] for question in some]
+    found, beam = ([each.made[0] for each in column] for column in zip(*alone, strict=True))
+    ms, beam_ms = (np.array([each.processor_ms for each in column]) for column in zip(*alone, strict=True))
+    together, beam_together = (timed(partial(way.ask_many, some, given.top)) for way in ways)
     rows = np.array([answers.rows for answers in found])
     unproven = np.array([not answers.certified for answers in found])
     figures = {
@@ -111,13 +104,13 @@ def figures_of(given: argparse.Namespace, engine: Engine, some: list[Asked]) -> 
         "ms": float(ms.mean()),
         "beam, ms": float(beam_ms.mean()),
         "of the beam, share": float(ms.sum() / beam_ms.sum()),
-        "together, ms": batch_ms / len(some),
-        "beam together, ms": beam_batch_ms / len(some),
-        "of the beam together, share": batch_ms / beam_batch_ms,
+        "together, ms": together.processor_ms / len(some),
+        "beam together, ms": beam_together.processor_ms / len(some),
+        "of the beam together, share": together.processor / beam_together.processor,
         "not certified, not the beam's": sum(
             bool(not_) and unlike(*each) for not_, *each in zip(unproven, found, beam, strict=True)
         ),
-        "together unlike alone": sum(map(unlike, together, found)),
+        "together unlike alone": sum(map(unlike, together.made, found)),
     }
     if unproven.any():
         figures["of the beam where not certified, share"] = float(ms[unproven].sum() / beam_ms[unproven].sum())

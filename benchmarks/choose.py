@@ -23,10 +23,9 @@ import numpy as np
 import torch
 
 from reproduce import ROWS, read_row
-from scaffold import Benchmark, data_folder, provenance, write
+from scaffold import Benchmark, graph_of, provenance, write
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
-from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.link_training import train
 from tacit.links.scorer import Scorer
@@ -101,7 +100,7 @@ def shown(name: str, results: Mapping[str, Any], seconds: float | None = None) -
 def measure(given: argparse.Namespace) -> None:
     """Print the inner MRR of every candidate and write `TABLE/choose.json`."""
     row = read_row(ROWS / given.table / "tacit-train.toml", given.tiny)
-    inner = inner_split(load(data_folder(given, row["folder"])), given.seed)
+    inner = inner_split(graph_of(given, row["folder"]), given.seed)
     queries = {name: sample(inner, shape, "test", given.count, seed=3).queries for name, shape in SHAPES.items()}
     engine = {**row["engine"], "k": given.k}
     path = given.out / given.table / "choose.json"

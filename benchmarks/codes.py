@@ -12,8 +12,8 @@ and scores to the bit.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from unittest import mock
@@ -23,8 +23,7 @@ import torch
 import tacit
 from brute_force import CALIBRATIONS
 from certified import FOLDERS, questions, trained
-from scaffold import Benchmark, Measured
-from tacit.engine.answers import Answers
+from scaffold import Benchmark, Measured, timed
 from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
 from tacit.links import precision
@@ -33,19 +32,10 @@ from tacit.query.plan_traits import without_hops
 HALF = {"1p": 0.5, "2i": 0.5, "2in": 0.5}  # of the time by plain rows
 
 
-def timed(engine: Engine, question: Asked) -> tuple[Answers, float]:
-    """The answers, and the milliseconds that they took."""
-    start = time.perf_counter()
-    answers = engine.ask(question)
-    return answers, 1e3 * (time.perf_counter() - start)
-
-
-def bare(engine: Engine, question: Asked) -> float:
-    """The milliseconds that the products of a question's atoms take."""
-    start = time.perf_counter()
+def multiply(engine: Engine, question: Asked) -> None:
+    """The products of a question's atoms, and nothing else."""
     for relation in question.relations:
         engine.scorer.logits(torch.tensor(question.entities[:1]), torch.tensor([relation]))
-    return 1e3 * (time.perf_counter() - start)
 
 
 def measure(given: argparse.Namespace) -> Measured:
@@ -71,17 +61,17 @@ def compared(run: tacit.Run, calibration: str, some: Sequence[Asked]) -> dict[st
             engine.ask(question)
     unlike = 0
     for question in some:
-        times["product"].append(bare(engines["rows"], question))
+        by_rows, coded = (partial(engines[name].ask, question) for name in ("rows", "coded"))
+        times["product"].append(timed(partial(multiply, engines["rows"], question)).ms)
         with mock.patch.object(precision, "in_lanes", return_value=False):
-            times["plain"].append(timed(engines["rows"], question)[1])
-        times["rows"].append(timed(engines["rows"], question)[1])
-        _, first = timed(engines["coded"], question)
-        times["first"].append(first)
-        answers, again = timed(engines["coded"], question)
-        times["again"].append(again)
+            times["plain"].append(timed(by_rows).ms)
+        times["rows"].append(timed(by_rows).ms)
+        times["first"].append(timed(coded).ms)
+        again = timed(coded)
+        times["again"].append(again.ms)
         vars(engines["float"].atoms)["codes"] = lambda questions: None
-        floats, _ = timed(engines["float"], question)
-        unlike += [(a.id, a.log_score) for a in answers] != [(a.id, a.log_score) for a in floats]
+        floats = engines["float"].ask(question)
+        unlike += [(a.id, a.log_score) for a in again.made] != [(a.id, a.log_score) for a in floats]
     row = {f"{name}_ms": median(taken) for name, taken in times.items()}
     shares = {f"{name}_of_plain": row[f"{name}_ms"] / row["plain_ms"] for name in ("first", "again")}
     return row | shares | {"unlike": unlike}

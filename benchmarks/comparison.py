@@ -1,4 +1,4 @@
-"""One measurement over two source trees: this one and another checkout's, in turns, each in a process of its own.
+"""Scripts over two source trees: this one and another checkout's, in turns, each in a process of its own.
 
     python benchmarks/comparison.py SCRIPT ARGUMENTS…
 
@@ -8,12 +8,16 @@ runs a script over the `tacit` that PYTHONPATH names, whose modules may have old
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import runpy
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -21,9 +25,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-TURNS = 2
+TURNS = 3
 SRC = Path(__file__).parents[1] / "src"
-SMALLER = ("s", "ms", "gb", "mb", "bytes")  # units of which less is better, unless they count things `per_s`
+SMALLER = {"s", "seconds", "ms", "gb", "mb", "bytes"}  # units of which less is better, unless things are counted `per`
+DERIVED = {"ratio", "times", "share", "floor"}  # what is worked out from other figures, or is no work of Tacit
 # What modules were called in older trees, for the sake of what scripts import.
 OLDER = {
     "tacit.folder": "tacit.runs",
@@ -61,28 +66,97 @@ class OlderNames(MetaPathFinder, Loader):
         """Nothing is left to do."""
 
 
-def compare(script: Path, arguments: Sequence[str], checkout: Path, out: Path) -> None:
-    """Run a script over both trees, print the best figures of either with their ratios, and write them."""
+@dataclass
+class Tree:
+    """A source tree, and what scripts found over it: figures of each turn, versions, and what was left out, and why."""
+
+    src: Path
+    figures: dict[str, list[float]] = field(default_factory=dict)
+    versions: dict[str, Any] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def measure(self, part: str, command: Sequence[str], cache: Path) -> None:
+        """Run a script once; a goal that is missed does not matter here, and what failed is not tried again."""
+        if part in self.left_out:
+            return
+        path = os.pathsep.join(filter(None, (str(self.src), os.environ.get("PYTHONPATH"))))
+        env = os.environ | {"PYTHONPATH": path, "TACIT_CACHE": str(cache)}
+        with tempfile.TemporaryDirectory() as out:
+            over = [sys.executable, __file__, *command, "--out", out]
+            done = subprocess.run(over, env=env, capture_output=True, text=True)
+            files = sorted(Path(out).rglob("*.json"))
+            if not files:
+                self.left_out[part] = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]
+            self.left_out |= re.findall(r"^(.+): left out, since (.+)$", done.stdout, re.MULTILINE)
+            for file in files:
+                self._take(part, json.loads(file.read_text(encoding="utf-8")), file.stem)
+
+    def _take(self, part: str, results: Mapping[str, Any], stem: str) -> None:
+        self.versions |= {name: results.get(name) for name in ("device", "threads")} | results.get("versions", {})
+        self.versions["git"] = _git_head(self.src)  # of the tree, where a script says that of the working directory
+        measured = results.get("figures") or {stem: {key: results.get(key) for key in ("mrr", "seconds")}}
+        for name, value in _flat(measured, part).items():
+            self.figures.setdefault(name, []).append(value)
+
+
+def compare(
+    parts: Mapping[str, Sequence[str]],
+    checkout: Path,
+    out: Path,
+    turns: int = TURNS,
+    minutes: float = math.inf,
+) -> None:
+    """Run scripts over both trees in turns, print the best figures of either beside each other, and write all.
+
+    `parts` are scripts with their arguments, by name. No turn but the first is begun that may end after `minutes`.
+    """
     there = checkout.resolve() / "src"
     if not (there / "tacit").is_dir():
         sys.exit(f"{checkout} is no checkout: it has no src/tacit")
-    trees, best = {"here": SRC, "there": there}, {"here": dict[str, float](), "there": dict[str, float]()}
-    with tempfile.TemporaryDirectory() as scratch:
-        for turn in range(TURNS):
-            for tree, src in trees.items():
-                for name, value in _measured(script, arguments, src, Path(scratch, f"{tree}-{turn}")).items():
-                    choose = min if _smaller_is_better(name) else max
-                    best[tree][name] = choose(value, best[tree].get(name, value))
-    rows = {
-        name: {"here": here, "there": best["there"][name], "ratio": here / best["there"][name]}
-        for name, here in best["here"].items()
-        if best["there"].get(name)
-    }
+    trees, start, longest, done = {"before": Tree(there), "after": Tree(SRC)}, time.monotonic(), 0.0, 0
+    with tempfile.TemporaryDirectory() as caches:
+        while done < turns and (not done or time.monotonic() - start + longest < 60 * minutes):
+            began, done = time.monotonic(), done + 1
+            for part, command in parts.items():
+                for name, tree in trees.items():
+                    print(f"turn {done}, {name}: {part}", file=sys.stderr, flush=True)
+                    tree.measure(part, command, Path(caches, name))
+            longest = time.monotonic() - began
+    before, after = trees.values()
+    names = dict.fromkeys([*before.figures, *after.figures])
+    rows = {name: beside(name, before.figures.get(name, []), after.figures.get(name, [])) for name in names}
     show(rows)
-    heads = {tree: _git_head(src) for tree, src in trees.items()}
-    out.mkdir(parents=True, exist_ok=True)
-    written = json.dumps({"arguments": _own(arguments), "git": heads, "turns": TURNS, "figures": rows}, indent=1)
-    (out / f"{script.stem}-against.json").write_text(written + "\n", encoding="utf-8")
+    for name, tree in trees.items():
+        for what, reason in tree.left_out.items():
+            print(f"{name}, {what}: left out, since {reason}")
+    results = {
+        "settings": {
+            "turns": done,
+            "parts": {part: [Path(each).name for each in command] for part, command in parts.items()},
+        },
+        "versions": {name: tree.versions for name, tree in trees.items()},
+        "left out": {name: tree.left_out for name, tree in trees.items()},
+        "figures": rows,
+        "turns": {name: {kind: tree.figures.get(name) for kind, tree in trees.items()} for name in names},
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if not any("ratio" in row for row in rows.values()):
+        sys.exit("nothing was measured over both trees")
+
+
+def beside(name: str, before: Sequence[float], after: Sequence[float]) -> dict[str, Any]:
+    """A row: the best of either tree, their ratio, how far turns are apart, and which is better where that is more."""
+    best = min if _smaller_is_better(name) else max
+    row: dict[str, Any] = {kind: best(taken) for kind, taken in (("before", before), ("after", after)) if taken}
+    if not (before and after and row["before"]):
+        return row
+    row["ratio"] = row["after"] / row["before"]
+    if len(before) > 1 and len(after) > 1 and min(*before, *after) > 0:
+        row["spread"] = max(max(taken) / min(taken) - 1 for taken in (before, after))
+        if abs(row["ratio"] - 1) > row["spread"]:
+            row["beyond noise"] = "better" if (row["ratio"] < 1) == _smaller_is_better(name) else "worse"
+    return row
 
 
 def show(figures: Mapping[str, Mapping[str, Any]]) -> None:
@@ -102,52 +176,35 @@ def shown(value: Any) -> str:
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _measured(script: Path, arguments: Sequence[str], src: Path, out: Path) -> dict[str, float]:
-    """The figures of a script over a source tree; a goal that is missed does not matter here."""
-    command = [sys.executable, __file__, str(script), *_own(arguments), "--out", str(out)]
-    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(src)}, capture_output=True, text=True)
-    files = sorted(out.rglob("*.json"))
-    if not files:
-        sys.exit(f"{script.stem} does not run over {src}:\n{done.stderr[-2000:]}")
-    figures: dict[str, float] = {}
-    for file in files:
-        results = json.loads(file.read_text(encoding="utf-8"))
-        measured = results.get("figures") or {file.stem: {key: results.get(key) for key in ("mrr", "seconds")}}
-        figures |= _flat(measured)
-    return figures
-
-
-def _own(arguments: Sequence[str]) -> list[str]:
-    """The arguments without `--against CHECKOUT`."""
-    kept = list(arguments)
-    for i, argument in enumerate(kept):
-        if argument.startswith("--against"):
-            del kept[i : i + (1 if "=" in argument else 2)]
-            break
-    return kept
-
-
 def _flat(figures: Mapping[str, Any], *above: str) -> dict[str, float]:
-    """What was measured by name: floats, since whole numbers count what was given."""
+    """What was measured by name: floats, since whole numbers count what was given, and no ratios of them."""
 
     def walk(node: Any, names: tuple[str, ...]) -> Iterator[tuple[str, float]]:
         if isinstance(node, dict):
             for name, part in node.items():
                 yield from walk(part, (*names, name))
-        elif isinstance(node, float):
+        elif isinstance(node, float) and DERIVED.isdisjoint(_words(names[-1])):
             yield " ".join(names), node
 
     return dict(walk(figures, above))
 
 
 def _smaller_is_better(name: str) -> bool:
-    words = name.replace("_", " ").split()
-    return "seconds" in words or (words[-1] in SMALLER and words[-2:-1] != ["per"])
+    words = _words(name)
+    return "per" not in words and not SMALLER.isdisjoint(words)
+
+
+def _words(name: str) -> list[str]:
+    return name.replace("_", " ").replace(",", " ").split()
 
 
 def _git_head(src: Path) -> str:
-    done = subprocess.run(["git", "-C", str(src), "rev-parse", "HEAD"], capture_output=True, text=True)
-    return done.stdout.strip()
+    """The commit of a tree, marked where it was changed since; empty where there is no telling."""
+    command = ["git", "-C", str(src), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
 
 
 if __name__ == "__main__":

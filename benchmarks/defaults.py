@@ -19,14 +19,13 @@ from typing import Any
 
 import torch
 
-from scaffold import Benchmark, Measured, data_folder, wait
+from scaffold import Benchmark, Measured, graph_of, wait
 from tacit.evaluate.question_validation import QuestionValidation
 from tacit.graph.graph import Graph
 from tacit.links.fact_validation import Validation
 from tacit.links.link_training import train
 from tacit.links.scorer import Scorer
 from tacit.links.settings import TrainSettings
-from tacit.sources import load
 
 GRID: dict[str, tuple[float, ...]] = {"rank": (100, 200), "reg": (0.005, 0.01, 0.05)}
 WORSE, SHARE = 0.01, 0.1  # at most
@@ -105,7 +104,7 @@ def measure(given: argparse.Namespace) -> Measured:
     figures: dict[str, dict[str, Any]] = {}
     failures: list[str] = []
     for name in given.graphs.split(",") if not given.tiny else ["NELL995"]:
-        graph = load("world") if name == "world" else load(data_folder(given, name))
+        graph = graph_of(given, name)
         rows = {}
         for row, settings in candidates(graph, given):
             rows[row] = trained(graph, settings)

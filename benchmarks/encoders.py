@@ -24,13 +24,12 @@ from torch import Tensor
 from encoder_costs import step_cost
 from encoder_rows import expressible
 from parameters import TITLES, sizes
-from scaffold import Benchmark, Measured, data_folder, in_turns
+from scaffold import Benchmark, Measured, graph_of, in_turns
 from tacit.encode.aggregation import LEAST_VARIANCE, SortedFacts, described
 from tacit.encode.draws import counts
 from tacit.encode.encoder_training import WARM, EncoderTraining
 from tacit.encode.settings import EncodeSettings
 from tacit.evaluate.protocol import evaluate
-from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model
 from tacit.links.precision import NARROW, float32_products
@@ -146,7 +145,7 @@ def row(
 
 def measure(given: argparse.Namespace) -> Measured:
     """Time all encoders, then the aggregation of GNN-QE."""
-    graph = load(data_folder(given, given.graph))
+    graph = graph_of(given)
     test = {name: sample(graph, shape, "test", given.count, seed=given.seed).queries for name, shape in SHAPES.items()}
     rate = rates(given)
     figures: dict[str, dict[str, Any]] = {}

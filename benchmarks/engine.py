@@ -22,33 +22,28 @@ import argparse
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from scaffold import Benchmark, Measured, data_folder, in_turns, peak_gb, wait
-from tacit.adapt.adapter import Adapter
-from tacit.adapt.calibrated import Adapted
-from tacit.engine.calibration import calibration
+from scaffold import Benchmark, Measured, Work, data_folder, graph_of, in_turns, peak_gb, timed
 from tacit.engine.engine import Engine
-from tacit.engine.known_facts import KnownFacts
 from tacit.engine.ranking import slots
 from tacit.engine.reasoner import Reasoner
 from tacit.evaluate.protocol import measure, sample
 from tacit.folder import RunFolder
-from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.factors import BilinearModel
 from tacit.links.loading import load_model
 from tacit.links.models import ComplEx
-from tacit.links.precision import NARROW
+from tacit.query import sampling
 from tacit.query.queries import QuerySet, read_queries
-from tacit.query.shapes import Shape
+from tacit.query.shapes import SHAPES, Shape
 
 # Milliseconds a query: the goal on 2 cores, and the published implementation there, one query at a time.
 GOALS = {
@@ -63,16 +58,10 @@ LARGE = 1000  # a beam of so many candidates and more gets few queries
 Times = tuple[float, float]  # milliseconds by the clock, and of processor time by thread
 
 
-class Clock:
-    """Starts when it is made."""
-
-    def __init__(self) -> None:
-        self._wall, self._processor = time.perf_counter(), time.process_time()
-
-    def stop(self, count: int) -> Times:
-        """The time of each of `count` things done since."""
-        processor = (time.process_time() - self._processor) / torch.get_num_threads()
-        return 1e3 * (time.perf_counter() - self._wall) / count, 1e3 * processor / count
+def times_of(work: Work, count: int = 1, device: str = "cpu") -> Times:
+    """The time of each of `count` things that a call does."""
+    taken = timed(work, device)
+    return taken.ms / count, taken.processor_ms / torch.get_num_threads() / count
 
 
 def least(times: list[Times], share: int = 1) -> Times:
@@ -83,17 +72,16 @@ def least(times: list[Times], share: int = 1) -> Times:
 
 @dataclass(frozen=True)
 class Bench:
-    """A graph's folder, and a model of the graph."""
+    """A graph, its folder where it has one, and a model of it."""
 
-    folder: Path
+    folder: Path | None
     graph: Graph
     model: BilinearModel
 
     @classmethod
     def of(cls, given: argparse.Namespace, name: str, run: str | None) -> Bench:
         """The graph of a folder with the model of a run, or with random weights."""
-        folder = data_folder(given, name)
-        graph = load(folder)
+        folder, graph = None if name == "world" else data_folder(given, name), graph_of(given, name)
         if run is None:
             model: Any = ComplEx(graph.num_entities, graph.num_relations, given.rank)
             model.reset(0.5, torch.Generator().manual_seed(given.seed))
@@ -103,6 +91,13 @@ class Bench:
             model = load_model(opened)
         return cls(folder, graph, model.to(given.device).requires_grad_(False))
 
+    def queries(self, names: Sequence[str], given: argparse.Namespace) -> dict[str, QuerySet]:
+        """The official test queries of some types, or as many as are asked for, sampled, where a graph has none."""
+        if self.folder is not None and (self.folder / "test-queries.pkl").exists():
+            return read_queries(self.folder, "test", names)
+        drawn = {name: sampling.sample(self.graph, SHAPES[name], "test", given.queries, seed=0) for name in names}
+        return {name: each.queries for name, each in drawn.items()}
+
     def reasoner(
         self, k: int | None, scores: str = "sigmoid", precision: str = "float32", adapted: bool = False
     ) -> Reasoner:
@@ -110,6 +105,11 @@ class Bench:
         settings: dict[str, Any] = {"search": "exact"} if k is None else {"k": k}
         settings |= {"calibration": scores, "observed": "none", "precision": precision}
         if adapted:
+            from tacit.adapt.adapter import Adapter  # here, since older trees have other names for what this needs
+            from tacit.adapt.calibrated import Adapted
+            from tacit.engine.calibration import calibration
+            from tacit.engine.known_facts import KnownFacts
+
             counted = KnownFacts(self.graph.index("train"), self.model.device)
             settings["adapter"] = Adapted(calibration(scores, counted), Adapter(self.model).requires_grad_(False))
         return Engine(self.graph, self.model, **settings).reasoner
@@ -122,15 +122,15 @@ class Bench:
             for size in (self.graph.num_entities, self.graph.num_relations)
         )
         out = torch.zeros(at_once * min(width, len(keys)), device=keys.device)
-        wait(keys.device.type)
-        start = Clock()
-        for row in range(0, rows, at_once):
-            queries = self.model.queries(heads[row : row + at_once], relations[row : row + at_once])
-            for first in range(0, len(keys), width):
-                part = keys[first : first + width]
-                torch.mm(queries, part.t(), out=out[: len(queries) * len(part)].view(len(queries), len(part)))
-        wait(keys.device.type)
-        return start.stop(rows)
+
+        def multiply() -> None:
+            for row in range(0, rows, at_once):
+                queries = self.model.queries(heads[row : row + at_once], relations[row : row + at_once])
+                for first in range(0, len(keys), width):
+                    part = keys[first : first + width]
+                    torch.mm(queries, part.t(), out=out[: len(queries) * len(part)].view(len(queries), len(part)))
+
+        return times_of(multiply, rows, keys.device.type)
 
     def best_block(self) -> tuple[int, int]:
         """The rows and columns at which bare products are fastest."""
@@ -146,9 +146,10 @@ def rows_of(shape: Shape, k: int) -> int:
 
 def types(given: argparse.Namespace) -> Measured:
     """Milliseconds a query of each type, in turns with the products; then whole rows, and large beams."""
-    bench, k = Bench.of(given, "NELL995", given.run), given.k
-    queries = read_queries(bench.folder, "test", given.types.split(","))
-    reasoner, block = bench.reasoner(k), bench.best_block()
+    bench, k = Bench.of(given, given.graph, given.run), given.k
+    queries = bench.queries(given.types.split(","), given)
+    reasoner = bench.reasoner(k)
+    block = given.block or bench.best_block()
     figures: dict[str, dict[str, Any]] = {}
     for name, chosen in queries.items():
         figures[name] = beside_products(bench, reasoner, sample(chosen, given.queries), block, given)
@@ -156,20 +157,18 @@ def types(given: argparse.Namespace) -> Measured:
     reasoner = bench.reasoner(k, "softmax-count")
     for name in WHOLE_ROWS:
         if name in queries:
-            taken = [timed(reasoner, sample(queries[name], min(given.queries, 128))) for _ in range(given.rounds)]
+            taken = [ranked(reasoner, sample(queries[name], min(given.queries, 128))) for _ in range(given.rounds)]
             figures[f"{name}, softmax-count"] = dict(zip(("ms", "processor_ms"), least(taken), strict=True))
     for large in filter(None, given.peaks.split(",")):
         figures[f"3p, k = {large}"] = in_own_process(given, large)
     goals = {name: goal for name, (goal, _) in GOALS.items() if name in figures}
     missed = [f"{name} over {goal} ms" for name, goal in goals.items() if figures[name]["ms"] > goal]
-    return Measured(figures, {"graph": bench.graph.name, "block": block}, missed)
+    return Measured(figures, {"block": block}, missed)
 
 
-def timed(reasoner: Reasoner, queries: QuerySet) -> Times:
+def ranked(reasoner: Reasoner, queries: QuerySet) -> Times:
     """The time of a query, ranking included."""
-    clock = Clock()
-    measure(reasoner, queries)
-    return clock.stop(len(queries))
+    return times_of(partial(measure, reasoner, queries), len(queries))
 
 
 def beside_products(
@@ -178,7 +177,7 @@ def beside_products(
     """The engine and the bare products, in turns."""
     bare, taken = [bench.products(1024, *block)], []
     for _ in range(given.rounds):
-        taken.append(timed(reasoner, queries))
+        taken.append(ranked(reasoner, queries))
         bare.append(bench.products(1024, *block))
     ms, processor = least(taken)
     floor, processor_floor = least(bare, rows_of(queries.shape, given.k))
@@ -191,7 +190,8 @@ def beside_products(
 
 def in_own_process(given: argparse.Namespace, k: str) -> dict[str, float]:
     """The peak memory and the time of 3p queries with a large beam."""
-    command = [sys.executable, __file__, "--data", str(given.data), "--rank", str(given.rank), "--peak", k]
+    options = {"--data": given.data, "--graph": given.graph, "--rank": given.rank, "--peak": k}
+    command = [sys.executable, __file__, *(str(word) for option in options.items() for word in option)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return figures
@@ -199,17 +199,19 @@ def in_own_process(given: argparse.Namespace, k: str) -> dict[str, float]:
 
 def peak(given: argparse.Namespace) -> None:
     """Answer 3p queries with a large beam, and print the time and the peak memory of this process."""
-    bench = Bench.of(given, "NELL995", given.run)
-    chosen = sample(read_queries(bench.folder, "test", "3p")["3p"], 2 if given.peak >= LARGE else 16)
+    bench = Bench.of(given, given.graph, given.run)
+    chosen = sample(bench.queries(["3p"], given)["3p"], 2 if given.peak >= LARGE else 16)
     taken = measure(bench.reasoner(given.peak), chosen).seconds / len(chosen)
     print(json.dumps({"queries": len(chosen), "peak_gb": peak_gb(), "s": taken}))
 
 
 def throughputs(given: argparse.Namespace) -> Measured:
     """Queries a second, ranking included: by precision, by type and calibration, and with exact search."""
+    from tacit.links.precision import NARROW  # older trees lack it, and nothing else needs it
+
     count = given.queries if given.tiny else max(given.queries, 4096)
-    bench = Bench.of(given, "NELL995", given.run)
-    queries = read_queries(bench.folder, "test", BATCHED)
+    bench = Bench.of(given, given.graph, given.run)
+    queries = bench.queries(BATCHED, given)
     rate = product_rate(bench.model, given)
     figures: dict[str, dict[str, float]] = {"products": {"tflop_per_s": rate / 1e12}}
     for name, where, k, chosen in (
@@ -230,7 +232,7 @@ def throughputs(given: argparse.Namespace) -> Measured:
             flop = 2.0 * rows_of(every.shape, given.k) * bench.model.keys().numel()
             figures[f"{name}, {how}, {precision}"] = row | {"share of products": row["queries_per_s"] * flop / rate}
     kind = "throughput-untrained" if given.run is None else "throughput"
-    return Measured(figures, {"graph": bench.graph.name, "trained": given.run is not None}, kind=kind)
+    return Measured(figures, {"trained": given.run is not None}, kind=kind)
 
 
 def exact_bench(given: argparse.Namespace, count: int) -> tuple[Bench | None, None, Any]:
@@ -238,7 +240,8 @@ def exact_bench(given: argparse.Namespace, count: int) -> tuple[Bench | None, No
     if given.no_exact:
         return None, None, None
     small = Bench.of(given, "FB15k-237", given.exact_run)
-    return small, None, sample(read_queries(small.folder, "valid", "2p")["2p"], max(1, count // 8))
+    queries = read_queries(data_folder(given, "FB15k-237"), "valid", "2p")
+    return small, None, sample(queries["2p"], max(1, count // 8))
 
 
 def product_rate(model: BilinearModel, given: argparse.Namespace) -> float:
@@ -260,10 +263,10 @@ def throughput(reasoner: Reasoner, queries: QuerySet, given: argparse.Namespace)
             reasoner.scores(plan, entities[first : first + 512], relations[first : first + 512])
 
     scoring = min(in_turns({"": score}, given.rounds, given.device)[""])
-    ranked = [measure(reasoner, queries) for _ in range(given.rounds)]
-    best = min(figures.seconds for figures in ranked)
+    measured = [measure(reasoner, queries) for _ in range(given.rounds)]
+    best = min(figures.seconds for figures in measured)
     return {
-        "queries_per_s": len(queries) / best, "scored_per_s": len(queries) / scoring, "mrr": ranked[0].mean("mrr")
+        "queries_per_s": len(queries) / best, "scored_per_s": len(queries) / scoring, "mrr": measured[0].mean("mrr")
     }  # fmt: skip
 
 
@@ -283,11 +286,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print a table and write the figures as JSON."""
     benchmark = Benchmark(__file__, __doc__)
     benchmark.set_defaults(threads=2)
-    benchmark.add_argument("--run", type=Path, help="a run trained on NELL995")
+    benchmark.add_argument("--graph", default="NELL995", help="world, or a folder of --data")
+    benchmark.add_argument("--run", type=Path, help="a run trained on the graph")
     benchmark.add_argument("--exact-run", help="a run trained on FB15k-237, for exact search")
     benchmark.add_argument("--types", default=",".join(GOALS))
     benchmark.add_argument("--throughput", action="store_true", help="queries a second, as on a GPU")
     benchmark.add_argument("--peaks", default="512,8192", help="large beams, joined by commas, each in a process")
+    benchmark.add_argument("--block", type=int, nargs=2, help="the size of bare products; the fastest of some")
     benchmark.add_argument("--peak", type=int, help=argparse.SUPPRESS)
     benchmark.add_argument("--no-exact", action="store_true", help="leave exact search out")
     benchmark.size("--rows", 8192, tiny=4, help="rows of a bare product")

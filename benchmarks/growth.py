@@ -17,7 +17,6 @@ import asyncio
 import ctypes
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -30,8 +29,8 @@ from torch import Tensor
 
 import tacit
 from exponents import Growth, draw
-from million import grow, grown, timed
-from scaffold import Benchmark, Measured, status_bytes
+from million import grow, grown
+from scaffold import Benchmark, Measured, Work, status_bytes, timed
 from scale import generated
 from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
@@ -87,7 +86,7 @@ def counted() -> Iterator[Rows]:
         yield rows
 
 
-def extra_mb(work: Callable[[], object]) -> float:
+def extra_mb(work: Work) -> float:
     """The most memory that a call takes beside what was there before it; what is free goes back to the system first."""
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak begins anew
@@ -96,15 +95,15 @@ def extra_mb(work: Callable[[], object]) -> float:
     return (status_bytes("VmHWM") - before) / 1e6
 
 
-def in_rounds(work: Callable[[], object]) -> list[float]:
+def in_rounds(work: Work) -> list[float]:
     """The processor times of a few calls in milliseconds, of fewer where they take long."""
     times: list[float] = []
     while len(times) < ROUNDS and sum(times) < 1e3 * LONG:
-        times.append(timed(work)[1])
+        times.append(timed(work).processor_ms)
     return times
 
 
-def least_ms(work: Callable[[], object]) -> float:
+def least_ms(work: Work) -> float:
     """The least processor time of a few calls."""
     return min(in_rounds(work))
 
@@ -117,7 +116,7 @@ def mean(values: Sequence[float]) -> float:
 def asked(engine: Engine, texts: Sequence[str]) -> Point:
     """What questions cost: the first one of an engine, then their steps, each again and again."""
     again = partial(engine.using, k=engine.settings.k)  # the same, with nothing made yet
-    first = timed(partial(again().ask, texts[0], TOP))[1]
+    first = timed(partial(again().ask, texts[0], TOP)).processor_ms
     engine = again()
     questions = [engine.prepare(text) for text in texts]
     _ = engine.atoms, engine.reasoner  # made once for all questions
@@ -226,10 +225,10 @@ def training(given: argparse.Namespace) -> list[Growth]:
     for count in numbers(given.facts):
         graph = generated(given.fixed, count, given.relations, given.seed)
         trained = Training(graph, settings)
-        begun = min(timed(partial(trained.step, epoch * trained.steps))[1] for epoch in range(given.steps))
+        begun = min(timed(partial(trained.step, epoch * trained.steps)).processor_ms for epoch in range(given.steps))
         steps = range(1, 1 + min(given.steps, trained.steps - 1))
         last = (given.steps - 1) * trained.steps  # the first step of the last epoch that has begun
-        step = min(timed(partial(trained.step, last + number))[1] for number in steps)
+        step = min(timed(partial(trained.step, last + number)).processor_ms for number in steps)
         points[count] = {
             "making ms": least_ms(partial(Training, graph, settings)),
             "step ms": step,
@@ -300,14 +299,14 @@ def laptop(given: argparse.Namespace) -> dict[str, Point]:
         for shape in SHAPES:
             texts = walks.questions(shape, given.questions)
             engine = tacit.open(folder, device="cpu").engine
-            first = timed(partial(engine.ask, texts[0], TOP))[1]
+            first = timed(partial(engine.ask, texts[0], TOP)).processor_ms
             memory = extra_mb(partial(tacit.open(folder, device="cpu").engine.ask, texts[0], TOP))
             done = [timed(partial(engine.ask, text, TOP)) for text in texts]
             rows[f"laptop, {size:,} entities, {shape}"] = {
                 "first ms": first,
-                "ms": mean([ms for _, ms, _ in done]),
-                "certified": mean([float(bool(each.certified)) for each, *_ in done]),
-                "rows": mean([float(each.rows or 0) for each, *_ in done]),
+                "ms": mean([each.processor_ms for each in done]),
+                "certified": mean([float(bool(each.made.certified)) for each in done]),
+                "rows": mean([float(each.made.rows or 0) for each in done]),
                 "MB": memory,
                 "model MB": (folder / MODEL).stat().st_size / 1e6,
             }
@@ -329,12 +328,12 @@ def measure(given: argparse.Namespace) -> Measured:
     seconds: dict[str, float] = {}
     growths: list[Growth] = []
     for part in wanted:
-        begun = time.perf_counter()
         if part == "laptop":
-            figures |= laptop(given)
+            rows, seconds[part], _ = timed(partial(laptop, given))
+            figures |= rows
         else:
-            growths += PARTS[part](given)
-        seconds[part] = time.perf_counter() - begun
+            found, seconds[part], _ = timed(partial(PARTS[part], given))
+            growths += found
     for each in growths:
         figures |= each.figures()
     figures |= {f"{part}, the whole part": {"seconds": taken} for part, taken in seconds.items()}

@@ -19,9 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-import scaffold
 import tacit
-from scaffold import Benchmark, Measured
+from scaffold import Benchmark, Measured, timed
 from tacit.engine.engine import Engine
 from tacit.folder import CODES, INDEX, LOG_SUMS, MODEL, RunFolder
 from tacit.graph.graph import Graph, directed
@@ -122,12 +121,6 @@ def questions(graph: Graph, count: int, seed: int) -> dict[str, list[Query]]:
     return asked
 
 
-def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
-    """What a call returns, its processor time and its wall time, in milliseconds."""
-    result, wall, cpu = scaffold.timed(work)
-    return result, 1e3 * cpu, 1e3 * wall
-
-
 def ways(engine: Engine) -> dict[str, Engine]:
     """The ways to ask; what is kept on disk is measured by itself."""
     return {
@@ -148,11 +141,11 @@ def asked(engine: Engine, sets: Mapping[str, Sequence[Query]]) -> dict[str, dict
             rounds = 2 if name == "index, kept" else 1
             done = [[timed(partial(way.ask, query, TOP)) for query in queries] for _ in range(rounds)][-1]
             figures[f"{shape} {name}"] = row = {
-                "cpu_ms": float(np.median([cpu for _, cpu, _ in done])),
-                "cpu_p90_ms": float(np.quantile([cpu for _, cpu, _ in done], 0.9)),
-                "wall_ms": float(np.median([wall for _, _, wall in done])),
+                "cpu_ms": float(np.median([each.processor_ms for each in done])),
+                "cpu_p90_ms": float(np.quantile([each.processor_ms for each in done], 0.9)),
+                "wall_ms": float(np.median([each.ms for each in done])),
             }
-            answers = [answer for answer, _, _ in done]
+            answers = [each.made for each in done]
             if name == "best first":
                 exact = answers
             if name == "beam":
@@ -184,9 +177,10 @@ def rows(engine: Engine, finders: Finders, seed: int) -> dict[str, dict[str, flo
     graph, possible = engine.graph, engine.atoms.possible
     chosen = np.random.default_rng(seed).choice(len(graph.train), 64)
     heads, relations = (torch.from_numpy(graph.train[chosen][:, i].astype(np.int64)) for i in (0, 1))
-    make = partial(finders.finder, scorer=engine.scorer, loopless=possible.without_loops, cached=False)  # type: ignore[union-attr]
+    assert possible is not None
+    make = partial(finders.finder, scorer=engine.scorer, loopless=possible.without_loops, cached=False)
     scan, coded, index = make("scan", sums=True), make("scan", sums=False), make("index")
-    kept = finders.finder("scan", engine.scorer, possible.without_loops)  # type: ignore[union-attr]
+    kept = finders.finder("scan", engine.scorer, possible.without_loops)
     figures = {}
     product = partial(engine.scorer.logits, heads[:1], relations[:1])
     figures["a pass over the table"] = {"cpu_ms": fastest(product)}
@@ -208,7 +202,7 @@ def rows(engine: Engine, finders: Finders, seed: int) -> dict[str, dict[str, flo
 
 def fastest(work: Callable[[], Any]) -> float:
     """The least processor time of three calls, in milliseconds."""
-    return min(timed(work)[1] for _ in range(3))
+    return min(timed(work).processor_ms for _ in range(3))
 
 
 def measure(given: argparse.Namespace) -> Measured:
@@ -216,11 +210,11 @@ def measure(given: argparse.Namespace) -> Measured:
     folder = given.grown or given.scratch / "grown"
     run = RunFolder.open(folder) if (folder / MODEL).is_file() else grow(given, folder)
     built = {} if run.has(INDEX) else tacit.open(run.path, device="cpu").index()
-    opened, _, wall = timed(partial(tacit.open, run.path, device="cpu"))
+    opened, wall, _ = timed(partial(tacit.open, run.path, device="cpu"))
     anything = torch.zeros(opened.graph.num_relations, dtype=torch.bool)
     first = timed(partial(Finders(run).finder, "index", opened.engine.scorer, anything))
     figures: dict[str, dict[str, float]] = {
-        "opening": {"run_s": wall / 1e3, "index_cpu_s": first[1] / 1e3, "index_s": first[2] / 1e3},
+        "opening": {"run_s": wall, "index_cpu_s": first.processor, "index_s": first.wall},
         "building": {"s": float(built.get("seconds", float("nan")))},
         "files": {f"{name}_mb": (run.path / name).stat().st_size / 1e6 for name in (MODEL, INDEX, CODES)},
     }

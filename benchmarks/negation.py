@@ -11,22 +11,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from choose import inner_split
 from reproduce import ROWS, SHRUNK, SIGMOID, read_row
-from scaffold import Benchmark, data_folder, provenance, wait, write
-from tacit.adapt.adaptation import adapt
+from scaffold import Benchmark, graph_of, provenance, timed, write
+from tacit.adapt.adaptation import AdaptResult, adapt
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.engine.calibration import Calibration
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
-from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
 from tacit.links.link_training import train
@@ -65,7 +64,7 @@ class Inner:
     def __init__(self, given: argparse.Namespace) -> None:
         row = read_row(ROWS / "nell995" / "tacit-train.toml", given.tiny)
         self.given = given
-        self.graph: Graph = inner_split(load(data_folder(given, row["folder"])), given.seed)
+        self.graph: Graph = inner_split(graph_of(given, row["folder"]), given.seed)
         sizes = {"rank": given.rank, "epochs": given.epochs, "reg": given.reg}
         chosen = {**row["train"], "device": given.device, **{key: value for key, value in sizes.items() if value}}
         self.trained = TrainSettings.of(chosen)
@@ -94,14 +93,14 @@ class Inner:
             key = settings.held_out, settings.halved, settings.shapes
             if key not in self.lessons:
                 self.lessons[key] = training_queries(self.graph, settings, None, given.lessons)
-            started = time.perf_counter()
-            valid = validation_queries(self.graph, settings)
-            result = adapt(self.graph, self.model, self.lessons[key], settings, valid=valid)
-            wait(given.device)
-            told = {"seconds": time.perf_counter() - started, "best_step": result.summary["best_step"]}
+            result, seconds, _ = timed(partial(self._learn, self.lessons[key], settings), given.device)
+            told = {"seconds": seconds, "best_step": result.summary["best_step"]}
             told |= {key: value for key, value in result.summary.items() if key.startswith("strength")}
             self.adapted[name] = result.calibration, told
         return self.adapted[name]
+
+    def _learn(self, lessons: Mapping[str, QuerySet], settings: AdaptSettings) -> AdaptResult:
+        return adapt(self.graph, self.model, lessons, settings, valid=validation_queries(self.graph, settings))
 
 
 def measure(given: argparse.Namespace) -> None:

@@ -17,11 +17,10 @@ import torch
 from encoder_costs import Sizes, linear, weights
 from published import PARAMETERS
 from reproduce import ROWS, read_row
-from scaffold import Benchmark, Measured, data_folder
+from scaffold import Benchmark, Measured, graph_of
 from tacit.adapt.adapter import Adapter
 from tacit.encode.models import NETWORKS, make_encoder
 from tacit.encode.settings import EncodeSettings
-from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model
@@ -68,7 +67,7 @@ def measure(given: argparse.Namespace) -> Measured:
     figures: dict[str, dict[str, Any]] = {}
     missed = []
     for name, table in TABLES.items():
-        graph = load(data_folder(given, name))
+        graph = graph_of(given, name)
         for title, row in counts(graph, given.rank, given.encoders.split(","), ROWS / table).items():
             published = PARAMETERS.get(title, {}).get(name)
             here = {"published": published and f"{published:.1e}", **row}

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import argparse
 import random
-import time
 from collections.abc import Callable, Sequence
 
-from scaffold import Benchmark, Measured
+from scaffold import Benchmark, Measured, timed
 from tacit.graph.datasets import load
 from tacit.query.compile import compile_query
 from tacit.query.names import bind
@@ -41,10 +40,7 @@ def texts(count: int, entities: Sequence[str], relations: Sequence[str], seed: i
 def per_second(work: Callable[[str], object], questions: list[str]) -> float:
     """Questions a second of processor time; the first one loads the parser and is not counted."""
     work(questions[0])
-    start = time.process_time()
-    for question in questions:
-        work(question)
-    return len(questions) / (time.process_time() - start)
+    return len(questions) / timed(lambda: [work(question) for question in questions]).processor
 
 
 def measure(given: argparse.Namespace) -> Measured:

@@ -23,13 +23,14 @@ import tomllib
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from encoder_rows import expressible, given_queries, told
-from scaffold import Benchmark, data_folder, provenance, wait, write
+from scaffold import Benchmark, data_folder, provenance, timed, write
 from tacit.adapt.adaptation import adapt
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
@@ -90,20 +91,17 @@ class Table:
     kept: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        started = time.perf_counter()
-        self.graph: Graph = load(self.folder)
-        self.loading = time.perf_counter() - started
+        self.graph: Graph
+        self.graph, self.loading, _ = timed(partial(load, self.folder))
 
     def run(self, row: Row) -> dict[str, Any]:
         """Train, adapt or encode, and evaluate as a row says; the results with every setting and time."""
         queries = self._once(("queries", row["queries"]), lambda: self._queries(row["queries"]))
         asked = self._encoder(row, queries) if "encode" in row else self._engine(row, queries)
         limit = self.given.limit or row.get("limit")
-        started = time.perf_counter()
         more = row.get("evaluate", {})  # what else the protocol is told
         how = EvaluateSettings(limit=limit, **more)
-        results = evaluate(asked.reasoner, asked.queries, how, asked.settings)
-        taken = time.perf_counter() - started
+        results, taken, _ = timed(partial(evaluate, asked.reasoner, asked.queries, how, asked.settings))
         report = results.to_json() | provenance(self.given) | {"title": row["title"], **asked.report}
         report["settings"] = {**row, "engine": results.settings}
         split = row["queries"].get("split", "test")
@@ -219,11 +217,8 @@ class Table:
         cuda = self.given.device == "cuda"
         if cuda:
             torch.cuda.reset_peak_memory_stats()
-        started = time.perf_counter()
-        made = work()
-        wait(self.given.device)
-        told = {name: time.perf_counter() - started}
-        return made, told | ({f"{name}_peak_gb": torch.cuda.max_memory_allocated() / 1e9} if cuda else {})
+        made, taken, _ = timed(work, self.given.device)
+        return made, {name: taken} | ({f"{name}_peak_gb": torch.cuda.max_memory_allocated() / 1e9} if cuda else {})
 
 
 def read_row(path: Path, tiny: bool = False) -> Row:

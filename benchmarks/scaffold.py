@@ -16,8 +16,9 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from comparison import compare, show
 
@@ -31,6 +32,7 @@ SHARED = ("tiny", "against", "data", "device", "threads", "seed", "out", "scratc
 
 Figures = Mapping[str, Mapping[str, Any]]  # row -> column -> value; the column is a unit, or ends in one
 Work = Callable[[], object]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,10 @@ class Benchmark(argparse.ArgumentParser):
             self.set_defaults(**self.tiny)
         given = self.parse_args(argv)
         if given.against is not None:
-            return compare(self.script, argv, given.against, given.out)
+            without = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+            without.add_argument("--against")
+            command = [str(self.script), *without.parse_known_args(argv)[1]]
+            return compare({self.script.stem: command}, given.against, given.out / f"{self.script.stem}-against.json")
         with tempfile.TemporaryDirectory() as scratch:
             given.scratch = Path(scratch)
             if given.tiny:
@@ -133,11 +138,20 @@ def data_folder(given: argparse.Namespace, name: str) -> Path:
     return folder
 
 
-def graph_of(given: argparse.Namespace) -> Graph:
-    """The graph that the arguments name: `world`, or a folder of --data."""
-    from tacit.sources import load
+def installed(library: str, what: str) -> bool:
+    """Whether there is a library; what needs it is left out else, and that is said."""
+    if find_spec(library):
+        return True
+    print(f"{what}: left out, since {library} is not installed")
+    return False
 
-    return load("world" if given.graph == "world" else data_folder(given, given.graph))
+
+def graph_of(given: argparse.Namespace, name: str | None = None) -> Graph:
+    """The graph of a name, by default the one that the arguments have: `world`, or a folder of --data."""
+    import tacit
+
+    name = name or given.graph
+    return tacit.load("world" if name == "world" else data_folder(given, name))
 
 
 def run_of(given: argparse.Namespace, source: str | Path = "world") -> Path:
@@ -152,6 +166,11 @@ def run_of(given: argparse.Namespace, source: str | Path = "world") -> Path:
     return tacit.open("world", device="cpu").folder.path if str(source) == "world" else Path(source)
 
 
+def world_cache(given: argparse.Namespace) -> Path:
+    """Where `world` is kept once it was trained: the folder of TACIT_CACHE, or one that nobody has used yet."""
+    return Path(os.environ.get("TACIT_CACHE") or given.scratch)
+
+
 def trained(given: argparse.Namespace, graph: Graph, **settings: Any) -> tuple[FactorModel, TrainSettings]:
     """A link predictor of the sizes that the arguments name, and its settings."""
     from tacit.links.link_training import train
@@ -163,18 +182,36 @@ def trained(given: argparse.Namespace, graph: Graph, **settings: Any) -> tuple[F
     return train(graph, chosen), chosen
 
 
-def timed(work: Callable[[], Any], device: str = "cpu") -> tuple[Any, float, float]:
-    """What a call returns, and its seconds: by the clock, and of the processor."""
+class Timed(NamedTuple, Generic[T]):
+    """What a call returned, and its seconds: by the clock, and of the processor."""
+
+    made: T
+    wall: float
+    processor: float
+
+    @property
+    def ms(self) -> float:
+        """Milliseconds by the clock."""
+        return 1e3 * self.wall
+
+    @property
+    def processor_ms(self) -> float:
+        """Milliseconds of the processor, of all threads together."""
+        return 1e3 * self.processor
+
+
+def timed(work: Callable[[], T], device: str = "cpu") -> Timed[T]:
+    """Call, and look at both clocks."""
     wait(device)
     wall, processor = time.perf_counter(), time.process_time()
     made = work()
     wait(device)
-    return made, time.perf_counter() - wall, time.process_time() - processor
+    return Timed(made, time.perf_counter() - wall, time.process_time() - processor)
 
 
 def seconds(work: Work, device: str = "cpu") -> float:
     """The time of one call, by the clock."""
-    return timed(work, device)[1]
+    return timed(work, device).wall
 
 
 def in_turns(

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from scaffold import Benchmark, Measured, in_turns, peak_gb
+from scaffold import Benchmark, Measured, in_turns, peak_gb, seconds
 from tacit.folder import RunFolder
 from tacit.graph.graph import Graph, directed
 from tacit.graph.vocabulary import Vocabulary
@@ -203,10 +203,8 @@ def measure(given: argparse.Namespace) -> Measured:
     order = torch.randperm(len(triples), generator=torch.Generator().manual_seed(given.seed))
     batches = [triples[ids] for ids in order[: given.batch * (given.steps + 1)].split(given.batch)]
     update(batches[0], torch.Generator().manual_seed(given.seed))  # warms up
-    start = time.perf_counter()
-    for number, batch in enumerate(batches[1:]):
-        update(batch, torch.Generator().manual_seed(number))
-    taken = (time.perf_counter() - start) / given.steps
+    draws = [(batch, torch.Generator().manual_seed(number)) for number, batch in enumerate(batches[1:])]
+    taken = seconds(lambda: [update(*draw) for draw in draws]) / given.steps
     compared = min(given.negatives or given.entities, 100_000)
     floor = update.flops / product_rate(given.batch, 2 * given.rank, compared)
     figures = {

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 from torch import distributed
 
-from scaffold import Benchmark, Measured
+from scaffold import Benchmark, Measured, timed
 from scale import generated
 from tacit.distributed.shards import Shards, leave, meet
 from tacit.engine.engine import Engine
@@ -91,10 +90,8 @@ def time_of_2p(shards: Shards, given: argparse.Namespace) -> dict[str, Any]:
     relations = torch.randint(2 * given.relations, (given.questions + 1, 2), generator=random)
     asked.reasoner.scores(plan, entities[:1], relations[:1])  # warms up
     shards.wait()
-    wall, processor = time.perf_counter(), time.process_time()
     one_by_one = zip(entities[1:].split(1), relations[1:].split(1), strict=True)
-    found = [asked.reasoner.scores(plan, *slots) for slots in one_by_one]
-    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    found, wall, processor = timed(lambda: [asked.reasoner.scores(plan, *slots) for slots in one_by_one])
     return {"wall": wall, "processor": processor, "scores": whole(shards, torch.cat(found))}
 
 

@@ -1,6 +1,6 @@
 """How long one training step takes, beside a bare PyTorch loop that does the same.
 
-python benchmarks/train_step.py --rank 200 --batch 500
+python benchmarks/train_step.py [--graph world] --rank 200 --batch 500
 python benchmarks/train_step.py --rank 1000 --batch 1000 --device cuda --precision tf32,bf16
 """
 
@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from scaffold import Benchmark, Measured, data_folder, in_turns
-from tacit.graph.datasets import load
+import tacit
+from scaffold import Benchmark, Measured, graph_of, in_turns, installed, seconds
 from tacit.graph.graph import Graph
 from tacit.links.link_training import Training
 from tacit.links.precision import float32_products
@@ -98,9 +98,17 @@ def tacit_step(graph: Graph, settings: TrainSettings) -> Step:
     return step
 
 
+def epoch(graph: Graph, given: argparse.Namespace) -> float:
+    """Seconds of an epoch of a whole training: validation, and what is kept of it, are part of that."""
+    names = ("rank", "batch", "reg", "device", "seed", "epochs")
+    settings = {name: getattr(given, name) for name in names}
+    work = partial(tacit.train, graph, given.scratch / "run", progress=False, **settings)
+    return seconds(work, given.device) / int(given.epochs)
+
+
 def measure(given: argparse.Namespace) -> Measured:
     """Time all contestants in turns."""
-    graph = load(data_folder(given, "NELL995"))
+    graph = graph_of(given)
     triples = torch.from_numpy(graph.triples("train")).long().to(given.device)
     order = torch.randperm(len(triples), generator=torch.Generator().manual_seed(given.seed)).to(given.device)
     batches = [triples[ids] for ids in order[: given.batch * given.steps].split(given.batch)]
@@ -112,16 +120,20 @@ def measure(given: argparse.Namespace) -> Measured:
     for name, entrant in entrants.items():
         if entrant.cuda:
             figures[name]["peak_gb"] = entrant.peak / 1e9
-    return Measured(figures, {"graph": graph.name})
+    if given.epochs and installed("tomli_w", "a whole training"):
+        figures["tacit.train, an epoch"] = {"ms": 1e3 * epoch(graph, given)}
+    return Measured(figures)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Print a table and write the figures as JSON."""
     benchmark = Benchmark(__file__, __doc__)
+    benchmark.add_argument("--graph", default="NELL995", help="world, or a folder of --data")
     benchmark.size("--rank", 200, tiny=4)
     benchmark.size("--batch", 500, tiny=8)
     benchmark.add_argument("--reg", type=float, default=0.02)
     benchmark.add_argument("--precision", default="auto", help="one or more, separated by commas")
+    benchmark.size("--epochs", 0, tiny=1, help="of a whole training, where any")
     benchmark.size("--steps", 3, tiny=2, help="steps per turn")
     benchmark.size("--turns", 5, tiny=1)
     benchmark.run(measure, argv)

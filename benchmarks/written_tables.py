@@ -15,7 +15,7 @@ table NAME holds::
 
     [step-times]
     figures = "results/encoders-cuda.json"    # what a benchmark measured, as it stands
-    columns = ["ms", "floor ms"]              # some of its columns
+    columns = ["ms", "floor ms"]              # some of its columns, and the rows that have any of them
 
 A row whose evaluation ranked known answers last says so, and one whose encoder was not trained to the end of its recipe
 says how far it was. Paths are relative to that file. `--check` writes nothing and says which documents are out of date.
@@ -148,7 +148,8 @@ def _figures(file: Path, columns: Sequence[str] | None, partial: bool) -> str:
     columns = columns or list(dict.fromkeys(column for row in figures.values() for column in row))
     lines = [f"| | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
     for name, row in figures.items():
-        lines.append(f"| {' | '.join([name, *(shown(row.get(column)) for column in columns)])} |")
+        if any(column in row for column in columns):
+            lines.append(f"| {' | '.join([name, *(shown(row.get(column)) for column in columns)])} |")
     return "\n".join(lines)
 
 

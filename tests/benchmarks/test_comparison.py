@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from importlib.util import find_spec
@@ -9,16 +10,18 @@ from pathlib import Path
 
 import pytest
 
+import before_after
 import comparison
 import startup
 from source_tree import SRC
 
 SCRIPT = """
 import json, pathlib, sys
+print("SPARQL: left out, since rdflib is not installed")
 from tacit.evaluate.protocol import SPEED
 out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
-out.mkdir(parents=True)
-(out / "script.json").write_text(json.dumps({"figures": {"a step": {"ms": SPEED, "steps": 3}}}))
+results = {"device": "2 cores", "versions": {"torch": "2"}, "figures": {"a step": {"ms": SPEED, "steps": 3}}}
+(out / "script.json").write_text(json.dumps(results))
 sys.exit("goals missed")
 """
 
@@ -32,40 +35,76 @@ def test_two_trees_are_measured_and_their_ratios_written(
         (package.parent / "__init__.py").touch()
         (package / f"{module}.py").write_text(f"SPEED = {speed}")
     monkeypatch.setattr(comparison, "SRC", tmp_path / "here" / "src")
-    script, out = tmp_path / "script.py", tmp_path / "out"
+    script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    comparison.compare(script, ["--tiny", "--against", "there", "--rounds", "1"], tmp_path / "there", out)
-    written = json.loads((out / "script-against.json").read_text())
-    assert written["figures"] == {"a step ms": {"here": 2.0, "there": 4.0, "ratio": 0.5}}
-    assert written["arguments"] == ["--tiny", "--rounds", "1"]
-    assert set(written["git"]) == {"here", "there"}
-    assert "ratio" in capsys.readouterr().out.splitlines()[0]
+    parts = {"a": [str(script), "--rounds", "1"], "b": [str(tmp_path / "missing.py")]}
+    comparison.compare(parts, tmp_path / "there", tmp_path / "compared.json", turns=2)
+    written = json.loads((tmp_path / "compared.json").read_text())
+    row = {"before": 4.0, "after": 2.0, "ratio": 0.5, "spread": 0.0, "beyond noise": "better"}
+    assert written["figures"] == {"a a step ms": row}
+    assert written["turns"] == {"a a step ms": {"before": [4.0, 4.0], "after": [2.0, 2.0]}}
+    assert written["settings"] == {"turns": 2, "parts": {"a": ["script.py", "--rounds", "1"], "b": ["missing.py"]}}
+    assert all("missing.py" in written["left out"][tree]["b"] for tree in ("before", "after"))
+    assert written["left out"]["after"]["SPARQL"] == "rdflib is not installed"
+    assert {"torch", "git", "device"} <= set(written["versions"]["before"])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].split() == ["before", "after", "ratio", "spread", "beyond", "noise"]
+    assert "after, SPARQL: left out, since rdflib is not installed" in printed
+    assert sum(", b: left out, since" in line for line in printed) == 2
 
 
-def test_a_folder_that_is_no_checkout_and_a_script_that_fails_are_named(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_checkout_and_a_script_that_fails_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="it has no src/tacit"):
         startup.main(["--against", str(tmp_path)])
     script = tmp_path / "broken.py"
     script.write_text("raise ValueError('no such thing')")
-    with pytest.raises(SystemExit, match=r"(?s)broken does not run over .*no such thing"):
-        comparison.compare(script, [], SRC.parent, tmp_path)
+    with pytest.raises(SystemExit, match="nothing was measured over both trees"):
+        comparison.compare({"broken": [str(script)]}, SRC.parent, tmp_path / "compared.json")
+    assert "before, broken: left out, since ValueError: no such thing" in capsys.readouterr().out
 
 
-def test_the_best_of_all_turns_depends_on_the_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = iter([{"a ms": 2.0, "a facts_per_s": 10.0}, {"a ms": 1.0, "a facts_per_s": 5.0}] * 2)
-    monkeypatch.setattr(comparison, "_measured", lambda *arguments: next(turns))
-    comparison.compare(Path("any.py"), [], SRC.parent, tmp_path)
-    figures = json.loads((tmp_path / "any-against.json").read_text())["figures"]
-    assert figures["a ms"] == {"here": 2.0, "there": 1.0, "ratio": 2.0}  # here 2 and 2, there 1 and 1
-    assert figures["a facts_per_s"] == {"here": 10.0, "there": 5.0, "ratio": 2.0}
-    better = {
-        name: comparison._smaller_is_better(name) for name in ("1p ms", "peak_gb", "x seconds 1p", "a per_s", "mrr")
-    }
-    assert better == {"1p ms": True, "peak_gb": True, "x seconds 1p": True, "a per_s": False, "mrr": False}
+def test_the_best_of_all_turns_depends_on_the_unit() -> None:
+    assert comparison.beside("a ms", [4.0, 5.0], [3.0, 2.0]) == {
+        "before": 4.0, "after": 2.0, "ratio": 0.5, "spread": 0.5
+    }  # fmt: skip
+    row = comparison.beside("a facts_per_s", [10.0, 9.0], [4.0, 5.0])
+    assert (row["before"], row["after"], row["beyond noise"]) == (10.0, 5.0, "worse")
+    assert comparison.beside("a ms", [4.0], [2.0]) == {"before": 4.0, "after": 2.0, "ratio": 0.5}  # no spread to tell
+    assert comparison.beside("a ms", [], [2.0]) == {"after": 2.0}
+    assert comparison.beside("a ms", [0.0, 0.0], [2.0, 2.0]) == {"before": 0.0, "after": 2.0}
+    names = ("1p ms", "peak_gb", "x seconds 1p", "a, s", "bytes a triple", "a per_s", "per processor second", "mrr")
+    assert [name for name in names if not comparison._smaller_is_better(name)] == list(names[-3:])
+
+
+def test_no_turn_is_begun_that_may_end_too_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 1000, 50))  # every look at it takes so many seconds
+    monkeypatch.setattr(comparison.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(
+        comparison.Tree, "measure", lambda tree, *rest: tree.figures.setdefault("a ms", []).append(float(len(rest)))
+    )
+    out = tmp_path / "compared.json"
+    comparison.compare({"a": []}, SRC.parent, out, turns=9, minutes=5)
+    assert json.loads(out.read_text())["settings"]["turns"] == 2
+
+
+def test_what_matters_is_measured_before_and_after(tmp_path: Path) -> None:
+    arguments = ["--tiny", "--turns", "1", "--parts", "train_step", "--against", str(SRC.parent)]
+    before_after.main([*arguments, "--out", str(tmp_path)])
+    written = json.loads((tmp_path / "before_after.json").read_text())
+    assert {"before", "after", "ratio"} <= set(written["figures"]["train_step world tacit auto ms"])
+    assert written["versions"]["before"] == written["versions"]["after"]
+    assert {"python", "torch", "git", "device"} <= set(written["versions"]["after"])
+    with pytest.raises(SystemExit):
+        before_after.main([])
+    given = argparse.Namespace(data=tmp_path, device="cuda", seed=1, threads=2, tiny=False, parts="engine")
+    (tmp_path / "NELL995").mkdir()
+    assert list(before_after.parts(given)) == ["engine world", "engine NELL995"]
 
 
 def test_only_what_was_measured_is_compared() -> None:
-    figures = {"1p": {"queries": 500, "ms": 1.5, "published ms": "21"}, "total": {"s": 2.0}}
+    figures = {"1p": {"queries": 500, "ms": 1.5, "processor_ratio": 1.2, "published ms": "21"}, "total": {"s": 2.0}}
     assert comparison._flat(figures) == {"1p ms": 1.5, "total s": 2.0}
 
 

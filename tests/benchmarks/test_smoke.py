@@ -53,6 +53,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "world_systems": ("--rows", "complex,complex-adapted,gqe"),
 }
 TOOLS = {
+    "before_after",
     "brute_force",
     "comparison",
     "encoder_costs",

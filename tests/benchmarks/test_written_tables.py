@@ -130,7 +130,10 @@ def test_what_a_benchmark_measured_is_a_table(tmp_path: Path) -> None:
     (tmp_path / "f.json").write_text(json.dumps({"figures": figures}))
     (tmp_path / "bad.json").write_text("{}")
     spec = tmp_path / "t.toml"
-    spec.write_text('[all]\nfigures = "f.json"\n[one]\nfigures = "f.json"\ncolumns = ["ms"]\n')
+    spec.write_text(
+        '[all]\nfigures = "f.json"\n[one]\nfigures = "f.json"\ncolumns = ["ms"]\n'
+        '[noted]\nfigures = "f.json"\ncolumns = ["note"]\n'
+    )
     found = tables(spec)
     assert found["all"].split("\n") == [
         "| | ms | steps | note |",
@@ -139,6 +142,7 @@ def test_what_a_benchmark_measured_is_a_table(tmp_path: Path) -> None:
         "| q2b | 2 | - | eager |",
     ]
     assert found["one"].endswith("| gqe | 1.235 |\n| q2b | 2 |")
+    assert found["noted"].endswith("|\n| q2b | eager |")  # rows that have none of the columns are left out
     spec.write_text('[x]\nfigures = "none.json"\npartial = true\n')
     assert tables(spec)["x"] == "Not measured yet."
     for file, message in (("none.json", "cannot be read"), ("bad.json", "holds no figures")):
