@@ -124,7 +124,7 @@ class _Lookup(NamedTuple):
         """The label here of what the other graph calls so; None where there is no such entity or relation."""
         iri = self.other.iri(label)
         if iri is not None:
-            here = self.graph.label_of(iri)
+            here = label if label in (iri, f"<{iri}>") and label in known else self.graph.label_of(iri)
             if here is not None and here in known:
                 return here
             same = label in known and self.graph.iri(label) in (None, iri)  # else it stands for another IRI
