@@ -124,6 +124,7 @@ def test_a_word_is_no_list_of_words() -> None:
         (ServerSettings, {"limits": "x"}, "limits"),
         (ServerSettings, {"limits": {"k": 0}}, "limits"),
         (ServerSettings, {"api_key": " "}, "api_key"),
+        (ServerSettings, {"api_key": "sesame\n"}, "api_key"),
         (ServerSettings, {"cors": ["a.example"]}, "cors"),
         (TrainSettings, {"negatives": 2, "optimizer": "adam"}, "optimizer"),
         (TrainSettings, {"model": "transe", "relation_weight": 1.0}, "relation_weight"),

@@ -107,6 +107,13 @@ def test_what_is_no_service_is_told(status: int, body: bytes, headers: dict[str,
     assert len(heard) == 1
 
 
+@pytest.mark.parametrize("key", ["s3cret\n", "s3cr\u0117t"])
+def test_a_key_that_no_request_can_bring_is_refused_and_not_repeated(key: str) -> None:
+    with pytest.raises(ServiceError, match="the key holds a line break, or a letter beyond ASCII") as found:
+        Client("http://127.0.0.1:1", key=key, timeout=5).health()
+    assert "s3cr" not in str(found.value)
+
+
 def test_nobody_there_and_no_address() -> None:
     with pytest.raises(ServiceError, match="does not answer") as found:
         Client("http://127.0.0.1:1", timeout=5).ask(QUERY)

@@ -256,6 +256,7 @@ def test_results_are_given_back_where_the_run_cannot_be_written(path: Path, monk
 def test_sampling_is_one_call(tmp_path: Path) -> None:
     cycle = "?t : exists ?x . r(?x, ?t) & q(?t, ?x)"  # no tuple says it, and none is asked for
     assert len(tacit.sample(GRAPH, templates=[cycle], count=4, waste=0.99)[cycle].queries) > 0
+    assert list(tacit.sample(GRAPH, templates=cycle, count=4, waste=0.99)) == [cycle]  # not its letters
     samples = tacit.sample(GRAPH, tmp_path / "q", shapes="2p", templates=["?t : r(a, ?t)"], count=4, waste=0.99)
     assert set(samples) == {"2p", "1p"}
     assert all(np.diff(drawn.queries.hard.offsets).all() for drawn in samples.values())

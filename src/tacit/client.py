@@ -101,6 +101,8 @@ class Client:
         if body is not None:
             headers["Content-Type"] = f"application/{'sparql-query' if isinstance(body, str) else 'json'}"
         if self.key is not None:
+            if not (self.key.isascii() and self.key.isprintable()):  # which urllib would repeat, secret and all
+                raise ServiceError("the key holds a line break, or a letter beyond ASCII, that no request may have")
             headers["Authorization"] = f"Bearer {self.key}"
         data = body if body is None or isinstance(body, str) else json.dumps(body)
         if not address.startswith(("http://", "https://")):

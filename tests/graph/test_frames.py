@@ -72,6 +72,8 @@ def test_whole_numbers_that_pandas_made_floats_of_can_be_had_back() -> None:
         ([0.5, 1.0], "row 1: column 't' holds float; labels are text or whole numbers: frame.convert"),
         (["b", True], "row 2: column 't' holds bool"),
         (["b", date(2024, 1, 1)], "row 2: column 't' holds date"),
+        (["b", np.array([1, 2])], "row 2: column 't' holds ndarray"),  # as lists of a Parquet file become
+        (["b", np.float32("nan")], "row 2: the tail is empty"),
         ([], "DataFrame: holds no facts"),
     ],
 )

@@ -144,3 +144,20 @@ def test_columns_in_another_order_are_not_added() -> None:
     # Facts about relations, and relations that entities have the names of, are facts like others.
     for fact in (("borders", "kind_of", "speaks"), ("Italy", "France", "Rome")):
         assert with_facts(graph, Graph.of([fact])).changed == 1
+
+
+def test_a_label_that_is_there_as_it_is_written_is_meant() -> None:
+    """A table may have an IRI with angle brackets and without."""
+    graph = Graph.of([("http://a.org/x", "r", "b"), ("<http://a.org/x>", "r", "c")])
+    added = with_facts(graph, Graph.of([("http://a.org/x", "r", "d"), ("<http://a.org/x>", "r", "e")])).graph
+    assert labelled(added)[2:] == [("http://a.org/x", "r", "d"), ("<http://a.org/x>", "r", "e")]
+    left = without_facts(added, Graph.of([("http://a.org/x", "r", "b")])).graph
+    assert labelled(left) == labelled(added)[1:]
+
+
+def test_statements_of_rdf_may_speak_of_relations(tmp_path: Path) -> None:
+    facts, about = tmp_path / "facts.nt", tmp_path / "about.nt"
+    facts.write_text("<http://ex.org/a> <http://ex.org/q> <http://ex.org/p> .\n")
+    about.write_text("<http://ex.org/q> <http://ex.org/p> <http://ex.org/c> .\n")
+    merged = with_facts(load(facts), load(about))  # p was an entity alone, and q a relation
+    assert labelled(merged.graph) == [("ex:a", "ex:q", "ex:p"), ("ex:q", "ex:p", "ex:c")]

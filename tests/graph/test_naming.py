@@ -27,6 +27,11 @@ def test_a_name_that_one_entity_has_is_as_good_as_its_label() -> None:
     assert Vocabulary(["a"], names={"a": ["x", "x"], "b": ["y"]}).id("x") == 0
 
 
+def test_a_single_name_is_not_taken_for_its_letters() -> None:
+    graph = Graph.of([("Q90", "P36", "Q142")]).named({"Q90": "Paris", "Q142": ""})
+    assert graph.names == {"Q90": ("Paris",)}
+
+
 def test_an_ambiguous_name_is_an_error_that_lists_the_labels() -> None:
     assert CITIES.get("Paris") is None
     with pytest.raises(UnknownName, match="unknown entity 'Paris'; did you mean 'Q90' or 'Q830149'"):

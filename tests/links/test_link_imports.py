@@ -10,14 +10,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from tacit.errors import DataError, RunError, SettingsError
 from tacit.graph.graph import Graph
-from tacit.links.imports import import_run, read_import, read_kbc
+from tacit.graph.vocabulary import Vocabulary
+from tacit.links.imports import Imported, import_run, read_import, read_kbc
 from tacit.links.loading import load_model
+from tacit.links.models import ComplEx
 from tacit.links.pykeen import from_pykeen, read_triples
 
 KINDS = {
@@ -325,3 +328,10 @@ def test_a_file_that_is_no_checkpoint_is_named_without_the_reader_s_own_advice(t
         read_kbc(tmp_path / "notes.pt")
     assert "notes.pt: is no checkpoint of plain tensors; nothing in it was executed" in str(caught.value)
     assert "weights_only" not in str(caught.value)
+
+
+def test_relations_that_are_called_as_inverses_are_refused_by_name() -> None:
+    labels = Vocabulary(["a", "b"]), Vocabulary(["likes", "likes^-1"], "relation")
+    imported = Imported(ComplEx(2, 4, 1), *labels, np.array([[0, 0, 1], [1, 2, 0]], dtype=np.int32))
+    with pytest.raises(DataError, match=r"^saved: has both 'likes' and 'likes\^-1', which is what the inverse"):
+        imported.graph("saved")

@@ -121,6 +121,14 @@ def test_a_label_of_signs_alone_stays_as_it_is() -> None:
     assert in_words("<http://example.org/ns#bornIn>") == "born in"
 
 
+def test_a_label_of_spaces_has_a_sentence() -> None:
+    space = "\u00a0"  # which a table may have in place of nothing
+    assert (
+        sentence(outline(Query(Variable("x"), Atom(space, Variable("x"), Entity("a")))))
+        == f"What has a as its {space}?"
+    )
+
+
 def test_a_symmetric_relation_is_read_the_shorter_way() -> None:
     group = outline(parse("?c : borders(?d, ?c) & borders(Peru, ?d) & eats(?c, Tom)"))
     assert sentence(group, symmetric=lambda relation: relation == "borders") == (

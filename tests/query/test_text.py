@@ -128,6 +128,12 @@ def test_names_are_matched_exactly_then_loosely() -> None:
     assert bound("?c : 'borders^-1'(Spain, ?c)") == ([1], [1])
 
 
+@pytest.mark.parametrize(("label", "typed"), [("Malmo\u0308", "Malm\u00f6"), ("\u00c5re", "a\u030are")])
+def test_accents_are_the_same_in_either_form(label: str, typed: str) -> None:
+    graph = Graph.of([("x", "r", label)])
+    assert bind(compile_query(parse(f"?x : r(?x, '{typed}')")), graph)[0] == [1]
+
+
 @pytest.mark.parametrize(
     ("labels", "names", "meant"),
     [

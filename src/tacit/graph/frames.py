@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -45,7 +45,7 @@ def _labels(values: Iterable[Any], role: str, column: str) -> list[str]:
         label = value.strip(" ") if isinstance(value, str) else _whole(value)
         if not label:
             kind = type(value).__name__
-            if label == "" or kind in _EMPTY or value != value:
+            if label == "" or kind in _EMPTY or (isinstance(value, Real) and value != value):
                 raise DataError(f"row {row}: the {role} is empty; expected {listed(COLUMNS)}", _PLACE)
             raise DataError(
                 f"row {row}: column '{column}' holds {kind}; labels are text or whole numbers{_CURE}", _PLACE

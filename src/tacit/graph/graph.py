@@ -114,11 +114,14 @@ class Graph:
     def named(self, names: NamesByLabel) -> Graph:
         """The same graph with readable names for labels, before those they have; an inverse has its relation's.
 
+        A text in place of several names is one name.
+
         >>> graph = Graph.of([("Q90", "P36", "Q142")]).named({"Q90": ["Paris"], "P36": ["capital"]})
         >>> graph.entities.name(0), graph.relations.name(1)
         ('Paris', 'capital^-1')
         """
-        worded = {label: words for label in names if (words := [name for name in names[label] if name.strip()])}
+        listed = {label: [given] if isinstance(given, str) else given for label, given in names.items()}
+        worded = {label: words for label in listed if (words := [name for name in listed[label] if name.strip()])}
         if not worded:
             return self
         given = names_both_ways(worded, self.relations)

@@ -48,7 +48,8 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
         graph, entities=_extended(graph.entities, heads), relations=_extended(graph.relations, both), prefixes=prefixes
     )
     facts = _facts(larger, more, heads, forward)
-    _check_columns(graph, larger, facts)
+    if not more.prefixes:  # statements of RDF have one order
+        _check_columns(graph, larger, facts)
     present, given = packed([graph.facts(), facts], larger.num_entities, larger.num_relations)
     _, first = np.unique(given, return_index=True)
     added = facts[np.sort(first[~within(given[first], np.sort(present))])]
@@ -124,7 +125,7 @@ class _Lookup(NamedTuple):
         """The label here of what the other graph calls so; None where there is no such entity or relation."""
         iri = self.other.iri(label)
         if iri is not None:
-            here = self.graph.label_of(iri)
+            here = label if label in (iri, f"<{iri}>") and label in known else self.graph.label_of(iri)
             if here is not None and here in known:
                 return here
             same = label in known and self.graph.iri(label) in (None, iri)  # else it stands for another IRI

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from tacit.errors import DataError, RunError, SettingsError
 from tacit.folder import RunFolder
-from tacit.graph.graph import Graph, directed
+from tacit.graph.graph import INVERSE, Graph, directed
 from tacit.graph.pickle_trial import rehearse
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
@@ -91,6 +91,10 @@ class Imported:
         """The graph the source was trained on, where it says so."""
         if self.entities is None or self.relations is None or self.train is None:
             raise DataError(f"'{name}' does not hold its graph; give it as graph")
+        for label in self.relations:
+            if label + INVERSE in self.relations:
+                taken = f"has both '{label}' and '{label}{INVERSE}', which is what the inverse of the first is called"
+                raise DataError(f"{taken}; give a graph that has the first alone", name)
         return Graph(self.entities, directed(self.relations), self.train, name=name)
 
     def _checked(self, graph: Graph) -> FactorModel:

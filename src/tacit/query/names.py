@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unicodedata import normalize
+
 from tacit.errors import UnknownName
 from tacit.graph.graph import INVERSE, Graph
 from tacit.graph.vocabulary import Vocabulary
@@ -12,8 +14,9 @@ from tacit.query.text import locate
 def bind(prepared: Prepared, graph: Graph) -> tuple[list[int], list[int]]:
     """The entity ids and directed relation ids that fill the slots of a plan.
 
-    A name is matched exactly, or else to the only label that is the same but for case, spaces, `_` and `-`. One that
-    the graph does not have is an error that points at its place in the text, where the question came from a text.
+    A name is matched exactly, or else to the only label that is the same but for case, spaces, `_`, `-` and the way
+    accents are encoded. One that the graph does not have is an error that points at its place in the text, where the
+    question came from a text.
 
     >>> from tacit.query.compile import compile_query
     >>> from tacit.query.text import parse
@@ -57,4 +60,5 @@ def meant(vocabulary: Vocabulary, *names: str) -> int:
 
 
 def _loosely(label: str) -> str:
-    return " ".join(label.casefold().replace("_", " ").replace("-", " ").split())
+    label = normalize("NFC", label.casefold())  # an accent may be a character of its own
+    return " ".join(label.replace("_", " ").replace("-", " ").split())

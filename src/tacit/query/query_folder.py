@@ -206,7 +206,7 @@ def sample(
     out: NameOrPath | None = None,
     *,
     shapes: str | Iterable[str] | None = None,
-    templates: Iterable[str] = (),
+    templates: str | Iterable[str] = (),
     force: bool = False,
     progress: Counted | None = None,
     **settings: Any,
@@ -263,13 +263,13 @@ def telling(progress: Counted | None, name: str, total: int) -> Callable[[int], 
 
 
 def shapes_of(
-    names: str | Iterable[str] | None = None, templates: Iterable[str] = (), links: range | None = None
+    names: str | Iterable[str] | None = None, templates: str | Iterable[str] = (), links: range | None = None
 ) -> dict[str, Shape]:
     """The shapes asked for by name and by template, as a folder will call them.
 
     Where nothing is said they are all 14, or those that can miss so many links.
     """
-    templates = list(templates)
+    templates = [templates] if isinstance(templates, str) else list(templates)
     chosen = parse_shapes(names or "all") if names or not templates else ()
     shapes = {name: SHAPES[name.removesuffix("-DM")] for name in chosen}
     if links is not None and not names:

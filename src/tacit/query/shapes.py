@@ -60,7 +60,7 @@ class Shape:
 
     @classmethod
     def of(cls, name: str, query: Query) -> Shape:
-        """The shape of any question: every entity and relation it names becomes a slot.
+        """The shape of any question: every place of an entity or a relation becomes a slot, whatever name it has.
 
         Where BetaE's tuples can say it, it is the shape of its tuple, in whatever order its atoms are written and
         whichever way they point: a relation slot holds inverse relations as well.

@@ -102,7 +102,7 @@ def words_of(relation: str) -> Words:
         if doing:
             return Words("verb", doing[1])
         return Words("being", words if _BARE.match(first) else f"{_article(first)} {words}")
-    return Words("noun", noun=words if max(map(len, words.split())) <= _LONGEST else f"“{words}”")
+    return Words("noun", noun=words if all(len(word) <= _LONGEST for word in words.split()) else f"“{words}”")
 
 
 def _article(word: str) -> str:

@@ -68,8 +68,10 @@ class ServerSettings(Settings):
         """Raise a `SettingsError` for a key or an origin that cannot work, or limits that are none."""
         if not isinstance(self.limits, Limits):
             raise SettingsError(f"limits is {self.limits!r}; it must be limits of the service", "limits")
-        if self.api_key is not None and not (self.api_key.isascii() and self.api_key.strip()):
-            raise SettingsError("the API key must be ASCII and not empty; leave it out to need none", "api_key")
+        key = self.api_key
+        if key is not None and not (key == key.strip() != "" and key.isascii() and key.isprintable()):
+            words = "must be ASCII without outer spaces and line breaks, and not empty"  # as a request can bring it
+            raise SettingsError(f"the API key {words}; leave it out to need none", "api_key")
         for origin in self.cors:
             if origin != "*" and not origin.startswith(("http://", "https://")):
                 raise SettingsError(f"the CORS origin '{origin}' must be '*' or start with http:// or https://", "cors")
