@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import pickle
+from copy import copy
 from typing import Any
 
 import pytest
 
 from tacit.adapt.settings import AdaptSettings
-from tacit.encode.settings import EncodeSettings
+from tacit.encode.settings import ENDLESS, EncodeSettings
 from tacit.engine import atoms, calibration, logic
 from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, EngineSettings
 from tacit.errors import SettingsError
@@ -93,6 +95,32 @@ def test_every_setting_says_what_it_does_and_an_unknown_one_what_is_near(kind: t
 @pytest.mark.parametrize("kind", [TrainSettings, AdaptSettings, EngineSettings, Limits])
 def test_settings_become_plain_values_and_come_back(kind: type[Settings]) -> None:
     assert kind.of(kind().to_dict()) == kind()
+
+
+def test_what_was_not_given_follows_anew_from_a_change() -> None:
+    assert EngineSettings(search="continuous").changed(search="beam") == EngineSettings(search="beam")
+    assert EngineSettings(preset="qto").changed(k=3).changed(preset="fit") == EngineSettings(preset="fit", k=3)
+    assert AdaptSettings(recipe="paper", lr=0.2).changed(recipe="asked") == AdaptSettings(lr=0.2)
+    assert AdaptSettings(loss="bce").changed(lr=0.2) == AdaptSettings(loss="bce", lr=0.2)
+
+
+def test_what_was_given_stays_until_a_later_change_decides_it() -> None:
+    given = EngineSettings(search="continuous", calibration="sigmoid", preset="qto", strength=6.0)
+    for settings in (given, pickle.loads(pickle.dumps(given)), copy(given)):
+        after = settings.changed(search="beam", preset=None)
+        assert (after.calibration, after.strength, after.observed_score) == ("sigmoid", 6.0, 1 - 2**-10)
+    assert EngineSettings(calibration="minmax").changed(search="continuous").calibration == "sigmoid"
+    assert EngineSettings(k=3).changed(preset="cqd-hybrid").k == 512
+    assert EngineSettings(preset="cqd-hybrid", ceiling=None).ceiling is None  # a value, though it stands for nothing
+    assert AdaptSettings(loss="bce").changed(recipe="paper") == AdaptSettings(recipe="paper")
+
+
+def test_what_a_graph_decides_is_kept() -> None:
+    settled = AdaptSettings(observed="train").settled(0)
+    assert (settled.held_out, settled.observed) == (False, ())  # all there is to learn from would be known
+    assert EncodeSettings("gqe", minutes=1.0).settled(30).changed(lr=0.5).steps == ENDLESS
+    assert TrainSettings().settled(5216, 135).changed(lr=0.5).rank == 200
+    assert TrainSettings(rank=7).settled(5216, 135).changed(rank=None).rank is None
 
 
 def test_the_names_that_settings_offer_are_those_that_exist() -> None:

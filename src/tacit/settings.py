@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 from tacit.errors import SettingsError
@@ -64,14 +64,49 @@ class Settings:
     >>> Baking.of({"minute": 5})
     Traceback (most recent call last):
     tacit.errors.SettingsError: unknown baking setting 'minute'; did you mean 'minutes'?
+
+    Settings know which of them were given: `completed` says what follows for the others.
+
+    >>> class Bread(Baking):
+    ...     @classmethod
+    ...     def completed(cls, given, *sizes):
+    ...         return ({"minutes": 55} if given.get("oven") == "wood" else {}) | dict(given)
+    >>> wood = Bread(oven="wood")
+    >>> wood.minutes, wood.changed(oven="gas").minutes, wood.changed(minutes=50).changed(oven="gas").minutes
+    (55, 40, 50)
     """
 
     noun: ClassVar[str] = ""
+    _given: ClassVar[frozenset[str]] = frozenset()
+
+    def __new__(cls, *values: Any, **given: Any) -> Self:
+        """Settings that know which of them were given."""
+        made, names = super().__new__(cls), (declared.name for declared in fields(cls))
+        object.__setattr__(made, "_given", frozenset({*dict(zip(names, values, strict=False)), *given}))
+        return made
 
     def __post_init__(self) -> None:
         for declared in settings_of(type(self)):
             object.__setattr__(self, declared.name, _kept(declared, getattr(self, declared.name)))
+        given = self.given
+        for name, value in self.completed(given).items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_given", frozenset(given))
         self.check()
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings that were given; None is given only where it is a value, and does not stand for one to come."""
+        return {
+            declared.name: getattr(self, declared.name)
+            for declared in fields(self)
+            if declared.name in self._given and (_is_optional(declared) or getattr(self, declared.name) is not None)
+        }
+
+    @classmethod
+    def completed(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The given settings and those that follow from them; where a graph is there, from its sizes as well."""
+        return dict(given)
 
     def check(self) -> None:
         """Raise a `SettingsError` where settings contradict each other."""
@@ -83,9 +118,16 @@ class Settings:
         return cls(**values)
 
     def changed(self, **changes: Any) -> Self:
-        """The same settings with some changed."""
+        """The same settings with some changed: these, and what follows from them, go before what was given earlier."""
         self._check_names(changes)
-        return replace(self, **changes)
+        declared = (each for each in settings_of(type(self)) if each.name in changes)
+        values = {each.name: _kept(each, changes[each.name]) for each in declared}
+        decided = dict(self.completed(values).items() - self.completed({}).items())
+        return type(self)(**{name: value for name, value in self.given.items() if name not in decided} | changes)
+
+    def settled(self, *sizes: int) -> Self:
+        """The same with all that `completed` chooses for a graph of these sizes, as if it had been given."""
+        return self.changed(**self.completed(self.given, *sizes))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as settings files and results need them."""
@@ -129,16 +171,20 @@ def settings_of(kind: type[Settings]) -> list[Field[Any]]:
     return [declared for declared in fields(kind) if "help" in declared.metadata]
 
 
+def _is_optional(declared: Field[Any]) -> bool:
+    return str(declared.type).endswith(" | None")
+
+
 def _kept(declared: Field[Any], value: Any) -> Any:
     """The value that is kept of what was given; it must be of its field's type, one of its choices and in its range."""
     read, annotation = declared.metadata["read"], str(declared.type)
     kind = annotation.removesuffix(" | None")
+    if value is None and (_is_optional(declared) or declared.default is None):  # or not settled yet
+        return None
     try:
         kept = read(value) if read else tuple(value) if isinstance(value, list) else value
     except TypeError:  # nothing that people write could be taken apart so
         raise SettingsError(f"{declared.name} is {value!r}; it must be {KINDS[kind]}", declared.name) from None
-    if kept is None and (kind != annotation or declared.default is None):  # or not settled yet
-        return None
     wanted = _unmet(kind, declared.metadata, kept)
     if wanted:
         shown = repr(kept) if declared.repr else type(kept).__name__  # what is secret stays so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,17 +71,20 @@ class TrainSettings(Settings):
                     "relation_weight",
                 )
 
-    def settled(self, facts: int, entities: int) -> TrainSettings:
-        """The same, with what was not given chosen for a graph of so many training facts and entities.
+    @classmethod
+    def completed(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The given settings; with the numbers of training facts and entities, those that suit the graph as well.
 
         >>> TrainSettings(rank=7).settled(5216, 135).rank
         7
         """
-        sizes = by_size(facts, entities)
+        if not sizes:
+            return dict(given)
+        facts, entities = sizes
+        chosen = by_size(facts, entities) | dict(given)
         both_ways = max(1, 2 * facts)
-        enough = -(-STEPS * min(self.batch or sizes["batch"], both_ways) // both_ways)
-        sizes["validate_every"] = max(5, enough, (self.epochs or sizes["epochs"]) // 10)
-        return self.changed(**{name: value for name, value in sizes.items() if getattr(self, name) is None})
+        enough = -(-STEPS * min(chosen["batch"], both_ways) // both_ways)
+        return {"validate_every": max(5, enough, chosen["epochs"] // 10)} | chosen
 
     def told(self, given: TrainSettings, facts: int, entities: int) -> str:
         """What was chosen for a graph where nothing was `given`, in a line; nothing where all was.
