@@ -5,40 +5,45 @@ from __future__ import annotations
 import math
 import pickle
 from copy import copy
+from dataclasses import Field
+from importlib import import_module
 from typing import Any
 
 import pytest
 
+from source_tree import modules
 from tacit.adapt.settings import AdaptSettings
 from tacit.encode.settings import ENDLESS, EncodeSettings
 from tacit.engine import atoms, calibration, logic
 from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, EngineSettings
 from tacit.errors import SettingsError
-from tacit.evaluate.settings import MEANS, TIES, EvaluateSettings
-from tacit.graph.read_settings import ReadSettings
+from tacit.evaluate.settings import MEANS, TIES
 from tacit.links import ranking
 from tacit.links.models import MODELS
 from tacit.links.settings import MODEL_NAMES, TrainSettings
 from tacit.query.sample_settings import SampleSettings
-from tacit.server.settings import Limits, ServerSettings
+from tacit.server.settings import ServerSettings
 from tacit.settings import Settings, settings_of
 
-CLASSES: tuple[type[Settings], ...] = (
-    ReadSettings,
-    TrainSettings,
-    AdaptSettings,
-    EngineSettings,
-    EvaluateSettings,
-    SampleSettings,
-    Limits,
-    ServerSettings,
-)
-NUMBERS = [
-    pytest.param(kind, declared.name, id=f"{kind.__name__}.{declared.name}")
+for name in modules():
+    if name.endswith("settings"):
+        import_module(name)
+CLASSES = [kind for kind in Settings.__subclasses__() if kind.__module__.startswith("tacit.")]
+FIELDS = [
+    pytest.param(kind, declared, id=f"{kind.__name__}.{declared.name}")
     for kind in CLASSES
     for declared in settings_of(kind)
-    if str(declared.type).startswith(("int", "float"))
 ]
+# What is no value of a type, whatever the field; the last whole number is more than settings.toml holds.
+WRONG: dict[str, list[Any]] = {
+    "int": ["x", 1.5, math.nan, math.inf, -(10**9), True, [1], {"a": 1}, b"1", 2**63],
+    "float": ["x", math.nan, math.inf, -math.inf, -1e9, 10**400, True, [1.0], {"a": 1}, b"1"],
+    "str": [1.5, True, math.nan, ["x"], {"x": 1}, b"x"],
+    "bool": ["x", 1, 0, 1.5, math.nan, [True], b"x"],
+    "tuple[str, ...]": [1, 1.5, True, math.nan, [1], b"x"],
+}
+# Words that are free: files, addresses, names that others choose.
+FREE = ("labels", "language", "columns", "format", "host", "api_key", "api_key_file", "access_log")
 
 
 @pytest.mark.parametrize(
@@ -75,11 +80,48 @@ def test_a_batch_to_adapt_with_is_drawn_at_once() -> None:
         AdaptSettings(batch=1_000_001)
 
 
-@pytest.mark.parametrize(("kind", "name"), NUMBERS)
-def test_every_number_has_a_type_and_a_range(kind: type[Settings], name: str) -> None:
-    for value in ("x", math.nan, math.inf, -(10**9), True, [1], 2**63):  # the last is more than settings.toml holds
-        with pytest.raises(SettingsError, match=f"^{name} is"):
-            kind.of({name: value})
+@pytest.mark.parametrize(("kind", "declared"), FIELDS)
+def test_a_value_of_another_type_or_range_fails_at_creation_in_one_line(
+    kind: type[Settings], declared: Field[Any]
+) -> None:
+    name, annotation = declared.name, str(declared.type)
+    wrong = list(WRONG[annotation.removesuffix(" | None")])
+    wrong += ["nonsense"] if declared.metadata["choices"] else []
+    wrong += [] if annotation.endswith("None") or declared.default is None else [None]
+    for value in wrong:
+        for make in (kind.of, lambda values: kind().changed(**values)):
+            with pytest.raises(SettingsError) as caught:
+                make({name: value})
+            assert caught.value.parameter == name
+            assert name in str(caught.value) or "split" in str(caught.value)
+            assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "declared"), FIELDS)
+def test_every_setting_has_choices_or_a_range(kind: type[Settings], declared: Field[Any]) -> None:
+    about, annotation = declared.metadata, str(declared.type).removesuffix(" | None")
+    if annotation in ("int", "float"):
+        assert about["choices"] or about["least"] is not None or about["above"] is not None
+    if annotation == "str":
+        assert about["choices"] or about["read"] or declared.name in FREE
+    assert declared.default is None or kind.of({declared.name: declared.default}) == kind()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CLASSES if hasattr(kind, "device")])
+def test_a_device_is_one_that_torch_may_have(kind: type[Settings]) -> None:
+    for name in ("nonsense", "", "mps", "cuda:", "cuda:-1", "cuda:01", "cuda:256", "auto:1", " cpu", "cpu\n", "CPU"):
+        with pytest.raises(SettingsError, match=r"^device is .*; it must be auto, cpu, cuda or cuda:N$") as caught:
+            kind.of({"device": name})
+        assert caught.value.parameter == "device"
+    for name in ("auto", "cpu", "cpu:0", "cuda", "cuda:7", "cuda:15"):  # which this machine may lack
+        assert kind.of({"device": name}).to_dict()["device"] == name
+
+
+def test_the_number_of_missing_links_is_one() -> None:
+    assert [SampleSettings(missing=given).missing for given in ("2", "2+", 3, None)] == ["2", "2+", "3", None]  # type: ignore[arg-type]
+    for given in ("x", "0", "+", "-1", "", 0):
+        with pytest.raises(SettingsError, match="it must be a number of links from 1"):
+            SampleSettings(missing=given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -92,7 +134,7 @@ def test_every_setting_says_what_it_does_and_an_unknown_one_what_is_near(kind: t
         kind().changed(qqqq=1)
 
 
-@pytest.mark.parametrize("kind", [TrainSettings, AdaptSettings, EngineSettings, Limits])
+@pytest.mark.parametrize("kind", [kind for kind in CLASSES if kind is not ServerSettings])
 def test_settings_become_plain_values_and_come_back(kind: type[Settings]) -> None:
     assert kind.of(kind().to_dict()) == kind()
 

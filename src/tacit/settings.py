@@ -5,6 +5,7 @@ The command line makes its options from the same fields, the documents their tab
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields
@@ -32,21 +33,34 @@ def setting(
     least: float | None = None,
     above: float | None = None,
     most: float | None = None,
+    below: float | None = None,
     read: Callable[[Any], Any] | None = None,
     resumes: bool = False,
     secret: bool = False,
 ) -> Any:
     """A field of a settings class.
 
-    It may be limited to `choices`, or to numbers that are at `least`, `above` or at `most` something. `read` turns what
-    people write into the value that is kept. One that `resumes` may differ between a run and its continuation, since it
-    changes no weight; one that is `secret` is never printed.
+    It may be limited to `choices`, or to numbers that are at `least`, `above`, at `most` or `below` something. `read`
+    turns what people write into the value that is kept. One that `resumes` may differ between a run and its
+    continuation, since it changes no weight; one that is `secret` is never printed.
     """
     about = {
-        "help": help, "choices": choices, "least": least, "above": above, "most": most, "read": read,
+        "help": help, "choices": choices, "least": least, "above": above, "most": most, "below": below, "read": read,
         "resumes": resumes,
     }  # fmt: skip
     return field(default=default, repr=not secret, metadata=about)
+
+
+def device_setting() -> Any:
+    """The field of a device; whether this machine has it is told where it is used, since settings may travel."""
+    return setting("auto", "auto, cpu, cuda or cuda:N.", read=device_name, resumes=True)
+
+
+def device_name(given: str) -> str:
+    """The name of a device, if it is one: torch knows others, which nothing here was tried on, and counts to 127."""
+    if not re.fullmatch("auto|(cpu|cuda)(:[1-9]?[0-9])?", given):
+        raise SettingsError(f"device is {given!r}; it must be auto, cpu, cuda or cuda:N", "device")
+    return given
 
 
 @dataclass(frozen=True)
@@ -198,14 +212,16 @@ def _unmet(kind: str, about: Mapping[str, Any], value: Any) -> str:
         return f"one of {', '.join(map(str, about['choices']))}"
     if not _is(kind, value):
         return KINDS[kind]
-    least, above, most = about["least"], about["above"], about["most"]
+    least, above, most, below = (about[name] for name in ("least", "above", "most", "below"))
     if most is None and isinstance(value, int):
         most = LARGEST
     if least is not None and value < least:
         return f"at least {least}" if least else "0 or more"
     if above is not None and value <= above:
         return f"above {above}"
-    return f"at most {most}" if most is not None and value > most else ""
+    if most is not None and value > most:
+        return f"at most {most}"
+    return f"below {below}" if below is not None and value >= below else ""
 
 
 def _is(kind: str, value: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, observed_splits
 from tacit.errors import SettingsError
-from tacit.settings import Settings, setting
+from tacit.settings import Settings, device_setting, setting
 
 CONDITIONS = ("none", "p", "sp", "spo")
 LEARNED = ("scores", "negation", "both")
@@ -92,7 +92,7 @@ class AdaptSettings(Settings):
     memory: float | None = setting(None, "GB for scores.", above=0, most=1_000_000, resumes=True)
     precision: str = setting("auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16"))
     seed: int = setting(0, "Seed of the samples and their order.", least=0)
-    device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
+    device: str = device_setting()
 
     @classmethod
     def completed(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import SettingsError
-from tacit.settings import Settings, setting
+from tacit.settings import Settings, device_setting, setting
 
 RECIPES = ("lean", "paper")
 LOSSES = ("margin", "ranking", "softmax", "sets")
@@ -102,10 +102,10 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
 ENCODERS = tuple(BY_MODEL)
 
 
-def _shapes(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
+def _shapes(given: str | Iterable[str]) -> tuple[str, ...]:
     from tacit.query.shapes import parse_shapes
 
-    return None if given is None else parse_shapes(given)
+    return parse_shapes(given)
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class EncodeSettings(Settings):
     )
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", least=0, resumes=True)
     seed: int = setting(0, "Seed of weights and draws.", least=0)
-    device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
+    device: str = device_setting()
 
     def check(self) -> None:
         """Raise a `SettingsError` where a model cannot learn so."""

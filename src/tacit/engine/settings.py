@@ -39,7 +39,7 @@ def observed_splits(given: str | Iterable[str]) -> tuple[str, ...]:
     for name in wanted:
         if name not in SPLITS:
             known = "+".join(SPLITS)
-            raise SettingsError(f"no split '{name}' to observe; give all, none, or some of {known}", "observed")
+            raise SettingsError(f"no split {name!r} to observe; give all, none, or some of {known}", "observed")
     return tuple(name for name in SPLITS if name in wanted)
 
 

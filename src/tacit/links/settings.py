@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import SettingsError
-from tacit.settings import Settings, setting
+from tacit.settings import Settings, device_setting, setting
 
 MODEL_NAMES = ("complex", "distmult", "cp", "transe", "rotate")
 OPTIMIZER_NAMES = ("adagrad", "rowwise", "adam")
@@ -45,7 +45,7 @@ class TrainSettings(Settings):
     )
     precision: str = setting("auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16"))
     seed: int = setting(0, "Seed of weights, order and draws.", least=0)
-    device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
+    device: str = device_setting()
     validate_every: int = setting(None, f"Epochs between validations; {_BY_SIZE}.", least=1)
     validate_on: str = setting("questions", "What decides which weights are best.", choices=("questions", "facts"))
     validate_questions: int = setting(100, "Questions of each shape asked in a validation, at most.", least=1)
