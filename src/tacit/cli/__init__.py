@@ -114,7 +114,7 @@ def _said(error: BaseException) -> str | None:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, TacitError):
-        return f"error: {' '.join(str(error).split())}"
+        return f"error: {' '.join(str(error).split())}" + (f" (tacit {error.command})" if error.command else "")
     if isinstance(error, OSError):  # of what is printed: files that cannot be read or written are errors of ours
         printed = error.filename is None and error.errno in _OF_WRITING
         return f"error: what is printed cannot be written ({error.strerror})" if printed else None

@@ -84,7 +84,7 @@ def sample(
     """
     chosen = SampleSettings.of({**settings, "split": split, "count": count})
     if not len(graph.split(split)):
-        raise SettingsError(f"the graph has no {split} facts to ask about; draw some with: tacit data split")
+        raise SettingsError(f"the graph has no {split} facts to ask about; split some off", command="data split")
     links = None if chosen.missing is None else links_wanted(chosen.missing, split)
     if links is not None and not can_miss(shape, links):
         raise SettingsError(
