@@ -19,8 +19,9 @@ from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, EngineSetting
 from tacit.errors import SettingsError
 from tacit.evaluate.settings import MEANS, TIES
 from tacit.links import ranking
+from tacit.links.factors import BilinearModel
 from tacit.links.models import MODELS
-from tacit.links.settings import MODEL_NAMES, TrainSettings
+from tacit.links.settings import BILINEAR, MODEL_NAMES, TrainSettings
 from tacit.query.sample_settings import SampleSettings
 from tacit.server.settings import ServerSettings
 from tacit.settings import Settings, settings_of
@@ -171,6 +172,7 @@ def test_the_names_that_settings_offer_are_those_that_exist() -> None:
     assert tuple(calibration.CALIBRATIONS) == CALIBRATIONS
     assert (TIES, MEANS) == (ranking.TIES, ranking.MEANS)
     assert set(MODEL_NAMES) == set(MODELS)
+    assert [name for name, kind in MODELS.items() if issubclass(kind, BilinearModel)] == list(BILINEAR)
     assert EngineSettings().observed_score == atoms.OBSERVED
 
 
@@ -178,6 +180,11 @@ def test_what_is_secret_is_never_printed() -> None:
     assert "sesame" not in repr(ServerSettings(api_key="sesame"))
     with pytest.raises(SettingsError, match=r"^api_key is bytes; it must be a word$"):
         ServerSettings(api_key=b"sesame")  # type: ignore[arg-type]
+
+
+def test_a_name_that_is_no_setting_is_told_with_the_nearest() -> None:
+    with pytest.raises(SettingsError, match="unknown engine setting 'serch'; did you mean 'search'"):
+        EngineSettings(serch="beam")  # type: ignore[call-arg]
 
 
 def test_a_word_is_no_list_of_words() -> None:

@@ -79,43 +79,31 @@ class Settings:
     Traceback (most recent call last):
     tacit.errors.SettingsError: unknown baking setting 'minute'; did you mean 'minutes'?
 
-    Settings know which of them were given: `completed` says what follows for the others.
-
-    >>> class Bread(Baking):
-    ...     @classmethod
-    ...     def completed(cls, given, *sizes):
-    ...         return ({"minutes": 55} if given.get("oven") == "wood" else {}) | dict(given)
-    >>> wood = Bread(oven="wood")
-    >>> wood.minutes, wood.changed(oven="gas").minutes, wood.changed(minutes=50).changed(oven="gas").minutes
-    (55, 40, 50)
+    Settings know which of them were given; `completed` says what follows from these for the others.
     """
 
     noun: ClassVar[str] = ""
-    _given: ClassVar[frozenset[str]] = frozenset()
+    given: ClassVar[Mapping[str, Any]]  # to each of them; None is where it is a value, not where one is to come
 
-    def __new__(cls, *values: Any, **given: Any) -> Self:
+    def __new__(cls, *values: Any, **named: Any) -> Self:
         """Settings that know which of them were given."""
-        made, names = super().__new__(cls), (declared.name for declared in fields(cls))
-        object.__setattr__(made, "_given", frozenset({*dict(zip(names, values, strict=False)), *given}))
+        known = [declared.name for declared in fields(cls)]
+        for name in sorted(set(named) - set(known)):
+            from difflib import get_close_matches  # only here: every command would wait for it
+
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"the settings are {', '.join(known)}"
+            raise SettingsError(f"unknown {cls.noun} setting '{name}'; {hint}")
+        made = super().__new__(cls)
+        vars(made)["given"] = dict.fromkeys([*known[: len(values)], *named])
         return made
 
     def __post_init__(self) -> None:
-        for declared in settings_of(type(self)):
-            object.__setattr__(self, declared.name, _kept(declared, getattr(self, declared.name)))
-        given = self.given
-        for name, value in self.completed(given).items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "_given", frozenset(given))
+        kept = {declared.name: _kept(declared, getattr(self, declared.name)) for declared in fields(self)}
+        may_be_none = {declared.name for declared in fields(self) if _is_optional(declared)}
+        given = {name: kept[name] for name in self.given if kept[name] is not None or name in may_be_none}
+        vars(self).update(kept | self.completed(given), given=given)
         self.check()
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The settings that were given; None is given only where it is a value, and does not stand for one to come."""
-        return {
-            declared.name: getattr(self, declared.name)
-            for declared in fields(self)
-            if declared.name in self._given and (_is_optional(declared) or getattr(self, declared.name) is not None)
-        }
 
     @classmethod
     def completed(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
@@ -128,16 +116,14 @@ class Settings:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
         """Settings from plain values, as a run folder keeps them."""
-        cls._check_names(values)
         return cls(**values)
 
     def changed(self, **changes: Any) -> Self:
         """The same settings with some changed: these, and what follows from them, go before what was given earlier."""
-        self._check_names(changes)
-        declared = (each for each in settings_of(type(self)) if each.name in changes)
-        values = {each.name: _kept(each, changes[each.name]) for each in declared}
-        decided = dict(self.completed(values).items() - self.completed({}).items())
-        return type(self)(**{name: value for name, value in self.given.items() if name not in decided} | changes)
+        stated = {each.name: _kept(each, changes[each.name]) for each in fields(self) if each.name in changes}
+        decided, usual = self.completed(stated), self.completed({})
+        earlier = {name: value for name, value in self.given.items() if decided.get(name) == usual.get(name)}
+        return type(self)(**earlier | changes)
 
     def settled(self, *sizes: int) -> Self:
         """The same with all that `completed` chooses for a graph of these sizes, as if it had been given."""
@@ -169,16 +155,6 @@ class Settings:
                 )
         return after
 
-    @classmethod
-    def _check_names(cls, values: Mapping[str, Any]) -> None:
-        known = [declared.name for declared in fields(cls)]
-        for name in sorted(set(values) - set(known)):
-            from difflib import get_close_matches  # only here: every command would wait for it
-
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"the settings are {', '.join(known)}"
-            raise SettingsError(f"unknown {cls.noun} setting '{name}'; {hint}")
-
 
 def settings_of(kind: type[Settings]) -> list[Field[Any]]:
     """The fields that `setting` declared."""
@@ -191,6 +167,8 @@ def _is_optional(declared: Field[Any]) -> bool:
 
 def _kept(declared: Field[Any], value: Any) -> Any:
     """The value that is kept of what was given; it must be of its field's type, one of its choices and in its range."""
+    if "help" not in declared.metadata:
+        return value
     read, annotation = declared.metadata["read"], str(declared.type)
     kind = annotation.removesuffix(" | None")
     if value is None and (_is_optional(declared) or declared.default is None):  # or not settled yet
@@ -225,11 +203,10 @@ def _unmet(kind: str, about: Mapping[str, Any], value: Any) -> str:
 
 
 def _is(kind: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return kind == "bool"
     if kind == "tuple[str, ...]":
         return isinstance(value, tuple) and all(isinstance(word, str) for word in value)
     if kind == "float":
-        finite = isinstance(value, int | float) and -sys.float_info.max <= value <= sys.float_info.max
-        return finite and not isinstance(value, bool)
-    if kind == "int":
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, {"str": str, "bool": bool}[kind])
+        return isinstance(value, int | float) and -sys.float_info.max <= value <= sys.float_info.max
+    return isinstance(value, {"int": int, "str": str, "bool": bool}[kind])

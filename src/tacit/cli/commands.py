@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -49,23 +50,23 @@ class Commands(TyperGroup):
 class _Loaded(Mapping[str, Any]):
     """Commands that are made, with their options, when they are looked up."""
 
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
     def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            (place, short), alone = COMMANDS[name], typer.Typer(rich_markup_mode=None)
-            module, function = place.split(".")
-            command = getattr(import_module(f"tacit.cli.{module}"), function)
-            if isinstance(command, typer.Typer):
-                alone.add_typer(command, name=name)
-            else:
-                alone.command(name, short_help=short)(command)
-            self._made[name] = typer.main.get_group(alone).commands[name]
-        return self._made[name]
+        return _made(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
 
     def __len__(self) -> int:
         return len(COMMANDS)
+
+
+@cache
+def _made(name: str) -> Any:
+    (place, short), alone = COMMANDS[name], typer.Typer(rich_markup_mode=None)
+    module, function = place.split(".")
+    command = getattr(import_module(f"tacit.cli.{module}"), function)
+    if isinstance(command, typer.Typer):
+        alone.add_typer(command, name=name)
+    else:
+        alone.command(name, short_help=short)(command)
+    return typer.main.get_group(alone).commands[name]

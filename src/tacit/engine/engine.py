@@ -90,9 +90,7 @@ class Engine:
             raise SettingsError(f"search is given beside {self.answerer}, a reasoner that takes its place", "search")
         if self.settings.search == "encoder" and encoder is None and reasoner is None:
             raise SettingsError(
-                "search is 'encoder', and there is none here; train one in the run first",
-                "search",
-                command="encode RUN",
+                "search is 'encoder', and there is none here; train one", "search", command="encode RUN"
             )
         wanted = self.settings.calibration
         if adapter is not None and wanted != adapter.kind:

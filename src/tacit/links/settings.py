@@ -10,6 +10,7 @@ from tacit.errors import SettingsError
 from tacit.settings import Settings, device_setting, setting
 
 MODEL_NAMES = ("complex", "distmult", "cp", "transe", "rotate")
+BILINEAR = ("complex", "distmult", "cp")  # which predict relations, too
 OPTIMIZER_NAMES = ("adagrad", "rowwise", "adam")
 SPARSE = 5  # training facts per entity below which a graph says little of each of them
 SHORT, LONG = 5e6, 1e8  # facts times entities: what an epoch costs, below and above which it is little and much
@@ -59,17 +60,12 @@ class TrainSettings(Settings):
             raise SettingsError(
                 f"negatives is {self.negatives} with optimizer adam; use adagrad or rowwise with it", "optimizer"
             )
-        if self.relation_weight:
-            from tacit.links.factors import BilinearModel
-            from tacit.links.models import MODELS
-
-            able = [name for name, kind in MODELS.items() if issubclass(kind, BilinearModel)]
-            if self.model not in able:
-                raise SettingsError(
-                    f"relation_weight is {self.relation_weight} but model {self.model} cannot predict relations; "
-                    f"use one of {', '.join(able)}, or relation_weight 0",
-                    "relation_weight",
-                )
+        if self.relation_weight and self.model not in BILINEAR:
+            raise SettingsError(
+                f"relation_weight is {self.relation_weight} but model {self.model} cannot predict relations; "
+                f"use one of {', '.join(BILINEAR)}, or relation_weight 0",
+                "relation_weight",
+            )
 
     @classmethod
     def completed(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
