@@ -155,7 +155,7 @@ def section(path: tuple[str, ...], command: Any) -> str:
 def allowed(field: Any) -> str:
     """What a setting may be: its choices or range, and its type where there is neither."""
     about = field.metadata
-    words = {"least": "at least", "above": "above", "most": "at most"}
+    words = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
     limits = [f"{words[name]} {about[name]}" for name in words if about[name] is not None]
     return ", ".join(map(str, about["choices"])) or ", ".join(limits) or TYPES[str(field.type).removesuffix(" | None")]
 

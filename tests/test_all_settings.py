@@ -3,40 +3,48 @@
 from __future__ import annotations
 
 import math
+import pickle
+from copy import copy
+from dataclasses import Field
+from importlib import import_module
 from typing import Any
 
 import pytest
 
+from source_tree import modules
 from tacit.adapt.settings import AdaptSettings
-from tacit.encode.settings import EncodeSettings
+from tacit.encode.settings import ENDLESS, EncodeSettings
 from tacit.engine import atoms, calibration, logic
 from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, EngineSettings
 from tacit.errors import SettingsError
-from tacit.evaluate.settings import MEANS, TIES, EvaluateSettings
-from tacit.graph.read_settings import ReadSettings
+from tacit.evaluate.settings import MEANS, TIES
 from tacit.links import ranking
+from tacit.links.factors import BilinearModel
 from tacit.links.models import MODELS
-from tacit.links.settings import MODEL_NAMES, TrainSettings
+from tacit.links.settings import BILINEAR, MODEL_NAMES, TrainSettings
 from tacit.query.sample_settings import SampleSettings
-from tacit.server.settings import Limits, ServerSettings
+from tacit.server.settings import ServerSettings
 from tacit.settings import Settings, settings_of
 
-CLASSES: tuple[type[Settings], ...] = (
-    ReadSettings,
-    TrainSettings,
-    AdaptSettings,
-    EngineSettings,
-    EvaluateSettings,
-    SampleSettings,
-    Limits,
-    ServerSettings,
-)
-NUMBERS = [
-    pytest.param(kind, declared.name, id=f"{kind.__name__}.{declared.name}")
+for name in modules():
+    if name.endswith("settings"):
+        import_module(name)
+CLASSES = [kind for kind in Settings.__subclasses__() if kind.__module__.startswith("tacit.")]
+FIELDS = [
+    pytest.param(kind, declared, id=f"{kind.__name__}.{declared.name}")
     for kind in CLASSES
     for declared in settings_of(kind)
-    if str(declared.type).startswith(("int", "float"))
 ]
+# What is no value of a type, whatever the field; the last whole number is more than settings.toml holds.
+WRONG: dict[str, list[Any]] = {
+    "int": ["x", 1.5, math.nan, math.inf, -(10**9), True, [1], {"a": 1}, b"1", 2**63],
+    "float": ["x", math.nan, math.inf, -math.inf, -1e9, 10**400, True, [1.0], {"a": 1}, b"1"],
+    "str": [1.5, True, math.nan, ["x"], {"x": 1}, b"x"],
+    "bool": ["x", 1, 0, 1.5, math.nan, [True], b"x"],
+    "tuple[str, ...]": [1, 1.5, True, math.nan, [1], b"x"],
+}
+# Words that are free: files, addresses, names that others choose.
+FREE = ("labels", "language", "columns", "format", "host", "api_key", "api_key_file", "access_log")
 
 
 @pytest.mark.parametrize(
@@ -73,11 +81,48 @@ def test_a_batch_to_adapt_with_is_drawn_at_once() -> None:
         AdaptSettings(batch=1_000_001)
 
 
-@pytest.mark.parametrize(("kind", "name"), NUMBERS)
-def test_every_number_has_a_type_and_a_range(kind: type[Settings], name: str) -> None:
-    for value in ("x", math.nan, math.inf, -(10**9), True, [1], 2**63):  # the last is more than settings.toml holds
-        with pytest.raises(SettingsError, match=f"^{name} is"):
-            kind.of({name: value})
+@pytest.mark.parametrize(("kind", "declared"), FIELDS)
+def test_a_value_of_another_type_or_range_fails_at_creation_in_one_line(
+    kind: type[Settings], declared: Field[Any]
+) -> None:
+    name, annotation = declared.name, str(declared.type)
+    wrong = list(WRONG[annotation.removesuffix(" | None")])
+    wrong += ["nonsense"] if declared.metadata["choices"] else []
+    wrong += [] if annotation.endswith("None") or declared.default is None else [None]
+    for value in wrong:
+        for make in (kind.of, lambda values: kind().changed(**values)):
+            with pytest.raises(SettingsError) as caught:
+                make({name: value})
+            assert caught.value.parameter == name
+            assert name in str(caught.value) or "split" in str(caught.value)
+            assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "declared"), FIELDS)
+def test_every_setting_has_choices_or_a_range(kind: type[Settings], declared: Field[Any]) -> None:
+    about, annotation = declared.metadata, str(declared.type).removesuffix(" | None")
+    if annotation in ("int", "float"):
+        assert about["choices"] or about["least"] is not None or about["above"] is not None
+    if annotation == "str":
+        assert about["choices"] or about["read"] or declared.name in FREE
+    assert declared.default is None or kind.of({declared.name: declared.default}) == kind()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CLASSES if hasattr(kind, "device")])
+def test_a_device_is_one_that_torch_may_have(kind: type[Settings]) -> None:
+    for name in ("nonsense", "", "mps", "cuda:", "cuda:-1", "cuda:01", "cuda:256", "auto:1", " cpu", "cpu\n", "CPU"):
+        with pytest.raises(SettingsError, match=r"^device is .*; it must be auto, cpu, cuda or cuda:N$") as caught:
+            kind.of({"device": name})
+        assert caught.value.parameter == "device"
+    for name in ("auto", "cpu", "cpu:0", "cuda", "cuda:7", "cuda:15"):  # which this machine may lack
+        assert kind.of({"device": name}).to_dict()["device"] == name
+
+
+def test_the_number_of_missing_links_is_one() -> None:
+    assert [SampleSettings(missing=given).missing for given in ("2", "2+", 3, None)] == ["2", "2+", "3", None]  # type: ignore[arg-type]
+    for given in ("x", "0", "+", "-1", "", 0):
+        with pytest.raises(SettingsError, match="it must be a number of links from 1"):
+            SampleSettings(missing=given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -90,9 +135,35 @@ def test_every_setting_says_what_it_does_and_an_unknown_one_what_is_near(kind: t
         kind().changed(qqqq=1)
 
 
-@pytest.mark.parametrize("kind", [TrainSettings, AdaptSettings, EngineSettings, Limits])
+@pytest.mark.parametrize("kind", [kind for kind in CLASSES if kind is not ServerSettings])
 def test_settings_become_plain_values_and_come_back(kind: type[Settings]) -> None:
     assert kind.of(kind().to_dict()) == kind()
+
+
+def test_what_was_not_given_follows_anew_from_a_change() -> None:
+    assert EngineSettings(search="continuous").changed(search="beam") == EngineSettings(search="beam")
+    assert EngineSettings(preset="qto").changed(k=3).changed(preset="fit") == EngineSettings(preset="fit", k=3)
+    assert AdaptSettings(recipe="paper", lr=0.2).changed(recipe="asked") == AdaptSettings(lr=0.2)
+    assert AdaptSettings(loss="bce").changed(lr=0.2) == AdaptSettings(loss="bce", lr=0.2)
+
+
+def test_what_was_given_stays_until_a_later_change_decides_it() -> None:
+    given = EngineSettings(search="continuous", calibration="sigmoid", preset="qto", strength=6.0)
+    for settings in (given, pickle.loads(pickle.dumps(given)), copy(given)):
+        after = settings.changed(search="beam", preset=None)
+        assert (after.calibration, after.strength, after.observed_score) == ("sigmoid", 6.0, 1 - 2**-10)
+    assert EngineSettings(calibration="minmax").changed(search="continuous").calibration == "sigmoid"
+    assert EngineSettings(k=3).changed(preset="cqd-hybrid").k == 512
+    assert EngineSettings(preset="cqd-hybrid", ceiling=None).ceiling is None  # a value, though it stands for nothing
+    assert AdaptSettings(loss="bce").changed(recipe="paper") == AdaptSettings(recipe="paper")
+
+
+def test_what_a_graph_decides_is_kept() -> None:
+    settled = AdaptSettings(observed="train").settled(0)
+    assert (settled.held_out, settled.observed) == (False, ())  # all there is to learn from would be known
+    assert EncodeSettings("gqe", minutes=1.0).settled(30).changed(lr=0.5).steps == ENDLESS
+    assert TrainSettings().settled(5216, 135).changed(lr=0.5).rank == 200
+    assert TrainSettings(rank=7).settled(5216, 135).changed(rank=None).rank is None
 
 
 def test_the_names_that_settings_offer_are_those_that_exist() -> None:
@@ -101,6 +172,7 @@ def test_the_names_that_settings_offer_are_those_that_exist() -> None:
     assert tuple(calibration.CALIBRATIONS) == CALIBRATIONS
     assert (TIES, MEANS) == (ranking.TIES, ranking.MEANS)
     assert set(MODEL_NAMES) == set(MODELS)
+    assert [name for name, kind in MODELS.items() if issubclass(kind, BilinearModel)] == list(BILINEAR)
     assert EngineSettings().observed_score == atoms.OBSERVED
 
 
@@ -108,6 +180,11 @@ def test_what_is_secret_is_never_printed() -> None:
     assert "sesame" not in repr(ServerSettings(api_key="sesame"))
     with pytest.raises(SettingsError, match=r"^api_key is bytes; it must be a word$"):
         ServerSettings(api_key=b"sesame")  # type: ignore[arg-type]
+
+
+def test_a_name_that_is_no_setting_is_told_with_the_nearest() -> None:
+    with pytest.raises(SettingsError, match="unknown engine setting 'serch'; did you mean 'search'"):
+        EngineSettings(serch="beam")  # type: ignore[call-arg]
 
 
 def test_a_word_is_no_list_of_words() -> None:

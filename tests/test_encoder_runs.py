@@ -213,7 +213,7 @@ def test_folders_are_made_replaced_and_finished(gqe: Path) -> None:
     with pytest.raises(RunError, match=f"has no {ENCODING} to go on from"):
         encode_folder(GRAPH, gqe, resume=True, progress=False, steps=1000)
     (gqe / ENCODER).unlink()
-    with pytest.raises(RunError, match=f"has no {ENCODER}: train it with tacit encode"):
+    with pytest.raises(RunError, match=f"has no {ENCODER}: train an encoder first"):
         tacit.open(gqe)
     replaced = encode_folder(GRAPH, gqe, force=True, progress=False, **TINY | {"width": 4, "steps": 1})
     assert replaced.settings["encode"]["width"] == 4

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import pickle
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from source_tree import modules
 from tacit import cli, errors
-from tacit.errors import DataError, QueryError, TacitError, UnknownName
+from tacit.errors import DataError, QueryError, SettingsError, TacitError, UnknownName
 
 CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, TacitError)]
 KINDS = [value for value in CLASSES if value is not TacitError]
+COMMANDS: Any = typer.main.get_command(cli.app)
 
 
 def test_at_most_eight_kinds_each_with_a_sentence() -> None:
@@ -74,6 +83,45 @@ def test_the_command_line_prints_one_line_and_exits_2(
         cli.main()
     assert exit.value.code == 2
     assert capsys.readouterr() == ("", "error: facts.tsv, line 7: has two columns; three are expected\n")
+
+
+def test_the_command_line_adds_the_command_that_helps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tacit", "ask", "nowhere", "?c : r(a, ?c)"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert capsys.readouterr().err == (
+        "error: there is no run folder 'nowhere'; train one of a graph first (tacit train)\n"
+    )
+    error = SettingsError("search is 'x'", "search", command="encode RUN")
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.parameter, again.command) == ("search is 'x'", "search", "encode RUN")
+    assert "encode" not in json.dumps(error.to_dict())  # which is for others than the shell
+
+
+def raised(module: ast.Module) -> Iterator[ast.AST]:
+    """All that stands in the `raise` statements of a module."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Raise):
+            yield from ast.walk(node)
+
+
+def test_messages_of_the_library_name_no_command_and_errors_only_those_that_exist() -> None:
+    known, told, named = COMMANDS.commands, [], set()
+    for name, path in modules().items():
+        if name.startswith(("tacit.cli", "tacit.changing")):
+            continue
+        for node in raised(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                told += [(name, node.value)] if re.search(rf"tacit ({'|'.join(known)})\b", node.value) else []
+            if isinstance(node, ast.keyword) and node.arg == "command" and isinstance(node.value, ast.Constant):
+                named.add(str(node.value.value))
+    assert told == []
+    assert {"train", "data split", "index"} <= named
+    for words in map(str.split, named):
+        within = known[words[0]]
+        assert not hasattr(within, "commands") or words[1] in within.commands
 
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from source_tree import SRC, imports, modules
+from tacit.cli import app
+from tacit.cli.commands import COMMANDS
 
 # Each layer imports from itself and from those before it.
 LAYERS = (
@@ -111,15 +115,34 @@ try:
 except SystemExit as exit:
     assert not exit.code, exit.code
 print()
-print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
+print(json.dumps(sorted(sys.modules)))
 """
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"], ["data", "--help"]], ids=" ".join)
 def test_the_first_second_loads_nothing_heavy(arguments: list[str]) -> None:
-    loaded = set(json.loads(run(LOADED, *arguments).splitlines()[-1]))
+    loaded = {name.split(".")[0] for name in json.loads(run(LOADED, *arguments).splitlines()[-1])}
     assert "tacit" in loaded
-    assert loaded & {"torch", "safetensors", *OPTIONAL} == set()
+    assert loaded & {"torch", "numpy", "safetensors", *OPTIONAL} == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "of_commands"),
+    [(["--help"], set()), (["--version"], set()), (["index", "--help"], {"index"})],
+    ids=["help", "version", "one"],
+)
+def test_a_command_is_loaded_when_it_is_called(arguments: list[str], of_commands: set[str]) -> None:
+    loaded = json.loads(run(LOADED, *arguments).splitlines()[-1])
+    homes = {place.split(".")[0] for place, _ in COMMANDS.values()}
+    assert {home for home in homes if f"tacit.cli.{home}" in loaded} == of_commands
+    assert [name for name in loaded if name.endswith("settings") and name != "tacit.settings"] == []
+
+
+def test_the_list_says_of_each_command_what_it_says_of_itself() -> None:
+    root: Any = typer.main.get_command(app)
+    assert {name: root.commands[name].get_short_help_str(100) for name in root.commands} == {
+        name: short for name, (_, short) in COMMANDS.items()
+    }
 
 
 WITHOUT = """

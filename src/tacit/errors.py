@@ -12,7 +12,8 @@
     ├── TrainingError     training went wrong: the loss is not a number, or nothing is left to learn from
     └── LimitError        memory, disk, time or size limits would be, or were, exceeded
 
-Every message says what was given, where, and what would work, on one line.
+Every message says what was given, where, and what would work, on one line. It names parameters, as Python and HTTP have
+them; the command line puts its flags in their place, and adds the `command` that helps.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _LONGEST = 1000  # letters of a message
 class TacitError(Exception):
     """The root of all errors Tacit raises on purpose; of a message that quotes too much the middle is left out."""
 
-    def __init__(self, message: str = "") -> None:
+    def __init__(self, message: str = "", *, command: str | None = None) -> None:
+        self.command = command
         super().__init__(message if len(message) <= _LONGEST else f"{message[:700]} ... {message[-250:]}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -41,11 +43,13 @@ class TacitError(Exception):
 class DataError(TacitError):
     """A file or folder does not hold what it should."""
 
-    def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
+    def __init__(
+        self, message: str, path: str | Path | None = None, line: int | None = None, *, command: str | None = None
+    ) -> None:
         self.path = None if path is None else Path(path)
         self.message, self.line = message, line
         place = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
-        super().__init__(place + message)
+        super().__init__(place + message, command=command)
 
 
 class UnknownName(TacitError):  # noqa: N818 - reads as what it says
@@ -79,9 +83,9 @@ class PlanError(TacitError):
 class SettingsError(TacitError):
     """A setting out of range, or two that contradict each other; `parameter` is the one that the message names."""
 
-    def __init__(self, message: str, parameter: str | None = None) -> None:
+    def __init__(self, message: str, parameter: str | None = None, *, command: str | None = None) -> None:
         self.parameter = parameter
-        super().__init__(message)
+        super().__init__(message, command=command)
 
 
 class RunError(TacitError):

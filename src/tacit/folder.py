@@ -98,11 +98,11 @@ class RunFolder:
         """The run in a folder, its settings checked to be readable."""
         run = cls(path)
         if not disk.exists(path):
-            raise RunError(f"there is no run folder '{path!s:.200}'; tacit train makes one of a graph")
+            raise RunError(f"there is no run folder '{path!s:.200}'; train one of a graph first", command="train")
         disk.finish_exchange(run.path)
         if not run.has(SETTINGS):  # most likely the graph itself was given
             reason = f"it has no {SETTINGS}" if run.path.is_dir() else "it is a file"
-            raise RunError(f"'{path}' is no run folder: {reason}; tacit train makes one of a graph")
+            raise RunError(f"'{path}' is no run folder: {reason}; train one of a graph first", command="train")
         _ = run.fingerprint
         return run
 

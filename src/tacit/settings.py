@@ -5,9 +5,10 @@ The command line makes its options from the same fields, the documents their tab
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 from tacit.errors import SettingsError
@@ -32,21 +33,34 @@ def setting(
     least: float | None = None,
     above: float | None = None,
     most: float | None = None,
+    below: float | None = None,
     read: Callable[[Any], Any] | None = None,
     resumes: bool = False,
     secret: bool = False,
 ) -> Any:
     """A field of a settings class.
 
-    It may be limited to `choices`, or to numbers that are at `least`, `above` or at `most` something. `read` turns what
-    people write into the value that is kept. One that `resumes` may differ between a run and its continuation, since it
-    changes no weight; one that is `secret` is never printed.
+    It may be limited to `choices`, or to numbers that are at `least`, `above`, at `most` or `below` something. `read`
+    turns what people write into the value that is kept. One that `resumes` may differ between a run and its
+    continuation, since it changes no weight; one that is `secret` is never printed.
     """
     about = {
-        "help": help, "choices": choices, "least": least, "above": above, "most": most, "read": read,
+        "help": help, "choices": choices, "least": least, "above": above, "most": most, "below": below, "read": read,
         "resumes": resumes,
     }  # fmt: skip
     return field(default=default, repr=not secret, metadata=about)
+
+
+def device_setting() -> Any:
+    """The field of a device; whether this machine has it is told where it is used, since settings may travel."""
+    return setting("auto", "auto, cpu, cuda or cuda:N.", read=device_name, resumes=True)
+
+
+def device_name(given: str) -> str:
+    """The name of a device, if it is one: torch knows others, which nothing here was tried on, and counts to 127."""
+    if not re.fullmatch("auto|(cpu|cuda)(:[1-9]?[0-9])?", given):
+        raise SettingsError(f"device is {given!r}; it must be auto, cpu, cuda or cuda:N", "device")
+    return given
 
 
 @dataclass(frozen=True)
@@ -64,14 +78,37 @@ class Settings:
     >>> Baking.of({"minute": 5})
     Traceback (most recent call last):
     tacit.errors.SettingsError: unknown baking setting 'minute'; did you mean 'minutes'?
+
+    Settings know which of them were given; `completed` says what follows from these for the others.
     """
 
     noun: ClassVar[str] = ""
+    given: ClassVar[Mapping[str, Any]]  # to each of them; None is where it is a value, not where one is to come
+
+    def __new__(cls, *values: Any, **named: Any) -> Self:
+        """Settings that know which of them were given."""
+        known = [declared.name for declared in fields(cls)]
+        for name in sorted(set(named) - set(known)):
+            from difflib import get_close_matches  # only here: every command would wait for it
+
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"the settings are {', '.join(known)}"
+            raise SettingsError(f"unknown {cls.noun} setting '{name}'; {hint}")
+        made = super().__new__(cls)
+        vars(made)["given"] = dict.fromkeys([*known[: len(values)], *named])
+        return made
 
     def __post_init__(self) -> None:
-        for declared in settings_of(type(self)):
-            object.__setattr__(self, declared.name, _kept(declared, getattr(self, declared.name)))
+        kept = {declared.name: _kept(declared, getattr(self, declared.name)) for declared in fields(self)}
+        may_be_none = {declared.name for declared in fields(self) if _is_optional(declared)}
+        given = {name: kept[name] for name in self.given if kept[name] is not None or name in may_be_none}
+        vars(self).update(kept | self.completed(given), given=given)
         self.check()
+
+    @classmethod
+    def completed(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The given settings and those that follow from them; where a graph is there, from its sizes as well."""
+        return dict(given)
 
     def check(self) -> None:
         """Raise a `SettingsError` where settings contradict each other."""
@@ -79,13 +116,18 @@ class Settings:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
         """Settings from plain values, as a run folder keeps them."""
-        cls._check_names(values)
         return cls(**values)
 
     def changed(self, **changes: Any) -> Self:
-        """The same settings with some changed."""
-        self._check_names(changes)
-        return replace(self, **changes)
+        """The same settings with some changed: these, and what follows from them, go before what was given earlier."""
+        stated = {each.name: _kept(each, changes[each.name]) for each in fields(self) if each.name in changes}
+        decided, usual = self.completed(stated), self.completed({})
+        earlier = {name: value for name, value in self.given.items() if decided.get(name) == usual.get(name)}
+        return type(self)(**earlier | changes)
+
+    def settled(self, *sizes: int) -> Self:
+        """The same with all that `completed` chooses for a graph of these sizes, as if it had been given."""
+        return self.changed(**self.completed(self.given, *sizes))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as settings files and results need them."""
@@ -113,32 +155,28 @@ class Settings:
                 )
         return after
 
-    @classmethod
-    def _check_names(cls, values: Mapping[str, Any]) -> None:
-        known = [declared.name for declared in fields(cls)]
-        for name in sorted(set(values) - set(known)):
-            from difflib import get_close_matches  # only here: every command would wait for it
-
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"the settings are {', '.join(known)}"
-            raise SettingsError(f"unknown {cls.noun} setting '{name}'; {hint}")
-
 
 def settings_of(kind: type[Settings]) -> list[Field[Any]]:
     """The fields that `setting` declared."""
     return [declared for declared in fields(kind) if "help" in declared.metadata]
 
 
+def _is_optional(declared: Field[Any]) -> bool:
+    return str(declared.type).endswith(" | None")
+
+
 def _kept(declared: Field[Any], value: Any) -> Any:
     """The value that is kept of what was given; it must be of its field's type, one of its choices and in its range."""
+    if "help" not in declared.metadata:
+        return value
     read, annotation = declared.metadata["read"], str(declared.type)
     kind = annotation.removesuffix(" | None")
+    if value is None and (_is_optional(declared) or declared.default is None):  # or not settled yet
+        return None
     try:
         kept = read(value) if read else tuple(value) if isinstance(value, list) else value
     except TypeError:  # nothing that people write could be taken apart so
         raise SettingsError(f"{declared.name} is {value!r}; it must be {KINDS[kind]}", declared.name) from None
-    if kept is None and (kind != annotation or declared.default is None):  # or not settled yet
-        return None
     wanted = _unmet(kind, declared.metadata, kept)
     if wanted:
         shown = repr(kept) if declared.repr else type(kept).__name__  # what is secret stays so
@@ -152,22 +190,23 @@ def _unmet(kind: str, about: Mapping[str, Any], value: Any) -> str:
         return f"one of {', '.join(map(str, about['choices']))}"
     if not _is(kind, value):
         return KINDS[kind]
-    least, above, most = about["least"], about["above"], about["most"]
+    least, above, most, below = (about[name] for name in ("least", "above", "most", "below"))
     if most is None and isinstance(value, int):
         most = LARGEST
     if least is not None and value < least:
         return f"at least {least}" if least else "0 or more"
     if above is not None and value <= above:
         return f"above {above}"
-    return f"at most {most}" if most is not None and value > most else ""
+    if most is not None and value > most:
+        return f"at most {most}"
+    return f"below {below}" if below is not None and value >= below else ""
 
 
 def _is(kind: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return kind == "bool"
     if kind == "tuple[str, ...]":
         return isinstance(value, tuple) and all(isinstance(word, str) for word in value)
     if kind == "float":
-        finite = isinstance(value, int | float) and -sys.float_info.max <= value <= sys.float_info.max
-        return finite and not isinstance(value, bool)
-    if kind == "int":
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, {"str": str, "bool": bool}[kind])
+        return isinstance(value, int | float) and -sys.float_info.max <= value <= sys.float_info.max
+    return isinstance(value, {"int": int, "str": str, "bool": bool}[kind])

@@ -115,7 +115,7 @@ def test_mistakes_are_explained(facts: str, question: str, error: type[Exception
 def test_a_file_is_not_a_run(facts: str) -> None:
     error = ask(facts, "?c : borders(France, ?c)").exception
     assert isinstance(error, RunError)
-    assert "tacit train makes one of a graph" in str(error)
+    assert "train one of a graph first" in str(error)
 
 
 @pytest.mark.parametrize(("width", "bar"), [(80, "━━━━━━  "), (50, "")])

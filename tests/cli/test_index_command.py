@@ -51,5 +51,5 @@ def test_an_index_is_built_and_asked(run: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_run_without_an_index_says_what_to_do(run: Path) -> None:
-    with pytest.raises(RunError, match="build one with tacit index"):
+    with pytest.raises(RunError, match="build one first"):
         called("ask", str(run), "?x : next(n1, ?x)", "--candidates", "index")

@@ -368,7 +368,7 @@ def test_answers_of_given_queries_count_as_often_as_they_are_drawn(likely: float
 
 def test_files_that_do_not_fit_are_refused(graph: Graph, tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", graph, {})
-    with pytest.raises(RunError, match="train it with tacit encode"):
+    with pytest.raises(RunError, match="train an encoder first"):
         load_encoder(run, graph)
     encode(graph, EncodeSettings("gqe", **QUICK), valid={}, run=run)
     tensors, about = run.tensors(ENCODER), run.metadata(ENCODER)

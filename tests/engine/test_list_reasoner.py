@@ -243,7 +243,7 @@ def test_an_index_of_other_weights_is_refused(folder: RunFolder) -> None:
     opened(folder).index()
     save_model(folder, model(seed=2))
     for settings in ({"candidates": "index"}, {"candidates": "scan", "calibration": "sigmoid"}):
-        with pytest.raises(RunError, match="other weights than the run has; build it again with tacit index"):
+        with pytest.raises(RunError, match="other weights than the run has; build it again"):
             opened(folder, **settings).ask(QUESTIONS["1p"])
     scan = opened(folder, candidates="scan", search="certified")  # needs neither
     same(scan.ask(QUESTIONS["2p"]), opened(folder, search="exact").ask(QUESTIONS["2p"]))
@@ -275,7 +275,7 @@ def test_what_cannot_be_is_refused_in_a_line(folder: RunFolder) -> None:
         opened(folder, search="exact", candidates="index")
     with pytest.raises(SettingsError, match="lists cannot serve"):
         opened(folder, candidates="scan", calibration="minmax").ask(QUESTIONS["1p"])
-    with pytest.raises(RunError, match=r"has no index.*; build one with tacit index"):
+    with pytest.raises(RunError, match=r"has no index.*; build one first"):
         opened(folder, candidates="index").ask(QUESTIONS["1p"])
     with pytest.raises(SettingsError, match="candidates is 'index'"):
         Engine(graph(), model(), candidates="index").ask(QUESTIONS["1p"])

@@ -277,7 +277,7 @@ def test_one_hop_queries_ask_both_directions_and_filter_the_parts_before() -> No
 def test_files_that_hold_no_results_are_named(tmp_path) -> None:
     path = tmp_path / "other.json"
     path.write_text('{"mrr": 3}')
-    with pytest.raises(DataError, match="tacit eval RUN --json FILE"):
+    with pytest.raises(DataError, match="holds no results; write those of an evaluation"):
         read_results(path)
     path.write_text("{")
     with pytest.raises(DataError, match="is not JSON"):

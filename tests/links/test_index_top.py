@@ -97,14 +97,14 @@ def test_an_index_of_other_weights_is_refused(built: Path) -> None:
 def test_an_index_cut_short_is_refused(built: Path, tmp_path: Path, kept: float) -> None:
     whole, cut = built.read_bytes(), tmp_path / "cut.faiss"
     cut.write_bytes(whole[: int(kept * len(whole)) if kept < 1 else int(kept)])
-    with pytest.raises(RunError, match="build it again with tacit index"):
+    with pytest.raises(RunError, match="build it again"):
         IndexTop(model(), cut, "weights", LOOPLESS)
 
 
 def test_a_damaged_middle_is_refused(built: Path, tmp_path: Path) -> None:
     whole, cut = built.read_bytes(), tmp_path / "cut.faiss"
     cut.write_bytes(whole[:100] + whole[len(whole) // 2 :])
-    with pytest.raises(RunError, match="build it again with tacit index"):
+    with pytest.raises(RunError, match="build it again"):
         IndexTop(model(), cut, "weights", LOOPLESS)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, observed_splits
 from tacit.errors import SettingsError
-from tacit.settings import Settings, setting
+from tacit.settings import Settings, device_setting, setting
 
 CONDITIONS = ("none", "p", "sp", "spo")
 LEARNED = ("scores", "negation", "both")
@@ -64,7 +64,7 @@ class AdaptSettings(Settings):
     steps: int = setting(1000, "Steps, at most.", least=1, resumes=True)
     batch: int = setting(512, "Queries a step, shapes in equal parts.", least=1, most=1_000_000)
     share: float = setting(1.0, "The share of the queries to learn from.", above=0, most=1)
-    held_out: bool | None = setting(
+    held_out: bool = setting(
         None, "Learn from validation queries, which need facts not trained on; by default where there are such facts."
     )
     halved: bool = setting(
@@ -92,13 +92,18 @@ class AdaptSettings(Settings):
     memory: float | None = setting(None, "GB for scores.", above=0, most=1_000_000, resumes=True)
     precision: str = setting("auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16"))
     seed: int = setting(0, "Seed of the samples and their order.", least=0)
-    device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
+    device: str = device_setting()
 
-    def __post_init__(self) -> None:
-        for name, value in RECIPES.get(self.recipe, {}).items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
-        super().__post_init__()
+    @classmethod
+    def completed(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The given settings and those of the recipe; with the number of validation facts, `held_out` as well.
+
+        Without such facts nothing is observed: all there is to learn from would be known.
+        """
+        chosen = {**RECIPES[given.get("recipe", cls.recipe)], **given}
+        if sizes and "held_out" not in chosen:
+            chosen |= {"held_out": True} if sizes[0] else {"held_out": False, "observed": ()}
+        return chosen
 
     def check(self) -> None:
         """Raise a `SettingsError` where settings contradict each other."""
@@ -137,14 +142,6 @@ class AdaptSettings(Settings):
     def masks(self) -> bool:
         """Whether other right answers are left out of the loss."""
         return bool(self.held_out) if self.masked is None else self.masked
-
-    def settled(self, has_valid: bool) -> AdaptSettings:
-        """The same with `held_out` decided. Without validation facts nothing is observed: all there is to learn from
-        would be known.
-        """
-        if self.held_out is not None:
-            return self
-        return self.changed(held_out=has_valid, observed=self.observed if has_valid else ())
 
     @property
     def engine(self) -> dict[str, Any]:

@@ -13,22 +13,7 @@ import time
 import typer
 
 from tacit import __version__
-from tacit.cli import (
-    adapt,
-    ask,
-    change,
-    compare,
-    complete,
-    data,
-    encode,
-    evaluate,
-    imports,
-    index,
-    plan,
-    sample,
-    serve,
-    train,
-)
+from tacit.cli.commands import Commands
 from tacit.cli.terminal import say
 from tacit.distributed.threads import wait_asleep
 from tacit.errors import TacitError
@@ -40,28 +25,13 @@ _OF_MEMORY = ("out of memory", "can't allocate memory")  # by what torch says on
 
 app = typer.Typer(
     name="tacit",
+    cls=Commands,
     help="Answers logical questions over knowledge graphs that are missing facts, and says why.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(data.app, name="data")
-app.command("plan", short_help="Show how a question would be answered.")(plan.plan)
-app.command("train", short_help="Train a link predictor on a graph.")(train.train)
-app.command("import", short_help="Import a link predictor trained elsewhere.")(imports.import_)
-app.command("sample", short_help="Sample queries with their answers.")(sample.sample)
-app.command("adapt", short_help="Adapt the scores of a run to questions.")(adapt.adapt)
-app.command("encode", short_help="Train an encoder of whole questions.")(encode.encode)
-app.command("eval", short_help="Measure how well a run predicts.")(evaluate.evaluate)
-app.command("compare", short_help="Compare runs by the same queries.")(compare.compare)
-app.command("index", short_help="Build the index of a large graph.")(index.index)
-app.command("ask", short_help="Ask a question, and why.")(ask.ask)
-app.command("complete", short_help="Predict the facts a graph is missing.")(complete.complete)
-app.command("add", short_help="Add facts to a run.")(change.add)
-app.command("remove", short_help="Take facts out of a run.")(change.remove)
-app.command("serve", short_help="Serve a page, HTTP and SPARQL.")(serve.serve)
-app.command("report", short_help="Write the results of a run as one page.")(evaluate.report)
 
 
 def _version(wanted: bool) -> None:
@@ -114,7 +84,7 @@ def _said(error: BaseException) -> str | None:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, TacitError):
-        return f"error: {' '.join(str(error).split())}"
+        return f"error: {' '.join(str(error).split())}" + (f" (tacit {error.command})" if error.command else "")
     if isinstance(error, OSError):  # of what is printed: files that cannot be read or written are errors of ours
         printed = error.filename is None and error.errno in _OF_WRITING
         return f"error: what is printed cannot be written ({error.strerror})" if printed else None

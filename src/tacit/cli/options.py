@@ -100,7 +100,7 @@ def _spoken(flags: Mapping[str, str]) -> Iterator[None]:
         if flag is None:
             raise
         said = re.sub(rf"\b{error.parameter}\b", flag, str(error), count=1)
-        raise SettingsError(said.replace("adapted=False", "--unadapted")) from None
+        raise SettingsError(said.replace("adapted=False", "--unadapted"), command=error.command) from None
 
 
 def _complete_runs(parameters: Iterable[inspect.Parameter]) -> None:

@@ -26,8 +26,8 @@ def load_encoder(
 ) -> tuple[Encoder, EncodeSettings]:
     """The encoder of a run, frozen, and the settings it was trained with; LMPNN works on the run's `scorer`."""
     if not run.has(ENCODER):
-        how = "its training has not finished; go on with resume" if run.has(ENCODING) else "train it with tacit encode"
-        raise RunError(f"run '{run.path}' has no {ENCODER}: {how}")
+        how = "its training has not finished; go on with resume" if run.has(ENCODING) else "train an encoder first"
+        raise RunError(f"run '{run.path}' has no {ENCODER}: {how}", command="encode")
     on = pick_device(device)
     with run.fits(ENCODER, "encode the run again"):
         settings = EncodeSettings.of(from_json(run.metadata(ENCODER)["settings"]))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import SettingsError
-from tacit.settings import Settings, setting
+from tacit.settings import Settings, device_setting, setting
 
 RECIPES = ("lean", "paper")
 LOSSES = ("margin", "ranking", "softmax", "sets")
@@ -102,10 +102,10 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
 ENCODERS = tuple(BY_MODEL)
 
 
-def _shapes(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
+def _shapes(given: str | Iterable[str]) -> tuple[str, ...]:
     from tacit.query.shapes import parse_shapes
 
-    return None if given is None else parse_shapes(given)
+    return parse_shapes(given)
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class EncodeSettings(Settings):
     )
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", least=0, resumes=True)
     seed: int = setting(0, "Seed of weights and draws.", least=0)
-    device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
+    device: str = device_setting()
 
     def check(self) -> None:
         """Raise a `SettingsError` where a model cannot learn so."""
@@ -173,19 +173,22 @@ class EncodeSettings(Settings):
         if self.precision == "bf16" and by_sets:
             raise SettingsError(f"precision is 'bf16', in which {self.model} cannot compute; take tf32", "precision")
 
-    def settled(self, num_entities: int) -> EncodeSettings:
-        """The same, with what was not given chosen by model, recipe and size of the graph.
+    @classmethod
+    def completed(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The given settings; with the number of entities, those of model, recipe and size as well.
 
         >>> EncodeSettings("gqe").settled(100).width, EncodeSettings("gqe", width=7).settled(100_000).width
         (64, 7)
         """
-        recipes = (self.recipe, "small") if self.recipe == "lean" and num_entities < SMALL else (self.recipe,)
+        if not sizes:
+            return dict(given)
+        model, recipe = given.get("model", cls.model), given.get("recipe", cls.recipe)
         chosen: dict[str, Any] = {}
-        for recipe in recipes:
-            chosen |= RECIPE[recipe] | BY_MODEL[self.model][recipe]
-        if self.minutes is not None:
+        for each in (recipe, "small") if recipe == "lean" and sizes[0] < SMALL else (recipe,):
+            chosen |= RECIPE[each] | BY_MODEL[model][each]
+        if given.get("minutes") is not None:
             chosen["steps"] = ENDLESS
-        return self.changed(**{name: value for name, value in chosen.items() if getattr(self, name) is None})
+        return chosen | dict(given)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as settings files and results need them."""

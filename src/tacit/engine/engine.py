@@ -89,7 +89,9 @@ class Engine:
         if reasoner is not None and "search" in changes:
             raise SettingsError(f"search is given beside {self.answerer}, a reasoner that takes its place", "search")
         if self.settings.search == "encoder" and encoder is None and reasoner is None:
-            raise SettingsError("search is 'encoder', and there is none here; tacit encode adds one to a run", "search")
+            raise SettingsError(
+                "search is 'encoder', and there is none here; train one", "search", command="encode RUN"
+            )
         wanted = self.settings.calibration
         if adapter is not None and wanted != adapter.kind:
             raise SettingsError(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from typing import Any, Self
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from tacit.engine.presets import PRESETS
 from tacit.errors import SettingsError
@@ -39,13 +39,8 @@ def observed_splits(given: str | Iterable[str]) -> tuple[str, ...]:
     for name in wanted:
         if name not in SPLITS:
             known = "+".join(SPLITS)
-            raise SettingsError(f"no split '{name}' to observe; give all, none, or some of {known}", "observed")
+            raise SettingsError(f"no split {name!r} to observe; give all, none, or some of {known}", "observed")
     return tuple(name for name in SPLITS if name in wanted)
-
-
-def _following(search: Any) -> dict[str, Any]:
-    """The settings that follow from a search, where others are not given."""
-    return {"calibration": "sigmoid"} if search == "continuous" else {}
 
 
 @dataclass(frozen=True)
@@ -116,29 +111,12 @@ class EngineSettings(Settings):
     step_size: float = setting(0.1, "Learning rate of continuous search.", above=0)
     vector_reg: float = setting(0.0, "Weight of the penalty on vectors in continuous search.", least=0)
 
-    def __new__(cls, *values: Any, **given: Any) -> Self:
-        """Settings that know which of them were given."""
-        made = super().__new__(cls)
-        object.__setattr__(made, "_given", {*given, *(declared.name for declared in fields(cls)[: len(values)])})
-        return made
-
-    def __post_init__(self) -> None:
-        given = vars(self).pop("_given")
-        preset = PRESETS.get(self.preset or "")  # what is no preset is refused as every other setting is
-        for name, value in {**(preset.settings if preset else {}), **_following(self.search)}.items():
-            if name not in given:
-                object.__setattr__(self, name, value)
-        super().__post_init__()
-
-    def changed(self, **changes: Any) -> Self:
-        """The same settings with some changed; another preset takes the place of what this one decided."""
-        changes = _following(changes.get("search")) | changes
-        if "preset" not in changes:
-            return super().changed(**changes)
-        before, after = (PRESETS.get(preset or "") for preset in (self.preset, changes["preset"]))
-        undone = {name for name, value in before.settings.items() if getattr(self, name) == value} if before else ()
-        usual = {name: getattr(EngineSettings(), name) for name in undone}
-        return super().changed(**{**usual, **(after.settings if after else {}), **changes})
+    @classmethod
+    def completed(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The given settings, those of the preset, and the calibration that continuous search takes."""
+        preset = PRESETS[given["preset"]].settings if given.get("preset") else {}
+        smooth = {"calibration": "sigmoid"} if given.get("search") == "continuous" else {}
+        return {**preset, **smooth, **given}
 
     def check(self) -> None:
         """Raise a `SettingsError` where settings contradict each other."""

@@ -187,9 +187,8 @@ def queries_of(
     if shapes is not None and parse_shapes(shapes) != ("1p",):
         raise SettingsError(f"queries are needed for shapes {shapes}; sample some, or give a folder of them", "queries")
     if not len(graph.split(split)):
-        raise DataError(
-            f"{graph.name} has no {split} facts to predict; split some off (tacit data split) or give queries"
-        )
+        problem = f"{graph.name} has no {split} facts to predict; split some off, or give queries"
+        raise DataError(problem, command="data split")
     return {"1p": one_hop_queries(graph, split)}
 
 

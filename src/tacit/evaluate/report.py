@@ -87,7 +87,7 @@ def sections(run: RunFolder) -> Iterable[Section]:
     if outdated:
         yield Section("Outdated", "; ".join(f"{', '.join(named)}: {why}" for why, named in outdated.items()) + ".")
     if not evaluations:
-        yield Section("Evaluation", "Nothing has been evaluated; `tacit eval RUN --queries FOLDER` does.")
+        yield Section("Evaluation", "Nothing has been evaluated; `tacit eval RUN` and `run.evaluate()` do that.")
     yield from _settings_of(evaluations)
     yield from _evaluations(evaluations)
     yield from _missing(evaluations)

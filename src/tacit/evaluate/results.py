@@ -127,7 +127,7 @@ def read_results(path: str | Path) -> dict[str, Any]:
     except ValueError as error:
         raise DataError(f"is not JSON ({error})", path) from None
     if not is_results(results):
-        raise DataError("holds no results; write some with: tacit eval RUN --json FILE", path)
+        raise DataError("holds no results; write those of an evaluation", path, command="eval RUN --json FILE")
     return dict(results)
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from tacit.settings import Settings, setting
 
 STANDARD_INPUT = "-"  # where the path of a file is expected
-
-
-def _text(value: object) -> object:
-    return None if value is None else str(value)  # a path is as good as its name
 
 
 @dataclass(frozen=True)
@@ -20,7 +17,7 @@ class ReadSettings(Settings):
     noun = "reading"
 
     literals: bool = setting(False, "Keep the literals of RDF files as entities.")
-    labels: str | None = setting(None, "A table of two columns, label and readable name.", read=_text)
+    labels: str | None = setting(None, "A table of two columns, label and readable name.", read=os.fspath)
     language: str = setting("en", "The language of names in RDF files that comes first.")
     columns: str | None = setting(
         None, "Head, relation and tail in a table: their names or positions, as in head,tail,relation or 1,3,2."

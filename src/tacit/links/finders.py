@@ -49,7 +49,7 @@ class Finders:
         inner: TopScorer
         if kind == "index":
             if not self.indexed:
-                raise RunError(f"run '{self.run.path}' has no {INDEX}; build one with tacit index")
+                raise RunError(f"run '{self.run.path}' has no {INDEX}; build one first", command="index")
             inner = IndexTop(model, self.run.path / INDEX, weights, loopless, nprobe, self.run.graph().index("train"))
             found_by = f"index {inner.nprobe} {inner.stamp.nlist} {inner.stamp.seed}"
         elif sums or written or not self.run.has(CODES):
@@ -76,11 +76,11 @@ class Finders:
     def _codes(self, weights: str) -> Codes:
         path = self.run.path / CODES
         if self.run.metadata(CODES).get("weights") != weights:
-            raise RunError(f"{path} was built for other weights than the run has; build it again with tacit index")
+            raise RunError(f"{path} was built for other weights than the run has; build it again", command="index")
         try:
             return Codes(torch.from_numpy(mapped_array(self.run.path / BYTES)), **self.run.tensors(CODES))
         except (OSError, ValueError, TypeError) as error:
-            raise RunError(f"{path} is damaged ({error}); build it again with tacit index") from None
+            raise RunError(f"{path} is damaged ({error}); build it again", command="index") from None
 
     def _keep(self, codes: Codes, weights: str) -> None:
         """Write codes; their bytes at a place in a file of its own where a kernel can read them as they are mapped."""

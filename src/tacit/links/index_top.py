@@ -89,7 +89,7 @@ def read_stamp(path: Path) -> Stamp:
             raise ValueError("it was changed")
         return stamp
     except (OSError, ValueError, TypeError) as error:
-        raise RunError(f"{path} is no index or damaged ({error}); build it again with tacit index") from None
+        raise RunError(f"{path} is no index or damaged ({error}); build it again", command="index") from None
 
 
 class IndexTop:
@@ -112,7 +112,7 @@ class IndexTop:
         self.scorer, self.path, self.weights, self.loopless, self.facts = scorer, path, weights, loopless, facts
         self.stamp = stamp = read_stamp(path)
         if (stamp.weights, stamp.entities, stamp.width) != (weights, *scorer.keys().shape):
-            raise RunError(f"{path} was built for other weights than the run has; build it again with tacit index")
+            raise RunError(f"{path} was built for other weights than the run has; build it again", command="index")
         self.nprobe = min(nprobe, self.stamp.nlist)
         self._index = _mapped(path)
         drawn = torch.randperm(scorer.num_entities, generator=torch.Generator().manual_seed(0))[:_DRAWN]
@@ -228,7 +228,7 @@ def _mapped(path: Path) -> Any:
         return library.read_index(str(path), library.IO_FLAG_MMAP)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
-        raise RunError(f"{path} is damaged ({reason:.200}); build it again with tacit index") from None
+        raise RunError(f"{path} is damaged ({reason:.200}); build it again", command="index") from None
 
 
 def _write(index: Any, stamp: Stamp, target: str) -> None:

@@ -16,6 +16,7 @@ from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, DistanceModel
 from tacit.links.scorer import shards_of
+from tacit.settings import device_name
 
 
 def make_model(
@@ -91,14 +92,9 @@ def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None
 
 def pick_device(name: str) -> torch.device:
     """The device of a name; `auto` is the GPU where there is one."""
-    if name == "auto":
+    if device_name(str(name)) == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = None
-    if device is None or device.type not in ("cpu", "cuda"):  # torch knows others, which nothing here was tried on
-        raise SettingsError(f"device is '{name}'; it must be auto, cpu, cuda or cuda:N", "device")
+    device = torch.device(name)
     gpus = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= gpus:
         there = f"the last GPU here is cuda:{gpus - 1}" if gpus else "no GPU is available here; use cpu or auto"

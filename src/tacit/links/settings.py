@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import SettingsError
-from tacit.settings import Settings, setting
+from tacit.settings import Settings, device_setting, setting
 
 MODEL_NAMES = ("complex", "distmult", "cp", "transe", "rotate")
+BILINEAR = ("complex", "distmult", "cp")  # which predict relations, too
 OPTIMIZER_NAMES = ("adagrad", "rowwise", "adam")
 SPARSE = 5  # training facts per entity below which a graph says little of each of them
 SHORT, LONG = 5e6, 1e8  # facts times entities: what an epoch costs, below and above which it is little and much
@@ -44,7 +46,7 @@ class TrainSettings(Settings):
     )
     precision: str = setting("auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16"))
     seed: int = setting(0, "Seed of weights, order and draws.", least=0)
-    device: str = setting("auto", "auto, cpu, cuda or cuda:N.", resumes=True)
+    device: str = device_setting()
     validate_every: int = setting(None, f"Epochs between validations; {_BY_SIZE}.", least=1)
     validate_on: str = setting("questions", "What decides which weights are best.", choices=("questions", "facts"))
     validate_questions: int = setting(100, "Questions of each shape asked in a validation, at most.", least=1)
@@ -58,29 +60,27 @@ class TrainSettings(Settings):
             raise SettingsError(
                 f"negatives is {self.negatives} with optimizer adam; use adagrad or rowwise with it", "optimizer"
             )
-        if self.relation_weight:
-            from tacit.links.factors import BilinearModel
-            from tacit.links.models import MODELS
+        if self.relation_weight and self.model not in BILINEAR:
+            raise SettingsError(
+                f"relation_weight is {self.relation_weight} but model {self.model} cannot predict relations; "
+                f"use one of {', '.join(BILINEAR)}, or relation_weight 0",
+                "relation_weight",
+            )
 
-            able = [name for name, kind in MODELS.items() if issubclass(kind, BilinearModel)]
-            if self.model not in able:
-                raise SettingsError(
-                    f"relation_weight is {self.relation_weight} but model {self.model} cannot predict relations; "
-                    f"use one of {', '.join(able)}, or relation_weight 0",
-                    "relation_weight",
-                )
-
-    def settled(self, facts: int, entities: int) -> TrainSettings:
-        """The same, with what was not given chosen for a graph of so many training facts and entities.
+    @classmethod
+    def completed(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The given settings; with the numbers of training facts and entities, those that suit the graph as well.
 
         >>> TrainSettings(rank=7).settled(5216, 135).rank
         7
         """
-        sizes = by_size(facts, entities)
+        if not sizes:
+            return dict(given)
+        facts, entities = sizes
+        chosen = by_size(facts, entities) | dict(given)
         both_ways = max(1, 2 * facts)
-        enough = -(-STEPS * min(self.batch or sizes["batch"], both_ways) // both_ways)
-        sizes["validate_every"] = max(5, enough, (self.epochs or sizes["epochs"]) // 10)
-        return self.changed(**{name: value for name, value in sizes.items() if getattr(self, name) is None})
+        enough = -(-STEPS * min(chosen["batch"], both_ways) // both_ways)
+        return {"validate_every": max(5, enough, chosen["epochs"] // 10)} | chosen
 
     def told(self, given: TrainSettings, facts: int, entities: int) -> str:
         """What was chosen for a graph where nothing was `given`, in a line; nothing where all was.

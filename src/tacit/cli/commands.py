@@ -1,0 +1,72 @@
+"""The commands by name; the module of one is loaded where it is run, completed, or asked for its help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+# Where each command is, and what the list of all of them says of it.
+COMMANDS = {
+    "plan": ("plan.plan", "Show how a question would be answered."),
+    "train": ("train.train", "Train a link predictor on a graph."),
+    "import": ("imports.import_", "Import a link predictor trained elsewhere."),
+    "sample": ("sample.sample", "Sample queries with their answers."),
+    "adapt": ("adapt.adapt", "Adapt the scores of a run to questions."),
+    "encode": ("encode.encode", "Train an encoder of whole questions."),
+    "eval": ("evaluate.evaluate", "Measure how well a run predicts."),
+    "compare": ("compare.compare", "Compare runs by the same queries."),
+    "index": ("index.index", "Build the index of a large graph."),
+    "ask": ("ask.ask", "Ask a question, and why."),
+    "complete": ("complete.complete", "Predict the facts a graph is missing."),
+    "add": ("change.add", "Add facts to a run."),
+    "remove": ("change.remove", "Take facts out of a run."),
+    "serve": ("serve.serve", "Serve a page, HTTP and SPARQL."),
+    "report": ("evaluate.report", "Write the results of a run as one page."),
+    "data": ("data.app", "List, describe and write graphs."),
+}
+
+
+class Commands(TyperGroup):
+    """All commands, listed without being loaded."""
+
+    def __init__(self, **about: Any) -> None:
+        super().__init__(**{**about, "commands": _Loaded()})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, in the order of the list."""
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write what `tacit --help` says of each."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short) for name, (_, short) in COMMANDS.items()])
+
+
+class _Loaded(Mapping[str, Any]):
+    """Commands that are made, with their options, when they are looked up."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _made(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+@cache
+def _made(name: str) -> Any:
+    (place, short), alone = COMMANDS[name], typer.Typer(rich_markup_mode=None)
+    module, function = place.split(".")
+    command = getattr(import_module(f"tacit.cli.{module}"), function)
+    if isinstance(command, typer.Typer):
+        alone.add_typer(command, name=name)
+    else:
+        alone.command(name, short_help=short)(command)
+    return typer.main.get_group(alone).commands[name]
