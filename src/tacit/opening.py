@@ -15,8 +15,8 @@ from tacit.sources import load
 if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.encode.encoder import Encoder
-    from tacit.engine.encoder_search import EncoderSearch
     from tacit.engine.engine import Engine
+    from tacit.engine.reasoner import Reasoner
     from tacit.graph.datasets import Facts
     from tacit.links.finders import Finders
     from tacit.links.scorer import Scorer
@@ -30,13 +30,9 @@ class RunWeights:
     finders: Finders
     encoder: Encoder | None = None
 
-    def search(self, folder: RunFolder) -> EncoderSearch | None:
+    def reasoner(self, folder: RunFolder) -> Reasoner | None:
         """The encoder as an engine asks it."""
-        from tacit.engine.encoder_search import EncoderSearch
-
-        if self.encoder is None:
-            return None
-        return EncoderSearch(self.encoder.name, trained(folder), self.encoder.reasoner, self.encoder.check)
+        return None if self.encoder is None else self.encoder.reasoner(trained=trained(folder))
 
 
 def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -> RunWeights:
@@ -66,7 +62,7 @@ def engine_of(folder: RunFolder, weights: RunWeights, adapted: bool, settings: M
 
     graph, scorer = folder.graph(), weights.scorer
     usual = {} if folder.has(MODEL) or settings.get("preset") else {"search": "encoder"}
-    shared: dict[str, Any] = {"finders": weights.finders, "encoder": weights.search(folder)}
+    shared: dict[str, Any] = {"finders": weights.finders, "encoder": weights.reasoner(folder)}
     chosen = EngineSettings.of({**usual, **settings})
     chosen.check_given(settings)
     if not adapted or chosen.preset or not folder.has(ADAPTER):

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from tacit.encode.reasoner import Encoded
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Sigmoid
 from tacit.engine.logic import Logic, log1mexp
-from tacit.engine.reasoner import MessageReasoner, Reasoner
+from tacit.engine.reasoner import MessageReasoner
 from tacit.engine.scores import Scores
 from tacit.query.fold import Place
 from tacit.query.plan import Plan, Project, Relation
@@ -56,11 +57,13 @@ class ProjectedScores(Scores):
         return logsigmoid(self.encoder.hop(self.whole(step.source), relations, self.memory))
 
 
-class ProjectionReasoner(Reasoner):
-    """What a graph network says to whole questions; it has no reasons, and nothing it says is proven."""
+class ProjectionReasoner(Encoded):
+    """What a graph network says to whole questions, hop by hop."""
 
-    def __init__(self, encoder: SetProjector, logic: Logic, memory: float | None = None) -> None:
-        self.encoder, self.num_entities = encoder, encoder.num_entities
+    encoder: SetProjector
+
+    def __init__(self, encoder: SetProjector, logic: Logic, memory: float | None = None, trained: str = "") -> None:
+        super().__init__(encoder, trained)
         atoms = Atoms(ProjectionScorer(encoder), Sigmoid())
         self.messages = MessageReasoner(atoms, logic, CANDIDATES, memory)
 
@@ -70,7 +73,7 @@ class ProjectionReasoner(Reasoner):
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every entity, `[B, N]`."""
-        self.encoder.check(plan)
+        self.check(plan)
         at_once = self.batch(plan)
         parts = zip(entities.split(at_once), relations.split(at_once), strict=True)
         plain = [self.messages.evaluation(*part) for part in parts]

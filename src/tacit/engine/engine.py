@@ -16,12 +16,10 @@ from tacit.engine.asked import Asked, Question
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
-from tacit.engine.encoder_search import EncoderSearch
 from tacit.engine.kinds import answered
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.list_reasoner import ListReasoner
 from tacit.engine.logic import Logic
-from tacit.engine.loopless import Loopless
 from tacit.engine.new_answers import NewAnswers
 from tacit.engine.paging import Page, check_number
 from tacit.engine.possible import Possible
@@ -52,7 +50,8 @@ class Engine:
 
     `adapter` is a calibration with a trained adapter in it, which `settings.calibration` must name; `reasoner` takes
     the place of the search that the settings name; `finders` are what a run has to find candidates by; `encoder` is
-    what `search="encoder"` asks. Weights may be written to while it is asked; see `forget` for what torch cannot see.
+    the reasoner that `search="encoder"` asks. Weights may be written to while it is asked; see `forget` for what torch
+    cannot see.
 
     >>> from tacit.links.scorer import GraphScorer
     >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "Portugal")])
@@ -70,7 +69,7 @@ class Engine:
         adapter: Calibration | None = None,
         reasoner: Reasoner | None = None,
         finders: Finders | None = None,
-        encoder: EncoderSearch | None = None,
+        encoder: Reasoner | None = None,
         **changes: Any,
     ) -> None:
         for what, known, there in (
@@ -87,7 +86,7 @@ class Engine:
         self.settings.check_given(changes)
         self._given, self._finders, self.offered = reasoner, finders, encoder
         if reasoner is not None and "search" in changes:
-            raise SettingsError(f"search is given beside {self.answerer}, a reasoner that takes its place", "search")
+            raise SettingsError(f"search is given beside {reasoner.name}, a reasoner that takes its place", "search")
         if self.settings.search == "encoder" and encoder is None and reasoner is None:
             raise SettingsError("search is 'encoder', and there is none here; tacit encode adds one to a run", "search")
         wanted = self.settings.calibration
@@ -117,7 +116,7 @@ class Engine:
 
     def ranking(self) -> Engine:
         """The same engine, to rank all entities rather than candidates."""
-        return self if self.encoder is not None else self.using(candidates="rows")
+        return self if self.instead is not None else self.using(candidates="rows")
 
     @property
     def about(self) -> dict[str, Any]:
@@ -126,24 +125,20 @@ class Engine:
 
     @cached_property
     def _about(self) -> dict[str, Any]:
-        scored: dict[str, Any] = {"adapted": self.adapter is not None}
-        if self.settings.search == "symbolic" or self._given is not None:
-            scored = {"adapted": False, "calibration": "none"}
-        if self.encoder is not None:
-            scored = self.encoder.about
-        return self.settings.to_dict() | scored | {"candidates": self.candidates, "search": self.way}
+        asked, own = self.instead, {} if self.instead is None else self.instead.about
+        calibrated = self.settings.search != "symbolic" if asked is None else asked.calibrated
+        scored = {"adapted": self.adapter is not None} if calibrated else {"adapted": False, "calibration": "none"}
+        return self.settings.to_dict() | scored | own | {"candidates": self.candidates, "search": self.way}
 
     @property
-    def encoder(self) -> EncoderSearch | None:
-        """The encoder that is asked; None where another search is."""
-        return self.offered if self.settings.search == "encoder" and self._given is None else None
+    def instead(self) -> Reasoner | None:
+        """The reasoner in the place of a search: the one that was given, or the encoder where it is asked."""
+        return self.offered if self._given is None and self.settings.search == "encoder" else self._given
 
     @property
-    def answerer(self) -> str:
-        """What is asked, by its name: an encoder, a reasoner that was given, or a search."""
-        if self._given is not None:
-            return type(self._given).__name__
-        return self.way if self.encoder is None else self.encoder.name
+    def model(self) -> str:
+        """What answers, by its name: a reasoner in the place of a search, or the link predictor."""
+        return type(self.scorer).__name__ if self.instead is None else self.instead.name
 
     @property
     def index(self) -> Index | None:
@@ -184,11 +179,8 @@ class Engine:
     def search(self) -> Reasoner:
         """What turns plans into scores, those of known answers included."""
         settings, graph = self.settings, self.graph
-        if self._given is not None:
-            return self._given
-        if self.encoder is not None:
-            asked = self.encoder.reasoner(settings.memory)
-            return asked if settings.loops else Loopless(asked, Possible(graph, self.scorer.device), self.facts)
+        if self.instead is not None:
+            return self.instead.asked_by(self)
         if settings.search == "symbolic":
             return SymbolicReasoner(self.index or Index(no_triples(), graph.num_relations), graph.num_entities)
         if settings.search == "continuous":
@@ -212,7 +204,7 @@ class Engine:
         Processes that share the entities out do not follow candidates together, and what an index finds is not proven.
         """
         if self._given is not None:
-            return self.answerer
+            return self._given.name
         if self.settings.search != "auto":
             return self.settings.search
         return "certified" if self.atoms.shards.world == 1 and self.candidates != "index" else "beam"
@@ -223,7 +215,7 @@ class Engine:
         asked for.
         """
         given, graph = self.settings.candidates, self.graph
-        if self.encoder is not None:
+        if self.instead is not None:
             return "rows"
         if given == "auto":
             large = self._finders is not None and graph.num_entities > WORTH and self._finders.indexed
@@ -312,8 +304,8 @@ class Engine:
     def describe(self, query: str | Query | Asked) -> str:
         """How a question would be answered, as an indented tree with what each step costs."""
         prepared = self.prepare(query).prepared
-        if self.encoder is not None:
-            self.encoder.check(prepared.plan)
+        if self.instead is not None:
+            self.instead.check(prepared.plan)
             return describe(prepared, None)
         k = self.graph.num_entities if self.way == "exact" else self.settings.k
         return describe(prepared, k, self.graph.num_entities)

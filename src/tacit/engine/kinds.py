@@ -41,10 +41,10 @@ def answered(engine: Engine, asked: Sequence[Asked], page: Page, paths: int) -> 
 
     A yes/no question has one answer on every page; of a count, what scores lower than a page asks for is no part.
     """
-    kind = asked[0].query.kind
-    if kind != "entities" and not engine.search.probabilities:
-        remedy = "ask with search beam" if engine.encoder is not None else "set its `probabilities` where they are"
-        raise PlanError(f"the question asks for {_KINDS[kind]}, and {engine.answerer} {_ALONE}; {remedy}")
+    kind, search = asked[0].query.kind, engine.search
+    if kind != "entities" and not search.probabilities:
+        raise PlanError(f"the question asks for {_KINDS[kind]}, and {search.name} {_ALONE}; {search.remedy}")
+    search.check(asked[0].prepared.plan)
     questions = [_Question(engine, each, page, paths) for each in asked]
     if kind == "entities":
         return [question.told(answers) for question, answers in zip(questions, _entities(questions), strict=True)]
@@ -68,7 +68,7 @@ class _Question:
         offset = 0 if query.kind in ("truth", "count") else self.span.start
         answers = replace(
             answers, query=str(query), settings=settings, kind=query.kind, variables=variables, offset=offset,
-            prefixes=self.graph.prefixes,
+            prefixes=self.graph.prefixes, ordered_by="" if self.search.probabilities else self.search.name,
         )  # fmt: skip
         return answers.by_score() if self.asked.by_score else answers
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,11 +21,15 @@ from tacit.engine.logic import ZERO, Logic
 from tacit.engine.reasons import Proof, Reasons
 from tacit.engine.scores import Scores, checked
 from tacit.engine.sharded import best_answers
+from tacit.errors import PlanError
 from tacit.graph.index import Index
 from tacit.links.codes import FEW
 from tacit.query.plan import Plan, Row
 from tacit.query.plan_traits import negates_hops, settled, without_hops
 from tacit.query.symbolic import answers as symbolic_sets
+
+if TYPE_CHECKING:
+    from tacit.engine.engine import Engine
 
 _CPU_MEMORY, _CUDA_MEMORY = 2.0, 8.0  # GB, where nothing else is asked for
 _BATCH = 256
@@ -54,6 +59,39 @@ class Reasoner(ABC):
     num_entities: int
     exact = False  # whether nothing is ever dropped
     probabilities = False  # whether scores read as log-probabilities, as counts, yes or no and tuples need them
+    remedy = "set its `probabilities` where they are"  # what to do about a question that needs them
+    calibrated = False  # whether an engine's settings decide its scores, calibration and adapter too, not facts alone
+
+    @cached_property
+    def name(self) -> str:
+        """What it is called where it is printed."""
+        return type(self).__name__
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What decides its answers beside an engine's settings, as plain data that answers and results keep."""
+        return {}
+
+    def asked_by(self, engine: Engine) -> Reasoner:
+        """The reasoner as an engine asks it, by its settings and facts: here as it is."""
+        return self
+
+    def refusal(self, plan: Plan) -> PlanError | None:
+        """Why it cannot express a plan, before it is asked, described or ranked; None where it can."""
+        return None
+
+    def check(self, plan: Plan) -> None:
+        """Raise a `PlanError` for a plan that it cannot express."""
+        if (error := self.refusal(plan)) is not None:
+            raise error
+
+    def check_shapes(self, plans: Mapping[str, Plan]) -> None:
+        """Raise a `PlanError` that names the shapes which it cannot express, before hours are spent."""
+        wrong = {name: str(error) for name, plan in plans.items() if (error := self.refusal(plan)) is not None}
+        if wrong:
+            can = ",".join(name for name in plans if name not in wrong) or "none of them"
+            why = "; ".join(dict.fromkeys(wrong.values()))
+            raise PlanError(f"{self.name} cannot express {', '.join(wrong)} ({why}); shapes that it can: {can}")
 
     @cached_property
     def shards(self) -> Shards:
@@ -104,7 +142,12 @@ class Around(Reasoner):
 
     def __init__(self, reasoner: Reasoner) -> None:
         self.reasoner, self.num_entities, self.exact = reasoner, reasoner.num_entities, reasoner.exact
-        self.shards, self.probabilities = reasoner.shards, reasoner.probabilities
+        self.shards, self.probabilities, self.remedy = reasoner.shards, reasoner.probabilities, reasoner.remedy
+        self.calibrated, self.name, self.about = reasoner.calibrated, reasoner.name, reasoner.about
+
+    def refusal(self, plan: Plan) -> PlanError | None:
+        """What the reasoner refuses."""
+        return self.reasoner.refusal(plan)
 
     def left(self, plan: Plan, entities: Tensor, relations: Tensor, *tables: Tensor) -> Sequence[Tensor]:
         """Tables `[B, N]` of scores, or of what orders them, without what is ruled out: here as they are."""
@@ -131,7 +174,7 @@ class Around(Reasoner):
 class MessageReasoner(Reasoner):
     """Exact search, or beam search with the `k` best candidates of every variable."""
 
-    probabilities = True
+    probabilities = calibrated = True
 
     def __init__(self, atoms: Atoms, logic: Logic, k: int | None = None, memory: float | None = None) -> None:
         self.atoms, self.logic = atoms, logic
