@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -40,7 +39,7 @@ from tacit.query.describe import describe
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
 from tacit.query.parameters import check_unused
-from tacit.query.plan import Complement, Plan
+from tacit.query.plan import Plan
 from tacit.query.reading import Reading, read
 from tacit.query.symbolic import answers as symbolic_sets
 
@@ -326,15 +325,6 @@ class Engine:
         prepared = compile_query(reading.query)
         entities, relations = bind(prepared, self.graph)
         return Asked(**vars(reading), prepared=prepared, entities=entities, relations=relations)
-
-    def least(self, plan: Plan) -> float | None:
-        """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""
-        if plan.has(Complement):  # what is not known to be true may yet be
-            return None
-        if not self.search.probabilities:  # what orders answers alone may come as near to 1 as it likes
-            return 0.0
-        fact = torch.tensor(math.log(self.settings.observed_score))
-        return float(self.logic.all([fact] * max(1, plan.num_relations)))
 
     def known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
         """The answers that the observed facts alone imply, for each query."""

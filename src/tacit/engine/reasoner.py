@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from tacit.engine.found import Found, Wanted, loose
 from tacit.engine.known_reasons import Implied
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.reasons import Proof, Reasons
+from tacit.engine.remembered_atoms import RememberedAtoms
 from tacit.engine.scores import Scores, checked
 from tacit.engine.sharded import best_answers
 from tacit.errors import PlanError
@@ -132,8 +134,8 @@ class Reasoner(ABC):
         """The best answers to one query with their proofs; None where a reasoner has no reasons."""
         return None
 
-    def within_beam(self) -> Reasoner:
-        """The same reasoner, whose explanations rest on no more than its scores do."""
+    def explaining(self, by_scores: bool = False) -> Reasoner:
+        """The same reasoner, to explain the answers to one question; `by_scores`, it rests on no more than these do."""
         return self
 
 
@@ -245,6 +247,12 @@ class MessageReasoner(Reasoner):
         found = best_answers(self.shards, wanted, scores.cpu(), scores.cpu(), (lower.cpu(), upper.cpu()))
         return explained(found, plain.first(), plan, wanted)
 
+    def explaining(self, by_scores: bool = False) -> Self:
+        """The same reasoner over atoms that keep their rows, since each answer asks for them again."""
+        made = copy(self)
+        made.atoms = RememberedAtoms(self.atoms)
+        return made
+
     def evaluation(self, entities: Tensor, relations: Tensor) -> Scores:
         """The evaluation of a batch, step by step."""
         entities, relations = entities.to(self.device).long(), relations.to(self.device).long()
@@ -293,9 +301,11 @@ class CertifiedReasoner(MessageReasoner):
         # What was proven stays so, also where a cycle's body is known less well than its bound was.
         return explained(replace(found, rows=search.rows[0]), search.followed(), plan, wanted)
 
-    def within_beam(self) -> CertifiedReasoner:
-        """The same search without a budget, since scores are those of the beam."""
-        return CertifiedReasoner(self.atoms, self.logic, self.k, self.memory / 1e9)
+    def explaining(self, by_scores: bool = False) -> Self:
+        """The same search, without a budget where it is by scores, since these are the beam's."""
+        made = super().explaining()
+        made.budget = None if by_scores else self.budget
+        return made
 
     def _search(self, entities: Tensor, relations: Tensor) -> BestFirst:
         entities, relations = (ids.to(self.device).long().repeat(2, 1) for ids in (entities, relations))
