@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.encode.encoder import Encoder
     from tacit.engine.engine import Engine
-    from tacit.engine.reasoner import Reasoner
     from tacit.graph.datasets import Facts
     from tacit.links.finders import Finders
     from tacit.links.scorer import Scorer
@@ -29,10 +28,6 @@ class RunWeights:
     scorer: Scorer
     finders: Finders
     encoder: Encoder | None = None
-
-    def reasoner(self, folder: RunFolder) -> Reasoner | None:
-        """The encoder as an engine asks it."""
-        return None if self.encoder is None else self.encoder.reasoner(trained=trained(folder))
 
 
 def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -> RunWeights:
@@ -62,7 +57,8 @@ def engine_of(folder: RunFolder, weights: RunWeights, adapted: bool, settings: M
 
     graph, scorer = folder.graph(), weights.scorer
     usual = {} if folder.has(MODEL) or settings.get("preset") else {"search": "encoder"}
-    shared: dict[str, Any] = {"finders": weights.finders, "encoder": weights.reasoner(folder)}
+    encoder = None if weights.encoder is None else weights.encoder.reasoner(trained=trained(folder))
+    shared: dict[str, Any] = {"finders": weights.finders, "encoder": encoder}
     chosen = EngineSettings.of({**usual, **settings})
     chosen.check_given(settings)
     if not adapted or chosen.preset or not folder.has(ADAPTER):

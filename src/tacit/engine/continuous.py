@@ -109,11 +109,8 @@ class ContinuousReasoner(Reasoner):
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every entity, `[B, N]`."""
         self.check(plan)
-        parts = []
-        for start in range(0, max(1, len(relations)), _BATCH):
-            slots = (ids[start : start + _BATCH].to(self.device).long() for ids in (entities, relations))
-            parts.append(self._searched(plan, *slots))
-        return torch.cat(parts)
+        parts = zip(entities.split(_BATCH), relations.split(_BATCH), strict=True)
+        return torch.cat([self._searched(plan, *(ids.to(self.device).long() for ids in part)) for part in parts])
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The scores; for a single atom the raw logits."""
