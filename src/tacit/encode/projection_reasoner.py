@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from tacit.encode.reasoner import Encoded
+from tacit.encode.reasoner import EncoderReasoner
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Sigmoid
 from tacit.engine.logic import Logic, log1mexp
-from tacit.engine.reasoner import MessageReasoner
+from tacit.engine.reasoner import MessageReasoner, Reasoner
 from tacit.engine.scores import Scores
 from tacit.query.fold import Place
 from tacit.query.plan import Plan, Project, Relation
@@ -57,13 +57,14 @@ class ProjectedScores(Scores):
         return logsigmoid(self.encoder.hop(self.whole(step.source), relations, self.memory))
 
 
-class ProjectionReasoner(Encoded):
+class ProjectionReasoner(EncoderReasoner):
     """What a graph network says to whole questions, hop by hop."""
 
     encoder: SetProjector
+    ranked = Reasoner.ranked
 
     def __init__(self, encoder: SetProjector, logic: Logic, memory: float | None = None, trained: str = "") -> None:
-        super().__init__(encoder, trained)
+        super().__init__(encoder, memory, trained)
         atoms = Atoms(ProjectionScorer(encoder), Sigmoid())
         self.messages = MessageReasoner(atoms, logic, CANDIDATES, memory)
 

@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 _ROWS = 1024  # whole rows of scores at once, where single ones are asked for
 
 
-class Encoded(Reasoner):
-    """What an encoder says to whole questions: scores that order the answers to one of them, and no probabilities.
+class EncoderReasoner(Reasoner):
+    """Scores are `log σ(logit)`: they order the answers to one question, and are not probabilities.
 
     There are no reasons, since nothing is looked up, and no list is ever certified.
     """
 
     remedy = "ask with search beam"
 
-    def __init__(self, encoder: Encoder, trained: str = "") -> None:
+    def __init__(self, encoder: Encoder, memory: float | None = None, trained: str = "") -> None:
         self.encoder, self.num_entities, self.name, self.trained = encoder, encoder.num_entities, encoder.name, trained
         self.about = {"encoder": encoder.name, "encoding": trained}
+        self.memory = step_memory(memory, encoder.device)
 
     def asked_by(self, engine: Engine) -> Reasoner:
         """The same within the memory that the settings allow, and without loops unless they let them in."""
@@ -47,14 +48,6 @@ class Encoded(Reasoner):
         except PlanError as error:
             return error
         return None
-
-
-class EncoderReasoner(Encoded):
-    """Scores are `log σ(logit)`."""
-
-    def __init__(self, encoder: Encoder, memory: float | None = None, trained: str = "") -> None:
-        super().__init__(encoder, trained)
-        self.memory = step_memory(memory, encoder.device)
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores `[B, N]`."""

@@ -60,6 +60,7 @@ class Reasoner(ABC):
 
     num_entities: int
     exact = False  # whether nothing is ever dropped
+    predicts = True  # whether it finds more than what facts imply
     probabilities = False  # whether scores read as log-probabilities, as counts, yes or no and tuples need them
     remedy = "set its `probabilities` where they are"  # what to do about a question that needs them
     calibrated = False  # whether an engine's settings decide its scores, calibration and adapter too, not facts alone
@@ -145,7 +146,8 @@ class Around(Reasoner):
     def __init__(self, reasoner: Reasoner) -> None:
         self.reasoner, self.num_entities, self.exact = reasoner, reasoner.num_entities, reasoner.exact
         self.shards, self.probabilities, self.remedy = reasoner.shards, reasoner.probabilities, reasoner.remedy
-        self.calibrated, self.name, self.about = reasoner.calibrated, reasoner.name, reasoner.about
+        self.calibrated, self.predicts, self.name = reasoner.calibrated, reasoner.predicts, reasoner.name
+        self.about = reasoner.about
 
     def refusal(self, plan: Plan) -> PlanError | None:
         """What the reasoner refuses."""
@@ -315,7 +317,7 @@ class CertifiedReasoner(MessageReasoner):
 class SymbolicReasoner(Reasoner):
     """The graph alone: log-score 0 for its answers, minus infinity for everything else."""
 
-    exact = probabilities = True
+    exact, predicts, probabilities = True, False, True
 
     def __init__(self, index: Index, num_entities: int) -> None:
         self.index, self.num_entities = index, num_entities
