@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
-from tacit.engine.encoder_search import EncoderSearch
+from tacit.encode.encoder import Drawn, Encoder
 from tacit.engine.engine import Engine
-from tacit.engine.reasoner import Reasoner, SymbolicReasoner
+from tacit.engine.reasoner import SymbolicReasoner
 from tacit.engine.settings import EngineSettings
 from tacit.errors import PlanError
 from tacit.graph.graph import Graph, no_triples
@@ -116,28 +116,36 @@ class Atlas:
         return self
 
 
-class SetReasoner(Reasoner):
-    """A stand-in for what an encoder asks: logit 2 for what all facts imply, -1 for every other entity."""
+class Untrained(Encoder):
+    """An encoder that has nothing to learn."""
+
+    device = torch.device("cpu")
+
+    def loss(self, batch: Sequence[Drawn], negatives: torch.Tensor, often: torch.Tensor | None = None) -> torch.Tensor:
+        """Nothing."""
+        return torch.zeros(())
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Nothing to draw."""
+
+
+class StandIn(Untrained):
+    """An encoder that knows all facts of a graph, and cannot negate: logit 2 for what they imply, -1 elsewhere."""
+
+    name = "Stand-in"
 
     def __init__(self, graph: Graph) -> None:
+        super().__init__()
         self.num_entities, self.facts = graph.num_entities, SymbolicReasoner(graph.index(), graph.num_entities)
 
-    def scores(self, plan: Plan, entities: torch.Tensor, relations: torch.Tensor) -> torch.Tensor:
-        """`log σ(2)` or `log σ(-1)`."""
-        _no_complement(plan)
-        return torch.where(self.facts.scores(plan, entities, relations) == 0, 2.0, -1.0).sigmoid().log()
+    def check(self, plan: Plan) -> None:
+        """Refuse negation."""
+        if plan.has(Complement):
+            raise PlanError("Stand-in has no complement; ask without negation, or another model")
 
-
-def _no_complement(plan: Plan) -> None:
-    if plan.has(Complement):
-        raise PlanError("Stand-in has no complement; ask without negation, or another model")
-
-
-def stand_in(graph: Graph) -> EncoderSearch:
-    """An encoder that knows all facts of a graph, and cannot negate."""
-    return EncoderSearch(
-        "Stand-in", "q2b, recipe lean, 7 steps, 0.1 minutes", lambda m: SetReasoner(graph), _no_complement
-    )
+    def logits(self, plan: Plan, entities: torch.Tensor, relations: torch.Tensor) -> torch.Tensor:
+        """2 or -1."""
+        return torch.where(self.facts.scores(plan, entities, relations) == 0, 2.0, -1.0)
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,8 @@ class EncodedAtlas(Atlas):
     def engine(self, group: ServiceGroup = ALONE) -> Engine:
         """What a worker opens."""
         settings = EngineSettings(search=self.search)
-        return Engine(self.graph(), super().engine().scorer, settings, encoder=stand_in(self.whole()))
+        encoder = StandIn(self.whole()).reasoner(trained="q2b, recipe lean, 7 steps, 0.1 minutes")
+        return Engine(self.graph(), super().engine().scorer, settings, encoder=encoder)
 
     def renewed(self) -> EncodedAtlas:
         """The same, since it never changes."""

@@ -10,8 +10,12 @@ import torch
 import tacit
 from source_tree import ROOT, SRC
 from tacit.engine.reasoner import Reasoner
+from tacit.errors import PlanError
+from tacit.evaluate.evaluation import evaluated
+from tacit.evaluate.protocol import one_hop_queries
 from tacit.links.scorer import GraphScorer
-from tacit.query.plan import Plan
+from tacit.query.plan import Complement, Plan
+from tacit.query.shapes import SHAPES
 from test_imports import LAYERS
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -71,3 +75,56 @@ def test_a_reasoner_of_ones_own_answers_and_has_no_reasons() -> None:
     assert told[0].witnesses == ()
     assert "no reasons" in str(told)
     assert engine.using(k=2).ask("?c : borders(France, ?c)", top=1).entities == ["Oman"]
+
+
+def test_a_reasoner_of_ones_own_says_what_an_engine_says_of_it() -> None:
+    """Its name, what decides its answers, what it refuses, and what its scores are: whatever an encoder can say."""
+
+    class Length(Reasoner):
+        """Likes short labels, so many letters off, of what is not denied."""
+
+        name, remedy = "Short labels", "ask with search beam"
+
+        def __init__(self, graph: tacit.Graph, longest: int = 4) -> None:
+            self.num_entities, self.about = graph.num_entities, {"longest": longest}
+            self.liked = -torch.tensor([float(len(label) - longest) for label in graph.entities]).abs()
+
+        def asked_by(self, engine: tacit.Engine) -> Reasoner:
+            return Length(engine.graph, self.about["longest"] + 2 * engine.settings.loops)
+
+        def refusal(self, plan: Plan) -> PlanError | None:
+            return PlanError("Short labels deny nothing") if plan.has(Complement) else None
+
+        def scores(self, plan: Plan, entities: torch.Tensor, relations: torch.Tensor) -> torch.Tensor:
+            return self.liked.expand(len(relations), -1)
+
+    graph = tacit.Graph.of(
+        [("France", "borders", "Spain"), ("Spain", "borders", "Oman")], test=[("Oman", "borders", "Spain")]
+    )
+    engine = tacit.Engine(
+        graph, GraphScorer(graph.index(), graph.num_entities), reasoner=Length(graph), observed="train"
+    )
+    told = engine.about
+    assert {name: told[name] for name in ("search", "calibration", "adapted", "candidates", "longest")} == {
+        "search": "Short labels", "calibration": "none", "adapted": False, "candidates": "rows", "longest": 4,
+    }  # fmt: skip
+    answers = engine.ask("?c : borders(Oman, ?c)")
+    assert answers.entities == ["Oman", "Spain", "France"]
+    assert answers.uncalibrated == "Scores of Short labels order the answers; they are no probabilities."
+    assert engine.using(loops=True).ask("?c : borders(Oman, ?c)", top=1).entities == ["France"]  # its settings
+    with pytest.raises(PlanError, match=r"asks for a count, and Short labels orders .*; ask with search beam"):
+        engine.count("?c : borders(Oman, ?c)")
+    denied = "?c : borders(Oman, ?c) & !borders(France, ?c)"
+    for refused in (engine.ask, engine.describe):
+        with pytest.raises(PlanError, match="Short labels deny nothing"):
+            refused(denied)
+    assert "rows" not in engine.describe("?c : borders(Oman, ?n) & borders(?n, ?c)")
+    asked = one_hop_queries(graph, "test")
+    results = evaluated(engine, {"1p": asked}).settings
+    assert {name: results[name] for name in ("search", "observed", "longest")} == {
+        "search": "Short labels", "observed": "train", "longest": 4,
+    }  # fmt: skip
+    assert not {"k", "logic", "calibration"} & set(results)
+    engine.search.check_shapes({"1p": asked.shape.plan})
+    with pytest.raises(PlanError, match=r"Short labels cannot express 2in \(Short labels deny nothing\); .*: 1p"):
+        engine.search.check_shapes({name: SHAPES[name].plan for name in ("1p", "2in")})

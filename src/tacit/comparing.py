@@ -189,10 +189,8 @@ def _rows(
 
     rows = []
     for what, engine, model, trained, parameters in _ways(run, observed):
-        sets = queries
-        if engine.encoder is not None:
-            refused = engine.encoder.refusal
-            sets = {shape: each for shape, each in queries.items() if refused(each.shape.plan) is None}
+        refused = engine.search.refusal
+        sets = {shape: each for shape, each in queries.items() if refused(each.shape.plan) is None}
         results = evaluate(engine.reasoner, sets, how, {"split": how.split, **relevant(engine)}, progress)
         rows.append(System(name, what, model, trained, parameters, results))
     return rows

@@ -15,7 +15,6 @@ from tacit.sources import load
 if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.encode.encoder import Encoder
-    from tacit.engine.encoder_search import EncoderSearch
     from tacit.engine.engine import Engine
     from tacit.graph.datasets import Facts
     from tacit.links.finders import Finders
@@ -29,14 +28,6 @@ class RunWeights:
     scorer: Scorer
     finders: Finders
     encoder: Encoder | None = None
-
-    def search(self, folder: RunFolder) -> EncoderSearch | None:
-        """The encoder as an engine asks it."""
-        from tacit.engine.encoder_search import EncoderSearch
-
-        if self.encoder is None:
-            return None
-        return EncoderSearch(self.encoder.name, trained(folder), self.encoder.reasoner, self.encoder.check)
 
 
 def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -> RunWeights:
@@ -66,7 +57,8 @@ def engine_of(folder: RunFolder, weights: RunWeights, adapted: bool, settings: M
 
     graph, scorer = folder.graph(), weights.scorer
     usual = {} if folder.has(MODEL) or settings.get("preset") else {"search": "encoder"}
-    shared: dict[str, Any] = {"finders": weights.finders, "encoder": weights.search(folder)}
+    encoder = None if weights.encoder is None else weights.encoder.reasoner(trained=trained(folder))
+    shared: dict[str, Any] = {"finders": weights.finders, "encoder": encoder}
     chosen = EngineSettings.of({**usual, **settings})
     chosen.check_given(settings)
     if not adapted or chosen.preset or not folder.has(ADAPTER):

@@ -117,8 +117,7 @@ class Run:
         from tacit.engine.completion import Completion
 
         # Links are completed one by one, by scores that are calibrated: by an encoder's of single links too.
-        search = {"search": "beam"} if self.engine.encoder is not None else {}
-        engine = self.engine.using(**{**search, "typed": typed, **settings})
+        engine = self.engine.using(**{"search": "beam", "typed": typed, **settings})
         some = ([names] if isinstance(names, str) else names for names in (relations, entities))
         return Completion(engine, *some, min_score=min_score, top=top, progress=progress)
 

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from served_graphs import Untrained
 from tables import FactorScorer, TableScorer
 from tacit.engine.calibration import CALIBRATIONS
 from tacit.engine.completion import Completion
-from tacit.engine.encoder_search import EncoderSearch
 from tacit.engine.engine import Engine
-from tacit.engine.reasoner import Reasoner
 from tacit.errors import RunError, TacitError
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
@@ -46,14 +45,17 @@ def test_a_relation_that_never_loops_predicts_no_loop(kind: type[TableScorer], h
     assert all(w.variables["y"] not in ("a", answer.entity) for answer in through for w in answer.witnesses)
 
 
-class Indifferent(Reasoner):
-    """A stand-in for an encoder that finds every entity as good as any other, whatever is asked."""
+class Indifferent(Untrained):
+    """An encoder that finds every entity as good as any other, whatever is asked."""
 
-    num_entities = 4
+    name, num_entities = "Indifferent", 4
 
-    def scores(self, plan: Plan, entities: torch.Tensor, relations: torch.Tensor) -> torch.Tensor:
-        """Log-scores of one half."""
-        return torch.full((len(relations), self.num_entities), 0.5).log()
+    def check(self, plan: Plan) -> None:
+        """Refuse nothing."""
+
+    def logits(self, plan: Plan, entities: torch.Tensor, relations: torch.Tensor) -> torch.Tensor:
+        """Those of scores of one half."""
+        return torch.zeros(len(relations), self.num_entities)
 
 
 BETWEEN = ["borders(a, ?y) & borders(?y, ?x)", "borders(a, ?y) & likes(?y, ?x) & borders(b, ?x)"]
@@ -70,10 +72,7 @@ ATOMS = [
 def test_encoders_answer_no_loop_either(question: str, observed: str) -> None:
     """What is left is what exact search gives any score; through a variable between, at least that."""
     exact = engine(search="exact", observed=observed)
-    asked = Engine(
-        GRAPH, exact.scorer, search="encoder", observed=observed,
-        encoder=EncoderSearch("Indifferent", "not at all", lambda memory: Indifferent(), lambda plan: None),
-    )  # fmt: skip
+    asked = Engine(GRAPH, exact.scorer, search="encoder", observed=observed, encoder=Indifferent().reasoner())
     found = set(asked.ask(f"?x : {question}", top=None).entities)
     left = set(exact.ask(f"?x : {question}", top=None).entities)
     assert found >= left if question in BETWEEN else found == left

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import reduce
 from typing import Any
 
 import numpy as np
 import pytest
+from torch import Tensor
 
 from bruteforce import LOGICS
 from random_engine import CYCLES, KINDS, questions, random_engine
 from tables import FactorScorer
+from tacit.engine import remembered_atoms
 from tacit.engine.answers import NO_REASONS, WitnessPart
+from tacit.engine.atoms import Atoms
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.query.plan import Project
@@ -184,3 +188,40 @@ def test_what_is_proven_stays_proven_when_reasons_are_asked_for() -> None:
     assert [(answer.id, answer.score) for answer in found] == [(answer.id, answer.score) for answer in plain]
     for answer in found:
         assert worth(answer.witnesses[0].tree, "product") == pytest.approx(answer.score, rel=1e-5)
+
+
+ROWS_ASKED = [
+    "?x : r(e1, ?x)",
+    "?x : r(e1, ?y) & q(?y, ?x)",
+    "?x : r(e1, ?y) & q(?y, ?z) & p(?z, ?x)",
+    "?x : r(e1, ?y) & q(?y, ?x) & p(e2, ?x)",
+    "?x : r(e1, ?x) & !q(e2, ?x)",
+    *CYCLES[:2],
+    KINDS[0],
+    "?r : ?r(e1, e2)",
+]
+
+
+@pytest.mark.parametrize("question", ROWS_ASKED)
+def test_rows_that_the_reasons_of_all_answers_need_are_scored_once(
+    question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A softmax scores whole rows for the sake of single atoms, and each answer asks for nearly the same ones."""
+    scored: Counter[tuple[tuple[int, ...], ...]] = Counter()
+    rows = Atoms.rows
+
+    def counted(self: Atoms, heads: Tensor, relations: Tensor) -> Tensor:
+        scored[tuple(heads.tolist()), tuple(relations.tolist())] += 1
+        return rows(self, heads, relations)
+
+    monkeypatch.setattr(Atoms, "rows", counted)
+    engine = random_engine(3, calibration="softmax-count")
+    told = engine.explain(question, top=8, paths=2)
+    assert told.explained
+    if told.kind == "entities":  # others are found by scores before they are explained
+        assert max(scored.values()) == 1
+    once = scored.total()
+    scored.clear()
+    monkeypatch.setattr(remembered_atoms, "_HELD", 0)
+    assert engine.explain(question, top=8, paths=2).to_dict() == told.to_dict()
+    assert scored.total() > 1.5 * once  # where nothing is kept

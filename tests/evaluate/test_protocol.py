@@ -160,6 +160,20 @@ def test_results_carry_both_means_and_name_theirs() -> None:
         EvaluateSettings(mean="median")
 
 
+def test_a_reasoner_may_have_one_row_for_all_queries() -> None:
+    class Same(Fixed):
+        """Every query has the first row, in the same memory."""
+
+        def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+            return self.rows[0].expand(len(relations), -1)
+
+        scores = ranking
+
+    asked = query_set("1p", [{3}, set(), set()], [{0}, {1}, {2}])
+    same, apart = hard_ranks(Same([[4.0, 3.0, 2.0, 5.0]]), asked), hard_ranks(Fixed([[4.0, 3.0, 2.0, 5.0]] * 3), asked)
+    assert same.tolist() == apart.tolist() == [1.0, 3.0, 4.0]  # what is filtered for one of them is not for others
+
+
 @pytest.mark.parametrize("search", ["beam", "continuous", "symbolic"])
 def test_results_record_the_calibration_really_used(search: str) -> None:
     graph = Graph.of([("a", "r", "b"), ("b", "r", "c")], test=[("a", "r", "c")])

@@ -81,11 +81,11 @@ class Encoder(nn.Module, ABC):
         """What tells that on which it was made, beside settings and facts, from anything else."""
         return {}
 
-    def reasoner(self, memory: float | None = None) -> Reasoner:
-        """What an engine asks; `memory` is what a step may use, in GB."""
+    def reasoner(self, memory: float | None = None, trained: str = "") -> Reasoner:
+        """What an engine asks; `memory` is what a step may use, in GB, `trained` says in a line how it was trained."""
         from tacit.encode.reasoner import EncoderReasoner
 
-        return EncoderReasoner(self, memory)
+        return EncoderReasoner(self, memory, trained)
 
     def scorer(self) -> Scorer:
         """The encoder as a link predictor: its answers to questions of a single atom."""

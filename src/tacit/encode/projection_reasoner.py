@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from tacit.encode.reasoner import EncoderReasoner
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Sigmoid
 from tacit.engine.logic import Logic, log1mexp
@@ -56,11 +57,14 @@ class ProjectedScores(Scores):
         return logsigmoid(self.encoder.hop(self.whole(step.source), relations, self.memory))
 
 
-class ProjectionReasoner(Reasoner):
-    """What a graph network says to whole questions; it has no reasons, and nothing it says is proven."""
+class ProjectionReasoner(EncoderReasoner):
+    """What a graph network says to whole questions, hop by hop."""
 
-    def __init__(self, encoder: SetProjector, logic: Logic, memory: float | None = None) -> None:
-        self.encoder, self.num_entities = encoder, encoder.num_entities
+    encoder: SetProjector
+    ranked = Reasoner.ranked
+
+    def __init__(self, encoder: SetProjector, logic: Logic, memory: float | None = None, trained: str = "") -> None:
+        super().__init__(encoder, memory, trained)
         atoms = Atoms(ProjectionScorer(encoder), Sigmoid())
         self.messages = MessageReasoner(atoms, logic, CANDIDATES, memory)
 
@@ -70,7 +74,7 @@ class ProjectionReasoner(Reasoner):
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every entity, `[B, N]`."""
-        self.encoder.check(plan)
+        self.check(plan)
         at_once = self.batch(plan)
         parts = zip(entities.split(at_once), relations.split(at_once), strict=True)
         plain = [self.messages.evaluation(*part) for part in parts]

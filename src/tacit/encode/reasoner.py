@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from tacit.encode.encoder import Encoder
+from tacit.engine.loopless import Loopless
+from tacit.engine.possible import Possible
 from tacit.engine.reasoner import Reasoner, step_memory
+from tacit.errors import PlanError
 from tacit.query.plan import Plan, Union, walk
 from tacit.query.shapes import SHAPES
+
+if TYPE_CHECKING:
+    from tacit.engine.engine import Engine
 
 _ROWS = 1024  # whole rows of scores at once, where single ones are asked for
 
@@ -20,9 +28,26 @@ class EncoderReasoner(Reasoner):
     There are no reasons, since nothing is looked up, and no list is ever certified.
     """
 
-    def __init__(self, encoder: Encoder, memory: float | None = None) -> None:
-        self.encoder, self.num_entities = encoder, encoder.num_entities
+    remedy = "ask with search beam"
+
+    def __init__(self, encoder: Encoder, memory: float | None = None, trained: str = "") -> None:
+        self.encoder, self.num_entities, self.name, self.trained = encoder, encoder.num_entities, encoder.name, trained
+        self.about = {"encoder": encoder.name, "encoding": trained}
         self.memory = step_memory(memory, encoder.device)
+
+    def asked_by(self, engine: Engine) -> Reasoner:
+        """The same within the memory that the settings allow, and without loops unless they let them in."""
+        asked = self.encoder.reasoner(engine.settings.memory, self.trained)
+        possible = Possible(engine.graph, engine.scorer.device)
+        return asked if engine.settings.loops else Loopless(asked, possible, engine.facts)
+
+    def refusal(self, plan: Plan) -> PlanError | None:
+        """What the encoder cannot express."""
+        try:
+            self.encoder.check(plan)
+        except PlanError as error:
+            return error
+        return None
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores `[B, N]`."""
@@ -31,7 +56,7 @@ class EncoderReasoner(Reasoner):
     @torch.no_grad()
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The logits `[B, N]`; batches that would not fit in memory are cut."""
-        self.encoder.check(plan)
+        self.check(plan)
         at_once, device = self.batch(plan), self.encoder.device
         slots = zip(entities.split(at_once), relations.split(at_once), strict=True)
         return torch.cat([self.encoder.logits(plan, *(ids.to(device).long() for ids in part)) for part in slots])

@@ -126,9 +126,9 @@ class SetProjector(Space):
         weights = torch.cat([drawn.weights for drawn in batch])
         return (set_loss(sets, exact == 0.0, self.settings.adversarial) * weights).sum()
 
-    def reasoner(self, memory: float | None = None) -> ProjectionReasoner:
+    def reasoner(self, memory: float | None = None, trained: str = "") -> ProjectionReasoner:
         """Hops by the network, all else by the engine's own algebra."""
-        return ProjectionReasoner(self, LOGIC, memory)
+        return ProjectionReasoner(self, LOGIC, memory, trained)
 
     def scorer(self) -> Scorer:
         """The network as a link predictor: what a relation leads to from one entity."""

@@ -221,6 +221,7 @@ class Answers(Sequence[Answer]):
     offset: int = 0  # how many better answers come before these
     prefixes: Prefixes = field(default_factory=Prefixes, compare=False)  # what makes IRIs of labels
     leading: int = 0  # how many of the first answers are proven where not all are
+    ordered_by: str = ""  # the name of what scored them, where its scores are no probabilities
 
     @overload
     def __getitem__(self, position: int) -> Answer: ...
@@ -283,7 +284,7 @@ class Answers(Sequence[Answer]):
     @property
     def uncalibrated(self) -> str:
         """That scores are no probabilities, where they are none; nothing elsewhere."""
-        name = self.settings.get("encoder")
+        name = self.ordered_by
         return f"Scores of {name} order the answers; they are no probabilities." if name else ""
 
     @property

@@ -42,7 +42,8 @@ class ContinuousReasoner(Reasoner):
     variable of its own: the best value of that one would have to be found anew for every target.
     """
 
-    probabilities = True
+    probabilities = calibrated = True
+    name = "continuous search"
 
     def __init__(
         self,
@@ -86,18 +87,30 @@ class ContinuousReasoner(Reasoner):
         self.steps, self.step_size, self.reg = steps, step_size, reg
         self.num_entities, self.shards, self.device = atoms.num_entities, atoms.shards, atoms.device
 
+    def refusal(self, plan: Plan) -> PlanError | None:
+        """That vectors cannot answer a plan."""
+        for step in walk(plan.root):
+            if isinstance(step, Best | Condition | Everything | Loop | At | Source | Target):
+                return PlanError(
+                    f"continuous search answers trees that start at entities; a {type(step).__name__.lower()} step "
+                    "needs beam or exact search"
+                )
+            if isinstance(step, Complement) and has(step, Project):
+                return PlanError(
+                    "continuous search cannot negate a part with a variable of its own ('not exists'); "
+                    "use beam or exact search"
+                )
+        return None
+
     def batch(self, plan: Plan) -> int:
         """How many queries to move at once."""
         return _BATCH
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every entity, `[B, N]`."""
-        check(plan)
-        parts = []
-        for start in range(0, max(1, len(relations)), _BATCH):
-            slots = (ids[start : start + _BATCH].to(self.device).long() for ids in (entities, relations))
-            parts.append(self._searched(plan, *slots))
-        return torch.cat(parts)
+        self.check(plan)
+        parts = zip(entities.split(_BATCH), relations.split(_BATCH), strict=True)
+        return torch.cat([self._searched(plan, *(ids.to(self.device).long() for ids in part)) for part in parts])
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The scores; for a single atom the raw logits."""
@@ -179,21 +192,6 @@ class Vectors(Fold[Tensor, Tensor]):
 
     def negation(self, step: Complement[Any], part: Tensor, place: Place[Tensor]) -> Tensor:
         return self.reasoner.logic.negation(part, self.reasoner.atoms.strength(step, self.relations))
-
-
-def check(plan: Plan) -> None:
-    """Refuse plans that vectors cannot answer."""
-    for step in walk(plan.root):
-        if isinstance(step, Best | Condition | Everything | Loop | At | Source | Target):
-            raise PlanError(
-                f"continuous search answers trees that start at entities; a {type(step).__name__.lower()} step needs "
-                "beam or exact search"
-            )
-        if isinstance(step, Complement) and has(step, Project):
-            raise PlanError(
-                "continuous search cannot negate a part with a variable of its own ('not exists'); "
-                "use beam or exact search"
-            )
 
 
 def penalty(scorer: VectorScorer, vectors: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -16,12 +15,10 @@ from tacit.engine.asked import Asked, Question
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
 from tacit.engine.continuous import ContinuousReasoner
-from tacit.engine.encoder_search import EncoderSearch
 from tacit.engine.kinds import answered
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.list_reasoner import ListReasoner
 from tacit.engine.logic import Logic
-from tacit.engine.loopless import Loopless
 from tacit.engine.new_answers import NewAnswers
 from tacit.engine.paging import Page, check_number
 from tacit.engine.possible import Possible
@@ -42,7 +39,7 @@ from tacit.query.describe import describe
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
 from tacit.query.parameters import check_unused
-from tacit.query.plan import Complement, Plan
+from tacit.query.plan import Plan
 from tacit.query.reading import Reading, read
 from tacit.query.symbolic import answers as symbolic_sets
 
@@ -52,7 +49,8 @@ class Engine:
 
     `adapter` is a calibration with a trained adapter in it, which `settings.calibration` must name; `reasoner` takes
     the place of the search that the settings name; `finders` are what a run has to find candidates by; `encoder` is
-    what `search="encoder"` asks. Weights may be written to while it is asked; see `forget` for what torch cannot see.
+    the reasoner that `search="encoder"` asks. Weights may be written to while it is asked; see `forget` for what torch
+    cannot see.
 
     >>> from tacit.links.scorer import GraphScorer
     >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "Portugal")])
@@ -70,7 +68,7 @@ class Engine:
         adapter: Calibration | None = None,
         reasoner: Reasoner | None = None,
         finders: Finders | None = None,
-        encoder: EncoderSearch | None = None,
+        encoder: Reasoner | None = None,
         **changes: Any,
     ) -> None:
         for what, known, there in (
@@ -87,7 +85,7 @@ class Engine:
         self.settings.check_given(changes)
         self._given, self._finders, self.offered = reasoner, finders, encoder
         if reasoner is not None and "search" in changes:
-            raise SettingsError(f"search is given beside {self.answerer}, a reasoner that takes its place", "search")
+            raise SettingsError(f"search is given beside {reasoner.name}, a reasoner that takes its place", "search")
         if self.settings.search == "encoder" and encoder is None and reasoner is None:
             raise SettingsError(
                 "search is 'encoder', and there is none here; train one", "search", command="encode RUN"
@@ -119,7 +117,7 @@ class Engine:
 
     def ranking(self) -> Engine:
         """The same engine, to rank all entities rather than candidates."""
-        return self if self.encoder is not None else self.using(candidates="rows")
+        return self if self.instead is not None else self.using(candidates="rows")
 
     @property
     def about(self) -> dict[str, Any]:
@@ -128,24 +126,20 @@ class Engine:
 
     @cached_property
     def _about(self) -> dict[str, Any]:
-        scored: dict[str, Any] = {"adapted": self.adapter is not None}
-        if self.settings.search == "symbolic" or self._given is not None:
-            scored = {"adapted": False, "calibration": "none"}
-        if self.encoder is not None:
-            scored = self.encoder.about
-        return self.settings.to_dict() | scored | {"candidates": self.candidates, "search": self.way}
+        asked, own = self.instead, {} if self.instead is None else self.instead.about
+        calibrated = self.settings.search != "symbolic" if asked is None else asked.calibrated
+        scored = {"adapted": self.adapter is not None} if calibrated else {"adapted": False, "calibration": "none"}
+        return self.settings.to_dict() | scored | own | {"candidates": self.candidates, "search": self.way}
 
     @property
-    def encoder(self) -> EncoderSearch | None:
-        """The encoder that is asked; None where another search is."""
-        return self.offered if self.settings.search == "encoder" and self._given is None else None
+    def instead(self) -> Reasoner | None:
+        """The reasoner in the place of a search: the one that was given, or the encoder where it is asked."""
+        return self.offered if self._given is None and self.settings.search == "encoder" else self._given
 
     @property
-    def answerer(self) -> str:
-        """What is asked, by its name: an encoder, a reasoner that was given, or a search."""
-        if self._given is not None:
-            return type(self._given).__name__
-        return self.way if self.encoder is None else self.encoder.name
+    def model(self) -> str:
+        """What answers, by its name: a reasoner in the place of a search, or the link predictor."""
+        return type(self.scorer).__name__ if self.instead is None else self.instead.name
 
     @property
     def index(self) -> Index | None:
@@ -186,11 +180,8 @@ class Engine:
     def search(self) -> Reasoner:
         """What turns plans into scores, those of known answers included."""
         settings, graph = self.settings, self.graph
-        if self._given is not None:
-            return self._given
-        if self.encoder is not None:
-            asked = self.encoder.reasoner(settings.memory)
-            return asked if settings.loops else Loopless(asked, Possible(graph, self.scorer.device), self.facts)
+        if self.instead is not None:
+            return self.instead.asked_by(self)
         if settings.search == "symbolic":
             return SymbolicReasoner(self.index or Index(no_triples(), graph.num_relations), graph.num_entities)
         if settings.search == "continuous":
@@ -214,7 +205,7 @@ class Engine:
         Processes that share the entities out do not follow candidates together, and what an index finds is not proven.
         """
         if self._given is not None:
-            return self.answerer
+            return self._given.name
         if self.settings.search != "auto":
             return self.settings.search
         return "certified" if self.atoms.shards.world == 1 and self.candidates != "index" else "beam"
@@ -225,7 +216,7 @@ class Engine:
         asked for.
         """
         given, graph = self.settings.candidates, self.graph
-        if self.encoder is not None:
+        if self.instead is not None:
             return "rows"
         if given == "auto":
             large = self._finders is not None and graph.num_entities > WORTH and self._finders.indexed
@@ -314,8 +305,8 @@ class Engine:
     def describe(self, query: str | Query | Asked) -> str:
         """How a question would be answered, as an indented tree with what each step costs."""
         prepared = self.prepare(query).prepared
-        if self.encoder is not None:
-            self.encoder.check(prepared.plan)
+        if self.instead is not None:
+            self.instead.check(prepared.plan)
             return describe(prepared, None)
         k = self.graph.num_entities if self.way == "exact" else self.settings.k
         return describe(prepared, k, self.graph.num_entities)
@@ -336,15 +327,6 @@ class Engine:
         prepared = compile_query(reading.query)
         entities, relations = bind(prepared, self.graph)
         return Asked(**vars(reading), prepared=prepared, entities=entities, relations=relations)
-
-    def least(self, plan: Plan) -> float | None:
-        """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""
-        if plan.has(Complement):  # what is not known to be true may yet be
-            return None
-        if not self.search.probabilities:  # what orders answers alone may come as near to 1 as it likes
-            return 0.0
-        fact = torch.tensor(math.log(self.settings.observed_score))
-        return float(self.logic.all([fact] * max(1, plan.num_relations)))
 
     def known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
         """The answers that the observed facts alone imply, for each query."""

@@ -20,7 +20,7 @@ from tacit.engine.asked import Asked
 from tacit.engine.found import Found, Wanted, unsettled
 from tacit.engine.logic import ZERO
 from tacit.engine.paging import Page
-from tacit.engine.reasoner import Explanation
+from tacit.engine.reasoner import Explanation, Reasoner
 from tacit.engine.sharded import whole
 from tacit.engine.tuple_search import TupleSearch
 from tacit.engine.witnesses import witness
@@ -41,10 +41,12 @@ def answered(engine: Engine, asked: Sequence[Asked], page: Page, paths: int) -> 
 
     A yes/no question has one answer on every page; of a count, what scores lower than a page asks for is no part.
     """
-    kind = asked[0].query.kind
-    if kind != "entities" and not engine.search.probabilities:
-        remedy = "ask with search beam" if engine.encoder is not None else "set its `probabilities` where they are"
-        raise PlanError(f"the question asks for {_KINDS[kind]}, and {engine.answerer} {_ALONE}; {remedy}")
+    kind, search = asked[0].query.kind, engine.search
+    if kind != "entities" and not search.probabilities:
+        raise PlanError(f"the question asks for {_KINDS[kind]}, and {search.name} {_ALONE}; {search.remedy}")
+    plan = asked[0].prepared.plan
+    for root in (*(held.ranking for held in plan.held), plan.root):
+        search.check(replace(plan, root=root, held=()))
     questions = [_Question(engine, each, page, paths) for each in asked]
     if kind == "entities":
         return [question.told(answers) for question, answers in zip(questions, _entities(questions), strict=True)]
@@ -68,7 +70,7 @@ class _Question:
         offset = 0 if query.kind in ("truth", "count") else self.span.start
         answers = replace(
             answers, query=str(query), settings=settings, kind=query.kind, variables=variables, offset=offset,
-            prefixes=self.graph.prefixes,
+            prefixes=self.graph.prefixes, ordered_by="" if self.search.probabilities else self.search.name,
         )  # fmt: skip
         return answers.by_score() if self.asked.by_score else answers
 
@@ -85,18 +87,27 @@ class _Question:
         labels = self.graph.entities
         return set(range(len(labels))) - {labels.id(label) for label in self.asked.among}
 
+    @cached_property
+    def least(self) -> float | None:
+        """What a known answer is worth at least, as a log-score; None where what is known may yet be wrong."""
+        if self.plan.has(Complement):  # what is not known to be true may yet be
+            return None
+        if not self.search.probabilities:  # what orders answers alone may come as near to 1 as it likes
+            return 0.0
+        fact = torch.tensor(math.log(self.engine.settings.observed_score))
+        return float(self.engine.logic.all([fact] * max(1, self.plan.num_relations)))
+
     @property
-    def least(self) -> float:
-        """What a known answer is worth at least, as a log-score."""
-        least = self.engine.least(self.plan)
-        return ZERO if least is None else least
+    def worth(self) -> float:
+        """The same, where anything is more than nothing."""
+        return ZERO if self.least is None else self.least
 
     def wanted(self, known: Sequence[int], size: int, without: Iterable[int] = ()) -> Wanted:
         """Which of so many answers to list: known ones first, worth at least what that many observed facts are."""
-        only, least = self.asked.known is True, self.engine.least(self.plan)
-        first = known if not self.new and (only or least is not None) else ()
-        without, worth = sorted({*without, *(known if self.new else ())}), ZERO if least is None else least
-        return Wanted(min(size, self.span.stop), first, worth, without, self.span.floor, only)
+        only = self.asked.known is True
+        first = known if not self.new and (only or self.least is not None) else ()
+        without = sorted({*without, *(known if self.new else ())})
+        return Wanted(min(size, self.span.stop), first, self.worth, without, self.span.floor, only)
 
     def holds(self, entities: Tensor, relations: Tensor) -> Tensor:
         """Whether the known facts imply the formula of a question without answer variable, `[B]`."""
@@ -105,10 +116,12 @@ class _Question:
         slots = entities.numpy(), relations.numpy()
         return torch.from_numpy(holds(self.plan, *slots, self.index, self.graph.num_entities))
 
-    def why(self, entities: Tensor, relations: Tensor, answer: int, plan: Plan, known: bool) -> Explanation | None:
-        """What explains an answer to the question with its slots filled so; None where the search does not."""
-        wanted = Wanted(1, [answer], self.least if known else ZERO, only=True)
-        return self.search.within_beam().explain(plan, entities, relations, wanted) if self.paths else None
+    def why(
+        self, search: Reasoner, plan: Plan, entities: Tensor, relations: Tensor, answer: int, known: bool
+    ) -> Explanation | None:
+        """How a search explains an answer to a plan with its slots filled so; None where it does not."""
+        wanted = Wanted(1, [answer], self.worth if known else ZERO, only=True)
+        return search.explain(plan, entities, relations, wanted) if self.paths else None
 
     def witnesses(self, why: Explanation | None, answer: int) -> tuple[Witness, ...]:
         """The reasons for an answer, as many as are wanted; none where the search has none."""
@@ -127,13 +140,13 @@ def _slots(questions: Sequence[_Question]) -> tuple[Tensor, Tensor]:
 
 def _searched(questions: Sequence[_Question], wanted: Sequence[Wanted]) -> Iterator[tuple[Found, Explanation | None]]:
     """What a search finds for questions of one plan, which are asked together unless reasons are wanted of it."""
-    search, plan = questions[0].search, questions[0].plan
-    given = zip(questions, wanted, strict=True)
-    why = [search.explain(plan, q.entities, q.relations, each) if q.paths else None for q, each in given]
-    found = [each.found for each in why if each is not None]
-    if len(found) < len(why):
-        found = search.top(plan, *_slots(questions), wanted)
-    return zip(found, why, strict=True)
+    search, plan, found = questions[0].search, questions[0].plan, list[Found]()
+    for place, (question, each) in enumerate(zip(questions, wanted, strict=True)):
+        slots = question.entities, question.relations
+        why = search.explaining().explain(plan, *slots, each) if question.paths else None
+        if why is None and not found:
+            found = search.top(plan, *_slots(questions), wanted)
+        yield found[place] if why is None else why.found, why
 
 
 def _named(
@@ -165,7 +178,7 @@ def _entities(questions: Sequence[_Question]) -> Iterator[Answers]:
 def _truth(question: _Question) -> Answers:
     """Whether a formula holds: one answer without values."""
     known = bool(question.holds(question.entities, question.relations)[0])
-    wanted = Wanted(1, [0] if known else (), question.least)
+    wanted = Wanted(1, [0] if known else (), question.worth)
     ((found, why),) = _searched([question], [wanted])
     score = found.scores[0] if found.scores else ZERO
     answer = Answer("", -1, math.exp(score), score, known, question.witnesses(why, 0))
@@ -186,9 +199,10 @@ def _relations(question: _Question) -> Answers:
     bounds = (scores, scores) if sure else None  # a single atom has no hops to miss
     found = question.wanted(known, len(forward)).found(scores, bounds=bounds)
     labels, there, answers, told = question.graph.relations, set(known), [], []
+    explaining = search.explaining(by_scores=True)
     for place, score in zip(found.ids[start:], found.scores[start:], strict=True):
         along = forward[place : place + 1]
-        why = question.why(question.entities, along, 0, plan, place in there)
+        why = question.why(explaining, plan, question.entities, along, 0, place in there)
         told.append(why is not None)  # and no more: it remembers sets of all entities
         answers.append(_named(labels, int(along), variable, score, place in there, question.witnesses(why, 0)))
     left_out, explained = len(known) if question.new else None, question.explained(told)
@@ -200,16 +214,17 @@ def _tuples(question: _Question) -> Answers:
     engine, plan, index, new, span = question.engine, question.plan, question.index, question.new, question.span
     search = TupleSearch(
         question.search, plan, question.relations, index, None if question.search.exact else engine.settings.k,
-        span.stop, None if new else engine.least(plan), new, question.proving, span.floor, question.asked.known is True,
+        span.stop, None if new else question.least, new, question.proving, span.floor, question.asked.known is True,
     ).run(question.entities)  # fmt: skip
     names, answers, told = [question.prepared.variables[target] for target in plan.targets], [], []
     held, labels = {each.variable for each in plan.held}, question.graph.entities
     listed = (part[span.start :].tolist() for part in vars(search.found).values())
+    explaining = question.search.explaining(by_scores=True)
     for ids, score, known in zip(*listed, strict=True):
         by_variable = dict(zip(plan.targets, ids, strict=True))
         filled = torch.tensor([[*question.asked.entities, *(by_variable[each.variable] for each in plan.held)]])
         (last,) = (entity for variable, entity in by_variable.items() if variable not in held)
-        why = question.why(filled, question.relations, last, replace(plan, held=()), known)
+        why = question.why(explaining, replace(plan, held=()), filled, question.relations, last, known)
         told.append(why is not None)
         values = [{name: of(i) for name, i in zip(names, ids, strict=True)} for of in (labels.__getitem__, labels.name)]
         answers.append(Answer("", -1, math.exp(score), score, known, question.witnesses(why, last), "", *values))

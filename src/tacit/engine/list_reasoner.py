@@ -11,7 +11,7 @@ from torch import Tensor
 from tacit.engine.found import Found, Wanted
 from tacit.engine.list_search import Listing, Lists
 from tacit.engine.logic import ZERO
-from tacit.engine.reasoner import Around, Explanation, MessageReasoner, Reasoner
+from tacit.engine.reasoner import Around, MessageReasoner, Reasoner
 from tacit.engine.row_lists import RowLists
 from tacit.engine.weights_memo import Kept
 from tacit.links.top import TopScorer
@@ -34,13 +34,9 @@ class ListReasoner(Around):
         """A lower and an upper bound of every exact score, over rows."""
         return self.rows.bounds(plan, entities, relations)
 
-    def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation | None:
-        """The best answers to one query with their proofs, over rows."""
-        return self.rows.explain(plan, entities, relations, wanted)
-
-    def within_beam(self) -> Reasoner:
-        """What explains over rows, without a budget."""
-        return self.rows.within_beam()
+    def explaining(self, by_scores: bool = False) -> Reasoner:
+        """What explains over rows."""
+        return self.rows.explaining(by_scores)
 
     def _current(self) -> bool:
         """Whether nobody has written to the weights, as far as that can be seen: what finders keep is of these."""

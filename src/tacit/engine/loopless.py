@@ -13,7 +13,8 @@ from tacit.engine.known_facts import KnownFacts
 from tacit.engine.possible import IMPOSSIBLE, Possible
 from tacit.engine.reasoner import Around, Reasoner
 from tacit.query.fold import Fold, Place
-from tacit.query.plan import Best, Complement, Condition, Plan, Project, Relation
+from tacit.query.plan import Best, Complement, Plan, Relation
+from tacit.query.plan_traits import Search
 
 
 class Loopless(Around):
@@ -69,17 +70,11 @@ class _RuledOut(Fold[Tensor, Tensor]):
         """Nothing: no atom is sure."""
         return self.nothing
 
-    def project(self, step: Project, place: Place[Tensor]) -> Tensor:
-        """Nothing: a hop comes from any entity."""
+    def project(self, step: Search | Best, place: Place[Tensor]) -> Tensor:
+        """Nothing: a hop comes from any entity, and so does what a variable is worth at best."""
         return self.nothing
 
-    def best(self, step: Best, place: Place[Tensor]) -> Tensor:
-        """Nothing, for the same reason."""
-        return self.nothing
-
-    def condition(self, step: Condition, place: Place[Tensor]) -> Tensor:
-        """Nothing, for the same reason."""
-        return self.nothing
+    best = condition = project
 
     def everything(self, place: Place[Tensor]) -> Tensor:
         """Nothing."""

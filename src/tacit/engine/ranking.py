@@ -46,6 +46,8 @@ def hard_ranks(
         plan = part.shape.plan
         with threads_to_answer([plan], len(part) * reasoner.num_entities):  # as much work as one plan over so many
             scores = reasoner.ranking(plan, *slots(part))
+            if 0 in scores.stride():  # rows in the same memory, which is written to while they are ranked
+                scores = scores.contiguous()
             rows, hard, known_rows, known = (
                 _ids(column).to(scores.device)
                 for answers in (part.hard, part.easy)

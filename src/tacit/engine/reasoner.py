@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -18,13 +20,18 @@ from tacit.engine.found import Found, Wanted, loose
 from tacit.engine.known_reasons import Implied
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.reasons import Proof, Reasons
+from tacit.engine.remembered_atoms import RememberedAtoms
 from tacit.engine.scores import Scores, checked
 from tacit.engine.sharded import best_answers
+from tacit.errors import PlanError
 from tacit.graph.index import Index
 from tacit.links.codes import FEW
 from tacit.query.plan import Plan, Row
 from tacit.query.plan_traits import negates_hops, settled, without_hops
 from tacit.query.symbolic import answers as symbolic_sets
+
+if TYPE_CHECKING:
+    from tacit.engine.engine import Engine
 
 _CPU_MEMORY, _CUDA_MEMORY = 2.0, 8.0  # GB, where nothing else is asked for
 _BATCH = 256
@@ -53,7 +60,41 @@ class Reasoner(ABC):
 
     num_entities: int
     exact = False  # whether nothing is ever dropped
+    predicts = True  # whether it finds more than what facts imply
     probabilities = False  # whether scores read as log-probabilities, as counts, yes or no and tuples need them
+    remedy = "set its `probabilities` where they are"  # what to do about a question that needs them
+    calibrated = False  # whether an engine's settings decide its scores, calibration and adapter too, not facts alone
+
+    @cached_property
+    def name(self) -> str:
+        """What it is called where it is printed."""
+        return type(self).__name__
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What decides its answers beside an engine's settings, as plain data that answers and results keep."""
+        return {}
+
+    def asked_by(self, engine: Engine) -> Reasoner:
+        """The reasoner as an engine asks it, by its settings and facts: here as it is."""
+        return self
+
+    def refusal(self, plan: Plan) -> PlanError | None:
+        """Why it cannot express a plan, before it is asked, described or ranked; None where it can."""
+        return None
+
+    def check(self, plan: Plan) -> None:
+        """Raise a `PlanError` for a plan that it cannot express."""
+        if (error := self.refusal(plan)) is not None:
+            raise error
+
+    def check_shapes(self, plans: Mapping[str, Plan]) -> None:
+        """Raise a `PlanError` that names the shapes which it cannot express, before hours are spent."""
+        wrong = {name: str(error) for name, plan in plans.items() if (error := self.refusal(plan)) is not None}
+        if wrong:
+            can = ",".join(name for name in plans if name not in wrong) or "none of them"
+            why = "; ".join(dict.fromkeys(wrong.values()))
+            raise PlanError(f"{self.name} cannot express {', '.join(wrong)} ({why}); shapes that it can: {can}")
 
     @cached_property
     def shards(self) -> Shards:
@@ -94,8 +135,8 @@ class Reasoner(ABC):
         """The best answers to one query with their proofs; None where a reasoner has no reasons."""
         return None
 
-    def within_beam(self) -> Reasoner:
-        """The same reasoner, whose explanations rest on no more than its scores do."""
+    def explaining(self, by_scores: bool = False) -> Reasoner:
+        """The same reasoner, to explain the answers to one question; `by_scores`, it rests on no more than these do."""
         return self
 
 
@@ -104,7 +145,13 @@ class Around(Reasoner):
 
     def __init__(self, reasoner: Reasoner) -> None:
         self.reasoner, self.num_entities, self.exact = reasoner, reasoner.num_entities, reasoner.exact
-        self.shards, self.probabilities = reasoner.shards, reasoner.probabilities
+        self.shards, self.probabilities, self.remedy = reasoner.shards, reasoner.probabilities, reasoner.remedy
+        self.calibrated, self.predicts, self.name = reasoner.calibrated, reasoner.predicts, reasoner.name
+        self.about = reasoner.about
+
+    def refusal(self, plan: Plan) -> PlanError | None:
+        """What the reasoner refuses."""
+        return self.reasoner.refusal(plan)
 
     def left(self, plan: Plan, entities: Tensor, relations: Tensor, *tables: Tensor) -> Sequence[Tensor]:
         """Tables `[B, N]` of scores, or of what orders them, without what is ruled out: here as they are."""
@@ -131,7 +178,7 @@ class Around(Reasoner):
 class MessageReasoner(Reasoner):
     """Exact search, or beam search with the `k` best candidates of every variable."""
 
-    probabilities = True
+    probabilities = calibrated = True
 
     def __init__(self, atoms: Atoms, logic: Logic, k: int | None = None, memory: float | None = None) -> None:
         self.atoms, self.logic = atoms, logic
@@ -202,6 +249,12 @@ class MessageReasoner(Reasoner):
         found = best_answers(self.shards, wanted, scores.cpu(), scores.cpu(), (lower.cpu(), upper.cpu()))
         return explained(found, plain.first(), plan, wanted)
 
+    def explaining(self, by_scores: bool = False) -> Self:
+        """The same reasoner over atoms that keep their rows, since each answer asks for them again."""
+        made = copy(self)
+        made.atoms = RememberedAtoms(self.atoms)
+        return made
+
     def evaluation(self, entities: Tensor, relations: Tensor) -> Scores:
         """The evaluation of a batch, step by step."""
         entities, relations = entities.to(self.device).long(), relations.to(self.device).long()
@@ -250,9 +303,11 @@ class CertifiedReasoner(MessageReasoner):
         # What was proven stays so, also where a cycle's body is known less well than its bound was.
         return explained(replace(found, rows=search.rows[0]), search.followed(), plan, wanted)
 
-    def within_beam(self) -> CertifiedReasoner:
-        """The same search without a budget, since scores are those of the beam."""
-        return CertifiedReasoner(self.atoms, self.logic, self.k, self.memory / 1e9)
+    def explaining(self, by_scores: bool = False) -> Self:
+        """The same search, without a budget where it is by scores, since these are the beam's."""
+        made = super().explaining()
+        made.budget = None if by_scores else self.budget
+        return made
 
     def _search(self, entities: Tensor, relations: Tensor) -> BestFirst:
         entities, relations = (ids.to(self.device).long().repeat(2, 1) for ids in (entities, relations))
@@ -262,7 +317,7 @@ class CertifiedReasoner(MessageReasoner):
 class SymbolicReasoner(Reasoner):
     """The graph alone: log-score 0 for its answers, minus infinity for everything else."""
 
-    exact = probabilities = True
+    exact, predicts, probabilities = True, False, True
 
     def __init__(self, index: Index, num_entities: int) -> None:
         self.index, self.num_entities = index, num_entities

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tacit.engine.found import at_least, unsettled
 from tacit.engine.logic import ZERO
-from tacit.engine.reasoner import Reasoner, SymbolicReasoner
+from tacit.engine.reasoner import Reasoner
 from tacit.engine.sharded import whole
 from tacit.graph.index import Index
 from tacit.query.plan import Everything, Held, Node, Plan
@@ -120,8 +120,7 @@ class TupleSearch:
         for rows in entities.split(max(1, self.reasoner.batch(self.plan) // 4)):
             ranked = self._values(held.ranking, held.marginal, rows)
             bound, scores, known = (x.flatten() for x in (self._bound(held.bound, rows), ranked.scores, ranked.known))
-            # Of the facts alone nothing holds but what is known.
-            possible = known if isinstance(self.reasoner, SymbolicReasoner) else (bound > ZERO) | known
+            possible = (bound > ZERO) | known if self.reasoner.predicts else known
             places = possible.nonzero()[:, 0]
             places = places[self._cut(bound[places], scores[places], known[places])]
             filled = torch.cat([rows[places // size], (places % size)[:, None]], dim=1)

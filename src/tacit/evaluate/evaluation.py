@@ -30,7 +30,6 @@ RELIABILITY_QUERIES = 500
 # Settings that change no answer (ranks are among all entities, whatever finds candidates), and those of one search.
 _ASIDE = ("memory", "candidates", "nprobe", "cached", "budget")
 _BEAM, _CONTINUOUS = ("k",), ("steps", "step_size", "vector_reg")
-_UNSCORED = {"symbolic": ("search", "observed", "new"), "encoder": ("search", "observed", "new", "encoder", "encoding")}
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def evaluate_run(
     if queries is not None:  # two folders may have one name
         name = "given" if isinstance(queries, Mapping) else Path(queries).resolve().name
         about |= {"queries": name, "checksum": checksum(sets)}
-    about["adapter"] = described(adapter) if engine.encoder is None and engine.adapter is not None else None
+    about["adapter"] = described(adapter) if engine.instead is None and engine.adapter is not None else None
     return evaluated(engine, sets, how, about=about, progress=progress, processes=processes)
 
 
@@ -107,8 +106,7 @@ def evaluated(
         raise SettingsError(
             "per_relation is about 1p queries, and none were evaluated; add 1p to shapes", "per_relation"
         )
-    if engine.encoder is not None:
-        engine.encoder.check_shapes({name: query_set.shape.plan for name, query_set in queries.items()})
+    engine.search.check_shapes({name: query_set.shape.plan for name, query_set in queries.items()})
     settings = {**(about or {}), "split": how.split, **relevant(engine)}
     kept = {name: value for name, value in settings.items() if value is not None}
     missing = {  # where nobody can tell what is missing, nothing needs to be ranked
@@ -156,9 +154,10 @@ def relevant(engine: Engine) -> dict[str, Any]:
     for name in ("new", "preset", "ceiling"):  # without them is usual; where one is asked for, results are named by it
         if not settings[name]:
             del settings[name]
+    if not engine.search.calibrated:
+        deciding = ("search", "observed", "new", *engine.search.about)
+        return {name: settings[name] for name in deciding if name in settings}
     search = settings["search"]
-    if search in _UNSCORED:
-        return {name: settings[name] for name in _UNSCORED[search] if name in settings}
     aside = _ASIDE + (() if search == "beam" else _BEAM) + (() if search == "continuous" else _CONTINUOUS)
     if settings["observed"] == "none":
         aside += ("observed_score",)

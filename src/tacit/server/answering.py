@@ -11,7 +11,6 @@ from typing import Any
 
 from tacit.engine.answers import LIKELY, Answers
 from tacit.engine.asked import Asked
-from tacit.engine.encoder_search import EncoderSearch
 from tacit.engine.engine import Engine
 from tacit.engine.entity_facts import known_facts, predicted_facts
 from tacit.errors import LimitError, QueryError, TacitError
@@ -42,11 +41,7 @@ class Answerer:
     def about(self) -> dict[str, Any]:
         """What the engine says of itself, with the model that answers and the encoder that may be asked instead."""
         encoder = self.engine.offered
-        asked = self.engine.encoder or type(self.engine.scorer)
-        return self.engine.about | {
-            "model": asked.name if isinstance(asked, EncoderSearch) else asked.__name__,
-            "encoder": None if encoder is None else encoder.name,
-        }
+        return self.engine.about | {"model": self.engine.model, "encoder": None if encoder is None else encoder.name}
 
     def replies(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to jobs of one key, each right or wrong on its own."""
@@ -125,9 +120,9 @@ class Answerer:
         self.limits.allow("offset", asked.offset, f"OFFSET is {asked.offset}")
         if asked.limit is not None or asked.query.kind in ("truth", "count"):  # which are one result, of all answers
             return asked
-        if engine.encoder is not None and not asked.min_score:
+        if not engine.search.probabilities and not asked.min_score:
             raise QueryError(
-                f"scores of {engine.encoder.name} are no probabilities, so nothing says where likely answers end; "
+                f"scores of {engine.search.name} are no probabilities, so nothing says where likely answers end; "
                 "say how many are wanted, by LIMIT"
             )
         return replace(asked, min_score=asked.min_score or LIKELY)
