@@ -27,7 +27,7 @@ from tacit.engine.known_tails import KnownTails
 from tacit.engine.logic import LOG2_E, Logic
 from tacit.graph.index import Ints
 from tacit.links.scratch_memory import Rooms
-from tacit.query.plan import Complement, Intersect, Plan, Relation, Row
+from tacit.query.plan import Complement, Plan, Relation, Row, conjuncts
 
 Summed = tuple[Tensor, Tensor, Tensor]  # `Z` [Q], and its derivatives by the scale and the shift of each literal [A, Q]
 _CPU_BYTES = 3 * 2**20  # size of a block of numbers that stays in cache
@@ -46,9 +46,8 @@ class Literal:
 
 def literals(plan: Plan) -> tuple[Literal, ...] | None:
     """The literals of a plan that is nothing but their intersection, positive ones first."""
-    parts = plan.root.parts if isinstance(plan.root, Intersect) else (plan.root,)
     listed = []
-    for part in parts:
+    for part in conjuncts(plan.root):
         match part:
             case Row(entity, Relation(relation, flip)):
                 listed.append(Literal(entity, relation, flip, False))

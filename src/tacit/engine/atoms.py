@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from tacit.links.codes import Codes, forget_codes, shared_codes
 from tacit.links.precision import NARROW, even_product, switched
 from tacit.links.scorer import BilinearScorer, Scorer, shards_of
 from tacit.links.scratch_memory import Rooms
-from tacit.query.plan import Complement, Plan, Relation, Row, negated_relation
+from tacit.query.plan import Complement, Plan, Relation, Row, Step, negated_relation
 
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
 _PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
@@ -372,7 +372,7 @@ class Atoms:
         scores[known.rows, known.tails] = self.observed
         return scores
 
-    def strength(self, step: Complement[Any], relations: Tensor) -> Tensor | None:
+    def strength(self, step: Complement[Step], relations: Tensor) -> Tensor | None:
         """The log of how many times more strongly a negation excludes than the logic says, `[B, 1]`, if it does."""
         about = negated_relation(step)
         ids = None if about is None else relations[:, about.slot] ^ int(about.flip)

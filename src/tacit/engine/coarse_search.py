@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -24,7 +24,8 @@ from tacit.engine.scores import checked
 from tacit.links.codes import ROUNDING, Codes
 from tacit.links.precision import steady_product
 from tacit.links.scorer import BilinearScorer
-from tacit.query.plan import Complement, Node, Relation, Row
+from tacit.query.fold import Place
+from tacit.query.plan import Complement, Node, Relation, Row, Step
 
 _CACHED = 2**17  # scores of a block of columns: a few such blocks stay in cache
 _GATHERED = 2**15  # keys that are gathered at a time
@@ -125,11 +126,11 @@ class _InColumns(BoundsFold[int]):
     def entity(self, slot: int) -> int:
         return slot
 
-    def strength(self, step: Complement[Any]) -> Tensor | None:
+    def strength(self, step: Complement[Step]) -> Tensor | None:
         return self.atoms.strength(step, self.search.relations)
 
-    def relation(self, step: Relation, source: int, target: int | None) -> Bounds:
-        leaf = self.search.leaf(source, step)
+    def relation(self, step: Relation, place: Place[int]) -> Bounds:
+        leaf = self.search.leaf(place.start, step)
         if isinstance(self.columns, slice):
             rough, slack = self._bounded(leaf, self.columns)
             return Bounds(self._scored(leaf, rough - slack), self._scored(leaf, rough + slack))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from tacit.engine.bounds import Bounds, BoundsFold
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.row_lists import RowLists
 from tacit.query.fold import EVERYWHERE, Place
-from tacit.query.plan import Complement, Intersect, Node, Project, Relation, Row, Step, Union, anchored, has
+from tacit.query.plan import Complement, Edge, Intersect, Node, Project, Relation, Row, Step, Union, anchored, has
 
 _LISTED = 128  # tails of a row that are looked at
 _FIRST = 4  # candidates that are expanded at first; then twice as many each time
@@ -92,10 +91,9 @@ class Lists(BoundsFold[Tensor]):
         """Bounds of the values of a set at some entities; those below a floor need not be told apart from it."""
         return replace(self, floor=floor).of(step, Place(target=ids))
 
-    def of(self, step: Step, place: Place[Tensor] = EVERYWHERE) -> Bounds:
-        """The bounds of a step; a disjunction is worth more than its parts, so that floors are none of theirs."""
-        lists = replace(self, floor=ZERO) if isinstance(step, Union) else self
-        return super(Lists, lists).of(step, place)
+    def union(self, step: Union[Step], place: Place[Tensor]) -> Bounds:
+        """The bounds of a disjunction, which is worth more than its parts, so that floors are none of theirs."""
+        return super(Lists, replace(self, floor=ZERO)).union(step, place)
 
     def _joined(self, step: Node, parts: Sequence[Node], count: int) -> Listing:
         """What is best in one of the parts, valued in all of them; the parts list more until that is enough."""
@@ -148,12 +146,10 @@ class Lists(BoundsFold[Tensor]):
 
     def project(self, step: Project, place: Place[Tensor]) -> Bounds:
         """Values at targets; candidates are tried until none that is left can raise the lowest of them."""
-        if place.target is None or not isinstance(step.edge, Relation):
-            raise TypeError("a hop is valued at entities")
         hop, relation = _Expansion(self, step.source), self._relation(step.edge)
         hop.next()
         while True:
-            valued = hop.valued(relation, place.target)
+            valued = hop.valued(relation, place.end)
             if hop.exhausted or not len(valued.low) or hop.reach <= max(self.floor, float(valued.low.min())):
                 return valued
             hop.next()
@@ -161,17 +157,17 @@ class Lists(BoundsFold[Tensor]):
     def entity(self, slot: int) -> Tensor:
         return torch.tensor([self.entities[slot]])
 
-    def relation(self, step: Relation, source: Tensor, target: Tensor | None) -> Bounds:
-        if target is None:
-            raise TypeError("an atom is valued between entities")
-        scores = self.rows.scores(source, self._relation(step), target)[0]
+    def relation(self, step: Relation, place: Place[Tensor]) -> Bounds:
+        scores = self.rows.scores(place.start, self._relation(step), place.end)[0]
         return Bounds(scores, scores)
 
-    def strength(self, step: Complement[Any]) -> Tensor | None:
+    def strength(self, step: Complement[Step]) -> Tensor | None:
         strength = self.rows.atoms.strength(step, torch.tensor([self.relations]))
         return None if strength is None else strength[0]
 
-    def _relation(self, edge: Relation) -> int:
+    def _relation(self, edge: Edge) -> int:
+        if not isinstance(edge, Relation):
+            raise TypeError(f"no list follows from an edge of several relations: {edge!r}")
         return self.relations[edge.slot] ^ int(edge.flip)
 
 

@@ -16,7 +16,7 @@ from tacit.graph.index import Ints
 from tacit.query.betae_structures import Ids
 from tacit.query.grounding import Grounding
 from tacit.query.hardness import missing_links, most_links
-from tacit.query.plan import Complement, Everything, Relation, Row, map_children
+from tacit.query.plan import Complement, Everything, Kind, Relation, Row, map_children
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sample_settings import SampleSettings
 from tacit.query.sets import Flags
@@ -234,7 +234,7 @@ def can_miss(shape: Shape, links: range) -> bool:
     return most_links(shape.plan.root) >= links.start
 
 
-def without_negation(step: Any) -> Any:
+def without_negation(step: Kind) -> Kind:
     """The same step with everything in place of what it negates."""
     return Everything() if isinstance(step, Complement) else map_children(step, without_negation)
 
