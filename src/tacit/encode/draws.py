@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NoReturn, Self
+from typing import NoReturn, Self, cast
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ ALONE = 5**-0.5  # the weight of a query of one answer, (4 + answers)^-½
 PATH, NEGATED = 2 / 3, 0.2  # the share of chains, and that of negation among the rest, as in BetaE
 LEAST = 1e-9  # the share of a kind that is nothing beside others, and yet all where it is alone
 Way = tuple[Tensor, Tensor]  # the sources and relations of the facts that lead to some entities
-Met = tuple[Tensor, Tensor | None]  # entities, and the relations by which a walk has come to them
+Reached = tuple[Tensor, Tensor | None]  # entities, and the relations by which a walk has come to them
 
 
 class Given:
@@ -186,7 +186,7 @@ class _Backwards:
 
     def along(self, step: Row | Project) -> Tensor:
         """The relations that a step follows."""
-        edge = _relation(step)
+        edge = cast(Relation, step.edge)  # since it was filled
         return self.relations[edge.slot] ^ int(edge.flip)
 
 
@@ -195,20 +195,20 @@ class _Walk(Visitor[End, Value]):
     queries: _Backwards
 
 
-class _Filling(_Walk[Met, Way | None]):
+class _Filling(_Walk[Reached, Way | None]):
     """Fills steps so that their sets hold the entities met; the facts by which they lead to them."""
 
-    def row(self, step: Row, place: Place[Met]) -> Way:
+    def row(self, step: Row, place: Place[Reached]) -> Way:
         way = self._hop(step, place)
         self.queries.entities[step.slot] = way[0]
         return way
 
-    def project(self, step: Project, place: Place[Met]) -> Way:
+    def project(self, step: Project, place: Place[Reached]) -> Way:
         way = self._hop(step, place)
         self.of(step.source, Place(target=way))
         return way
 
-    def intersect(self, step: Intersect[Node] | Union[Node], place: Place[Met]) -> Way | None:
+    def intersect(self, step: Intersect[Node] | Union[Node], place: Place[Reached]) -> Way | None:
         """What is negated is filled last, from siblings by the first way."""
         targets, _ = place.end
         ways = [self.of(part, Place(target=(targets, None))) for part in step.parts if not isinstance(part, Complement)]
@@ -220,17 +220,19 @@ class _Filling(_Walk[Met, Way | None]):
 
     union = intersect
 
-    def complement(self, step: Complement[Node], place: Place[Met]) -> None:
+    def complement(self, step: Complement[Node], place: Place[Reached]) -> None:
         self._exclude(step, place.end[0], None)
 
-    def everything(self, step: Everything, place: Place[Met]) -> None:
+    def everything(self, step: Everything, place: Place[Reached]) -> None:
         pass
 
-    def otherwise(self, step: Step, place: Place[Met]) -> NoReturn:
-        raise _undrawn(step)
+    def otherwise(self, step: Step, place: Place[Reached]) -> NoReturn:
+        raise PlanError(f"queries with {type(step).__name__} cannot be drawn on a device; give them")
 
-    def _hop(self, step: Row | Project, place: Place[Met]) -> Way:
-        edge, queries = _relation(step), self.queries
+    def _hop(self, step: Row | Project, place: Place[Reached]) -> Way:
+        edge, queries = step.edge, self.queries
+        if not isinstance(edge, Relation):
+            self.otherwise(step, place)
         way, found = queries.facts.leading(*place.end)
         queries.alive = queries.alive & found
         queries.relations[edge.slot] = way[1] ^ int(edge.flip)
@@ -298,17 +300,6 @@ class _Membership(_Walk[Tensor, Tensor]):
 
     def everything(self, step: Everything, place: Place[Tensor]) -> Tensor:
         return torch.ones(2, *place.end.shape, dtype=torch.bool, device=place.end.device)
-
-
-def _relation(step: Row | Project) -> Relation:
-    """The relation of a step that has no other."""
-    if not isinstance(step.edge, Relation):
-        raise _undrawn(step)
-    return step.edge
-
-
-def _undrawn(step: Step) -> PlanError:
-    return PlanError(f"queries with {type(step).__name__} cannot be drawn on a device; give them")
 
 
 def _first(parts: Sequence[Node]) -> Node:

@@ -22,7 +22,7 @@ from tacit.links.codes import Codes, forget_codes, shared_codes
 from tacit.links.precision import NARROW, even_product, switched
 from tacit.links.scorer import BilinearScorer, Scorer, shards_of
 from tacit.links.scratch_memory import Rooms
-from tacit.query.plan import Complement, Plan, Relation, Row, Step, negated_relation
+from tacit.query.plan import Complement, Plan, Step, negated_relation, single_atom
 
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
 _PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
@@ -124,17 +124,17 @@ class Atoms:
 
         None where the plan is more than that, or the calibration may change the order.
         """
-        match plan.root:
-            case Row(slot, Relation(relation, flip)) if self.calibration.monotone:
-                heads = entities[:, slot].to(self.device).long()
-                ids = relations[:, relation].to(self.device).long() ^ int(flip)
-                logits = self.logits(heads, ids)
-                scores = self._lifted(self._calibrated(logits.clone(), heads, ids), heads, ids) if scored else None
-                known = self.known(heads, ids)
-                if known is not None:
-                    logits[known.rows, known.tails] = float("inf")
-                return logits, scores
-        return None
+        if not self.calibration.monotone or (atom := single_atom(plan.root)) is None:
+            return None
+        slot, relation = atom
+        heads = entities[:, slot].to(self.device).long()
+        ids = relations[:, relation.slot].to(self.device).long() ^ int(relation.flip)
+        logits = self.logits(heads, ids)
+        scores = self._lifted(self._calibrated(logits.clone(), heads, ids), heads, ids) if scored else None
+        known = self.known(heads, ids)
+        if known is not None:
+            logits[known.rows, known.tails] = float("inf")
+        return logits, scores
 
     @property
     def facts_on_top(self) -> bool:

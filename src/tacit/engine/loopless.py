@@ -12,7 +12,7 @@ from tacit.engine.known_facts import KnownFacts
 from tacit.engine.possible import IMPOSSIBLE, Possible
 from tacit.engine.reasoner import Around, Reasoner
 from tacit.query.fold import Fold, Place
-from tacit.query.plan import Best, Complement, Condition, Everything, Plan, Project, Relation, Step
+from tacit.query.plan import Complement, Plan, Relation, Step
 
 
 class Loopless(Around):
@@ -68,18 +68,6 @@ class _RuledOut(Fold[Tensor, Tensor]):
         """Nothing: no atom is sure."""
         return self.nothing
 
-    def project(self, step: Project, place: Place[Tensor]) -> Tensor:
+    def otherwise(self, step: Step, place: Place[Tensor]) -> Tensor:
         """Nothing: a hop comes from any entity."""
-        return self.nothing
-
-    def best(self, step: Best, place: Place[Tensor]) -> Tensor:
-        """Nothing, for the same reason."""
-        return self.nothing
-
-    def condition(self, step: Condition, place: Place[Tensor]) -> Tensor:
-        """Nothing, for the same reason."""
-        return self.nothing
-
-    def everything(self, step: Everything, place: Place[Tensor]) -> Tensor:
-        """Nothing."""
         return self.nothing

@@ -109,16 +109,18 @@ class _Structures(Visitor[None, Structure | None]):
     def complement(self, step: Complement[Step], place: Place[None]) -> Structure | None:
         return self._extended(step.part, "n")
 
-    def intersect(self, step: Intersect[Step] | Union[Step], place: Place[None]) -> Structure | None:
-        parts = tuple(map(self.of, step.parts))
-        return None if None in parts else parts
+    def intersect(self, step: Intersect[Step], place: Place[None]) -> Structure | None:
+        return self._joined(step.parts)
 
     def union(self, step: Union[Step], place: Place[None]) -> Structure | None:
-        parts = self.intersect(step, place)
-        return None if parts is None else (*parts, ("u",))
+        return self._joined(step.parts, ("u",))
 
     def otherwise(self, step: Step, place: Place[None]) -> None:
         return None
+
+    def _joined(self, parts: Iterable[Step], *mark: Structure) -> Structure | None:
+        inner = tuple(map(self.of, parts))
+        return None if None in inner else (*inner, *mark)
 
     def _extended(self, part: Step, mark: str) -> Structure | None:
         inner = self.of(part)

@@ -30,9 +30,9 @@ from tacit.query.plan import (
     Everything,
     Held,
     Intersect,
-    Kind,
     Loop,
     Node,
+    NodeOrEdge,
     Plan,
     Prepared,
     Project,
@@ -254,11 +254,11 @@ def _neighbours(cut: Variable, factors: Sequence[Formula], slots: range) -> list
     return ranking
 
 
-def _intersect(parts: Sequence[Kind]) -> Kind:
+def _intersect(parts: Sequence[NodeOrEdge]) -> NodeOrEdge:
     return _merged(Intersect, parts) if parts else Everything()
 
 
-def _merged(kind: type[Intersect[Any]] | type[Union[Any]], parts: Sequence[Kind]) -> Kind:
+def _merged(kind: type[Intersect[Any]] | type[Union[Any]], parts: Sequence[NodeOrEdge]) -> NodeOrEdge:
     """One node over all parts, with nested ones of its kind taken apart; parts over sets make a set again."""
     flat = [p for part in parts for p in (part.parts if isinstance(part, kind) else (part,))]
-    return cast(Kind, flat[0] if len(flat) == 1 else kind(tuple(flat)))
+    return cast(NodeOrEdge, flat[0] if len(flat) == 1 else kind(tuple(flat)))

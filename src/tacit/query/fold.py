@@ -16,22 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from tacit.query.plan import (
-    At,
-    Best,
-    Complement,
-    Condition,
-    Everything,
-    Intersect,
-    Loop,
-    Project,
-    Relation,
-    Row,
-    Source,
-    Step,
-    Target,
-    Union,
-)
+from tacit.query.plan import At, Complement, Intersect, Loop, Relation, Row, Source, Step, Target, Union
 
 End = TypeVar("End")
 Value = TypeVar("Value")
@@ -76,9 +61,9 @@ class Visitor(Generic[End, Value]):
 
 
 class Fold(Visitor[End, Value], ABC):
-    """Values the steps of a plan: a subclass is an algebra, with one method for each step that has a value of its own.
+    """Values the steps of a plan: a subclass is an algebra, of a few dozen lines over tensors, sets, vectors or proofs.
 
-    An algebra over tensors, sets, vectors, proofs or text is a few dozen lines; the walk is written here, once.
+    `Project`, `Best`, `Condition` and `Everything` have a value of their own, by the method of an algebra that has one.
     """
 
     def intersect(self, step: Intersect[Step], place: Place[End]) -> Value:
@@ -120,22 +105,6 @@ class Fold(Visitor[End, Value], ABC):
     @abstractmethod
     def relation(self, step: Relation, place: Place[End]) -> Value:
         """An atom from an entity to another, or to every one."""
-
-    def project(self, step: Project, place: Place[End]) -> Value:
-        """The best way over an edge from a set."""
-        return self.otherwise(step, place)
-
-    def best(self, step: Best, place: Place[End]) -> Value:
-        """The largest value of a set."""
-        return self.otherwise(step, place)
-
-    def condition(self, step: Condition, place: Place[End]) -> Value:
-        """The best of a body over the values of a cut variable."""
-        return self.otherwise(step, place)
-
-    def everything(self, step: Everything, place: Place[End]) -> Value:
-        """The set of all entities."""
-        return self.otherwise(step, place)
 
     @abstractmethod
     def all(self, parts: Sequence[Value], place: Place[End]) -> Value:

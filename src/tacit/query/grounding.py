@@ -33,7 +33,7 @@ from tacit.query.plan import (
     Step,
     Target,
     Union,
-    children,
+    said_inside,
 )
 from tacit.query.sets import Flags
 
@@ -77,12 +77,12 @@ class Grounding(Visitor[Met, None]):
 
     def intersect(self, step: Intersect[Node] | Union[Node], place: Place[Met]) -> None:
         for part in sorted(step.parts, key=lambda part: isinstance(part, At | Complement)):
-            self.of(part, _afresh(place))
+            self.of(part, _afresh(place.end))
 
     union = intersect
 
     def complement(self, step: Complement[Node], place: Place[Met]) -> None:
-        self.of(step.part, _afresh(place))
+        self.of(step.part, _afresh(place.end))
 
     def at(self, step: At, place: Place[Met]) -> None:
         met = self.cut.get(step.slot) or self.anywhere()
@@ -93,7 +93,7 @@ class Grounding(Visitor[Met, None]):
         self.of(step.part, Place(target=self.anywhere()))
 
     def condition(self, step: Condition, place: Place[Met]) -> None:
-        self.of(step.body, _afresh(place))
+        self.of(step.body, _afresh(place.end))
 
     def everything(self, step: Everything, place: Place[Met]) -> None:
         pass
@@ -109,7 +109,7 @@ class Grounding(Visitor[Met, None]):
         return self.random.integers(0, self.num_entities, len(self.alive)), None
 
     def draw(self, targets: Ints, came_by: Ints | None) -> tuple[Ints, Ints]:
-        """A relation that leads to each target, all such relations alike, and an entity it leads from."""
+        """An entity that leads to each target and the relation it does by, all such relations alike."""
         keys, first = self.index.keys, self.starts[targets]
         number = self.starts[targets + 1] - first
         back = np.full(len(targets), -1)
@@ -122,7 +122,7 @@ class Grounding(Visitor[Met, None]):
         at = np.clip(at, 0, len(keys) - 1)
         begin, end = self.index.offsets[at], self.index.offsets[at + 1]
         picked = begin + (self.random.random(len(targets)) * (end - begin)).astype(np.int64)
-        return keys[at] % self.index.num_relations ^ 1, self.index.all_tails[picked].astype(np.int64)
+        return self.index.all_tails[picked].astype(np.int64), keys[at] % self.index.num_relations ^ 1
 
     def between(self, sources: Ints, targets: Ints) -> Ints:
         """A relation from each source to its target, all such relations alike; rows without any die."""
@@ -138,7 +138,7 @@ class Grounding(Visitor[Met, None]):
 
     def _put_in_order(self, node: Step) -> Flags:
         twice = np.zeros(len(self.alive), dtype=bool)
-        for part in _inside(node):
+        for part in said_inside(node):
             twice |= self._put_in_order(part)
         if isinstance(node, Intersect | Union):
             for alike in _interchangeable(node.parts, self.plan.num_entities):
@@ -164,12 +164,11 @@ class _Edges(Visitor[Met, Met]):
     grounding: Grounding
 
     def relation(self, step: Relation, place: Place[Met]) -> Met:
-        targets, came_by = place.end
         if place.source is None:
-            relation, sources = self.grounding.draw(targets, came_by)
+            sources, relation = self.grounding.draw(*place.end)
         else:
             sources, _ = place.source
-            relation = self.grounding.between(sources, targets)
+            relation = self.grounding.between(sources, place.end[0])
         self.grounding.relations[:, step.slot] = relation ^ step.flip
         return sources, relation
 
@@ -189,28 +188,22 @@ class _Edges(Visitor[Met, Met]):
         return sources, None
 
     def source(self, step: Source, place: Place[Met]) -> Met:
-        sources, _ = place.source or self.grounding.anywhere()
-        self.grounding.of(step.part, Place(target=(sources, None)))
-        return sources, None
+        met = place.source or self.grounding.anywhere()
+        self.grounding.of(step.part, _afresh(met))
+        return met
 
     def target(self, step: Target, place: Place[Met]) -> Met:
-        self.grounding.of(step.part, _afresh(place))
-        sources, _ = place.source or self.grounding.anywhere()
-        return sources, None
+        self.grounding.of(step.part, _afresh(place.end))
+        return place.source or self.grounding.anywhere()
 
 
-def _afresh(place: Place[Met]) -> Place[Met]:
-    """The same entities, to which a walk may have come by any relation."""
-    return Place(target=(place.end[0], None))
+def _afresh(met: Met) -> Place[Met]:
+    """At the same entities, to which a walk may have come by any relation."""
+    return Place(target=(met[0], None))
 
 
 def _relations_first(part: Edge) -> int:
     return 0 if isinstance(part, Relation) else 1 if isinstance(part, Intersect | Union) else 2
-
-
-def _inside(node: Step) -> tuple[Step, ...]:
-    """What is directly inside a step; candidates for a cut variable repeat what its body says."""
-    return (node.body,) if isinstance(node, Condition) else children(node)
 
 
 def _interchangeable(parts: Sequence[Step], num_entities: int) -> list[list[list[tuple[str, int]]]]:
@@ -234,6 +227,6 @@ def _describe(node: Step, num_entities: int, marks: list[object], slots: list[tu
             slots.append(("e", value))
         elif isinstance(value, int) and field.name != "variable":
             marks.append(value)
-    for inner in _inside(node):
+    for inner in said_inside(node):
         _describe(inner, num_entities, marks, slots)
     marks.append(None)

@@ -27,7 +27,7 @@ from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index, Ints
 from tacit.query import symbolic
 from tacit.query.fold import EVERYWHERE, Fold, Place, Visitor
-from tacit.query.plan import Best, Complement, Condition, Loop, Project, Relation, Step, Target, Union, children
+from tacit.query.plan import Best, Complement, Condition, Loop, Project, Relation, Step, Target, Union, said_inside
 from tacit.query.queries import QuerySet
 from tacit.query.sets import Sets
 from tacit.query.symbolic import GRAPHS, Ends, SetFold
@@ -97,11 +97,8 @@ class _MostLinks(Visitor[None, int]):
     def union(self, step: Union[Step], place: Place[None]) -> int:
         return max(map(self.of, step.parts))  # the others may not hold at all
 
-    def condition(self, step: Condition, place: Place[None]) -> int:
-        return self.of(step.body)
-
     def otherwise(self, step: Step, place: Place[None]) -> int:
-        return sum(map(self.of, children(step)))
+        return sum(map(self.of, said_inside(step)))
 
 
 def _index(graph: Graph, splits: Sequence[str]) -> Index:
@@ -130,9 +127,11 @@ class CostFold(Fold[Ends, Levels]):
         """The entities of a slot, one a query."""
         return self.folds[0].entity(slot)
 
-    def relation(self, step: Relation, place: Place[Ends]) -> Levels:
+    def relation(self, step: Relation | Loop, place: Place[Ends]) -> Levels:
         """What observed facts lead to costs nothing, what missing ones lead to a link."""
-        return _least(enumerate(fold.relation(step, place) for fold in self.folds))
+        return _least(enumerate(fold.of(step, place) for fold in self.folds))
+
+    loop = relation
 
     def project(self, step: Project, place: Place[Ends]) -> Levels:
         """The cheapest way over an edge from a set: the cost of the source and that of the edge."""
@@ -148,10 +147,6 @@ class CostFold(Fold[Ends, Levels]):
                 edge = self.of(step.edge, Place(Ends(rows, sources)))
                 priced += [(cost + more, level.union_by(rows, self._size)) for more, level in enumerate(edge)]
         return _least(priced)
-
-    def loop(self, step: Loop, place: Place[Ends]) -> Levels:
-        """The entities that observed and missing facts lead back to themselves."""
-        return _least(enumerate(fold.loop(step, place) for fold in self.folds))
 
     def best(self, step: Best, place: Place[Ends]) -> Levels:
         """The cheapest member, whatever the entity."""
@@ -171,7 +166,7 @@ class CostFold(Fold[Ends, Levels]):
 
     def everything(self, step: Step, place: Place[Ends]) -> Levels:
         """All entities, for nothing."""
-        return (self.folds[0].everything(step, place),)
+        return (self.folds[0].of(step, place),)
 
     def all(self, parts: Sequence[Levels], place: Place[Ends]) -> Levels:
         """The sum of what the parts cost."""

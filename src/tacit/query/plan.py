@@ -141,7 +141,7 @@ Node: TypeAlias = (
 )
 Edge: TypeAlias = "Relation | Source | Target | Everything | Intersect[Edge] | Union[Edge] | Complement[Edge]"
 Step: TypeAlias = "Node | Edge"
-Kind = TypeVar("Kind", "Node", "Edge")
+NodeOrEdge = TypeVar("NodeOrEdge", "Node", "Edge")
 
 
 @dataclass(frozen=True)
@@ -206,14 +206,18 @@ def children(step: Step) -> tuple[Step, ...]:
     )
 
 
-class Change(Protocol):
+def said_inside(step: Step) -> tuple[Step, ...]:
+    """What is directly inside a step, each thing once: candidates for a cut variable repeat what its body says."""
+    return (step.body,) if isinstance(step, Condition) else children(step)
+
+
+class StepChange(Protocol):
     """What makes a set of a set, and an edge of an edge."""
 
-    def __call__(self, step: Kind, /) -> Kind:
-        """Another step of the same kind."""
+    def __call__(self, step: NodeOrEdge, /) -> NodeOrEdge: ...
 
 
-def map_children(step: Kind, change: Change) -> Kind:
+def map_children(step: NodeOrEdge, change: StepChange) -> NodeOrEdge:
     """The same step with every step directly inside it changed."""
     changed = dict[str, Any]()
     for f in fields(step):
@@ -223,7 +227,7 @@ def map_children(step: Kind, change: Change) -> Kind:
     return replace(step, **changed)
 
 
-def conjuncts(step: Kind) -> tuple[Kind, ...]:
+def conjuncts(step: NodeOrEdge) -> tuple[NodeOrEdge, ...]:
     """The parts of a conjunction, or the step itself where it is none."""
     return step.parts if isinstance(step, Intersect) else (step,)
 
@@ -257,6 +261,11 @@ def anchored(step: Step) -> bool:
         case Union(parts):
             return all(map(anchored, parts))
     return True
+
+
+def single_atom(step: Step) -> tuple[int, Relation] | None:
+    """The entity slot and the relation of a set that is the row of one atom; None where it is more."""
+    return (step.slot, step.edge) if isinstance(step, Row) and isinstance(step.edge, Relation) else None
 
 
 def negated_relation(step: Complement[Step]) -> Relation | None:
