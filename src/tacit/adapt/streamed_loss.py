@@ -27,7 +27,7 @@ from tacit.engine.known_tails import KnownTails
 from tacit.engine.logic import LOG2_E, Logic
 from tacit.graph.index import Ints
 from tacit.links.scratch_memory import Rooms
-from tacit.query.plan import Complement, Intersect, Plan, Relation, Row
+from tacit.query.plan import Complement, Plan, conjuncts, single_atom
 
 Summed = tuple[Tensor, Tensor, Tensor]  # `Z` [Q], and its derivatives by the scale and the shift of each literal [A, Q]
 _CPU_BYTES = 3 * 2**20  # size of a block of numbers that stays in cache
@@ -46,16 +46,14 @@ class Literal:
 
 def literals(plan: Plan) -> tuple[Literal, ...] | None:
     """The literals of a plan that is nothing but their intersection, positive ones first."""
-    parts = plan.root.parts if isinstance(plan.root, Intersect) else (plan.root,)
     listed = []
-    for part in parts:
-        match part:
-            case Row(entity, Relation(relation, flip)):
-                listed.append(Literal(entity, relation, flip, False))
-            case Complement(Row(entity, Relation(relation, flip))):
-                listed.append(Literal(entity, relation, flip, True))
-            case _:
-                return None
+    for part in conjuncts(plan.root):
+        affirmed = part.part if isinstance(part, Complement) else part
+        atom = single_atom(affirmed)
+        if atom is None:
+            return None
+        entity, relation = atom
+        listed.append(Literal(entity, relation.slot, relation.flip, negated=affirmed is not part))
     return tuple(sorted(listed, key=lambda literal: literal.negated))
 
 

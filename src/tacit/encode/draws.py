@@ -9,10 +9,11 @@ taken away, or a walk comes to an end too early, the query counts nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import NoReturn, Self, cast
 
 import numpy as np
 import torch
@@ -21,17 +22,8 @@ from torch import Tensor
 from tacit.encode.encoder import Drawn
 from tacit.errors import PlanError, TrainingError
 from tacit.graph.index import Index
-from tacit.query.plan import (
-    Complement,
-    Everything,
-    Intersect,
-    Node,
-    Plan,
-    Project,
-    Relation,
-    Row,
-    Union,
-)
+from tacit.query.fold import End, Place, Value, Visitor
+from tacit.query.plan import Complement, Everything, Intersect, Node, Plan, Project, Relation, Row, Step, Union
 from tacit.query.queries import QuerySet
 from tacit.query.shapes import SHAPES
 
@@ -41,6 +33,7 @@ ALONE = 5**-0.5  # the weight of a query of one answer, (4 + answers)^-½
 PATH, NEGATED = 2 / 3, 0.2  # the share of chains, and that of negation among the rest, as in BetaE
 LEAST = 1e-9  # the share of a kind that is nothing beside others, and yet all where it is alone
 Way = tuple[Tensor, Tensor]  # the sources and relations of the facts that lead to some entities
+Reached = tuple[Tensor, Tensor | None]  # entities, and the relations by which a walk has come to them
 
 
 class Given:
@@ -175,7 +168,7 @@ class _Backwards:
         self.entities: dict[int, Tensor] = {}
         self.relations: dict[int, Tensor] = {}
         self.alive = torch.ones_like(answers, dtype=torch.bool)
-        self._fill(plan.root, answers)
+        _Filling(self).of(plan.root, Place(target=(answers, None)))
 
     def of(self, rows: Tensor) -> Self:
         """Some of the queries."""
@@ -188,87 +181,130 @@ class _Backwards:
 
     def another(self) -> Tensor:
         """An answer that a walk from the entities leads to, as a rule another one than that they were found from."""
-        ends, found = self._follow(self.plan.root)
+        ends, found = _Following(self).of(self.plan.root)
         return torch.where(found, ends, self.answers)
 
-    def _fill(self, node: Node, targets: Tensor, came_by: Tensor | None = None) -> Way | None:
-        """Fill a node so that its set holds the targets; the facts by which it leads to them."""
-        match node:
-            case Row(slot, Relation() as edge):
-                way = self._hop(edge, targets, came_by)
-                self.entities[slot] = way[0]
-                return way
-            case Project(_, source, Relation() as edge):
-                way = self._hop(edge, targets, came_by)
-                self._fill(source, way[0], way[1] if isinstance(source, Row | Project) else None)
-                return way
-            case Intersect(parts) | Union(parts):
-                ways = [self._fill(part, targets) for part in parts if not isinstance(part, Complement)]
-                way_in = next(iter(ways), None)
-                for part in parts:
-                    if isinstance(part, Complement):
-                        self._exclude(part.part, targets, way_in)
-                return way_in
-            case Complement(part):
-                self._exclude(part, targets, None)
-                return None
-            case Everything():
-                return None
-        raise PlanError(f"queries with {type(node).__name__} cannot be drawn on a device; give them")
-
-    def _follow(self, node: Node) -> tuple[Tensor, Tensor]:
-        """An entity in the set of a node that is filled, and whether it surely is."""
-        match node:
-            case Row(slot, Relation() as edge):
-                return self.facts.sibling((self.entities[slot], self._along(edge)))
-            case Project(_, source, Relation() as edge):
-                starts, found = self._follow(source)
-                ends, there = self.facts.sibling((starts, self._along(edge)))
-                return ends, found & there
-            case Intersect(parts) | Union(parts):  # of a union the first part alone is followed
-                first = next((part for part in parts if not isinstance(part, Complement)), parts[0])
-                ends, found = self._follow(first)
-                if isinstance(node, Intersect):
-                    for part in parts:
-                        found = found if part is first else found & self._bounds(part, ends)[0]
-                return ends, found
-        return self.answers, torch.zeros_like(self.alive)
-
-    def _hop(self, edge: Relation, targets: Tensor, came_by: Tensor | None) -> Way:
-        way, found = self.facts.leading(targets, came_by)
-        self.alive = self.alive & found
-        self.relations[edge.slot] = way[1] ^ int(edge.flip)
-        return way
-
-    def _along(self, edge: Relation) -> Tensor:
+    def along(self, step: Row | Project) -> Tensor:
+        """The relations that a step follows."""
+        edge = cast(Relation, step.edge)  # since it was filled
         return self.relations[edge.slot] ^ int(edge.flip)
 
-    def _exclude(self, node: Node, targets: Tensor, way: Way | None) -> None:
-        """Fill a node from siblings of the targets, which themselves must not be in its set."""
-        siblings = self.facts.anywhere(len(targets)) if way is None else self.facts.sibling(way)[0]
-        self._fill(node, siblings)
-        self.alive = self.alive & ~self._bounds(node, targets)[1]
 
-    def _bounds(self, node: Node, targets: Tensor) -> Tensor:
-        """Whether targets `[n, ...]` surely are, and may be, in the set of a node that is filled, `[2, n, ...]`."""
-        match node:
-            case Row(slot, Relation() as edge):
-                source, along = (_beside(column, targets) for column in (self.entities[slot], self._along(edge)))
-                held = self.facts.holds(source, along, targets)
-                return held.expand(2, *held.shape)
-            case Project(_, source, Relation() as edge):
-                first, many = self.facts.span(targets, _beside(self._along(edge), targets) ^ 1)
-                steps = torch.arange(FOLLOWED, device=targets.device)
-                at = (first[..., None] + steps).clamp(max=len(self.facts.tails) - 1)
-                low, high = (self._bounds(source, self.facts.tails[at]) & (steps < many[..., None])).any(-1)
-                return torch.stack((low, high | (many > FOLLOWED)))
-            case Intersect(parts):
-                return torch.stack([self._bounds(part, targets) for part in parts]).all(0)
-            case Union(parts):
-                return torch.stack([self._bounds(part, targets) for part in parts]).any(0)
-            case Complement(part):
-                return ~self._bounds(part, targets).flip(0)
-        return torch.ones(2, *targets.shape, dtype=torch.bool, device=targets.device)
+@dataclass(frozen=True, eq=False)
+class _Walk(Visitor[End, Value]):
+    queries: _Backwards
+
+
+class _Filling(_Walk[Reached, Way | None]):
+    """Fills steps so that their sets hold the entities met; the facts by which they lead to them."""
+
+    def row(self, step: Row, place: Place[Reached]) -> Way:
+        way = self._hop(step, place)
+        self.queries.entities[step.slot] = way[0]
+        return way
+
+    def project(self, step: Project, place: Place[Reached]) -> Way:
+        way = self._hop(step, place)
+        self.of(step.source, Place(target=way))
+        return way
+
+    def intersect(self, step: Intersect[Node] | Union[Node], place: Place[Reached]) -> Way | None:
+        """What is negated is filled last, from siblings by the first way."""
+        targets, _ = place.end
+        ways = [self.of(part, Place(target=(targets, None))) for part in step.parts if not isinstance(part, Complement)]
+        way_in = next(iter(ways), None)
+        for part in step.parts:
+            if isinstance(part, Complement):
+                self._exclude(part, targets, way_in)
+        return way_in
+
+    union = intersect
+
+    def complement(self, step: Complement[Node], place: Place[Reached]) -> None:
+        self._exclude(step, place.end[0], None)
+
+    def everything(self, step: Everything, place: Place[Reached]) -> None:
+        pass
+
+    def otherwise(self, step: Step, place: Place[Reached]) -> NoReturn:
+        raise PlanError(f"queries with {type(step).__name__} cannot be drawn on a device; give them")
+
+    def _hop(self, step: Row | Project, place: Place[Reached]) -> Way:
+        edge, queries = step.edge, self.queries
+        if not isinstance(edge, Relation):
+            self.otherwise(step, place)
+        way, found = queries.facts.leading(*place.end)
+        queries.alive = queries.alive & found
+        queries.relations[edge.slot] = way[1] ^ int(edge.flip)
+        return way
+
+    def _exclude(self, step: Complement[Node], targets: Tensor, way: Way | None) -> None:
+        """Fill what is negated from siblings of the targets, which themselves must not be in its set."""
+        facts = self.queries.facts
+        siblings = facts.anywhere(len(targets)) if way is None else facts.sibling(way)[0]
+        self.of(step.part, Place(target=(siblings, None)))
+        _, possible = _Membership(self.queries).of(step.part, Place(target=targets))
+        self.queries.alive = self.queries.alive & ~possible
+
+
+class _Following(_Walk[None, tuple[Tensor, Tensor]]):
+    """An entity in the set of a step that is filled, and whether it surely is."""
+
+    def row(self, step: Row, place: Place[None]) -> tuple[Tensor, Tensor]:
+        return self.queries.facts.sibling((self.queries.entities[step.slot], self.queries.along(step)))
+
+    def project(self, step: Project, place: Place[None]) -> tuple[Tensor, Tensor]:
+        starts, found = self.of(step.source)
+        ends, there = self.queries.facts.sibling((starts, self.queries.along(step)))
+        return ends, found & there
+
+    def intersect(self, step: Intersect[Node], place: Place[None]) -> tuple[Tensor, Tensor]:
+        first, inside = _first(step.parts), _Membership(self.queries)
+        ends, found = self.of(first)
+        for part in step.parts:
+            found = found if part is first else found & inside.of(part, Place(target=ends))[0]
+        return ends, found
+
+    def union(self, step: Union[Node], place: Place[None]) -> tuple[Tensor, Tensor]:
+        return self.of(_first(step.parts))
+
+    def otherwise(self, step: Step, place: Place[None]) -> tuple[Tensor, Tensor]:
+        return self.queries.answers, torch.zeros_like(self.queries.alive)
+
+
+class _Membership(_Walk[Tensor, Tensor]):
+    """Whether targets `[n, ...]` surely are, and may be, in the set of a step that is filled, `[2, n, ...]`."""
+
+    def row(self, step: Row, place: Place[Tensor]) -> Tensor:
+        columns = self.queries.entities[step.slot], self.queries.along(step)
+        source, along = (_beside(column, place.end) for column in columns)
+        held = self.queries.facts.holds(source, along, place.end)
+        return held.expand(2, *held.shape)
+
+    def project(self, step: Project, place: Place[Tensor]) -> Tensor:
+        facts, targets = self.queries.facts, place.end
+        first, many = facts.span(targets, _beside(self.queries.along(step), targets) ^ 1)
+        steps = torch.arange(FOLLOWED, device=targets.device)
+        at = (first[..., None] + steps).clamp(max=len(facts.tails) - 1)
+        low, high = (self.of(step.source, Place(target=facts.tails[at])) & (steps < many[..., None])).any(-1)
+        return torch.stack((low, high | (many > FOLLOWED)))
+
+    def intersect(self, step: Intersect[Node], place: Place[Tensor]) -> Tensor:
+        return torch.stack([self.of(part, place) for part in step.parts]).all(0)
+
+    def union(self, step: Union[Node], place: Place[Tensor]) -> Tensor:
+        return torch.stack([self.of(part, place) for part in step.parts]).any(0)
+
+    def complement(self, step: Complement[Node], place: Place[Tensor]) -> Tensor:
+        return ~self.of(step.part, place).flip(0)
+
+    def everything(self, step: Everything, place: Place[Tensor]) -> Tensor:
+        return torch.ones(2, *place.end.shape, dtype=torch.bool, device=place.end.device)
+
+
+def _first(parts: Sequence[Node]) -> Node:
+    """The first part that can be followed, if any can."""
+    return next((part for part in parts if not isinstance(part, Complement)), parts[0])
 
 
 def counts(plans: Mapping[str, Plan], batch: int, negated: float = NEGATED) -> dict[str, int]:

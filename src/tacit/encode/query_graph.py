@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from tacit.encode.schedule import few
 from tacit.errors import PlanError
 from tacit.query.fold import Fold, Place
-from tacit.query.plan import Best, Complement, Condition, Plan, Project, Relation
+from tacit.query.plan import Best, Complement, Condition, Everything, Plan, Project, Relation, Step
 
 FREE = 0  # the variable asked for; others are numbered from 1 on, the entity of slot `s` is `-1 - s`
 
@@ -107,11 +107,9 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
         """The entity of the slot, or the variable that was cut there."""
         return self.cut.get(slot, -1 - slot)
 
-    def relation(self, step: Relation, source: int, target: int | None) -> tuple[Links, ...]:
+    def relation(self, step: Relation, place: Place[int]) -> tuple[Links, ...]:
         """One link."""
-        if target is None:
-            raise TypeError("an atom lies between two terms")
-        return ((Link(source, target, step),),)
+        return ((Link(place.start, place.end, step),),)
 
     def project(self, step: Project, place: Place[int]) -> tuple[Links, ...]:
         """The links around a new variable."""
@@ -128,7 +126,7 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
         del self.cut[step.slot]
         return inside
 
-    def everything(self, place: Place[int]) -> tuple[Links, ...]:
+    def everything(self, step: Everything, place: Place[int]) -> tuple[Links, ...]:
         """No link."""
         return ((),)
 
@@ -140,7 +138,7 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
         """All branches."""
         return few(branch for part in parts for branch in part)
 
-    def negation(self, step: Complement[Any], part: tuple[Links, ...], place: Place[int]) -> tuple[Links, ...]:
+    def negation(self, step: Complement[Step], part: tuple[Links, ...], place: Place[int]) -> tuple[Links, ...]:
         """What denies every branch."""
         return self.all([(self._denied(branch),) for branch in part], place)
 

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from tacit.errors import PlanError
 from tacit.query.fold import EVERYWHERE, Fold, Place
-from tacit.query.plan import At, Best, Complement, Condition, Loop, Plan, Project, Relation, Step
+from tacit.query.plan import At, Best, Complement, Condition, Everything, Loop, Plan, Project, Relation, Step
 
 MOST_BRANCHES = 16
 KINDS = ("anchor", "everything", "complement", "union", "intersect", "project")  # what runs first, where both can
@@ -100,9 +100,9 @@ class _Operations(Fold[int, Branches]):
         """The slot itself."""
         return slot
 
-    def relation(self, step: Relation, source: int, target: int | None) -> Branches:
+    def relation(self, step: Relation, place: Place[int]) -> Branches:
         """A hop from an anchor."""
-        return self._hops((self._number("anchor", slot=source),), step)
+        return self._hops((self._number("anchor", slot=place.start),), step)
 
     def project(self, step: Project, place: Place[int]) -> Branches:
         """A hop from each branch of a source."""
@@ -110,7 +110,7 @@ class _Operations(Fold[int, Branches]):
             _refuse("an edge of several relations between two variables, or of a negated one")
         return self._hops(self.of(step.source), step.edge)
 
-    def everything(self, place: Place[int]) -> Branches:
+    def everything(self, step: Everything, place: Place[int]) -> Branches:
         """The state of all entities."""
         return (self._number("everything"),)
 
@@ -124,7 +124,7 @@ class _Operations(Fold[int, Branches]):
         branches = tuple(branch for part in parts for branch in part)
         return (self._number("union", branches),) if self.unions else few(branches)
 
-    def negation(self, step: Complement[Any], part: Branches, place: Place[int]) -> Branches:
+    def negation(self, step: Complement[Step], part: Branches, place: Place[int]) -> Branches:
         """The complement; that of branches is what all their complements have in common."""
         return self.all([(self._number("complement", (branch,)),) for branch in part], place)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from tacit.links.codes import Codes, forget_codes, shared_codes
 from tacit.links.precision import NARROW, even_product, switched
 from tacit.links.scorer import BilinearScorer, Scorer, shards_of
 from tacit.links.scratch_memory import Rooms
-from tacit.query.plan import Complement, Plan, Relation, Row, negated_relation
+from tacit.query.plan import Complement, Plan, Step, negated_relation, single_atom
 
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
 _PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
@@ -124,17 +124,17 @@ class Atoms:
 
         None where the plan is more than that, or the calibration may change the order.
         """
-        match plan.root:
-            case Row(slot, Relation(relation, flip)) if self.calibration.monotone:
-                heads = entities[:, slot].to(self.device).long()
-                ids = relations[:, relation].to(self.device).long() ^ int(flip)
-                logits = self.logits(heads, ids)
-                scores = self._lifted(self._calibrated(logits.clone(), heads, ids), heads, ids) if scored else None
-                known = self.known(heads, ids)
-                if known is not None:
-                    logits[known.rows, known.tails] = float("inf")
-                return logits, scores
-        return None
+        if not self.calibration.monotone or (atom := single_atom(plan.root)) is None:
+            return None
+        slot, relation = atom
+        heads = entities[:, slot].to(self.device).long()
+        ids = relations[:, relation.slot].to(self.device).long() ^ int(relation.flip)
+        logits = self.logits(heads, ids)
+        scores = self._lifted(self._calibrated(logits.clone(), heads, ids), heads, ids) if scored else None
+        known = self.known(heads, ids)
+        if known is not None:
+            logits[known.rows, known.tails] = float("inf")
+        return logits, scores
 
     @property
     def facts_on_top(self) -> bool:
@@ -372,7 +372,7 @@ class Atoms:
         scores[known.rows, known.tails] = self.observed
         return scores
 
-    def strength(self, step: Complement[Any], relations: Tensor) -> Tensor | None:
+    def strength(self, step: Complement[Step], relations: Tensor) -> Tensor | None:
         """The log of how many times more strongly a negation excludes than the logic says, `[B, 1]`, if it does."""
         about = negated_relation(step)
         ids = None if about is None else relations[:, about.slot] ^ int(about.flip)

@@ -23,22 +23,8 @@ from tacit.engine.following import Following
 from tacit.engine.found import Found, Wanted, loose, unsettled
 from tacit.engine.logic import ZERO
 from tacit.engine.scores import checked
-from tacit.query.plan import (
-    At,
-    Best,
-    Complement,
-    Condition,
-    Everything,
-    Intersect,
-    Node,
-    Project,
-    Row,
-    Source,
-    Step,
-    Target,
-    Union,
-    children,
-)
+from tacit.query.fold import Fold, Place
+from tacit.query.plan import Best, Complement, Condition, Everything, Node, Project, Relation, Step, children, conjuncts
 from tacit.query.plan_traits import Search, negates_hops, settled, source_of
 
 _FIRST = 8  # candidates followed at first: a table that is read for one row costs hardly more for eight
@@ -79,7 +65,8 @@ class BestFirst(Following):
 
     def reach(self, root: Node, answer: int) -> None:
         """Follow candidates until they lead to an answer that may be known without them, for a single query."""
-        while bool(unsettled(*self.answers(root)[:, answer])) and (hops := self._tightening(root, 0, answer)):
+        tightening, place = _Tightening(self, 0), Place(target=answer)
+        while bool(unsettled(*self.answers(root)[:, answer])) and (hops := tightening.of(root, place)):
             self._follow_all([hops], [_PACES[0]])
 
     def listed(self, root: Node, wanted: Sequence[Wanted]) -> list[Found]:
@@ -99,8 +86,9 @@ class BestFirst(Following):
         wishes: dict[int, set[Search] | None] = {}
         self.floors = floors(root, wanted, self)
         for q, entity in enumerate(self._in_the_way(root, wanted)):
-            anywhere = (hops for step in self.hops if (hops := self._next(step, q)))
-            wishes[q] = None if entity is None else self._tightening(root, q, entity) or next(anywhere, set())
+            tightening = _Tightening(self, q)
+            anywhere = filter(None, map(tightening.next, self.hops))
+            wishes[q] = None if entity is None else tightening.of(root, Place(target=entity)) or next(anywhere, set())
         return wishes
 
     def _paces(self, root: Node, wanted: Sequence[Wanted], queries: list[int]) -> dict[int, int]:
@@ -132,34 +120,6 @@ class BestFirst(Following):
             lower, upper = each.lifted(lower), each.lifted(upper)
             entities.append(each.in_the_way(lower, upper, each.order(lower)))
         return entities
-
-    def _tightening(self, step: Step, q: int, entity: int, source: int = -1) -> set[Search]:
-        """What to follow to bring the bounds of a step closer together at an entity; nothing where it cannot be."""
-        match step:
-            case Project() | Condition() if step in self.hops:
-                lower, upper = self.whole(step)[[q, self.size + q], entity].tolist()
-                return self._next(step, q) if loose(lower, upper) else set()
-            case Intersect(parts) | Union(parts):
-                return set[Search]().union(*(self._tightening(part, q, entity, source) for part in parts))
-            case Complement(part) | Target(part):
-                return self._tightening(part, q, entity, source)
-            case Source(part):
-                return self._tightening(part, q, source)
-            case Row(slot, edge):
-                return self._tightening(edge, q, entity, int(self.entities[q, slot]))
-            case At(part, slot):
-                return self._tightening(part, q, int(self.entities[q, slot]))
-            case Best(_, part):
-                return self._tightening(part, q, int(self.whole(part)[self.size + q].argmax()))
-        return set()
-
-    def _next(self, step: Search, q: int) -> set[Search]:
-        """The step, where its best candidate that is left can be followed; what to follow before, where that helps."""
-        value, candidate = self.hops[step].ahead[q]
-        if value == ZERO or not self._leave(step, q):
-            return set()
-        lower = float(self._sources(step)[q, candidate])
-        return self._tightening(source_of(step), q, candidate) if loose(lower, value) else {step}
 
     def _follow_all(self, wishes: Sequence[set[Search]], paces: Sequence[int]) -> None:
         """Follow the next candidates of what is wished for each query, those whose values are settled."""
@@ -217,14 +177,57 @@ class BestFirst(Following):
             self.values.clear()
 
 
+@dataclass(frozen=True, eq=False)
+class _Tightening(Fold[int, set[Search]]):
+    """Values the steps of a query by what to follow to bring their bounds closer together, if anything does."""
+
+    search: BestFirst
+    query: int
+
+    def next(self, step: Search) -> set[Search]:
+        """The step, where its best candidate that is left can be followed; what to follow before, where that helps."""
+        value, candidate = self.search.hops[step].ahead[self.query]
+        if value == ZERO or not self.search._leave(step, self.query):
+            return set()
+        lower = float(self.search._sources(step)[self.query, candidate])
+        return self.of(source_of(step), Place(target=candidate)) if loose(lower, value) else {step}
+
+    def entity(self, slot: int) -> int:
+        return int(self.search.entities[self.query, slot])
+
+    def project(self, step: Search, place: Place[int]) -> set[Search]:
+        if step not in self.search.hops:  # but valued by a beam
+            return set()
+        bounds = self.search.whole(step)[[self.query, self.search.size + self.query], place.end]
+        return self.next(step) if loose(*bounds.tolist()) else set()
+
+    condition = project
+
+    def best(self, step: Best, place: Place[int]) -> set[Search]:
+        entity = int(self.search.whole(step.part)[self.search.size + self.query].argmax())
+        return self.of(step.part, Place(target=entity))
+
+    def relation(self, step: Relation | Everything, place: Place[int]) -> set[Search]:
+        return set()
+
+    everything = relation
+
+    def all(self, parts: Sequence[set[Search]], place: Place[int]) -> set[Search]:
+        return set[Search]().union(*parts)
+
+    any = all
+
+    def negation(self, step: Complement[Step], part: set[Search], place: Place[int]) -> set[Search]:
+        return part
+
+
 def _hardly_proven(root: Node, atoms: Atoms, k: int | None) -> bool:
     """Whether all that a beam keeps are to be followed at once, since the best candidates rule few answers out.
 
     That is where answers are a hop and a negation together and predictions come close to what is known; and where the
     hop is negated and what a beam keeps are so few scores that to look at bounds in between would take as long.
     """
-    parts = root.parts if isinstance(root, Intersect) else (root,)
-    if settled(root) or not any(isinstance(part, Complement) for part in parts):
+    if settled(root) or not any(isinstance(part, Complement) for part in conjuncts(root)):
         return False
     few = (k or atoms.num_entities) * atoms.num_entities <= _FEW
     return atoms.calibration.pointwise or (few and negates_hops(root))

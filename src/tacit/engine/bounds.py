@@ -5,13 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
 from tacit.engine.logic import Logic
 from tacit.query.fold import End, Fold, Place
-from tacit.query.plan import Complement
+from tacit.query.plan import Complement, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +27,7 @@ class BoundsFold(Fold[End, Bounds]):
     logic: Logic
 
     @abstractmethod
-    def strength(self, step: Complement[Any]) -> Tensor | None:
+    def strength(self, step: Complement[Step]) -> Tensor | None:
         """The log of how many times more strongly a negation excludes than the logic says, if it does."""
 
     def all(self, parts: Sequence[Bounds], place: Place[End]) -> Bounds:
@@ -39,7 +38,7 @@ class BoundsFold(Fold[End, Bounds]):
         low = self.logic.any([part.low for part in parts])
         return Bounds(low, low if _exact(parts) else self.logic.any([part.high for part in parts]))
 
-    def negation(self, step: Complement[Any], part: Bounds, place: Place[End]) -> Bounds:
+    def negation(self, step: Complement[Step], part: Bounds, place: Place[End]) -> Bounds:
         strength = self.strength(step)
         low = self.logic.negation(part.high, strength)
         return Bounds(low, low if _exact([part]) else self.logic.negation(part.low, strength))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -24,7 +24,8 @@ from tacit.engine.scores import checked
 from tacit.links.codes import ROUNDING, Codes
 from tacit.links.precision import steady_product
 from tacit.links.scorer import BilinearScorer
-from tacit.query.plan import Complement, Node, Relation, Row
+from tacit.query.fold import Place
+from tacit.query.plan import Complement, Node, Relation, Step, single_atom
 
 _CACHED = 2**17  # scores of a block of columns: a few such blocks stay in cache
 _GATHERED = 2**15  # keys that are gathered at a time
@@ -61,7 +62,7 @@ class CoarseSearch:
         first = [torch.tensor(each.first, dtype=torch.long) for each in wanted]
         ids = torch.cat([self._contenders(root, wanted), *first]).unique()
         scores = checked(self._exact(root, ids), self.atoms.shards)
-        finer = self._exact(root, ids, raw=True) if _single(root) else [None] * len(wanted)
+        finer = self._exact(root, ids, raw=True) if single_atom(root) else [None] * len(wanted)
         return [each.found_among(ids, *values) for each, *values in zip(wanted, scores, finer, strict=True)]
 
     def _exact(self, root: Node, ids: Tensor, raw: bool = False) -> Tensor:
@@ -69,7 +70,7 @@ class CoarseSearch:
 
     def _contenders(self, root: Node, wanted: Sequence[Wanted]) -> Tensor:
         """Whatever may be an answer to one of the queries, beside those that go first."""
-        n, raw = self.atoms.num_entities, _single(root) and self.atoms.facts_on_top
+        n, raw = self.atoms.num_entities, single_atom(root) is not None and self.atoms.facts_on_top
         counts = torch.tensor([max(1, each.count) for each in wanted])[:, None]
         if int(counts.max()) > n // _MANY:
             return torch.arange(n)
@@ -125,11 +126,11 @@ class _InColumns(BoundsFold[int]):
     def entity(self, slot: int) -> int:
         return slot
 
-    def strength(self, step: Complement[Any]) -> Tensor | None:
+    def strength(self, step: Complement[Step]) -> Tensor | None:
         return self.atoms.strength(step, self.search.relations)
 
-    def relation(self, step: Relation, source: int, target: int | None) -> Bounds:
-        leaf = self.search.leaf(source, step)
+    def relation(self, step: Relation, place: Place[int]) -> Bounds:
+        leaf = self.search.leaf(place.start, step)
         if isinstance(self.columns, slice):
             rough, slack = self._bounded(leaf, self.columns)
             return Bounds(self._scored(leaf, rough - slack), self._scored(leaf, rough + slack))
@@ -173,7 +174,3 @@ def _by_row(rows: Tensor, values: Tensor, batch: int) -> Tensor:
     sizes = torch.bincount(rows, minlength=batch)
     places = torch.arange(len(rows)) - (sizes.cumsum(0) - sizes)[rows]
     return values.new_full((batch, int(sizes.max())), ZERO).index_put((rows, places), values)
-
-
-def _single(root: Node) -> bool:
-    return isinstance(root, Row) and isinstance(root.edge, Relation)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +24,7 @@ from tacit.query.plan import (
     Project,
     Relation,
     Source,
+    Step,
     Target,
     has,
     walk,
@@ -166,7 +166,8 @@ class Vectors(Fold[Tensor, Tensor]):
     def entity(self, slot: int) -> Tensor:
         return self.entities[:, slot]
 
-    def relation(self, step: Relation, source: Tensor, target: Tensor | None) -> Tensor:
+    def relation(self, step: Relation, place: Place[Tensor]) -> Tensor:
+        source, target = place.start, place.target
         relations, r = self.relations[:, step.slot] ^ int(step.flip), self.reasoner
         if target is None and source.ndim == 1:
             return r.atoms.rows(source, relations)
@@ -190,7 +191,7 @@ class Vectors(Fold[Tensor, Tensor]):
     def any(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
         return self.reasoner.logic.any(parts)
 
-    def negation(self, step: Complement[Any], part: Tensor, place: Place[Tensor]) -> Tensor:
+    def negation(self, step: Complement[Step], part: Tensor, place: Place[Tensor]) -> Tensor:
         return self.reasoner.logic.negation(part, self.reasoner.atoms.strength(step, self.relations))
 
 

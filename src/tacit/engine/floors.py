@@ -15,7 +15,8 @@ from torch import Tensor
 from tacit.engine.found import Wanted
 from tacit.engine.logic import ZERO
 from tacit.engine.scores import Scores
-from tacit.query.plan import Condition, Edge, Intersect, Node, Project, Relation, Row, Step
+from tacit.query.fold import Place, Visitor
+from tacit.query.plan import Condition, Edge, Intersect, Node, Project, Relation, Row, Step, conjuncts
 from tacit.query.plan_traits import hands_on
 
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-6  # by how much a floor stays below log-scores, whatever rounding does to these
@@ -54,8 +55,7 @@ def floors(root: Node, wanted: Sequence[Wanted], bounds: Scores) -> dict[Step, F
     least = torch.tensor([floor(*given) for given in zip(wanted, lower, strict=True)], device=lower.device)
     rooms = dict[Step, Tensor]()
     for step in steps:
-        others = [part for part in root.parts if part is not step] if isinstance(root, Intersect) else []
-        parts = [bounds.whole(part)[size:] for part in others]
+        parts = [bounds.whole(part)[size:] for part in conjuncts(root) if part is not step]
         room = bounds.logic.all(parts) if parts else torch.zeros_like(lower)
         rooms[step] = torch.stack([each.lifted(row) for each, row in zip(wanted, room, strict=True)])
     return {step: Floor(least, room) for step, room in rooms.items()}
@@ -63,36 +63,46 @@ def floors(root: Node, wanted: Sequence[Wanted], bounds: Scores) -> dict[Step, F
 
 def _cycles(root: Node) -> Iterator[Condition]:
     """The cycles that an answer is worth no more than, and that hand on nothing but what is worth no more either."""
-    for part in root.parts if isinstance(root, Intersect) else (root,):
+    for part in conjuncts(root):
         if isinstance(part, Condition) and hands_on(part.body):
             yield part
 
 
 def ceilings(scores: Scores, step: Condition) -> Tensor:
     """What each value of a cut variable is worth at most, `[B, N]`, by whether anything is known to follow from it."""
-    everyone = torch.arange(scores.atoms.num_entities, device=scores.atoms.device)
-    return torch.stack([_ceiling(scores, step.body, step.slot, everyone, relations) for relations in scores.relations])
-
-
-def _ceiling(scores: Scores, step: Step, slot: int, heads: Tensor, relations: Tensor) -> Tensor:
-    """What a step is worth at most with each of some entities in a slot, `[N]`."""
-    atoms, logic = scores.atoms, scores.logic
-    match step:
-        case Intersect(parts):
-            return logic.all([_ceiling(scores, part, slot, heads, relations) for part in parts])
-        case Project(_, source, edge):
-            return logic.conjunction(_ceiling(scores, source, slot, heads, relations), supremum(scores, edge))
-        case Row(at, Relation(along, flip)) if at == slot and atoms.facts is not None:
-            counts = atoms.facts.counts(heads, (relations[along] ^ int(flip)).expand(len(heads)))
-            return torch.where(counts > 0, atoms.supremum, atoms.ceiling + atoms.calibration.supremum)
-    return torch.zeros(len(heads), device=heads.device)
+    return torch.stack([_AtMost(scores, step.slot, relations).of(step.body) for relations in scores.relations])
 
 
 def supremum(scores: Scores, edge: Edge) -> Tensor:
     """What an edge is worth at most, `[]`."""
-    match edge:
-        case Relation():
-            return torch.tensor(scores.atoms.supremum, device=scores.atoms.device)
-        case Intersect(parts):
-            return scores.logic.all([supremum(scores, part) for part in parts])
-    return torch.tensor(0.0, device=scores.atoms.device)
+    return _AtMost(scores).of(edge)
+
+
+@dataclass(frozen=True, eq=False)
+class _AtMost(Visitor[None, Tensor]):
+    """What a step of a query is worth at most with each entity in a slot, `[N]`, or whatever stands there, `[]`."""
+
+    scores: Scores
+    slot: int | None = None
+    relations: Tensor | None = None  # [R]
+
+    def intersect(self, step: Intersect[Step], place: Place[None]) -> Tensor:
+        return self.scores.logic.all([self.of(part) for part in step.parts])
+
+    def project(self, step: Project, place: Place[None]) -> Tensor:
+        return self.scores.logic.conjunction(self.of(step.source), supremum(self.scores, step.edge))
+
+    def row(self, step: Row, place: Place[None]) -> Tensor:
+        atoms, edge = self.scores.atoms, step.edge
+        if step.slot != self.slot or self.relations is None or atoms.facts is None or not isinstance(edge, Relation):
+            return self.otherwise(step, place)
+        heads = torch.arange(atoms.num_entities, device=atoms.device)
+        counts = atoms.facts.counts(heads, (self.relations[edge.slot] ^ int(edge.flip)).expand(len(heads)))
+        return torch.where(counts > 0, atoms.supremum, atoms.ceiling + atoms.calibration.supremum)
+
+    def relation(self, step: Relation, place: Place[None]) -> Tensor:
+        return torch.tensor(self.scores.atoms.supremum, device=self.scores.atoms.device)
+
+    def otherwise(self, step: Step, place: Place[None]) -> Tensor:
+        shape = () if self.slot is None else (self.scores.atoms.num_entities,)
+        return torch.zeros(shape, device=self.scores.atoms.device)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,9 +12,10 @@ from tacit.distributed.ties import best
 from tacit.engine.bounds import Bounds, BoundsFold
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.row_lists import RowLists
-from tacit.query.fold import EVERYWHERE, Place
-from tacit.query.plan import Complement, Intersect, Node, Project, Relation, Row, Step, Union, anchored, has
+from tacit.query.fold import EVERYWHERE, Place, Visitor
+from tacit.query.plan import Complement, Edge, Intersect, Node, Project, Relation, Row, Step, Union, anchored, has
 
+Combination = Callable[[Sequence[Bounds], Place[Tensor]], Bounds]
 _LISTED = 128  # tails of a row that are looked at
 _FIRST = 4  # candidates that are expanded at first; then twice as many each time
 _CANDIDATES = 64  # of a variable that are asked for at first; then four times as many each time
@@ -78,29 +78,19 @@ class Lists(BoundsFold[Tensor]):
 
     def top(self, step: Node, count: int) -> Listing:
         """The best `count` entities of a set at least, where there are so many."""
-        match step:
-            case Row(slot, Relation() as edge):
-                row = self.rows.of([self.entities[slot]], self._relation(edge), max(count, _LISTED))[0]
-                return Listing(row.ids, row.scores, row.scores, row.rest)
-            case Project(_, source, Relation() as edge):
-                return self._reached(source, self._relation(edge), count)
-            case Intersect(parts) | Union(parts):
-                return self._joined(step, parts, count)
-        raise TypeError(f"a set that has no list: {step!r}")
+        return _Best(self, count).of(step)
 
     def valued(self, step: Node, ids: Tensor, floor: float = ZERO) -> Bounds:
         """Bounds of the values of a set at some entities; those below a floor need not be told apart from it."""
         return replace(self, floor=floor).of(step, Place(target=ids))
 
-    def of(self, step: Step, place: Place[Tensor] = EVERYWHERE) -> Bounds:
-        """The bounds of a step; a disjunction is worth more than its parts, so that floors are none of theirs."""
-        lists = replace(self, floor=ZERO) if isinstance(step, Union) else self
-        return super(Lists, lists).of(step, place)
+    def union(self, step: Union[Step], place: Place[Tensor]) -> Bounds:
+        """The bounds of a disjunction, which is worth more than its parts, so that floors are none of theirs."""
+        return super(Lists, replace(self, floor=ZERO)).union(step, place)
 
-    def _joined(self, step: Node, parts: Sequence[Node], count: int) -> Listing:
+    def joined(self, step: Intersect[Node] | Union[Node], combine: Combination, count: int) -> Listing:
         """What is best in one of the parts, valued in all of them; the parts list more until that is enough."""
-        asked, place = max(count, _LISTED), EVERYWHERE
-        combine = self.all if isinstance(step, Intersect) else self.any
+        asked, parts = max(count, _LISTED), step.parts
         while True:
             listed = [self.top(part, asked) if anchored(part) else None for part in parts]
             ids = torch.cat([listing.ids for listing in listed if listing is not None]).unique()
@@ -109,20 +99,20 @@ class Lists(BoundsFold[Tensor]):
                 self.valued(part, ids) if listing is None or not has(part, Project) else listing.at(ids)
                 for part, listing in zip(parts, listed, strict=True)
             ]
-            value = combine(known, place)
+            value = combine(known, EVERYWHERE)
             cut = float(value.low.topk(count).values[-1]) if len(ids) >= count else ZERO
             open_ = ((value.high > value.low) & (value.high >= cut)).nonzero()[:, 0]
             if len(open_):
                 closer = self.valued(step, ids[open_], cut)
                 value = Bounds(value.low.index_put((open_,), closer.low), value.high.index_put((open_,), closer.high))
             rests = [torch.tensor(0.0 if listing is None else listing.rest) for listing in listed]
-            rest = combine([Bounds(bound, bound) for bound in rests], place).high
+            rest = combine([Bounds(bound, bound) for bound in rests], EVERYWHERE).high
             joined = Listing(ids, value.low, value.high, float(rest))
             if joined.settled(count) or asked >= _MOST:
                 return joined
             asked *= 4
 
-    def _reached(self, source: Node, relation: int, count: int) -> Listing:
+    def reached(self, source: Node, relation: int, count: int) -> Listing:
         """The best targets of a hop: found in the lists of candidates, then valued from all candidates tried."""
         hop = _Expansion(self, source)
         ids, values, beyond = torch.empty(0, dtype=torch.long), torch.empty(0), ZERO
@@ -148,12 +138,10 @@ class Lists(BoundsFold[Tensor]):
 
     def project(self, step: Project, place: Place[Tensor]) -> Bounds:
         """Values at targets; candidates are tried until none that is left can raise the lowest of them."""
-        if place.target is None or not isinstance(step.edge, Relation):
-            raise TypeError("a hop is valued at entities")
-        hop, relation = _Expansion(self, step.source), self._relation(step.edge)
+        hop, relation = _Expansion(self, step.source), self.along(step.edge)
         hop.next()
         while True:
-            valued = hop.valued(relation, place.target)
+            valued = hop.valued(relation, place.end)
             if hop.exhausted or not len(valued.low) or hop.reach <= max(self.floor, float(valued.low.min())):
                 return valued
             hop.next()
@@ -161,18 +149,41 @@ class Lists(BoundsFold[Tensor]):
     def entity(self, slot: int) -> Tensor:
         return torch.tensor([self.entities[slot]])
 
-    def relation(self, step: Relation, source: Tensor, target: Tensor | None) -> Bounds:
-        if target is None:
-            raise TypeError("an atom is valued between entities")
-        scores = self.rows.scores(source, self._relation(step), target)[0]
+    def relation(self, step: Relation, place: Place[Tensor]) -> Bounds:
+        scores = self.rows.scores(place.start, self.along(step), place.end)[0]
         return Bounds(scores, scores)
 
-    def strength(self, step: Complement[Any]) -> Tensor | None:
+    def strength(self, step: Complement[Step]) -> Tensor | None:
         strength = self.rows.atoms.strength(step, torch.tensor([self.relations]))
         return None if strength is None else strength[0]
 
-    def _relation(self, edge: Relation) -> int:
+    def along(self, edge: Edge) -> int:
+        """The relation that an edge is."""
+        if not isinstance(edge, Relation):
+            raise TypeError(f"no list follows from an edge of several relations: {edge!r}")
         return self.relations[edge.slot] ^ int(edge.flip)
+
+
+@dataclass(frozen=True, eq=False)
+class _Best(Visitor[None, Listing]):
+    """Values the sets of a plan by lists of their best entities."""
+
+    lists: Lists
+    count: int
+
+    def row(self, step: Row, place: Place[None]) -> Listing:
+        lists, most = self.lists, max(self.count, _LISTED)
+        row = lists.rows.of([lists.entities[step.slot]], lists.along(step.edge), most)[0]
+        return Listing(row.ids, row.scores, row.scores, row.rest)
+
+    def project(self, step: Project, place: Place[None]) -> Listing:
+        return self.lists.reached(step.source, self.lists.along(step.edge), self.count)
+
+    def intersect(self, step: Intersect[Node], place: Place[None]) -> Listing:
+        return self.lists.joined(step, self.lists.all, self.count)
+
+    def union(self, step: Union[Node], place: Place[None]) -> Listing:
+        return self.lists.joined(step, self.lists.any, self.count)
 
 
 class _Expansion:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +12,7 @@ from tacit.engine.known_facts import KnownFacts
 from tacit.engine.possible import IMPOSSIBLE, Possible
 from tacit.engine.reasoner import Around, Reasoner
 from tacit.query.fold import Fold, Place
-from tacit.query.plan import Best, Complement, Plan, Relation
-from tacit.query.plan_traits import Search
+from tacit.query.plan import Complement, Plan, Relation, Step
 
 
 class Loopless(Around):
@@ -48,13 +46,13 @@ class _RuledOut(Fold[Tensor, Tensor]):
         """The entities of a slot."""
         return self.entities[:, slot, None]
 
-    def relation(self, step: Relation, source: Tensor, target: Tensor | None) -> Tensor:
+    def relation(self, step: Relation, place: Place[Tensor]) -> Tensor:
         """Loops of relations that have none, unless one is known."""
         relations = self.relations[:, step.slot, None] ^ int(step.flip)
-        loops = (source == target) & self.possible.without_loops[relations]
+        loops = (place.start == place.target) & self.possible.without_loops[relations]
         if self.facts is not None:
             at = loops.nonzero(as_tuple=True)
-            looping = source.expand_as(loops)[at]
+            looping = place.start.expand_as(loops)[at]
             loops[at] = ~self.facts.contains(looping, relations.expand_as(loops)[at], looping)
         return loops
 
@@ -66,16 +64,10 @@ class _RuledOut(Fold[Tensor, Tensor]):
         """What every part rules out."""
         return reduce(torch.logical_and, parts)
 
-    def negation(self, step: Complement[Any], part: Tensor, place: Place[Tensor]) -> Tensor:
+    def negation(self, step: Complement[Step], part: Tensor, place: Place[Tensor]) -> Tensor:
         """Nothing: no atom is sure."""
         return self.nothing
 
-    def project(self, step: Search | Best, place: Place[Tensor]) -> Tensor:
-        """Nothing: a hop comes from any entity, and so does what a variable is worth at best."""
-        return self.nothing
-
-    best = condition = project
-
-    def everything(self, place: Place[Tensor]) -> Tensor:
-        """Nothing."""
+    def otherwise(self, step: Step, place: Place[Tensor]) -> Tensor:
+        """Nothing: a hop comes from any entity."""
         return self.nothing

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from tacit.engine.floors import just_below
 from tacit.engine.scores import Scores
 from tacit.engine.sharded import at, own
 from tacit.query.fold import Fold, Place
-from tacit.query.plan import Best, Complement, Condition, Everything, Intersect, Node, Project, Relation, Union
+from tacit.query.plan import Best, Complement, Condition, Everything, Intersect, Node, Project, Relation, Step, Union
 from tacit.query.plan_traits import hands_on
 
 
@@ -76,9 +75,9 @@ class Reasons(Fold[int, Proof]):
     def entity(self, slot: int) -> int:
         return int(self.scores.entities[0, slot])
 
-    def relation(self, step: Relation, source: int, target: int | None) -> Proof:
+    def relation(self, step: Relation, place: Place[int]) -> Proof:
         relation = int(self.scores.relations[0, step.slot]) ^ int(step.flip)
-        atoms, s, t = self.scores.atoms, source, _entity(target)
+        atoms, s, t = self.scores.atoms, place.start, place.end
         head, along, tail = (torch.tensor([i], device=atoms.device) for i in (s, relation, t))
         score = float(atoms.of(head, along, tail))
         observed = atoms.facts is not None and bool(atoms.facts.contains(head, along, tail))
@@ -86,14 +85,14 @@ class Reasons(Fold[int, Proof]):
         return Proof("atom", score, atom=ScoredAtom(subject, relation & ~1, object_, score, observed))
 
     def project(self, step: Project, place: Place[int]) -> Proof:
-        return self._through(step, place, self._sources(step, _entity(place.target), 1)[0])
+        return self._through(step, place, self._sources(step, place.end, 1)[0])
 
     def best(self, step: Best, place: Place[int]) -> Proof:
         entity = int(self.scores.atoms.shards.top(self.scores.whole(step.part), 1)[1])
         return self.of(step.part, Place(target=entity)).choosing(step.variable, entity)
 
     def condition(self, step: Condition, place: Place[int]) -> Proof:
-        t = _entity(place.target)
+        t = place.end
         cut = torch.tensor([self._cut(step, t)], device=self.scores.relations.device)
         for floor in (self._floor(step, [t]), None):  # none, where another candidate was followed
             inner = replace(self.scores.repeated(1, step.slot, cut), keep=True, floor=floor)
@@ -101,7 +100,7 @@ class Reasons(Fold[int, Proof]):
                 break
         return self._inside(inner).of(step.body, place).choosing(step.variable, int(cut))
 
-    def everything(self, place: Place[int]) -> Proof:
+    def everything(self, step: Everything, place: Place[int]) -> Proof:
         return Proof("true", 0.0)
 
     def all(self, parts: Sequence[Proof], place: Place[int]) -> Proof:
@@ -110,7 +109,7 @@ class Reasons(Fold[int, Proof]):
     def any(self, parts: Sequence[Proof], place: Place[int]) -> Proof:
         return _joined("or", parts, self.scores.logic.any)
 
-    def negation(self, step: Complement[Any], part: Proof, place: Place[int]) -> Proof:
+    def negation(self, step: Complement[Step], part: Proof, place: Place[int]) -> Proof:
         strength = self.scores.atoms.strength(step, self.scores.relations)
         return _joined("not", [part], lambda values: self.scores.logic.negation(values[0], strength))
 
@@ -175,9 +174,3 @@ class Reasons(Fold[int, Proof]):
 def _joined(kind: str, parts: Sequence[Proof], join: Callable[[list[Tensor]], Tensor]) -> Proof:
     """The proof of parts together, worth what they are worth joined."""
     return Proof(kind, float(join([torch.tensor(part.score) for part in parts])), tuple(parts))
-
-
-def _entity(target: int | None) -> int:
-    if target is None:
-        raise TypeError("a proof is about an entity, not about every one")
-    return target

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +23,6 @@ from tacit.query.plan import (
     Condition,
     Edge,
     Everything,
-    Intersect,
     Loop,
     Node,
     Project,
@@ -33,6 +31,7 @@ from tacit.query.plan import (
     Step,
     anchored,
     children,
+    conjuncts,
     highest_slot,
 )
 from tacit.query.plan_traits import Search, settled, source_of
@@ -113,9 +112,11 @@ class Scores(Fold[Tensor, Tensor]):
     def entity(self, slot: int) -> Tensor:
         return self.entities[:, slot]
 
-    def relation(self, step: Relation, source: Tensor, target: Tensor | None) -> Tensor:
-        relations = self.relations[:, step.slot] ^ int(step.flip)
-        return self._rows(source, relations) if target is None else self.atoms.of(source, relations, target)[:, None]
+    def relation(self, step: Relation, place: Place[Tensor]) -> Tensor:
+        source, relations = place.start, self.relations[:, step.slot] ^ int(step.flip)
+        if place.target is None:
+            return self._rows(source, relations)
+        return self.atoms.of(source, relations, place.target)[:, None]
 
     def _rows(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Rows of atoms; of bounds from the same entities, once for both."""
@@ -203,7 +204,7 @@ class Scores(Fold[Tensor, Tensor]):
     def best(self, step: Best, place: Place[Tensor]) -> Tensor:
         return largest(self.atoms.shards, self.whole(step.part).amax(dim=1, keepdim=True))
 
-    def everything(self, place: Place[Tensor]) -> Tensor:
+    def everything(self, step: Everything, place: Place[Tensor]) -> Tensor:
         return torch.zeros(self.batch, 1, device=self.atoms.device)
 
     def all(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
@@ -212,7 +213,7 @@ class Scores(Fold[Tensor, Tensor]):
     def any(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
         return by_rows(self.logic.any, parts)
 
-    def negation(self, step: Complement[Any], part: Tensor, place: Place[Tensor]) -> Tensor:
+    def negation(self, step: Complement[Step], part: Tensor, place: Place[Tensor]) -> Tensor:
         strength = self.atoms.strength(step, self.relations)
         value = by_rows(lambda parts: self.logic.negation(*parts), [part] if strength is None else [part, strength])
         if not self.bounds:  # of bounds, the lower becomes the upper
@@ -284,7 +285,7 @@ def _beginnings(body: Node) -> Iterator[tuple[Node, bool]]:
     """The rows and single values that a conjunction, and the hops in it, are worth no more than; do they end where it
     does?
     """
-    for part in body.parts if isinstance(body, Intersect) else (body,):
+    for part in conjuncts(body):
         first: Node = part
         while isinstance(first, Project):
             first = first.source

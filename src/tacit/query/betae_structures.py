@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
+from tacit.query.fold import Place, Visitor
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable
 from tacit.query.plan import Complement, Intersect, Project, Relation, Row, Step, Union
 
@@ -93,25 +94,39 @@ def _is_walk(part: Any) -> bool:
 
 def structure_of_plan(node: Step) -> Structure | None:
     """The BetaE structure of a plan, where it is a tree of plain steps; a relation may be walked either way."""
+    return _Structures().of(node)
 
-    def extended(part: Step, mark: str) -> Structure | None:
-        inner = structure_of_plan(part)
+
+class _Structures(Visitor[None, Structure | None]):
+    """Values plain steps by their structures, and all others by none."""
+
+    def row(self, step: Row, place: Place[None]) -> Structure | None:
+        return ("e", ("r",)) if isinstance(step.edge, Relation) else None
+
+    def project(self, step: Project, place: Place[None]) -> Structure | None:
+        return self._extended(step.source, "r") if isinstance(step.edge, Relation) else None
+
+    def complement(self, step: Complement[Step], place: Place[None]) -> Structure | None:
+        return self._extended(step.part, "n")
+
+    def intersect(self, step: Intersect[Step], place: Place[None]) -> Structure | None:
+        return self._joined(step.parts)
+
+    def union(self, step: Union[Step], place: Place[None]) -> Structure | None:
+        return self._joined(step.parts, ("u",))
+
+    def otherwise(self, step: Step, place: Place[None]) -> None:
+        return None
+
+    def _joined(self, parts: Iterable[Step], *mark: Structure) -> Structure | None:
+        inner = tuple(map(self.of, parts))
+        return None if None in inner else (*inner, *mark)
+
+    def _extended(self, part: Step, mark: str) -> Structure | None:
+        inner = self.of(part)
         if inner is None:
             return None
         return (inner[0], (*inner[1], mark)) if _is_walk(inner) else (inner, (mark,))
-
-    match node:
-        case Row(_, Relation()):
-            return ("e", ("r",))
-        case Project(_, source, Relation()):
-            return extended(source, "r")
-        case Complement(part):
-            return extended(part, "n")
-        case Intersect(parts) | Union(parts):
-            inner = tuple(map(structure_of_plan, parts))
-            mark: Structure = (("u",),) if isinstance(node, Union) else ()
-            return None if None in inner else (*inner, *mark)
-    return None
 
 
 def arranged(structure: Any) -> Any:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from tacit.errors import PlanError
 from tacit.query.canonical import canonical
@@ -32,6 +32,7 @@ from tacit.query.plan import (
     Intersect,
     Loop,
     Node,
+    NodeOrEdge,
     Plan,
     Prepared,
     Project,
@@ -45,8 +46,6 @@ from tacit.query.safety import check_safe
 from tacit.query.skeleton import skeleton
 
 MAX_CUTS = 6  # a condition multiplies the cost of all inside it
-
-_Part = TypeVar("_Part", "Node", "Edge")
 
 
 def compile_query(query: Query, safe: bool = True) -> Prepared:
@@ -255,11 +254,11 @@ def _neighbours(cut: Variable, factors: Sequence[Formula], slots: range) -> list
     return ranking
 
 
-def _intersect(parts: Sequence[_Part]) -> _Part:
-    return _merged(Intersect, parts) if parts else cast(_Part, Everything())
+def _intersect(parts: Sequence[NodeOrEdge]) -> NodeOrEdge:
+    return _merged(Intersect, parts) if parts else Everything()
 
 
-def _merged(kind: type[Intersect[Any]] | type[Union[Any]], parts: Sequence[_Part]) -> _Part:
+def _merged(kind: type[Intersect[Any]] | type[Union[Any]], parts: Sequence[NodeOrEdge]) -> NodeOrEdge:
     """One node over all parts, with nested ones of its kind taken apart; parts over sets make a set again."""
     flat = [p for part in parts for p in (part.parts if isinstance(part, kind) else (part,))]
-    return cast(_Part, flat[0] if len(flat) == 1 else kind(tuple(flat)))
+    return cast(NodeOrEdge, flat[0] if len(flat) == 1 else kind(tuple(flat)))

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tacit.graph.graph import Graph
 from tacit.query.compile import compile_query
-from tacit.query.fold import Fold, Place
+from tacit.query.fold import Fold, Place, Visitor
 from tacit.query.names import bind
 from tacit.query.plan import (
     At,
@@ -95,6 +94,7 @@ class _Description(Fold[str, list[_Line]]):
         self.prepared = prepared
         self.entities = dict(enumerate(prepared.entities))
         self.relations = prepared.relations or (f"?{prepared.variables[0]}",)  # a variable in place of the only one
+        self._edge = _EdgeText(self.relations)
 
     def lines(self) -> list[_Line]:
         """The held answer variables, then the last one; a beam keeps `k` values, or pairs of values, of the former."""
@@ -119,13 +119,13 @@ class _Description(Fold[str, list[_Line]]):
 
     def row(self, step: Row, place: Place[str]) -> list[_Line]:
         from_ = replace(place, source=self.entity(step.slot))
-        head = self._line(f"from {from_.source} over {self._edge(step.edge, from_)}", from_, step, _rows(step.edge))
+        head = self._line(f"from {from_.source} over {self._edge.of(step.edge, from_)}", from_, step, _rows(step.edge))
         return [head, *self._ends(step.edge, from_)]
 
     def project(self, step: Project, place: Place[str]) -> list[_Line]:
         from_ = replace(place, source=self.variable(step.variable))
         which, power = ("every", _N) if isinstance(step.source, Everything) else ("the best", _K)
-        what = f"from {which} {from_.source} over {self._edge(step.edge, from_)}"
+        what = f"from {which} {from_.source} over {self._edge.of(step.edge, from_)}"
         source = [] if power == _N else self._inner(step.source, replace(from_, source=None, target=from_.source))
         return [self._line(what, from_, step, _rows(step.edge), power), *source, *self._ends(step.edge, from_)]
 
@@ -150,10 +150,10 @@ class _Description(Fold[str, list[_Line]]):
         body = self._inner(step.body, _Spot(None, place.target, (*loops, (frozenset({step.slot}), power))))
         return [self._line(f"the best over {which} {name}, tried one by one", place), *candidates, *body]
 
-    def everything(self, place: Place[str]) -> list[_Line]:
+    def everything(self, step: Everything, place: Place[str]) -> list[_Line]:
         return [self._line("every entity", place)]
 
-    def relation(self, step: Relation, source: str, target: str | None) -> list[_Line]:
+    def relation(self, step: Relation, place: Place[str]) -> list[_Line]:
         return []  # part of the line of its edge
 
     def all(self, parts: Sequence[list[_Line]], place: Place[str]) -> list[_Line]:
@@ -162,7 +162,7 @@ class _Description(Fold[str, list[_Line]]):
     def any(self, parts: Sequence[list[_Line]], place: Place[str]) -> list[_Line]:
         return [self._line("any of", place), *(line for part in parts for line in _deeper(part))]
 
-    def negation(self, step: Complement[Any], part: list[_Line], place: Place[str]) -> list[_Line]:
+    def negation(self, step: Complement[Step], part: list[_Line], place: Place[str]) -> list[_Line]:
         return [self._line("not", place), *_deeper(part)]
 
     def _inner(self, step: Step, place: Place[str]) -> list[_Line]:
@@ -173,20 +173,6 @@ class _Description(Fold[str, list[_Line]]):
         ends = (leaf for leaf in _leaves(edge) if isinstance(leaf, Source | Target))
         return [line for end in ends for line in self._inner(end, place)]
 
-    def _edge(self, edge: Edge, place: Place[str]) -> str:
-        """An edge as a formula over relation names; sets at its ends stand in square brackets, and follow below."""
-        match edge:
-            case Relation(slot, flip):
-                return self.relations[slot] + ("^-1" if flip else "")
-            case Intersect(parts) | Union(parts):
-                sign = " & " if isinstance(edge, Intersect) else " | "
-                return "(" + sign.join(self._edge(part, place) for part in parts) + ")"
-            case Complement(part):
-                return f"!{self._edge(part, place)}"
-            case Source():
-                return f"[{place.source}]"
-        return f"[{place.target}]"
-
     def _line(
         self, what: str, place: Place[str], step: Step | None = None, rows: int = 0, power: tuple[int, int] = (0, 0)
     ) -> _Line:
@@ -196,6 +182,31 @@ class _Description(Fold[str, list[_Line]]):
         repeated = [power, *(times for slots, times in loops if slots & used)]
         k, n = (sum(powers) for powers in zip(*repeated, strict=True))
         return _Line(f"{place.target}: {what}", Cost({(k, n): rows}) if rows else Cost())
+
+
+@dataclass(frozen=True)
+class _EdgeText(Visitor[str, str]):
+    """An edge as a formula over relation names; sets at its ends stand in square brackets, and follow below."""
+
+    relations: Sequence[str]
+
+    def relation(self, step: Relation, place: Place[str]) -> str:
+        return self.relations[step.slot] + ("^-1" if step.flip else "")
+
+    def intersect(self, step: Intersect[Step], place: Place[str]) -> str:
+        return "(" + " & ".join(self.of(part, place) for part in step.parts) + ")"
+
+    def union(self, step: Union[Step], place: Place[str]) -> str:
+        return "(" + " | ".join(self.of(part, place) for part in step.parts) + ")"
+
+    def complement(self, step: Complement[Step], place: Place[str]) -> str:
+        return f"!{self.of(step.part, place)}"
+
+    def source(self, step: Source, place: Place[str]) -> str:
+        return f"[{place.source}]"
+
+    def target(self, step: Target, place: Place[str]) -> str:
+        return f"[{place.target}]"
 
 
 def _deeper(lines: list[_Line]) -> list[_Line]:

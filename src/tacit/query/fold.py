@@ -1,34 +1,22 @@
-"""The one way to walk a plan: a fold over its steps, each valued at a place.
+"""The one way to walk a plan: each step goes to the method of its name, and is valued at a place.
 
 A `Place` says between which entities a step is valued: from `source` (edges alone have one) to `target`, where None
-stands for every entity at once. Most steps only move the place and value what is inside them there: `Row` starts at the
-entity of its slot, `At` ends there, `Source` and `Target` look at one end. So an algebra has to say how an entity slot
-is read, what `⊤`, `⊥` and `n` are, and what the few steps with a value of their own are worth.
+stands for every entity at once.
+
+A `Visitor` has a method for each step that it speaks of. A `Fold` values a step from what is inside it, and most steps
+only move the place: `Row` starts at the entity of its slot, `At` ends there, `Source` and `Target` look at one end. So
+an algebra has to say how an entity slot is read, what an atom, `⊤`, `⊥` and `n` are, and what the few steps with a
+value of their own are worth.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from tacit.query.plan import (
-    At,
-    Best,
-    Complement,
-    Condition,
-    Everything,
-    Intersect,
-    Loop,
-    Project,
-    Relation,
-    Row,
-    Source,
-    Step,
-    Target,
-    Union,
-)
+from tacit.query.plan import At, Complement, Intersect, Loop, Relation, Row, Source, Step, Target, Union
 
 End = TypeVar("End")
 Value = TypeVar("Value")
@@ -41,48 +29,62 @@ class Place(Generic[End]):
     source: End | None = None
     target: End | None = None
 
+    @property
+    def start(self) -> End:
+        """The source, which there must be: an atom is followed from somewhere."""
+        if self.source is None:
+            raise TypeError("a step is valued from no entity, and needs one")
+        return self.source
+
+    @property
+    def end(self) -> End:
+        """The target, which there must be, where nothing is valued at every entity at once."""
+        if self.target is None:
+            raise TypeError("a step is valued at no entity, and needs one")
+        return self.target
+
 
 EVERYWHERE: Place[Any] = Place()
 
 
-class Fold(ABC, Generic[End, Value]):
-    """Values the steps of a plan: a subclass is an algebra, with one method for each step that has a value of its own.
-
-    An algebra over tensors, sets, vectors, proofs or text is a few dozen lines; the walk is written here, once.
-    """
+class Visitor(Generic[End, Value]):
+    """Values each step of a plan by the method of its name, a `Row` by `row`; all that it has none for, `otherwise`."""
 
     def of(self, step: Step, place: Place[End] = EVERYWHERE) -> Value:
         """The value of a step at a place."""
-        match step:
-            case Intersect(parts):
-                return self.all([self.of(part, place) for part in parts], place)
-            case Union(parts):
-                return self.any([self.of(part, place) for part in parts], place)
-            case Complement(part):
-                return self.negation(step, self.of(part, place), place)
-            case Relation():
-                if place.source is None:
-                    raise TypeError("a relation is followed from somewhere")
-                return self.relation(step, place.source, place.target)
-            case Source(part):
-                return self.of(part, replace(place, source=None, target=place.source))
-            case Target(part):
-                return self.of(part, replace(place, source=None))
-            case Row():
-                return self.row(step, place)
-            case At():
-                return self.at(step, place)
-            case Project():
-                return self.project(step, place)
-            case Loop():
-                return self.loop(step, place)
-            case Best():
-                return self.best(step, place)
-            case Condition():
-                return self.condition(step, place)
-            case Everything():
-                return self.everything(place)
-        raise TypeError(f"not a step of a plan: {step!r}")
+        method: Callable[[Step, Place[End]], Value] = getattr(self, type(step).__name__.lower(), self.otherwise)
+        return method(step, place)
+
+    def otherwise(self, step: Step, place: Place[End]) -> Value:
+        """The value of a step that there is no method for."""
+        raise TypeError(f"{type(self).__name__} has no value for {step!r}")
+
+
+class Fold(Visitor[End, Value], ABC):
+    """Values the steps of a plan: a subclass is an algebra, of a few dozen lines over tensors, sets, vectors or proofs.
+
+    `Project`, `Best`, `Condition` and `Everything` have a value of their own, by the method of an algebra that has one.
+    """
+
+    def intersect(self, step: Intersect[Step], place: Place[End]) -> Value:
+        """The parts at the same place, joined by the t-norm."""
+        return self.all([self.of(part, place) for part in step.parts], place)
+
+    def union(self, step: Union[Step], place: Place[End]) -> Value:
+        """The parts at the same place, joined by the t-conorm."""
+        return self.any([self.of(part, place) for part in step.parts], place)
+
+    def complement(self, step: Complement[Step], place: Place[End]) -> Value:
+        """The negation of what the part is worth at the same place."""
+        return self.negation(step, self.of(step.part, place), place)
+
+    def source(self, step: Source, place: Place[End]) -> Value:
+        """A set at the source."""
+        return self.of(step.part, replace(place, source=None, target=place.source))
+
+    def target(self, step: Target, place: Place[End]) -> Value:
+        """A set at the target."""
+        return self.of(step.part, replace(place, source=None))
 
     def row(self, step: Row, place: Place[End]) -> Value:
         """An edge from the entity of a slot."""
@@ -101,28 +103,8 @@ class Fold(ABC, Generic[End, Value]):
         """What stands in an entity slot."""
 
     @abstractmethod
-    def relation(self, step: Relation, source: End, target: End | None) -> Value:
+    def relation(self, step: Relation, place: Place[End]) -> Value:
         """An atom from an entity to another, or to every one."""
-
-    def project(self, step: Project, place: Place[End]) -> Value:
-        """The best way over an edge from a set."""
-        raise self.refused(step)
-
-    def best(self, step: Best, place: Place[End]) -> Value:
-        """The largest value of a set."""
-        raise self.refused(step)
-
-    def condition(self, step: Condition, place: Place[End]) -> Value:
-        """The best of a body over the values of a cut variable."""
-        raise self.refused(step)
-
-    def everything(self, place: Place[End]) -> Value:
-        """The set of all entities."""
-        raise self.refused(Everything())
-
-    def refused(self, step: Step) -> Exception:
-        """What to raise of a step that an algebra has no value for."""
-        return TypeError(f"{type(self).__name__} has no value for {step!r}")
 
     @abstractmethod
     def all(self, parts: Sequence[Value], place: Place[End]) -> Value:
@@ -133,5 +115,5 @@ class Fold(ABC, Generic[End, Value]):
         """The t-conorm of parts."""
 
     @abstractmethod
-    def negation(self, step: Complement[Any], part: Value, place: Place[End]) -> Value:
+    def negation(self, step: Complement[Step], part: Value, place: Place[End]) -> Value:
         """The negation of a part, which is that of a step."""

@@ -9,11 +9,12 @@ that says little; BetaE's queries keep the same rule.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from tacit.graph.index import Index, Ints, spread
+from tacit.query.fold import Place, Visitor
 from tacit.query.plan import (
     At,
     Best,
@@ -32,12 +33,14 @@ from tacit.query.plan import (
     Step,
     Target,
     Union,
-    children,
+    said_inside,
 )
 from tacit.query.sets import Flags
 
+Met = tuple[Ints, Ints | None]  # entities, and the relations by which a walk has come to them
 
-class Grounding:
+
+class Grounding(Visitor[Met, None]):
     """Slots for `B` queries of one plan, filled so that each is answered by its target where negations are put aside.
 
     `alive` says which rows could be filled: entities without facts, and relations that cannot be had together, leave
@@ -49,9 +52,10 @@ class Grounding:
         self.starts = np.searchsorted(index.keys, np.arange(num_entities + 1) * index.num_relations)  # keys by head
         self.entities = np.zeros((len(targets), plan.num_entities), dtype=np.int32)
         self.relations = np.zeros((len(targets), plan.num_relations), dtype=np.int32)
-        self.cut: dict[int, Ints] = {}  # slots of cut variables, filled by the first part that meets them
+        self.edges = _Edges(self)
+        self.cut: dict[int, Met] = {}  # slots of cut variables, filled by the first part that meets them
         self.alive = np.ones(len(targets), dtype=bool)
-        self._node(plan.root, targets)
+        self.of(plan.root, Place(target=(targets, None)))
 
     def put_in_order(self) -> Flags:
         """Puts parts that could change places in the order of their ids; says which rows ask the same thing twice.
@@ -60,75 +64,52 @@ class Grounding:
         """
         return self._put_in_order(self.plan.root)
 
-    def _node(self, node: Node, targets: Ints, came_by: Ints | None = None) -> None:
-        """Fills a node so that its set holds the targets."""
-        match node:
-            case Row(slot, edge):
-                self._fill(slot, self._edge(edge, targets, self.cut.get(slot), came_by)[0])
-            case Project(_, source, edge):
-                sources, relation = self._edge(edge, targets, None, came_by)
-                self._node(source, sources, relation if isinstance(source, Row | Project) else None)
-            case Loop(relation):
-                self.relations[:, relation] = self._between(targets, targets)
-            case Intersect(parts) | Union(parts):
-                for part in sorted(parts, key=lambda part: isinstance(part, At | Complement)):
-                    self._node(part, targets)
-            case Complement(part):
-                self._node(part, targets)
-            case At(part, slot):
-                places = self.cut[slot] if slot in self.cut else self._anywhere()
-                self._fill(slot, places)
-                self._node(part, places)
-            case Best(_, part):
-                self._node(part, self._anywhere())
-            case Condition(_, _, _, body):
-                self._node(body, targets)
-            case Everything():
-                pass
+    def row(self, step: Row, place: Place[Met]) -> None:
+        sources, _ = self.edges.of(step.edge, replace(place, source=self.cut.get(step.slot)))
+        self._fill(step.slot, sources)
 
-    def _edge(
-        self, edge: Edge, targets: Ints, sources: Ints | None, came_by: Ints | None = None
-    ) -> tuple[Ints, Ints | None]:
-        """Fills an edge so that it leads to the targets; the sources, given or drawn, and the relation walked."""
-        match edge:
-            case Relation(slot, flip):
-                if sources is None:
-                    relation, sources = self._draw(targets, came_by)
-                else:
-                    relation = self._between(sources, targets)
-                self.relations[:, slot] = relation ^ flip
-                return sources, relation
-            case Intersect(parts) | Union(parts):
-                walked: Ints | None = None
-                for part in sorted(parts, key=_relations_first):
-                    sources, by = self._edge(part, targets, sources, came_by)
-                    walked = by if walked is None else walked
-                return (self._anywhere() if sources is None else sources), walked
-            case Complement(part):
-                alive = self.alive.copy()
-                sources, _ = self._edge(part, targets, sources, came_by)
-                self.alive = alive  # a negated relation need not hold: any that leads to the target will do
-                return sources, None
-            case Source(part):
-                sources = self._anywhere() if sources is None else sources
-                self._node(part, sources)
-                return sources, None
-            case Target(part):
-                self._node(part, targets)
-                return (self._anywhere() if sources is None else sources), None
-        raise TypeError(f"not an edge: {edge!r}")
+    def project(self, step: Project, place: Place[Met]) -> None:
+        self.of(step.source, Place(target=self.edges.of(step.edge, place)))
+
+    def loop(self, step: Loop, place: Place[Met]) -> None:
+        targets, _ = place.end
+        self.relations[:, step.relation] = self.between(targets, targets)
+
+    def intersect(self, step: Intersect[Node] | Union[Node], place: Place[Met]) -> None:
+        for part in sorted(step.parts, key=lambda part: isinstance(part, At | Complement)):
+            self.of(part, _afresh(place.end))
+
+    union = intersect
+
+    def complement(self, step: Complement[Node], place: Place[Met]) -> None:
+        self.of(step.part, _afresh(place.end))
+
+    def at(self, step: At, place: Place[Met]) -> None:
+        met = self.cut.get(step.slot) or self.anywhere()
+        self._fill(step.slot, met[0])
+        self.of(step.part, Place(target=met))
+
+    def best(self, step: Best, place: Place[Met]) -> None:
+        self.of(step.part, Place(target=self.anywhere()))
+
+    def condition(self, step: Condition, place: Place[Met]) -> None:
+        self.of(step.body, _afresh(place.end))
+
+    def everything(self, step: Everything, place: Place[Met]) -> None:
+        pass
 
     def _fill(self, slot: int, entities: Ints) -> None:
         if slot < self.plan.num_entities:
             self.entities[:, slot] = entities
         else:
-            self.cut[slot] = entities
+            self.cut[slot] = entities, None
 
-    def _anywhere(self) -> Ints:
-        return self.random.integers(0, self.num_entities, len(self.alive))
+    def anywhere(self) -> Met:
+        """Any entities."""
+        return self.random.integers(0, self.num_entities, len(self.alive)), None
 
-    def _draw(self, targets: Ints, came_by: Ints | None) -> tuple[Ints, Ints]:
-        """A relation that leads to each target, all such relations alike, and an entity it leads from."""
+    def draw(self, targets: Ints, came_by: Ints | None) -> tuple[Ints, Ints]:
+        """An entity that leads to each target and the relation it does by, all such relations alike."""
         keys, first = self.index.keys, self.starts[targets]
         number = self.starts[targets + 1] - first
         back = np.full(len(targets), -1)
@@ -141,9 +122,9 @@ class Grounding:
         at = np.clip(at, 0, len(keys) - 1)
         begin, end = self.index.offsets[at], self.index.offsets[at + 1]
         picked = begin + (self.random.random(len(targets)) * (end - begin)).astype(np.int64)
-        return keys[at] % self.index.num_relations ^ 1, self.index.all_tails[picked].astype(np.int64)
+        return self.index.all_tails[picked].astype(np.int64), keys[at] % self.index.num_relations ^ 1
 
-    def _between(self, sources: Ints, targets: Ints) -> Ints:
+    def between(self, sources: Ints, targets: Ints) -> Ints:
         """A relation from each source to its target, all such relations alike; rows without any die."""
         rows, at = spread(self.starts[targets], self.starts[targets + 1])
         back = self.index.keys[at] % self.index.num_relations
@@ -157,7 +138,7 @@ class Grounding:
 
     def _put_in_order(self, node: Step) -> Flags:
         twice = np.zeros(len(self.alive), dtype=bool)
-        for part in _inside(node):
+        for part in said_inside(node):
             twice |= self._put_in_order(part)
         if isinstance(node, Intersect | Union):
             for alike in _interchangeable(node.parts, self.plan.num_entities):
@@ -176,13 +157,53 @@ class Grounding:
         return same
 
 
+@dataclass(frozen=True, eq=False)
+class _Edges(Visitor[Met, Met]):
+    """Fills edges so that they lead to the entities met; the sources, given or drawn, and the relation walked."""
+
+    grounding: Grounding
+
+    def relation(self, step: Relation, place: Place[Met]) -> Met:
+        if place.source is None:
+            sources, relation = self.grounding.draw(*place.end)
+        else:
+            sources, _ = place.source
+            relation = self.grounding.between(sources, place.end[0])
+        self.grounding.relations[:, step.slot] = relation ^ step.flip
+        return sources, relation
+
+    def intersect(self, step: Intersect[Edge] | Union[Edge], place: Place[Met]) -> Met:
+        ways = []
+        for part in sorted(step.parts, key=_relations_first):
+            ways.append(self.of(part, place))
+            place = replace(place, source=ways[0])
+        return ways[0][0], next((relation for _, relation in ways if relation is not None), None)
+
+    union = intersect
+
+    def complement(self, step: Complement[Edge], place: Place[Met]) -> Met:
+        alive = self.grounding.alive.copy()
+        sources, _ = self.of(step.part, place)
+        self.grounding.alive = alive  # a negated relation need not hold: any that leads to the target will do
+        return sources, None
+
+    def source(self, step: Source, place: Place[Met]) -> Met:
+        met = place.source or self.grounding.anywhere()
+        self.grounding.of(step.part, _afresh(met))
+        return met
+
+    def target(self, step: Target, place: Place[Met]) -> Met:
+        self.grounding.of(step.part, _afresh(place.end))
+        return place.source or self.grounding.anywhere()
+
+
+def _afresh(met: Met) -> Place[Met]:
+    """At the same entities, to which a walk may have come by any relation."""
+    return Place(target=(met[0], None))
+
+
 def _relations_first(part: Edge) -> int:
     return 0 if isinstance(part, Relation) else 1 if isinstance(part, Intersect | Union) else 2
-
-
-def _inside(node: Step) -> tuple[Step, ...]:
-    """What is directly inside a step; candidates for a cut variable repeat what its body says."""
-    return (node.body,) if isinstance(node, Condition) else children(node)
 
 
 def _interchangeable(parts: Sequence[Step], num_entities: int) -> list[list[list[tuple[str, int]]]]:
@@ -206,6 +227,6 @@ def _describe(node: Step, num_entities: int, marks: list[object], slots: list[tu
             slots.append(("e", value))
         elif isinstance(value, int) and field.name != "variable":
             marks.append(value)
-    for inner in _inside(node):
+    for inner in said_inside(node):
         _describe(inner, num_entities, marks, slots)
     marks.append(None)

@@ -26,8 +26,8 @@ from tacit.errors import DataError
 from tacit.graph.graph import Graph, no_triples
 from tacit.graph.index import Index, Ints
 from tacit.query import symbolic
-from tacit.query.fold import EVERYWHERE, Fold, Place
-from tacit.query.plan import Best, Complement, Condition, Loop, Project, Relation, Step, Target, Union, children
+from tacit.query.fold import EVERYWHERE, Fold, Place, Visitor
+from tacit.query.plan import Best, Complement, Condition, Loop, Project, Relation, Step, Target, Union, said_inside
 from tacit.query.queries import QuerySet
 from tacit.query.sets import Sets
 from tacit.query.symbolic import GRAPHS, Ends, SetFold
@@ -80,16 +80,25 @@ def most_links(step: Step) -> int:
     >>> [most_links(SHAPES[name].plan.root) for name in ("1p", "2u", "up", "3p", "3in")]
     [1, 1, 2, 3, 2]
     """
-    match step:
-        case Relation() | Loop():
-            return 1
-        case Complement():
-            return 0
-        case Union(parts):
-            return max(map(most_links, parts))  # the others may not hold at all
-        case Condition(body=body):
-            return most_links(body)
-    return sum(map(most_links, children(step)))
+    return _MostLinks().of(step)
+
+
+class _MostLinks(Visitor[None, int]):
+    """Counts the atoms that an answer can need, those of conjunctions together."""
+
+    def relation(self, step: Relation | Loop, place: Place[None]) -> int:
+        return 1
+
+    loop = relation
+
+    def complement(self, step: Complement[Step], place: Place[None]) -> int:
+        return 0
+
+    def union(self, step: Union[Step], place: Place[None]) -> int:
+        return max(map(self.of, step.parts))  # the others may not hold at all
+
+    def otherwise(self, step: Step, place: Place[None]) -> int:
+        return sum(map(self.of, said_inside(step)))
 
 
 def _index(graph: Graph, splits: Sequence[str]) -> Index:
@@ -106,8 +115,6 @@ class CostFold(Fold[Ends, Levels]):
     def of(self, step: Step, place: Place[Ends] = EVERYWHERE) -> Levels:
         """The value of a step; that of a whole set is found once however often it occurs."""
         if place.source is not None:
-            if isinstance(step, Target):
-                return tuple(level.take(place.source.rows) for level in self.of(step.part))
             return super().of(step, place)
         if step not in self.seen:
             self.seen[step] = super().of(step, EVERYWHERE)
@@ -120,9 +127,11 @@ class CostFold(Fold[Ends, Levels]):
         """The entities of a slot, one a query."""
         return self.folds[0].entity(slot)
 
-    def relation(self, step: Relation, source: Ends, target: Ends | None) -> Levels:
+    def relation(self, step: Relation | Loop, place: Place[Ends]) -> Levels:
         """What observed facts lead to costs nothing, what missing ones lead to a link."""
-        return _least(enumerate(fold.relation(step, source, target) for fold in self.folds))
+        return _least(enumerate(fold.of(step, place) for fold in self.folds))
+
+    loop = relation
 
     def project(self, step: Project, place: Place[Ends]) -> Levels:
         """The cheapest way over an edge from a set: the cost of the source and that of the edge."""
@@ -139,10 +148,6 @@ class CostFold(Fold[Ends, Levels]):
                 priced += [(cost + more, level.union_by(rows, self._size)) for more, level in enumerate(edge)]
         return _least(priced)
 
-    def loop(self, step: Loop, place: Place[Ends]) -> Levels:
-        """The entities that observed and missing facts lead back to themselves."""
-        return _least(enumerate(fold.loop(step, place) for fold in self.folds))
-
     def best(self, step: Best, place: Place[Ends]) -> Levels:
         """The cheapest member, whatever the entity."""
         return _least((cost, self._where(level.nonempty())) for cost, level in enumerate(self.of(step.part)))
@@ -155,9 +160,13 @@ class CostFold(Fold[Ends, Levels]):
             priced += [(cost, level.union_by(rows, self._size)) for cost, level in enumerate(copies.of(step.body))]
         return _least(priced)
 
-    def everything(self, place: Place[Ends]) -> Levels:
+    def target(self, step: Target, place: Place[Ends]) -> Levels:
+        """A set as a whole, for every source."""
+        return tuple(level.take(place.start.rows) for level in self.of(step.part))
+
+    def everything(self, step: Step, place: Place[Ends]) -> Levels:
         """All entities, for nothing."""
-        return (self.folds[0].everything(place),)
+        return (self.folds[0].of(step, place),)
 
     def all(self, parts: Sequence[Levels], place: Place[Ends]) -> Levels:
         """The sum of what the parts cost."""
@@ -167,7 +176,7 @@ class CostFold(Fold[Ends, Levels]):
         """The cheapest of the parts."""
         return _least((cost, level) for part in parts for cost, level in enumerate(part))
 
-    def negation(self, step: Complement[Any], part: Levels, place: Place[Ends]) -> Levels:
+    def negation(self, step: Complement[Step], part: Levels, place: Place[Ends]) -> Levels:
         """What is false whatever links are predicted, for nothing."""
         return (~_whole(part),)
 

@@ -26,10 +26,10 @@ a set at `s` or at `t`. How a plan is walked stands in `tacit.query.fold`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 Part = TypeVar("Part", covariant=True)
 
@@ -141,6 +141,7 @@ Node: TypeAlias = (
 )
 Edge: TypeAlias = "Relation | Source | Target | Everything | Intersect[Edge] | Union[Edge] | Complement[Edge]"
 Step: TypeAlias = "Node | Edge"
+NodeOrEdge = TypeVar("NodeOrEdge", "Node", "Edge")
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,7 @@ class Held:
     def ranking(self) -> Node:
         """The marginal, unless that takes a row for every entity and the bound tells values apart, too."""
         scanned = any(isinstance(step, Project) and not anchored(step.source) for step in walk(self.marginal))
-        parts = self.bound.parts if isinstance(self.bound, Intersect) else (self.bound,)
-        telling = any(anchored(part) and not isinstance(part, At | Best) for part in parts)
+        telling = any(anchored(part) and not isinstance(part, At | Best) for part in conjuncts(self.bound))
         return self.bound if scanned and telling else self.marginal
 
 
@@ -206,14 +206,30 @@ def children(step: Step) -> tuple[Step, ...]:
     )
 
 
-def map_children(step: Any, change: Callable[[Any], Any]) -> Any:
+def said_inside(step: Step) -> tuple[Step, ...]:
+    """What is directly inside a step, each thing once: candidates for a cut variable repeat what its body says."""
+    return (step.body,) if isinstance(step, Condition) else children(step)
+
+
+class StepChange(Protocol):
+    """What makes a set of a set, and an edge of an edge."""
+
+    def __call__(self, step: NodeOrEdge, /) -> NodeOrEdge: ...
+
+
+def map_children(step: NodeOrEdge, change: StepChange) -> NodeOrEdge:
     """The same step with every step directly inside it changed."""
-    changed = {}
+    changed = dict[str, Any]()
     for f in fields(step):
         value = getattr(step, f.name)
         if not isinstance(value, int):
             changed[f.name] = tuple(map(change, value)) if isinstance(value, tuple) else change(value)
     return replace(step, **changed)
+
+
+def conjuncts(step: NodeOrEdge) -> tuple[NodeOrEdge, ...]:
+    """The parts of a conjunction, or the step itself where it is none."""
+    return step.parts if isinstance(step, Intersect) else (step,)
 
 
 def walk(step: Step) -> Iterator[Step]:
@@ -247,7 +263,12 @@ def anchored(step: Step) -> bool:
     return True
 
 
-def negated_relation(step: Complement[Any]) -> Relation | None:
+def single_atom(step: Step) -> tuple[int, Relation] | None:
+    """The entity slot and the relation of a set that is the row of one atom; None where it is more."""
+    return (step.slot, step.edge) if isinstance(step, Row) and isinstance(step.edge, Relation) else None
+
+
+def negated_relation(step: Complement[Step]) -> Relation | None:
     """The relation that a negation is about: that of the atom it negates, or of the last hop to what it negates.
 
     None for a negated conjunction, disjunction or negation, which is about no single one.

@@ -16,7 +16,7 @@ from tacit.graph.index import Ints
 from tacit.query.betae_structures import Ids
 from tacit.query.grounding import Grounding
 from tacit.query.hardness import missing_links, most_links
-from tacit.query.plan import Complement, Everything, Relation, Row, map_children
+from tacit.query.plan import Complement, Everything, NodeOrEdge, map_children, single_atom
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sample_settings import SampleSettings
 from tacit.query.sets import Flags
@@ -164,13 +164,13 @@ class _Search:
 
     def _draw(self, size: int, random: np.random.Generator) -> tuple[Ids, Ids]:
         """Slots filled at random."""
-        root = self.shape.plan.root
-        if isinstance(root, Row) and isinstance(root.edge, Relation):
+        atom = single_atom(self.shape.plan.root)
+        if atom is not None:
             # One atom: every (entity, relation) that the facts of the split speak of is as likely as any other, as in
             # BetaE's files, which list them all. Drawn by their answers, those with many would be far too frequent.
             keys = self.facts.keys[random.integers(0, len(self.facts.keys), size)]
             entities, relations = np.divmod(keys[:, None], self.facts.num_relations)
-            return entities.astype(np.int32), relations.astype(np.int32) ^ root.edge.flip
+            return entities.astype(np.int32), relations.astype(np.int32) ^ atom[1].flip
         targets = self.heads[random.integers(0, len(self.heads), size)]
         ground = Grounding(self.shape.plan, self.larger, self.num_entities, targets, random)
         drawn = ground.entities.copy(), ground.relations.copy()
@@ -230,7 +230,7 @@ def can_miss(shape: Shape, links: range) -> bool:
     return most_links(shape.plan.root) >= links.start
 
 
-def without_negation(step: Any) -> Any:
+def without_negation(step: NodeOrEdge) -> NodeOrEdge:
     """The same step with everything in place of what it negates."""
     return Everything() if isinstance(step, Complement) else map_children(step, without_negation)
 

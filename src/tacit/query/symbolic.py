@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from tacit.graph.graph import Graph
 from tacit.graph.index import Index, Ints, distinct
 from tacit.query.betae_structures import Ids
 from tacit.query.fold import EVERYWHERE, Fold, Place
-from tacit.query.plan import Best, Complement, Condition, Edge, Intersect, Loop, Plan, Project, Relation, Step, Target
+from tacit.query.plan import Best, Complement, Condition, Edge, Loop, Plan, Project, Relation, Step, Target, conjuncts
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.sets import Flags, Sets
 
@@ -93,8 +92,6 @@ class SetFold(Fold[Ends, Sets]):
     def of(self, step: Step, place: Place[Ends] = EVERYWHERE) -> Sets:
         """The value of a step; that of a whole set is found once however often it occurs."""
         if place.source is not None:
-            if isinstance(step, Target):
-                return self.of(step.part).take(place.source.rows)
             return super().of(step, place)
         if step not in self.known:
             self.known[step] = super().of(step, EVERYWHERE)
@@ -107,8 +104,9 @@ class SetFold(Fold[Ends, Sets]):
         """The entities of a slot, one a query."""
         return Ends(self._every, self.entities[:, slot])
 
-    def relation(self, step: Relation, source: Ends, target: Ends | None) -> Sets:
+    def relation(self, step: Relation, place: Place[Ends]) -> Sets:
         """The entities that known facts lead to from each source."""
+        source = place.start
         at, tails = self.index.neighbours(source.entities, self._directed(step, source.rows))
         return Sets.finite(at * self.num_entities + tails, len(source.rows), self.num_entities)
 
@@ -157,7 +155,11 @@ class SetFold(Fold[Ends, Sets]):
         entities[:, step.slot] = values
         return SetFold(self.index, self.num_entities, entities, self.relations[rows])
 
-    def everything(self, place: Place[Ends]) -> Sets:
+    def target(self, step: Target, place: Place[Ends]) -> Sets:
+        """A set as a whole, for every source."""
+        return self.of(step.part).take(place.start.rows)
+
+    def everything(self, step: Step, place: Place[Ends]) -> Sets:
         """All entities, for every query or source."""
         size = len(self.entities) if place.source is None else len(place.source.rows)
         return Sets.all_where(np.ones(size, dtype=bool), self.num_entities)
@@ -170,7 +172,7 @@ class SetFold(Fold[Ends, Sets]):
         """The union."""
         return reduce(Sets.__or__, parts)
 
-    def negation(self, step: Complement[Any], part: Sets, place: Place[Ends]) -> Sets:
+    def negation(self, step: Complement[Step], part: Sets, place: Place[Ends]) -> Sets:
         """The complement."""
         return ~part
 
@@ -214,7 +216,4 @@ class SetFold(Fold[Ends, Sets]):
 
 def _needed(edge: Edge) -> Relation | None:
     """A relation without which an edge does not hold, where it is plain to see."""
-    if isinstance(edge, Relation):
-        return edge
-    parts = edge.parts if isinstance(edge, Intersect) else ()
-    return next((part for part in parts if isinstance(part, Relation)), None)
+    return next((part for part in conjuncts(edge) if isinstance(part, Relation)), None)
