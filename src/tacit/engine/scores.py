@@ -15,6 +15,7 @@ from tacit.engine.atoms import Atoms
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.projection import Hop
 from tacit.engine.sharded import at, largest, own
+from tacit.engine.spared import Alike, alike
 from tacit.errors import RunError
 from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.plan import (
@@ -33,7 +34,7 @@ from tacit.query.plan import (
     Step,
     anchored,
     children,
-    highest_slot,
+    reads,
 )
 from tacit.query.plan_traits import Search, settled, source_of
 
@@ -63,6 +64,7 @@ class Scores(Fold[Tensor, Tensor]):
     keep: bool = False  # remember the value of every set, as explanations need
     floor: Tensor | None = None  # [B]: values of hops and cycles that are lower may be less than they are
     room: Tensor | None = None  # [B, N]: what answers can be worth at most, whatever a cycle is
+    repeats: bool = False  # whether rows differ in the values of variables alone, which most steps do not read
 
     @property
     def batch(self) -> int:
@@ -74,13 +76,15 @@ class Scores(Fold[Tensor, Tensor]):
         if place.source is not None:
             return super().of(step, place)
         if place.target is not None:
-            whole = isinstance(step, Project | Condition) or step in self.values
+            there = step in self.values or (self.repeats and self._shared(step))
+            whole = there or isinstance(step, Project | Condition)
             return self._at(step, place.target) if whole else super().of(step, place)
         if step in self.values:
             return self.values[step]
         if self.outer is not None and self.outer_rows is not None and self._shared(step):
             return self.outer.remembered(step)[self.outer_rows]
-        value = super().of(step, place)
+        those = self._alike(step) if self.repeats and not self.keep else None
+        value = super().of(step, place) if those is None else self._once(those).of(step)[those.back]
         if self.keep:
             self.values[step] = value
         return value
@@ -108,7 +112,24 @@ class Scores(Fold[Tensor, Tensor]):
 
     def _shared(self, step: Step) -> bool:
         """Whether a step reads no entity slot that the outer queries do not have."""
-        return self.outer is not None and highest_slot(step) < self.outer.entities.shape[1]
+        return self.outer is not None and max(reads(step)[0], default=-1) < self.outer.entities.shape[1]
+
+    def _alike(self, step: Step, *more: Tensor) -> Alike | None:
+        """One row of those that share all slots that a step reads, and more ids `[B]`; None where most differ."""
+        slots, along = reads(step)
+        ids = [*(self.entities[:, slot] for slot in slots), *(self.relations[:, slot] for slot in along), *more]
+        rows, halves = torch.arange(self.batch, device=self.relations.device), 2 if self.bounds else 1
+        return alike(ids, rows.view(self.copies if self.bounds else 1, halves, -1).transpose(0, 1).reshape(halves, -1))
+
+    def _once(self, those: Alike) -> Scores:
+        """One row for all that are alike, with the lowest of their floors."""
+        rows, floor = those.rows, self.floor
+        if floor is not None:
+            floor = floor.new_full((len(rows),), math.inf).scatter_reduce_(0, those.back, floor, "amin")
+        return replace(
+            self, entities=self.entities[rows], relations=self.relations[rows], copies=1, values={}, floor=floor,
+            room=None, outer_rows=None if self.outer_rows is None else self.outer_rows[rows],
+        )  # fmt: skip
 
     def entity(self, slot: int) -> Tensor:
         return self.entities[:, slot]
@@ -146,7 +167,12 @@ class Scores(Fold[Tensor, Tensor]):
     def along(self, edge: Edge, candidates: Tensor, weights: Tensor, out: Tensor) -> None:
         """Raise `out[C · B, N]` by a compound edge from candidates `[B, P]`, for copies with weights `[C · B, P]`."""
         for few in torch.arange(candidates.shape[1], device=out.device).split(self._at_once(edge)):
-            edges = self.repeated(len(few)).of(edge, Place(candidates[:, few].t().reshape(-1)))  # [P · B, N]
+            sources, inner = candidates[:, few].t().reshape(-1), self.repeated(len(few))
+            those = inner._alike(edge, sources)
+            if those is None:
+                edges = inner.of(edge, Place(sources))  # [P · B, N]
+            else:
+                edges = inner._once(those).of(edge, Place(sources[those.rows]))[those.back]
             edges = edges.view(len(few), self.batch, -1)
             for part in torch.arange(len(out), device=out.device).split(self.batch):
                 through = self.logic.conjunction(weights[part][:, few].t()[:, :, None], edges).amax(dim=0)
@@ -242,7 +268,7 @@ class Scores(Fold[Tensor, Tensor]):
             entities = torch.cat([entities, gap, filling[:, None]], dim=1)
         return replace(
             self, entities=entities, relations=self.relations[rows], memory=self.memory // 2, values={}, keep=False,
-            copies=self.copies * times, outer=self, outer_rows=rows,
+            copies=self.copies * times, outer=self, outer_rows=rows, repeats=True,
             floor=None if self.floor is None else self.floor[rows], room=None,
         )  # fmt: skip
 
