@@ -15,7 +15,7 @@ from tacit.engine.atoms import Atoms
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.projection import Hop
 from tacit.engine.sharded import at, largest, own
-from tacit.engine.spared import Alike, alike
+from tacit.engine.spared import Alike, alike, undominated
 from tacit.errors import RunError
 from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.plan import (
@@ -31,12 +31,14 @@ from tacit.query.plan import (
     Project,
     Relation,
     Row,
+    Source,
     Step,
     anchored,
     children,
+    ends_of,
     reads,
 )
-from tacit.query.plan_traits import Search, settled, source_of
+from tacit.query.plan_traits import Search, of_sets, settled, source_of
 
 _CACHED = 2**18  # floats whose combination stays in cache
 
@@ -166,6 +168,7 @@ class Scores(Fold[Tensor, Tensor]):
 
     def along(self, edge: Edge, candidates: Tensor, weights: Tensor, out: Tensor) -> None:
         """Raise `out[C · B, N]` by a compound edge from candidates `[B, P]`, for copies with weights `[C · B, P]`."""
+        candidates, weights = self._undominated(edge, candidates, weights)
         for few in torch.arange(candidates.shape[1], device=out.device).split(self._at_once(edge)):
             sources, inner = candidates[:, few].t().reshape(-1), self.repeated(len(few))
             those = inner._alike(edge, sources)
@@ -177,6 +180,16 @@ class Scores(Fold[Tensor, Tensor]):
             for part in torch.arange(len(out), device=out.device).split(self.batch):
                 through = self.logic.conjunction(weights[part][:, few].t()[:, :, None], edges).amax(dim=0)
                 out[part] = torch.maximum(out[part], through)
+
+    def _undominated(self, edge: Edge, candidates: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """The candidates `[B, P]`, and their weights, that others do not outdo wherever an edge of sets alone leads."""
+        whole = self.atoms.shards.world == 1 and not self.atoms.differentiable
+        if not of_sets(edge) or not whole or len(weights) > self.batch:
+            return candidates, weights
+        sets = [self.remembered(end.part) for end in set(ends_of(edge)) if isinstance(end, Source)]
+        features = [weights, *(each.expand(self.batch, self.atoms.width).gather(1, candidates) for each in sets)]
+        kept = undominated([each for each in features if not bool((each == each[:, :1]).all())] or features[:1])
+        return (candidates, weights) if kept is None else (candidates.gather(1, kept), weights.gather(1, kept))
 
     def condition(self, step: Condition, place: Place[Tensor]) -> Tensor:
         hop = self.hop(step.candidates)

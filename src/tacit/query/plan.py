@@ -239,6 +239,18 @@ def reads(step: Step) -> tuple[frozenset[int], frozenset[int]]:
     return frozenset(entities - {step.slot} if isinstance(step, Condition) else entities), frozenset(relations)
 
 
+def ends_of(edge: Edge) -> Iterator[Relation | Source | Target | Everything]:
+    """What an edge joins: relations, and the sets at its ends."""
+    match edge:
+        case Intersect(parts) | Union(parts):
+            for part in parts:
+                yield from ends_of(part)
+        case Complement(part):
+            yield from ends_of(part)
+        case _:
+            yield edge
+
+
 def anchored(step: Step) -> bool:
     """Whether a set is held together by some atom that must hold; complements alone leave nearly everything in."""
     match step:

@@ -9,13 +9,17 @@ from tacit.query.plan import (
     Best,
     Complement,
     Condition,
+    Edge,
+    Everything,
     Intersect,
     Node,
     Plan,
     Project,
     Relation,
     Row,
+    Source,
     Step,
+    Target,
     Union,
     anchored,
     has,
@@ -47,6 +51,13 @@ def beamed(step: Step) -> bool:
     if isinstance(step, Project):
         return not settled(step.edge)
     return isinstance(step, Condition) and negates_hops(step.body)
+
+
+def of_sets(edge: Edge) -> bool:
+    """Whether an edge joins nothing but sets at its ends, none of them denied."""
+    if isinstance(edge, Intersect | Union):
+        return all(map(of_sets, edge.parts))
+    return isinstance(edge, Source | Target | Everything)
 
 
 @lru_cache(maxsize=65536)
