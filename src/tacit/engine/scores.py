@@ -38,7 +38,7 @@ from tacit.query.plan import (
     ends_of,
     reads,
 )
-from tacit.query.plan_traits import Search, of_sets, settled, source_of
+from tacit.query.plan_traits import Search, drops, of_sets, settled, source_of
 
 _CACHED = 2**18  # floats whose combination stays in cache
 
@@ -86,7 +86,7 @@ class Scores(Fold[Tensor, Tensor]):
         if self.outer is not None and self.outer_rows is not None and self._shared(step):
             return self.outer.remembered(step)[self.outer_rows]
         those = self._alike(step) if self.repeats and not self.keep else None
-        value = super().of(step, place) if those is None else self._once(those).of(step)[those.back]
+        value = super().of(step, place) if those is None else self._once(those, step).of(step)[those.back]
         if self.keep:
             self.values[step] = value
         return value
@@ -120,17 +120,19 @@ class Scores(Fold[Tensor, Tensor]):
         """One row of those that share all slots that a step reads, and more ids `[B]`; None where most differ."""
         slots, along = reads(step)
         ids = [*(self.entities[:, slot] for slot in slots), *(self.relations[:, slot] for slot in along), *more]
-        rows, halves = torch.arange(self.batch, device=self.relations.device), 2 if self.bounds else 1
-        return alike(ids, rows.view(self.copies if self.bounds else 1, halves, -1).transpose(0, 1).reshape(halves, -1))
+        rows = torch.arange(self.batch, device=self.relations.device)[None]
+        if self.bounds and drops(step):  # otherwise a lower and an upper bound are one
+            rows = rows.view(self.copies, 2, -1).transpose(0, 1).reshape(2, -1)
+        return alike(ids, rows)
 
-    def _once(self, those: Alike) -> Scores:
-        """One row for all that are alike, with the lowest of their floors."""
-        rows, floor = those.rows, self.floor
+    def _once(self, those: Alike, step: Step) -> Scores:
+        """One row for all that are alike in what a step reads, with the lowest of their floors."""
+        rows, outer_rows, floor = those.rows, self.outer_rows, self.floor
         if floor is not None:
             floor = floor.new_full((len(rows),), math.inf).scatter_reduce_(0, those.back, floor, "amin")
         return replace(
             self, entities=self.entities[rows], relations=self.relations[rows], copies=1, values={}, floor=floor,
-            room=None, outer_rows=None if self.outer_rows is None else self.outer_rows[rows],
+            bounds=self.bounds and drops(step), room=None, outer_rows=None if outer_rows is None else outer_rows[rows],
         )  # fmt: skip
 
     def entity(self, slot: int) -> Tensor:
@@ -170,14 +172,18 @@ class Scores(Fold[Tensor, Tensor]):
         """Raise `out[C · B, N]` by a compound edge from candidates `[B, P]`, for copies with weights `[C · B, P]`."""
         candidates, weights = self._undominated(edge, candidates, weights)
         for few in torch.arange(candidates.shape[1], device=out.device).split(self._at_once(edge)):
-            sources, inner = candidates[:, few].t().reshape(-1), self.repeated(len(few))
-            those = inner._alike(edge, sources)
+            rows = torch.arange(self.batch, device=out.device)
+            if not self.bounds:  # which stay together
+                rows = rows[~(weights[:, few] == ZERO).all(dim=1).view(-1, self.batch).all(dim=0)]
+            sources, inner = candidates[rows][:, few].t().reshape(-1), self.copied(rows.repeat(len(few)), len(few))
+            those = inner._alike(edge, sources) if len(rows) else None
             if those is None:
                 edges = inner.of(edge, Place(sources))  # [P · B, N]
             else:
-                edges = inner._once(those).of(edge, Place(sources[those.rows]))[those.back]
-            edges = edges.view(len(few), self.batch, -1)
-            for part in torch.arange(len(out), device=out.device).split(self.batch):
+                edges = inner._once(those, edge).of(edge, Place(sources[those.rows]))[those.back]
+            edges = edges.view(len(few), len(rows), -1)
+            for start in range(0, len(out), self.batch):
+                part = rows + start
                 through = self.logic.conjunction(weights[part][:, few].t()[:, :, None], edges).amax(dim=0)
                 out[part] = torch.maximum(out[part], through)
 
@@ -189,7 +195,10 @@ class Scores(Fold[Tensor, Tensor]):
         sets = [self.remembered(end.part) for end in set(ends_of(edge)) if isinstance(end, Source)]
         features = [weights, *(each.expand(self.batch, self.atoms.width).gather(1, candidates) for each in sets)]
         kept = undominated([each for each in features if not bool((each == each[:, :1]).all())] or features[:1])
-        return (candidates, weights) if kept is None else (candidates.gather(1, kept), weights.gather(1, kept))
+        if kept is None:
+            return candidates, weights
+        again = (kept == kept[:, :1]) & (torch.arange(kept.shape[1], device=kept.device) > 0)
+        return candidates.gather(1, kept), weights.gather(1, kept).masked_fill(again, ZERO)
 
     def condition(self, step: Condition, place: Place[Tensor]) -> Tensor:
         hop = self.hop(step.candidates)
@@ -274,14 +283,17 @@ class Scores(Fold[Tensor, Tensor]):
 
     def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> Scores:
         """These queries `times` over, copy by copy, with an entity slot more where given."""
-        rows = torch.arange(self.batch, device=self.relations.device).repeat(times)
-        entities = self.entities[rows]
+        copies = self.copied(torch.arange(self.batch, device=self.relations.device).repeat(times), times)
         if slot is not None and filling is not None:
-            gap = entities.new_zeros(len(rows), slot - entities.shape[1])
-            entities = torch.cat([entities, gap, filling[:, None]], dim=1)
+            gap = filling.new_zeros(len(filling), slot - self.entities.shape[1])
+            copies.entities = torch.cat([copies.entities, gap, filling[:, None]], dim=1)
+        return copies
+
+    def copied(self, rows: Tensor, times: int) -> Scores:
+        """Some of these queries, or all of them `times` over, which share what is remembered of them."""
         return replace(
-            self, entities=entities, relations=self.relations[rows], memory=self.memory // 2, values={}, keep=False,
-            copies=self.copies * times, outer=self, outer_rows=rows, repeats=True,
+            self, entities=self.entities[rows], relations=self.relations[rows], memory=self.memory // 2, values={},
+            keep=False, copies=self.copies * times, outer=self, outer_rows=rows, repeats=True,
             floor=None if self.floor is None else self.floor[rows], room=None,
         )  # fmt: skip
 

@@ -41,6 +41,12 @@ def settled(step: Step) -> bool:
 
 
 @lru_cache(maxsize=65536)
+def drops(step: Step) -> bool:
+    """Whether a beam may drop candidates in a step: somewhere it leaves a set that something holds together."""
+    return any(isinstance(part, Project | Condition) and anchored(source_of(part)) for part in walk(step))
+
+
+@lru_cache(maxsize=65536)
 def negates_hops(step: Step) -> bool:
     """Whether something is negated that a beam may have missed a part of."""
     return any(has(part, Project, Condition, Best) for part in walk(step) if isinstance(part, Complement))
