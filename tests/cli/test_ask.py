@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,11 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from tacit.cli import app, main
-from tacit.cli.ask import show_on
+from tacit.cli.ask import announce, duration, show_on
 from tacit.engine.answers import Answer, Answers, Count, Witness, WitnessAtom, WitnessPart
+from tacit.engine.engine import Engine
 from tacit.errors import QueryError, RunError, SettingsError, UnknownName
+from tacit.links.scorer import GraphScorer
 from tacit.opening import facts_engine
 from tacit.sources import load
 
@@ -63,6 +66,25 @@ def test_every_kind_of_question_has_its_table(facts: str, question: str, shown: 
     assert told == answers.to_dict()
     names = [name for answer in answers for name in answer.values.values()]
     assert all(name in written.getvalue() for name in [*names, *(["yes"] if answers.kind == "truth" else [])])
+
+
+def test_a_question_that_takes_long_says_so_and_what_takes_less(capsys: pytest.CaptureFixture[str]) -> None:
+    graph = load("world")
+    engine = Engine(graph, GraphScorer(graph.index(), graph.num_entities), calibration="sigmoid", search="exact")
+    knot = "?x, ?y : (borders(?x, ?a) | speaks(?y, ?b)) & borders(?a, ?b) & borders(?x, ?y)"
+    announce(engine, knot, {})
+    assert capsys.readouterr().err.endswith("; an atom that names an entity narrows a variable\n")
+    dear = f"{knot} & in_continent(?x, Europe) & in_continent(?a, Europe) & official_language(France, ?b)"
+    announce(engine, dear, {})
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert re.fullmatch(r"this may take .*, and Ctrl-C stops it; --search beam --k \d+ takes seconds.*\n", told.err)
+    (k,) = map(int, re.findall(r"--k (\d+)", told.err))
+    assert (engine.using(search="beam", k=k).seconds(dear) or 0) < 10 < 60 < (engine.seconds(dear) or 0)
+    announce(engine.using(search="beam", k=k), dear, {})
+    announce(facts_engine(graph), dear, {})  # facts are sets, and quickly joined
+    assert capsys.readouterr().err == ""
+    assert (duration(90.0), duration(5000.0), duration(1e6)) == ("about 2 minutes", "about 83 minutes", "days")
 
 
 def test_a_label_commands_no_terminal(tmp_path: Path) -> None:

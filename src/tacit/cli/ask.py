@@ -30,6 +30,7 @@ VERDICTS = {
     True: "The search provably missed nothing: these are the exact best answers.",
     False: "The beam dropped candidates that may lead to better answers; --search exact keeps them all.",
 }
+PATIENCE = 60.0  # seconds that people wait without a sign
 MAY_MISS = "The index may have missed better answers; --candidates scan misses none."
 
 
@@ -79,6 +80,7 @@ def ask(
     if file is not None:
         _ask_many(engine, file, out, parameters, json_, page)
         return
+    announce(engine, query or "", parameters)
     answers = engine.ask((query or "", parameters), **page)
     if out is not None:
         answer_files.write(out, answers)
@@ -87,6 +89,25 @@ def ask(
         typer.echo(answers.to_json(indent=2))
     else:
         _show(answers)
+
+
+def announce(engine: Engine, query: str, parameters: dict[str, str]) -> None:
+    """Say of a question that takes longer than people wait without a sign how long that is, and what takes less."""
+    asked = engine.prepare((query, parameters))
+    seconds = engine.seconds(asked) or 0.0
+    if seconds < PATIENCE:
+        return
+    beams = (engine.using(search="beam", k=k) for k in (256, 128, 64, 32, 16, 8, 4) if k <= engine.settings.k)
+    faster = next((beam for beam in beams if (beam.seconds(asked) or 0.0) < PATIENCE / 6), None)
+    advice = "an atom that names an entity narrows a variable"
+    if faster is not None:
+        advice = f"--search beam --k {faster.settings.k} takes seconds, and may miss answers"
+    say(f"this may take {duration(seconds)}, and Ctrl-C stops it; {advice}", err=True)
+
+
+def duration(seconds: float) -> str:
+    """So long, roughly."""
+    return f"about {counted(round(seconds / 60), 'minute')}" if seconds < 24 * 3600 else "days"
 
 
 def _ask_many(

@@ -65,9 +65,9 @@ class Followed(Scores):
         ids = followed.nonzero()[None, :, 1]
         return self.whole(source_of(step)).gather(1, ids), ids
 
-    def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> Scores:
+    def copied(self, rows: Tensor, times: int) -> Scores:
         """The query `times` over as a beam values it."""
-        return replace(self.alone, floor=self.floor).repeated(times, slot, filling)
+        return replace(self.alone, floor=self.floor).copied(rows, times)
 
 
 @dataclass(eq=False)

@@ -192,11 +192,11 @@ class MessageReasoner(Reasoner):
         """Log-scores of every entity, `[B, N]`; batches that would not fit in memory are cut."""
         at_once = self.batch(plan)
         if len(relations) <= at_once:
-            return checked(self.evaluation(entities, relations).whole(plan.root), self.shards)
+            return checked(self.evaluation(entities, relations, plan).whole(plan.root), self.shards)
         out = torch.empty(len(relations), self.atoms.width, device=self.device)
         for i in range(0, len(relations), at_once):
             part = slice(i, i + at_once)
-            out[part] = checked(self.evaluation(entities[part], relations[part]).whole(plan.root), self.shards)
+            out[part] = checked(self.evaluation(entities[part], relations[part], plan).whole(plan.root), self.shards)
         return out
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
@@ -233,7 +233,7 @@ class MessageReasoner(Reasoner):
         if self.k is None or settled(plan.root):
             scores = self.scores(plan, entities, relations)
             return scores, scores
-        lower, upper = self._bounded(entities, relations).whole(plan.root).chunk(2)
+        lower, upper = self._bounded(entities, relations, plan).whole(plan.root).chunk(2)
         return lower, upper
 
     def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation:
@@ -255,13 +255,14 @@ class MessageReasoner(Reasoner):
         made.atoms = RememberedAtoms(self.atoms)
         return made
 
-    def evaluation(self, entities: Tensor, relations: Tensor) -> Scores:
-        """The evaluation of a batch, step by step."""
+    def evaluation(self, entities: Tensor, relations: Tensor, plan: Plan | None = None) -> Scores:
+        """The evaluation of a batch, step by step; slots beyond those of a plan hold values tried."""
         entities, relations = entities.to(self.device).long(), relations.to(self.device).long()
-        return Scores(self.atoms, self.logic, entities, relations, self.k, self.memory // 2)
+        tried = plan is not None and entities.shape[1] > plan.num_entities
+        return Scores(self.atoms, self.logic, entities, relations, self.k, self.memory // 2, repeats=tried)
 
-    def _bounded(self, entities: Tensor, relations: Tensor) -> Scores:
-        twice = self.evaluation(entities.repeat(2, 1), relations.repeat(2, 1))
+    def _bounded(self, entities: Tensor, relations: Tensor, plan: Plan | None = None) -> Scores:
+        twice = self.evaluation(entities.repeat(2, 1), relations.repeat(2, 1), plan)
         twice.bounds = True
         return twice
 

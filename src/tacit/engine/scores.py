@@ -14,6 +14,7 @@ from tacit.engine.atoms import Atoms
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.projection import Hop
 from tacit.engine.sharded import at, largest, own
+from tacit.engine.spared import Alike, alike, undominated
 from tacit.errors import RunError
 from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.plan import (
@@ -28,13 +29,15 @@ from tacit.query.plan import (
     Project,
     Relation,
     Row,
+    Source,
     Step,
     anchored,
     children,
     conjuncts,
-    highest_slot,
+    ends_of,
+    reads,
 )
-from tacit.query.plan_traits import Search, settled, source_of
+from tacit.query.plan_traits import Search, drops, of_sets, settled, source_of
 
 _CACHED = 2**18  # floats whose combination stays in cache
 
@@ -62,6 +65,7 @@ class Scores(Fold[Tensor, Tensor]):
     keep: bool = False  # remember the value of every set, as explanations need
     floor: Tensor | None = None  # [B]: values of hops and cycles that are lower may be less than they are
     room: Tensor | None = None  # [B, N]: what answers can be worth at most, whatever a cycle is
+    repeats: bool = False  # whether rows differ in the values of variables alone, which most steps do not read
 
     @property
     def batch(self) -> int:
@@ -73,13 +77,15 @@ class Scores(Fold[Tensor, Tensor]):
         if place.source is not None:
             return super().of(step, place)
         if place.target is not None:
-            whole = isinstance(step, Project | Condition) or step in self.values
+            there = step in self.values or (self.repeats and self._shared(step))
+            whole = there or isinstance(step, Project | Condition)
             return self._at(step, place.target) if whole else super().of(step, place)
         if step in self.values:
             return self.values[step]
         if self.outer is not None and self.outer_rows is not None and self._shared(step):
             return self.outer.remembered(step)[self.outer_rows]
-        value = super().of(step, place)
+        those = self._alike(step) if self.repeats and not self.keep else None
+        value = super().of(step, place) if those is None else self._once(those, step).of(step)[those.back]
         if self.keep:
             self.values[step] = value
         return value
@@ -107,7 +113,26 @@ class Scores(Fold[Tensor, Tensor]):
 
     def _shared(self, step: Step) -> bool:
         """Whether a step reads no entity slot that the outer queries do not have."""
-        return self.outer is not None and highest_slot(step) < self.outer.entities.shape[1]
+        return self.outer is not None and max(reads(step)[0], default=-1) < self.outer.entities.shape[1]
+
+    def _alike(self, step: Step, *more: Tensor) -> Alike | None:
+        """One row of those that share all slots that a step reads, and more ids `[B]`; None where most differ."""
+        slots, along = reads(step)
+        ids = [*(self.entities[:, slot] for slot in slots), *(self.relations[:, slot] for slot in along), *more]
+        rows = torch.arange(self.batch, device=self.relations.device)[None]
+        if self.bounds and drops(step):  # otherwise a lower and an upper bound are one
+            rows = rows.view(self.copies, 2, -1).transpose(0, 1).reshape(2, -1)
+        return alike(ids, rows)
+
+    def _once(self, those: Alike, step: Step) -> Scores:
+        """One row for all that are alike in what a step reads, with the lowest of their floors."""
+        rows, outer_rows, floor = those.rows, self.outer_rows, self.floor
+        if floor is not None:
+            floor = floor.new_full((len(rows),), math.inf).scatter_reduce_(0, those.back, floor, "amin")
+        return replace(
+            self, entities=self.entities[rows], relations=self.relations[rows], copies=1, values={}, floor=floor,
+            bounds=self.bounds and drops(step), room=None, outer_rows=None if outer_rows is None else outer_rows[rows],
+        )  # fmt: skip
 
     def entity(self, slot: int) -> Tensor:
         return self.entities[:, slot]
@@ -146,12 +171,35 @@ class Scores(Fold[Tensor, Tensor]):
 
     def along(self, edge: Edge, candidates: Tensor, weights: Tensor, out: Tensor) -> None:
         """Raise `out[C · B, N]` by a compound edge from candidates `[B, P]`, for copies with weights `[C · B, P]`."""
+        candidates, weights = self._undominated(edge, candidates, weights)
         for few in torch.arange(candidates.shape[1], device=out.device).split(self._at_once(edge)):
-            edges = self.repeated(len(few)).of(edge, Place(candidates[:, few].t().reshape(-1)))  # [P · B, N]
-            edges = edges.view(len(few), self.batch, -1)
-            for part in torch.arange(len(out), device=out.device).split(self.batch):
+            rows = torch.arange(self.batch, device=out.device)
+            if not self.bounds:  # which stay together
+                rows = rows[~(weights[:, few] == ZERO).all(dim=1).view(-1, self.batch).all(dim=0)]
+            sources, inner = candidates[rows][:, few].t().reshape(-1), self.copied(rows.repeat(len(few)), len(few))
+            those = inner._alike(edge, sources) if len(rows) else None
+            if those is None:
+                edges = inner.of(edge, Place(sources))  # [P · B, N]
+            else:
+                edges = inner._once(those, edge).of(edge, Place(sources[those.rows]))[those.back]
+            edges = edges.view(len(few), len(rows), -1)
+            for start in range(0, len(out), self.batch):
+                part = rows + start
                 through = self.logic.conjunction(weights[part][:, few].t()[:, :, None], edges).amax(dim=0)
                 out[part] = torch.maximum(out[part], through)
+
+    def _undominated(self, edge: Edge, candidates: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """The candidates `[B, P]`, and their weights, that others do not outdo wherever an edge of sets alone leads."""
+        whole = self.atoms.shards.world == 1 and not self.atoms.differentiable
+        if not of_sets(edge) or not whole or len(weights) > self.batch:
+            return candidates, weights
+        sets = [self.remembered(end.part) for end in set(ends_of(edge)) if isinstance(end, Source)]
+        features = [weights, *(each.expand(self.batch, self.atoms.width).gather(1, candidates) for each in sets)]
+        kept = undominated([each for each in features if not bool((each == each[:, :1]).all())] or features[:1])
+        if kept is None:
+            return candidates, weights
+        again = (kept == kept[:, :1]) & (torch.arange(kept.shape[1], device=kept.device) > 0)
+        return candidates.gather(1, kept), weights.gather(1, kept).masked_fill(again, ZERO)
 
     def condition(self, step: Condition, place: Place[Tensor]) -> Tensor:
         hop = self.hop(step.candidates)
@@ -236,14 +284,17 @@ class Scores(Fold[Tensor, Tensor]):
 
     def repeated(self, times: int, slot: int | None = None, filling: Tensor | None = None) -> Scores:
         """These queries `times` over, copy by copy, with an entity slot more where given."""
-        rows = torch.arange(self.batch, device=self.relations.device).repeat(times)
-        entities = self.entities[rows]
+        copies = self.copied(torch.arange(self.batch, device=self.relations.device).repeat(times), times)
         if slot is not None and filling is not None:
-            gap = entities.new_zeros(len(rows), slot - entities.shape[1])
-            entities = torch.cat([entities, gap, filling[:, None]], dim=1)
+            gap = filling.new_zeros(len(filling), slot - self.entities.shape[1])
+            copies.entities = torch.cat([copies.entities, gap, filling[:, None]], dim=1)
+        return copies
+
+    def copied(self, rows: Tensor, times: int) -> Scores:
+        """Some of these queries, or all of them `times` over, which share what is remembered of them."""
         return replace(
-            self, entities=entities, relations=self.relations[rows], memory=self.memory // 2, values={}, keep=False,
-            copies=self.copies * times, outer=self, outer_rows=rows,
+            self, entities=self.entities[rows], relations=self.relations[rows], memory=self.memory // 2, values={},
+            keep=False, copies=self.copies * times, outer=self, outer_rows=rows, repeats=True,
             floor=None if self.floor is None else self.floor[rows], room=None,
         )  # fmt: skip
 

@@ -19,11 +19,13 @@ from tacit.engine.logic import ZERO
 from tacit.engine.reasoner import Reasoner
 from tacit.engine.sharded import whole
 from tacit.graph.index import Index
-from tacit.query.plan import Everything, Held, Node, Plan
-from tacit.query.plan_traits import negates_hops
+from tacit.query.cost import sets_of
+from tacit.query.plan import Everything, Held, Intersect, Node, Plan
+from tacit.query.plan_traits import negates_hops, settled
 from tacit.query.symbolic import answers as symbolic_sets
 
-_FIRST = 16  # values of the held variables that are tried at first
+_FIRST = 16  # values of the held variables that are tried at first,
+_SETS = 2**14  # and no more than take about so many sets
 _ROUNDING = 1.0 + 1e-6  # log-scores that differ by less than this factor may be one
 
 
@@ -99,10 +101,13 @@ class TupleSearch:
             entities, bound, known = self._held(held, entities)
             if not len(entities):  # no value is possible, whatever the others are
                 break
-        most, start, step = max(1, self.reasoner.batch(self.plan) // 4), 0, _FIRST
+        most, start, step = max(1, self.reasoner.batch(self.plan) // 4), 0, self._first
         while start < len(entities):  # few at first: what they are worth rules others out
             part = slice(start, start + min(step, most))
             tried = self._promising(bound[part], known[part])
+            if len(self.found) == self.count and bool(tried.any()):
+                bound[part][tried] = torch.minimum(bound[part][tried], self._room(entities[part][tried]))
+                tried = self._promising(bound[part], known[part])
             if bool(tried.any()):
                 self._keep(entities[part][tried])
             start, step = part.stop, 2 * step
@@ -111,6 +116,20 @@ class TupleSearch:
             self.leading = len(list(takewhile(lambda each: self._settled(*each), told)))
             self.certified = self._settled(*(told[-1] if len(told) == self.count else (self.floor, False)))
         return self
+
+    @property
+    def _first(self) -> int:
+        """How many values to try at first: the fewer, the more each of them takes."""
+        size = self.reasoner.num_entities
+        return max(1, min(_FIRST, _SETS // sets_of(self.plan.root, self.k or size, size)))
+
+    def _room(self, entities: Tensor) -> Tensor:
+        """What a tuple of each row is worth at most by the parts of the root that no hop is part of, `[P]`."""
+        parts = self.plan.root.parts if isinstance(self.plan.root, Intersect) else ()
+        exact = tuple(part for part in parts if settled(part))
+        if len(exact) in (0, len(parts)):
+            return torch.zeros(len(entities))
+        return self._bound(Intersect(exact) if len(exact) > 1 else exact[0], entities).amax(dim=1)
 
     def _held(self, held: Held, entities: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The rows with the values of one more variable to try, `[P, E + 1]`; what each is worth at most, and whether

@@ -11,14 +11,15 @@ queries that differ only in names share it, and its plan is compiled once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from tacit.errors import PlanError
 from tacit.query.canonical import canonical
+from tacit.query.cost import sets_in, sets_of
 from tacit.query.elimination import Narrowed, anchored, components, conjunction, knotted, narrow, substitute
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, atoms, exists, parts_of
 from tacit.query.plan import (
@@ -41,11 +42,14 @@ from tacit.query.plan import (
     Source,
     Target,
     Union,
+    has,
 )
 from tacit.query.safety import check_safe
 from tacit.query.skeleton import skeleton
 
 MAX_CUTS = 6  # a condition multiplies the cost of all inside it
+_USUAL = (256, 2**11), (256, 2**15)  # candidates of so many entities, by which costs are compared
+_SAVING = 8  # how many times less a plan must cost to be preferred to one that cuts what something narrows
 
 
 def compile_query(query: Query, safe: bool = True) -> Prepared:
@@ -105,11 +109,24 @@ def _places(names: tuple[str, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def _plan(shape: Query, targets: tuple[int, ...], num_entities: int, num_relations: int, num_variables: int) -> Plan:
+    """The plan of a structure; where other cuts take far less, with those."""
+    given = shape, targets, num_entities, num_relations, num_variables
+    plan = _plan_by(False, *given)
+    if not plan.has(Condition) and not any(has(held.ranking, Condition) for held in plan.held):
+        return plan
+    instead = _plan_by(True, *given)
+    saved = all(_SAVING * sets_in(instead, *usual) < sets_in(plan, *usual) for usual in _USUAL)
+    return instead if saved else plan
+
+
+def _plan_by(
+    cost: bool, shape: Query, targets: tuple[int, ...], num_entities: int, num_relations: int, num_variables: int
+) -> Plan:
     """The plan of a structure: of several answer variables all but one are held, those that something narrows first."""
     open_, held, said = list(shape.targets) or [_NOBODY], list[Held](), list[Node]()
     # Cuts come after all that is held: what is said of a value is valued beside the values held after it, too.
     first = num_entities + len(open_) - 1
-    slots = range(first, first + MAX_CUTS)
+    slots = _Slots(range(first, first + MAX_CUTS), cost)
     variables, factors = narrow(shape.formula)
     while len(open_) > 1:
         cut = min(open_, key=lambda v: not anchored(v, factors))
@@ -128,6 +145,13 @@ def _plan(shape: Query, targets: tuple[int, ...], num_entities: int, num_relatio
     return Plan(_intersect([*said, root]), num_entities, num_relations, num_variables, targets, tuple(held))
 
 
+class _Slots(NamedTuple):
+    """The slots that are left for cut variables, and whether these are chosen by what cuts cost."""
+
+    left: range
+    by_cost: bool
+
+
 _NOBODY = Variable("nobody")  # asked for where a formula holds or not, whoever it is
 
 
@@ -135,7 +159,7 @@ class _Stuck(Exception):  # noqa: N818 - a signal between two functions below
     """Two outer variables meet inside a quantifier: one of them has to be tried value by value."""
 
 
-def _node(formula: Formula, target: Variable, slots: range) -> Node:
+def _node(formula: Formula, target: Variable, slots: _Slots) -> Node:
     """The fuzzy set over `target` of a formula free in nothing else; `slots` are left for cut variables."""
     match formula:
         case Atom():
@@ -167,7 +191,7 @@ def _atom(atom: Atom) -> Node:
     return At(Row(min(first, second), Relation(relation, flip=second < first)), max(first, second))
 
 
-def _edge(formula: Formula, source: Variable, target: Variable, slots: range) -> Edge:
+def _edge(formula: Formula, source: Variable, target: Variable, slots: _Slots) -> Edge:
     """A formula over two variables as an edge from one to the other."""
     free = formula.free
     if source not in free:
@@ -191,7 +215,7 @@ def _edge(formula: Formula, source: Variable, target: Variable, slots: range) ->
     raise TypeError(f"not a formula: {formula!r}")
 
 
-def _message(variable: Variable, factors: Sequence[Formula], target: Variable, slots: range) -> Node:
+def _message(variable: Variable, factors: Sequence[Formula], target: Variable, slots: _Slots) -> Node:
     """`max_s` over the values of a variable that meets no other, or the target alone."""
     index = int(variable.name)
     own = [f for f in factors if target not in f.free]
@@ -205,7 +229,7 @@ def _message(variable: Variable, factors: Sequence[Formula], target: Variable, s
     return Project(index, _intersect([_node(f, variable, slots) for f in own]), edge)
 
 
-def _block(formula: Exists, target: Variable, slots: range) -> Node:
+def _block(formula: Exists, target: Variable, slots: _Slots) -> Node:
     """Quantifiers over a conjunction: messages towards the target, and a condition for every knot that is left."""
     variables, factors = narrow(formula)
     tied = frozenset(variables)
@@ -221,12 +245,37 @@ def _block(formula: Exists, target: Variable, slots: range) -> Node:
     return _intersect([*(_node(f, target, slots) for f in own), *knots])
 
 
-def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target: Variable, slots: range) -> Node:
+def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target: Variable, slots: _Slots) -> Node:
     """Tries the values of one of the variables; with it out of the way the rest is smaller, in the end a tree."""
-    if not slots:
+    if not slots.left:
         raise PlanError(f"the variables form cycles that take more than {MAX_CUTS} nested cuts; ask a simpler question")
-    slot, deeper = slots[0], slots[1:]
-    cut = min(variables, key=lambda v: (knotted(v, variables, factors), not anchored(v, factors)))
+    ranks = {v: (knotted(v, variables, factors), not anchored(v, factors)) for v in variables}
+    cut = min(variables, key=ranks.__getitem__)
+    cuts: list[tuple[Variable, Sequence[Variable], Sequence[Formula]]] = [(cut, variables, factors)]
+    if slots.by_cost:  # those that leave as little
+        cuts += [(v, variables, factors) for v in variables if v != cut and ranks[v][0] == ranks[cut][0]]
+        cuts += _lifted(variables, factors)
+    steps = [_cut(*each, target, slots) for each in cuts]
+    return min(steps, key=lambda step: sets_of(step, *_USUAL[0])) if slots.by_cost else steps[0]
+
+
+def _lifted(
+    variables: Sequence[Variable], factors: Sequence[Formula]
+) -> Iterator[tuple[Variable, list[Variable], list[Formula]]]:
+    """Variables bound in a disjunction, to be cut instead: `(exists x . f) | g` is `exists x . (f | g)`."""
+    for place, factor in enumerate(factors):
+        parts = factor.parts if isinstance(factor, Or) else ()
+        for part in parts:
+            if isinstance(part, Exists) and part.variable not in variables:
+                lifted = Or((*parts_of(part.part, Or), *(other for other in parts if other is not part)))
+                yield part.variable, [*variables, part.variable], [*factors[:place], lifted, *factors[place + 1 :]]
+
+
+def _cut(
+    cut: Variable, variables: Sequence[Variable], factors: Sequence[Formula], target: Variable, slots: _Slots
+) -> Condition:
+    """Tries the values of one of the variables."""
+    slot, deeper = slots.left[0], slots._replace(left=slots.left[1:])
     own = [f for f in factors if f.free == {cut}]
     rest = [substitute(f, cut, Entity(str(slot))) for f in factors if f.free != {cut}]
     ranking = [_node(f, cut, slots) for f in own] or _neighbours(cut, factors, slots)
@@ -236,7 +285,7 @@ def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target
     return Condition(int(cut.name), slot, _intersect(ranking), _intersect(body), bounded=bool(own or not ranking))
 
 
-def _neighbours(cut: Variable, factors: Sequence[Formula], slots: range) -> list[Node]:
+def _neighbours(cut: Variable, factors: Sequence[Formula], slots: _Slots) -> list[Node]:
     """What to try first of a cut variable with no part of its own: what each neighbour's own parts let through.
 
     They bound nothing: here an atom is read from the neighbour, in the body from the value that is tried.

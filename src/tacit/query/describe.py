@@ -8,7 +8,7 @@ value it tries.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tacit.graph.graph import Graph
@@ -32,7 +32,7 @@ from tacit.query.plan import (
     Step,
     Target,
     Union,
-    children,
+    ends_of,
     walk,
 )
 from tacit.query.reading import read
@@ -170,7 +170,7 @@ class _Description(Fold[str, list[_Line]]):
 
     def _ends(self, edge: Edge, place: Place[str]) -> list[_Line]:
         """The sets an edge asks at its two ends."""
-        ends = (leaf for leaf in _leaves(edge) if isinstance(leaf, Source | Target))
+        ends = (leaf for leaf in ends_of(edge) if isinstance(leaf, Source | Target))
         return [line for end in ends for line in self._inner(end, place)]
 
     def _line(
@@ -215,16 +215,7 @@ def _deeper(lines: list[_Line]) -> list[_Line]:
 
 def _rows(edge: Edge) -> int:
     """How many relations an edge itself is made of, those of sets at its ends aside."""
-    return sum(isinstance(leaf, Relation) for leaf in _leaves(edge))
-
-
-def _leaves(edge: Step) -> Iterator[Step]:
-    """What an edge joins: relations, and the sets at its ends."""
-    if isinstance(edge, Intersect | Union | Complement):
-        for part in children(edge):
-            yield from _leaves(part)
-    else:
-        yield edge
+    return sum(isinstance(leaf, Relation) for leaf in ends_of(edge))
 
 
 def _shown(cost: Cost) -> str:

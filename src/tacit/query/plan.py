@@ -245,10 +245,26 @@ def has(step: Step, *kinds: type) -> bool:
 
 
 @lru_cache(maxsize=65536)
-def highest_slot(step: Step) -> int:
-    """The highest entity slot that a step reads, or -1."""
-    own = step.slot if isinstance(step, Row | At) else -1
-    return max([own, *map(highest_slot, children(step))])
+def reads(step: Step) -> tuple[frozenset[int], frozenset[int]]:
+    """The entity slots and the relation slots that a step reads; the slot that a condition fills is its own."""
+    entities = {step.slot} if isinstance(step, Row | At) else set[int]()
+    relations = {step.slot} if isinstance(step, Relation) else {step.relation} if isinstance(step, Loop) else set[int]()
+    for slots, along in map(reads, children(step)):
+        entities |= slots
+        relations |= along
+    return frozenset(entities - {step.slot} if isinstance(step, Condition) else entities), frozenset(relations)
+
+
+def ends_of(edge: Edge) -> Iterator[Relation | Source | Target | Everything]:
+    """What an edge joins: relations, and the sets at its ends."""
+    match edge:
+        case Intersect(parts) | Union(parts):
+            for part in parts:
+                yield from ends_of(part)
+        case Complement(part):
+            yield from ends_of(part)
+        case _:
+            yield edge
 
 
 def anchored(step: Step) -> bool:

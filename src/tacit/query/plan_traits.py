@@ -9,13 +9,17 @@ from tacit.query.plan import (
     Best,
     Complement,
     Condition,
+    Edge,
+    Everything,
     Intersect,
     Node,
     Plan,
     Project,
     Relation,
     Row,
+    Source,
     Step,
+    Target,
     Union,
     anchored,
     has,
@@ -37,6 +41,12 @@ def settled(step: Step) -> bool:
 
 
 @lru_cache(maxsize=65536)
+def drops(step: Step) -> bool:
+    """Whether a beam may drop candidates in a step: somewhere it leaves a set that something holds together."""
+    return any(isinstance(part, Project | Condition) and anchored(source_of(part)) for part in walk(step))
+
+
+@lru_cache(maxsize=65536)
 def negates_hops(step: Step) -> bool:
     """Whether something is negated that a beam may have missed a part of."""
     return any(has(part, Project, Condition, Best) for part in walk(step) if isinstance(part, Complement))
@@ -47,6 +57,13 @@ def beamed(step: Step) -> bool:
     if isinstance(step, Project):
         return not settled(step.edge)
     return isinstance(step, Condition) and negates_hops(step.body)
+
+
+def of_sets(edge: Edge) -> bool:
+    """Whether an edge joins nothing but sets at its ends, none of them denied."""
+    if isinstance(edge, Intersect | Union):
+        return all(map(of_sets, edge.parts))
+    return isinstance(edge, Source | Target | Everything)
 
 
 @lru_cache(maxsize=65536)
