@@ -11,7 +11,8 @@ import pytest
 from bruteforce import LOGICS
 from random_engine import CYCLES, KINDS, questions, random_engine
 from tables import FactorScorer
-from tacit.engine.answers import NO_REASONS, WitnessPart
+from tacit.engine.answer_table import NO_REASONS
+from tacit.engine.answers import WitnessPart
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.query.plan import Project

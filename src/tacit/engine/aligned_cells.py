@@ -3,25 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tacit.engine.answers import Answer
-
-
-def cells_of(answers: Iterable[Answer]) -> list[list[str]]:
-    """The readable names of listed answers, with the label behind a name that several of them share."""
-    listed = list(answers)
-    meant: dict[str, set[str]] = {}
-    for answer in listed:
-        for variable, name in answer.names.items():
-            meant.setdefault(name, set()).add(answer.values[variable])
-    return [
-        [harmless(f"{name} ({answer.values[v]})" if len(meant[name]) > 1 else name) for v, name in answer.names.items()]
-        or [answer.name]
-        for answer in listed
-    ]
+from collections.abc import Callable, Sequence
 
 
 def harmless(text: str) -> str:
