@@ -7,8 +7,12 @@ from collections.abc import Callable, Sequence
 
 
 def harmless(text: str) -> str:
-    """A text whose control characters are written out: in labels of other people they could command the terminal."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda control: repr(control[0])[1:-1], text)
+    r"""A text whose control characters are written out: in those of other people they could command the terminal.
+
+    >>> harmless("a\nERROR: b\x1b[2J")
+    'a\\nERROR: b\\x1b[2J'
+    """
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda control: repr(control[0])[1:-1], text)
 
 
 def in_columns(rows: Sequence[Sequence[str]], length: Callable[[str], int] = len) -> list[str]:
