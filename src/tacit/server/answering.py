@@ -16,9 +16,9 @@ from tacit.engine.engine import Engine
 from tacit.engine.entity_facts import known_facts, predicted_facts
 from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import atoms
+from tacit.query.paraphrase import QuestionReader
 from tacit.query.sparql import is_sparql
 from tacit.server.jobs import EntityJob, Job, Kind
-from tacit.server.paraphrase import QuestionReader
 from tacit.server.replies import Reply, encoded, failure, refusal, success
 from tacit.server.settings import Limits
 from tacit.server.sparql_formats import written
