@@ -338,7 +338,7 @@ class RunFolder:
 
 def versions() -> dict[str, str]:
     """The versions results depend on: Python, torch, numpy, Tacit, and the git head of the working directory if any."""
-    torch = sys.modules["torch"].__version__ if "torch" in sys.modules else _installed("torch")
+    torch = sys.modules["torch"].__version__ if "torch" in sys.modules else metadata.version("torch")
     numbers = {"python": platform.python_version(), "numpy": np.__version__, "torch": torch}
     head = _git_head()
     return numbers | {"tacit": sys.modules["tacit"].__version__} | ({"git": head} if head else {})
@@ -370,13 +370,6 @@ def _make_empty(path: Path, force: bool) -> None:
 def _is_ours(name: str) -> bool:
     """Whether a file belongs to a run."""
     return name in FILES or name.startswith(disk.TEMPORARY) or _PART.fullmatch(name) is not None
-
-
-def _installed(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "none"
 
 
 def _git_head() -> str:

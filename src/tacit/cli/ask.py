@@ -145,8 +145,8 @@ def show_on(console: Console, answers: Answers) -> None:
         console.print(Text(f"     {head}", style="dim"))
     for (rank, answer, _), cells in zip(table.rows, named, strict=True):
         console.print(_line(rank, cells, answer, width, 12 if roomy else 0))
-        for line in reason_lines(answer):
-            console.print(Padding(Text(line.text, style="" if line.carries else "dim"), (0, 0, 0, 5 + line.indent)))
+        for indent, text, carries in reason_lines(answer):
+            console.print(Padding(Text(text, style="" if carries else "dim"), (0, 0, 0, 5 + indent)))
     if not table.rows:
         console.print(table.instead)
     for note in filter(None, (*table.notes, table.proof)):

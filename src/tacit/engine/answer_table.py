@@ -6,7 +6,6 @@ Plain text is made here; notebooks and terminals draw the same table their own w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from tacit.engine.aligned_cells import harmless, in_columns
 from tacit.engine.answers import LIKELY, Answer, Answers
@@ -16,14 +15,6 @@ NO_REASONS = "This search has no reasons to show; beam and exact search have."
 CERTIFIED = "The search provably missed nothing: these are the exact best answers."
 BEAM = "not certified: the beam dropped candidates that may lead to better answers; search exact keeps them all"
 INDEXED = "not certified: the index may have missed better answers; candidates scan misses none"
-
-
-class ReasonLine(NamedTuple):
-    """A line of a reason: how far it stands in, and whether it carries the answer."""
-
-    indent: int
-    text: str
-    carries: bool
 
 
 class AnswerTable:
@@ -47,7 +38,7 @@ class AnswerTable:
         for (rank, answer, _), cells in zip(self.rows, named, strict=True):
             place = f"{rank:>4}. {cells}" if self.answers.kind != "truth" else f"   {cells}:"
             lines.append(f"{place}  {answer.score:.3f}  {answer.mark}")
-            lines += [f"{' ' * (6 + line.indent)}{line.text}" for line in reason_lines(answer)]
+            lines += [f"{' ' * (6 + indent)}{text}" for indent, text, _ in reason_lines(answer)]
         return "\n".join([*lines, *([] if self.rows else [f"  {self.instead}"]), *self.notes])
 
     @property
@@ -103,12 +94,12 @@ class AnswerTable:
         return (INDEXED if indexed else BEAM) + (first and f"; {first} proven")
 
 
-def reason_lines(answer: Answer) -> Iterator[ReasonLine]:
-    """The reasons for an answer, one below the other."""
+def reason_lines(answer: Answer) -> Iterator[tuple[int, str, bool]]:
+    """The reasons for an answer in lines: how far each stands in, its text, and whether it carries the answer."""
     for number, witness in enumerate(answer.witnesses):
         if number:
-            yield ReasonLine(0, f"or {witness.score:.3f}, because", False)
-        yield from (ReasonLine(2, text, carries) for text, carries in witness.lines())
+            yield 0, f"or {witness.score:.3f}, because", False
+        yield from ((2, text, carries) for text, carries in witness.lines())
 
 
 def _cells(answers: Answers) -> list[list[str]]:

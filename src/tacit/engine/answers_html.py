@@ -30,5 +30,5 @@ def _drawn(table: AnswerTable) -> str:
 
 
 def _why(answer: Answer) -> str:
-    lines = ((escape(line.text), line.carries) for line in reason_lines(answer))
+    lines = ((escape(text), carries) for _, text, carries in reason_lines(answer))
     return "<br>".join(text if carries else f"<i>{text}</i>" for text, carries in lines)

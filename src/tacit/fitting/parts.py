@@ -50,12 +50,8 @@ class RunFiles:
             self._remove(name, names)
         shards.wait()
 
-    def read(self, name: str) -> dict[str, Tensor]:
-        """The tensors of a file, by row those of this process alone."""
-        return self.contents(name)[1]
-
     def contents(self, name: str) -> tuple[dict[str, str], dict[str, Tensor]]:
-        """The same beside the metadata of the file, both of one moment."""
+        """The metadata and the tensors of a file, by row those of this process alone, both of one moment."""
         (told, tensors), shards = self.run.contents(name), self.shards
         pieces = {key: [(0, tensor)] for key, tensor in tensors.items() if self._by_row(key, tensor)}
         for part in told.get("parts", "").split():
