@@ -111,12 +111,12 @@ def _lookups(app: FastAPI) -> None:
         service: Chosen, q: Typed = "", limit: CountParameter = 10, relation: Near = None, end: EndParameter = "object"
     ) -> Response:
         """Entities whose name, or a word of it, starts with what was typed, those first that a relation leads to."""
-        return success(service.edition.names.entities(q, limit, relation, end)).response()
+        return success({"matches": service.edition.names.entities(q, limit, relation, end)}).response()
 
     @app.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
     async def relations(service: Chosen, q: Typed = "", limit: CountParameter = 10) -> Response:
         """Relations whose name, or a word of it, starts with what was typed."""
-        return success(service.edition.names.relations(q, limit)).response()
+        return success({"matches": service.edition.names.relations(q, limit)}).response()
 
     @app.get("/examples", response_model=schemas.ExamplesReply, tags=["names"])
     def example_questions(service: Chosen) -> Response:
