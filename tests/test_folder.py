@@ -15,21 +15,10 @@ import torch
 
 from tacit.disk import to_toml
 from tacit.errors import LimitError, RunError
-from tacit.folder import (
-    ADAPTATION,
-    ADAPTER,
-    CHECKPOINT,
-    MODEL,
-    RESULTS,
-    SETTINGS,
-    TRACE,
-    RunFolder,
-    fingerprint,
-    versions,
-)  # fmt: skip
+from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, MODEL, RESULTS, SETTINGS, TRACE, RunFolder, versions
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
-from tacit.graph.stored import FACTS
+from tacit.graph.stored import FACTS, fingerprint
 from tacit.graph.vocabulary import Vocabulary
 
 GRAPH = Graph.of(
@@ -55,6 +44,16 @@ def test_opens_with_the_same_graph_and_settings(run: RunFolder) -> None:
     opened.write_settings("adapter", {"steps": 5, "shapes": ["2i", "3i"], "held_out": True})
     assert run.settings["adapter"] == {"steps": 5, "shapes": ["2i", "3i"], "held_out": True}
     assert run.settings["train"]["rank"] == 3
+
+
+def test_settings_are_those_of_the_file_and_nobody_elses(run: RunFolder) -> None:
+    run.settings["train"]["rank"] = 4  # in a copy
+    assert run.settings["train"]["rank"] == 3
+    RunFolder.open(run.path).write_settings("train", {"rank": 5})
+    assert run.settings["train"] == {"rank": 5}
+    (run.path / SETTINGS).unlink()
+    with pytest.raises(RunError, match=r"has no settings\.toml"):
+        _ = run.settings
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:

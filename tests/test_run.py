@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import safetensors
 import torch
 
 import tacit
@@ -15,7 +18,7 @@ from tacit.adapt.adapter import Adapter
 from tacit.adapt.loading import save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.errors import DataError, RunError, SettingsError, TacitError
-from tacit.folder import ADAPTER, RunFolder
+from tacit.folder import ADAPTER, MODEL, SETTINGS, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model, save_model
 
@@ -46,6 +49,45 @@ def with_adapter(path: Path, **settings: Any) -> AdaptSettings:
     folder.write_settings("adapt", chosen.to_dict())
     folder.write_results({**folder.results(), "adapt": {"steps": 1}})
     return chosen
+
+
+def test_settings_and_weights_are_read_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_adapter(path)
+    read, bytes_of, tensors_of = Counter[str](), Path.read_bytes, safetensors.safe_open
+
+    def counted(name: Path, *arguments: Any, **options: Any) -> Any:
+        read[name.name] += 1
+        return tensors_of(name, *arguments, **options) if arguments or options else bytes_of(name)
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    monkeypatch.setattr(safetensors, "safe_open", counted)
+    assert tacit.open(path).ask("?x : next(e1, ?x)", top=1).entities == ["e2"]
+    assert {name: read[name] for name in (SETTINGS, MODEL, ADAPTER)} == {SETTINGS: 1, MODEL: 1, ADAPTER: 1}
+
+
+def test_an_adapter_that_is_replaced_while_it_is_read_keeps_to_its_settings(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for calibration, moved in (("softmax-count", 2.0), ("sigmoid", 0.0)):
+        with_adapter(path, calibration=calibration)
+        folder = RunFolder.open(path)
+        tensors = {name: tensor + moved for name, tensor in folder.tensors(ADAPTER).items()}
+        folder.write_tensors(ADAPTER, tensors, folder.metadata(ADAPTER))
+        shutil.copy(path / ADAPTER, tmp_path / calibration)
+    opened = safetensors.safe_open
+
+    def replaced(name: Path, *arguments: Any, **options: Any) -> Any:
+        file = opened(name, *arguments, **options)
+        if name.name == ADAPTER:
+            shutil.copy(tmp_path / "softmax-count", path / "other")
+            (path / "other").replace(name)
+        return file
+
+    monkeypatch.setattr(safetensors, "safe_open", replaced)
+    adapter = tacit.open(path).engine.adapter
+    assert adapter is not None
+    moved_by = next(adapter.adapter.parameters()).flatten()[0].item()  # type: ignore[union-attr]
+    assert (adapter.kind, moved_by) in (("sigmoid", 0.0), ("softmax-count", 2.0))
 
 
 def test_a_graph_of_ones_own_is_trained_and_opened_again(tmp_path: Path) -> None:

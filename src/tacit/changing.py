@@ -167,7 +167,8 @@ def _write(
         changed.write_settings(table, settings[table])
     for name in (ENCODER, ADAPTER):
         if run.has(name) and not changed.has(name):
-            changed.write_tensors(name, run.tensors(name), run.metadata(name))
+            about, tensors = run.contents(name)
+            changed.write_tensors(name, tensors, about)
     before = run.results().get("changes", {})
     totals = {name: before.get(name, 0) + getattr(change, name) for name in ("added", "removed")}
     changed.write_results({**results, "changes": totals})

@@ -260,6 +260,15 @@ def digest(path: Path, size: int | None = None) -> str:
     return found.hexdigest()[:32]
 
 
+def state(path: Path) -> tuple[int, int, int] | None:
+    """What tells a file from another in its place: its size, time and number; None where there is none."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_size, stat.st_mtime_ns, stat.st_ino
+
+
 def exists(path: str | Path) -> bool:
     """Whether there is a file or folder; a name that no path can have is none."""
     try:

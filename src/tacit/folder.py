@@ -12,17 +12,16 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit import disk
 from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.stored import GRAPH_FILES, label_lines, read_graph, write_graph
+from tacit.graph.stored import GRAPH_FILES, Fingerprint, fingerprint, read_graph, write_graph
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,7 +50,6 @@ OUTDATED = "the {} changed since this was measured"
 _PART = re.compile(r"(best-\d+|(model|checkpoint|best)-[\w-]+-of-\d+)\.safetensors")
 
 SettingsTable = Mapping[str, Any]
-_T = TypeVar("_T")
 # What a command puts into a run, by the name of its settings and results: weights, what is under way, and, by the
 # settings of an evaluation, whether it is one of those weights.
 PARTS: dict[str, tuple[str, str, Callable[[SettingsTable], bool]]] = {
@@ -59,13 +57,6 @@ PARTS: dict[str, tuple[str, str, Callable[[SettingsTable], bool]]] = {
     "adapt": (ADAPTER, ADAPTATION, lambda asked: asked.get("adapted") is True),
     "encode": (ENCODER, ENCODING, lambda asked: asked.get("search") == "encoder"),
 }
-
-
-class Fingerprint(NamedTuple):
-    """Short hashes of what weights and checkpoints depend on."""
-
-    labels: str  # in the order of their ids
-    facts: str  # of all splits, in their order
 
 
 class RunFolder:
@@ -76,6 +67,7 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._kept: tuple[object, dict[str, dict[str, Any]]] = "", {}  # of which file the settings are, and they
 
     def __repr__(self) -> str:
         return f"RunFolder({str(self.path)!r})"
@@ -126,7 +118,15 @@ class RunFolder:
 
     @property
     def settings(self) -> dict[str, dict[str, Any]]:
-        """The tables of `settings.toml`: `graph`, `train` or `encode` or both, and those other commands add."""
+        """The tables of `settings.toml`: `graph`, `train` or `encode` or both, and those other commands add.
+
+        The file is read once, and again where it is another one.
+        """
+        if (state := disk.state(self.path / SETTINGS)) != self._kept[0]:
+            self._kept = state, self._read_settings()
+        return {name: dict(table) for name, table in self._kept[1].items()}
+
+    def _read_settings(self) -> dict[str, dict[str, Any]]:
         try:
             settings = disk.from_toml(self._read_text(SETTINGS))
         except (ValueError, RecursionError) as error:  # numbers can be too long, and tables too deep
@@ -211,27 +211,28 @@ class RunFolder:
 
     def tensors(self, name: str) -> dict[str, Tensor]:
         """The tensors of a safetensors file of this run."""
-        return self._open_tensors(name, lambda file: {key: file.get_tensor(key) for key in file.keys()})  # noqa: SIM118
+        return self.contents(name)[1]
 
     def metadata(self, name: str) -> dict[str, str]:
         """The metadata of a safetensors file of this run."""
-        return self._open_tensors(name, lambda file: dict(file.metadata() or {}), framework="np")
+        return self.contents(name, tensors=False)[0]
 
-    def _open_tensors(self, name: str, read: Callable[[Any], _T], framework: str = "pt") -> _T:
+    def contents(self, name: str, tensors: bool = True) -> tuple[dict[str, str], dict[str, Tensor]]:
+        """The metadata and, where they are wanted, the `tensors` of a safetensors file of this run, of one moment."""
         from safetensors import SafetensorError, safe_open
 
         path = self.path / name
         if not path.is_file():
             raise RunError(f"run '{self.path}' has no {name}")
         try:
-            with safe_open(path, framework=framework) as file:
+            with safe_open(path, framework="pt" if tensors else "np") as file:
                 stamp, made = file.metadata() or {}, self.fingerprint
                 if not stamp.keys() >= set(Fingerprint._fields):
                     raise RunError(f"{path} was not written by Tacit; train the run again")
                 if (stamp["labels"], stamp["facts"]) != made:
                     other = "another vocabulary" if stamp["labels"] != made.labels else "other facts"
                     raise RunError(f"{path} was trained on {other}; weights and graph must come from one run")
-                return read(file)
+                return dict(stamp), {key: file.get_tensor(key) for key in file.keys()} if tensors else {}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             reason = " ".join(str(error).split())
             raise RunError(
@@ -335,20 +336,9 @@ class RunFolder:
             raise RunError(f"{path} cannot be read ({error})") from None
 
 
-def fingerprint(graph: Graph) -> Fingerprint:
-    """The fingerprint of a graph."""
-    labels, facts = sha256(), sha256()
-    for vocabulary in (graph.entities, graph.relations):
-        labels.update(label_lines(vocabulary).encode("utf-8", "surrogatepass") + b"\0")
-    for split in SPLITS:
-        facts.update(np.ascontiguousarray(graph.split(split), dtype=np.int32).data)
-        facts.update(b"\0")
-    return Fingerprint(labels.hexdigest()[:32], facts.hexdigest()[:32])
-
-
 def versions() -> dict[str, str]:
     """The versions results depend on: Python, torch, numpy, Tacit, and the git head of the working directory if any."""
-    torch = sys.modules["torch"].__version__ if "torch" in sys.modules else _installed("torch")
+    torch = sys.modules["torch"].__version__ if "torch" in sys.modules else metadata.version("torch")
     numbers = {"python": platform.python_version(), "numpy": np.__version__, "torch": torch}
     head = _git_head()
     return numbers | {"tacit": sys.modules["tacit"].__version__} | ({"git": head} if head else {})
@@ -380,13 +370,6 @@ def _make_empty(path: Path, force: bool) -> None:
 def _is_ours(name: str) -> bool:
     """Whether a file belongs to a run."""
     return name in FILES or name.startswith(disk.TEMPORARY) or _PART.fullmatch(name) is not None
-
-
-def _installed(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "none"
 
 
 def _git_head() -> str:

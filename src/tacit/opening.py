@@ -63,11 +63,12 @@ def engine_of(folder: RunFolder, weights: RunWeights, adapted: bool, settings: M
     chosen.check_given(settings)
     if not adapted or chosen.preset or not folder.has(ADAPTER):
         return Engine(graph, scorer, chosen, **shared)
-    from tacit.adapt.calibrated import over
+    from tacit.adapt.calibrated import Adapted
     from tacit.adapt.loading import load_adapter
+    from tacit.engine.calibration import calibration
 
     adapter, learned = load_adapter(folder, scorer)
-    calibrated = over(learned.calibration, adapter, graph, chosen.observed)
+    calibrated = Adapted(calibration(learned.calibration), adapter)  # the engine has it count what is observed
     calibrated.instead = {name: getattr(chosen, name) for name in learned.engine}
     combined = EngineSettings.of({**usual, **learned.engine})
     return Engine(graph, scorer, combined, adapter=calibrated, **shared).using(**settings)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from tacit.disk import LOCK, exists, locked, write_error
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
-from tacit.folder import ENCODER, ENCODING, FORMAT, MODEL, ON_PREDICTOR, RunFolder, fingerprint
+from tacit.folder import ENCODER, ENCODING, FORMAT, MODEL, ON_PREDICTOR, RunFolder
+from tacit.graph.stored import fingerprint
 from tacit.links.settings import TrainSettings
 from tacit.sources import NameOrPath, cache_folder, is_run, is_world, load, names_run
 

@@ -158,7 +158,7 @@ def test_a_search_that_runs_out_of_candidates_says_that_it_proved_nothing() -> N
     assert chain(1).ask(question, top=2).certified is False
     assert (chain(1).ask(question, top=2).proven, chain(5).ask(question, top=2).proven) == (1, 2)
     assert chain(1).ask(question, top=2, offset=1).proven == 0
-    assert str(chain(1).ask(question, top=2)).endswith("may lead to better; the first is proven")
+    assert str(chain(1).ask(question, top=2)).endswith("keeps them all; the first is proven")
     assert chain(5).ask(question, top=2).certified is True
     assert chain(5).ask(question, top=2).entities == ["x", "y"]
     assert "not certified" in str(chain(1).ask(question, top=2))

@@ -253,12 +253,14 @@ def witness(score: float) -> Witness:
 
 def test_further_reasons_are_set_apart() -> None:
     first, second = (witness(score) for score in (0.5, 0.25))
-    shown = str(Answers("?x : r(a, ?x)", (Answer("b", 1, 0.5, -0.69, False, (first, second)),)))
-    assert shown.splitlines()[2:] == [
+    answers = Answers("?x : r(a, ?x)", (Answer("b", 1, 0.5, -0.69, False, (first, second)),))
+    assert str(answers).splitlines()[2:] == [
         "        r(a, b)  0.500 predicted",
         "      or 0.250, because",
         "        r(a, b)  0.250 predicted",
     ]
+    why = "r(a, b)  0.500 predicted<br><i>or 0.250, because</i><br>r(a, b)  0.250 predicted"
+    assert f">{why}</td>" in answers._repr_html_()
 
 
 def test_answers_show_themselves_at_a_prompt_and_in_a_notebook() -> None:

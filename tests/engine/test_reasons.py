@@ -14,7 +14,8 @@ from bruteforce import LOGICS
 from random_engine import CYCLES, KINDS, questions, random_engine
 from tables import FactorScorer
 from tacit.engine import remembered_atoms
-from tacit.engine.answers import NO_REASONS, WitnessPart
+from tacit.engine.answer_table import NO_REASONS
+from tacit.engine.answers import WitnessPart
 from tacit.engine.atoms import Atoms
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph

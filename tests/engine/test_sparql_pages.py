@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tables import TableScorer
+from tacit.engine.answers import LIKELY
 from tacit.engine.engine import Engine
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph
@@ -120,3 +121,23 @@ def test_a_count_is_of_the_answers_that_are_asked_for(engine: Engine) -> None:
         assert expected == pytest.approx(sum(1 if row[2] else row[1] for row in chosen), rel=1e-5)
     with pytest.raises(QueryError, match="a count is of all answers; leave LIMIT and OFFSET out"):
         engine.count("PREFIX : <tacit:> SELECT ?x { :e0 :p ?x } LIMIT 2")
+
+
+@pytest.mark.parametrize(
+    ("query", "least"),
+    [
+        ("SELECT ?x { :e0 :p ?x }", LIKELY),
+        ("SELECT ?x { :e0 :p ?x } OFFSET 1", LIKELY),
+        ("SELECT ?x { :e0 :p ?x } LIMIT 3", 0.0),  # says how many
+        ("SELECT ?x { :e0 :p ?x . ?x answer:score ?s FILTER(?s >= 0.2) }", 0.2),  # says how good
+        ("SELECT (COUNT(?x) AS ?n) { :e0 :p ?x }", 0.0),  # one result, of all answers
+        ("ASK { :e0 :p :e1 }", 0.0),
+    ],
+)
+def test_what_says_neither_how_many_nor_how_good_has_likely_answers(engine: Engine, query: str, least: float) -> None:
+    asked = engine.likely(engine.prepare(f"PREFIX : <tacit:> PREFIX answer: <tacit:answer#> {query}"))
+    assert asked.min_score == least
+    found = engine.ask(asked, top=None)
+    if least == LIKELY:
+        scores = sorted((P[0, x] for x in range(SIZE) if P[0, x] >= LIKELY), reverse=True)
+        assert [answer.score for answer in found.by_score()] == pytest.approx(scores[asked.offset :])

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from served_graphs import open_europe
+from tacit.engine.answers import Answers
+from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model
@@ -61,6 +63,25 @@ def test_entities_are_told_of_one_by_one_and_what_is_asked_twice_once(monkeypatc
     assert first == second
     assert first["entity"] == "France"
     assert asked == ["France"]
+
+
+def test_a_question_that_fails_keeps_no_other_from_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, batches, together = open_europe(), list[int](), Engine.ask_many
+
+    def failing(self: Engine, asked: list[Asked], **options: Any) -> list[Answers]:
+        batches.append(len(asked))
+        if any("Italy" in str(each.query) for each in asked):
+            raise ValueError("a fault")
+        return together(self, asked, **options)
+
+    monkeypatch.setattr(Engine, "ask_many", failing)
+    names = ("Spain", "Italy", "Atlantis", "Spain")
+    replies = Answerer(engine, Limits()).replies([Job(Kind.ASK, f"?c : borders({name}, ?c)") for name in names])
+    assert [reply.status for reply in replies] == [200, 500, 422, 200]
+    assert replies[0] == replies[3]
+    assert "because of a fault in Tacit" in json.loads(replies[1].body)["error"]["message"]
+    assert "unknown entity 'Atlantis'" in json.loads(replies[2].body)["error"]["message"]
+    assert batches == [1, 1]  # what is asked twice is answered once
 
 
 def test_a_plan_counts_the_candidates_that_the_search_keeps() -> None:

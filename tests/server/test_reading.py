@@ -9,11 +9,11 @@ from served_graphs import BORDERS, EUROPE, SPEAKS, open_europe
 from tacit.engine.reasoner import Explanation
 from tacit.graph.graph import Graph
 from tacit.query.compile import compile_query
+from tacit.query.completions import Completions
 from tacit.query.names import bind
+from tacit.query.paraphrase import QuestionReader
 from tacit.query.reading import read
 from tacit.query.text import parse
-from tacit.server.completions import Completions
-from tacit.server.paraphrase import QuestionReader
 
 
 def test_a_question_is_read_in_every_form_it_has(service: Running) -> None:
@@ -64,7 +64,7 @@ def test_an_end_that_is_kept_is_not_looked_for_again() -> None:
 
 def test_an_entity_that_fits_by_its_label_does_not_complete_once_more_by_its_name() -> None:
     named = Graph.of([("Q90", "P36", "Q142"), ("Q64", "P36", "Q183")]).named({"Q90": ["Paris"], "Q183": ["Parity"]})
-    found = Completions(named).entities("par", 10, "P36", "subject")["matches"]
+    found = Completions(named).entities("par", 10, "P36", "subject")
     assert [(row["label"], row["name"]) for row in found] == [("Q90", "Paris"), ("Q183", "Parity")]
 
 
@@ -78,12 +78,12 @@ def test_what_completes_has_its_label_and_a_text_that_means_it() -> None:
             "P36": ["part"],
         }
     )
-    found = Completions(named).entities("par", 10)["matches"]
+    found = Completions(named).entities("par", 10)
     texts = {label: label for label in ("Q90", "Q830149", "Q64", "Par", "Parity")} | {"Q142": '"Park Street"'}
     assert {row["label"]: row["text"] for row in found} == texts
     for label, text in texts.items():
         assert bind(compile_query(parse(f"?x : P36({text}, ?x)")), named)[0] == [named.entities.id(label)]
-    relations = Completions(named).relations("par", 10)["matches"]
+    relations = Completions(named).relations("par", 10)
     assert [(row["label"], row["text"], row["words"]) for row in relations] == [("P36", "part", "part")]
 
 

@@ -8,11 +8,10 @@ from torch import Tensor
 
 from tacit.adapt.adapter import Adapter
 from tacit.distributed.shards import Shards
-from tacit.engine.calibration import EVERY, ByRow, Calibration, Tails, calibration
+from tacit.engine.calibration import EVERY, ByRow, Calibration, Tails
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import LOG2_E, log1mexp, steadily
 from tacit.errors import SettingsError
-from tacit.graph.graph import Graph
 
 
 class Adapted(Calibration):
@@ -120,12 +119,6 @@ class Adapted(Calibration):
         x: Tensor = self.calibration(logits, heads, relations)
         # log c / (1 - c): no score is so near 1 that `1 - c` would lose what counts
         return x.sub_(steadily(torch.mul(x, LOG2_E), lambda t: t.exp2_().neg_().log1p_()))
-
-
-def over(name: str, adapter: Adapter, graph: Graph, observed: tuple[str, ...]) -> Adapted:
-    """An adapter over the calibration of a name, which counts the observed facts of a graph, or the train facts."""
-    facts = KnownFacts(graph.index(*(observed or ("train",))), adapter.bias.device)
-    return Adapted(calibration(name, facts), adapter)
 
 
 def check(calibration: Calibration | type[Calibration], condition: str) -> None:

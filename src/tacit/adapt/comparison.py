@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.adapt.adapter import Adapter
-from tacit.adapt.calibrated import over
+from tacit.adapt.calibrated import Adapted
 from tacit.adapt.loading import load_adapter
 from tacit.adapt.settings import ENGINE, AdaptSettings
+from tacit.engine.calibration import calibration
 from tacit.engine.engine import Engine
 from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.engine.settings import EngineSettings
@@ -90,7 +91,7 @@ def compare(
     search = {"observed": observed, "k": settings.k, "memory": settings.memory}
     figures = {}
     for name, (how, rival) in asked.items():
-        adapted = None if rival is None else over(how["calibration"], rival, graph, observed)
+        adapted = None if rival is None else Adapted(calibration(how["calibration"]), rival)
         engine = Engine(graph, scorer, EngineSettings.of({**how, **search}), adapter=adapted)
         figures[name] = mean_reciprocal_ranks(engine.reasoner, queries)
     negated = {name for name, query_set in queries.items() if query_set.shape.plan.has(Complement)}

@@ -23,10 +23,10 @@ def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> N
 def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings]:
     """The adapter of a run, frozen, and the settings it was trained with."""
     with run.fits(ADAPTER, "adapt the run again"):
-        about = run.metadata(ADAPTER)
+        about, tensors = run.contents(ADAPTER)
         settings = AdaptSettings.of(from_json(about["settings"]))
         adapter = Adapter(
             scorer, settings.condition, settings.layers, settings.hidden, by_id="by_id" in about, learns=settings.learn
         )
-        adapter.load_state_dict(run.tensors(ADAPTER))
+        adapter.load_state_dict(tensors)
     return adapter.requires_grad_(False).eval(), settings

@@ -13,7 +13,6 @@ from tacit.cli import options
 from tacit.cli.data import loaded
 from tacit.cli.parameters import Params, named
 from tacit.cli.terminal import say
-from tacit.engine.aligned_cells import cells_of, harmless, in_columns
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError, TacitError
 from tacit.graph.builder import counted
@@ -26,12 +25,7 @@ if TYPE_CHECKING:
     from tacit.engine.engine import Engine
     from tacit.engine.question_files import Outcome
 
-VERDICTS = {
-    True: "The search provably missed nothing: these are the exact best answers.",
-    False: "The beam dropped candidates that may lead to better answers; --search exact keeps them all.",
-}
 PATIENCE = 60.0  # seconds that people wait without a sign
-MAY_MISS = "The index may have missed better answers; --candidates scan misses none."
 
 
 @options.of_settings(EngineSettings)
@@ -163,32 +157,21 @@ def show_on(console: Console, answers: Answers) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    console.print(Text(harmless(answers.query), style="bold"))
-    if not answers:
-        console.print(answers.instead)
-        if answers.certified is False:
-            console.print(MAY_MISS if answers.indexed else VERDICTS[False], style="dim")
-        return
-    roomy = console.width >= 64
-    heads = [[f"?{name}" for name in answers.variables]] if len(answers.variables) > 1 else []
-    named = [[answers.truth]] if answers.kind == "truth" else cells_of(answers)
-    shown = in_columns([*heads, *named], cell_len)
-    width = min(max(map(cell_len, shown)), console.width - (40 if roomy else 26))
-    for head in shown[: len(heads)]:
+    from tacit.engine.answer_table import AnswerTable, reason_lines
+
+    table, roomy = AnswerTable(answers), console.width >= 64
+    console.print(Text(table.question, style="bold"))
+    heads, named = table.aligned(cell_len)
+    width = min(max(map(cell_len, (*heads, *named)), default=0), console.width - (40 if roomy else 26))
+    for head in heads:
         console.print(Text(f"     {head}", style="dim"))
-    for (rank, answer), cells in zip(answers.ranked, shown[len(heads) :], strict=True):
+    for (rank, answer, _), cells in zip(table.rows, named, strict=True):
         console.print(_line(rank, cells, answer, width, 12 if roomy else 0))
-        for number, witness in enumerate(answer.witnesses):
-            if number:
-                console.print(Padding(Text(f"or {witness.score:.3f}, because", style="dim"), (0, 0, 0, 5)))
-            for text, carries in witness.lines():
-                console.print(Padding(Text(text, style="" if carries else "dim"), (0, 0, 0, 7)))
-    if answers.certified is not None:
-        missed = answers.indexed and not answers.certified
-        console.print(MAY_MISS if missed else VERDICTS[answers.certified], style="dim")
-        if answers.proven_first:
-            console.print(f"{answers.proven_first.capitalize()}.", style="dim")
-    for note in answers.notes:
+        for indent, text, carries in reason_lines(answer):
+            console.print(Padding(Text(text, style="" if carries else "dim"), (0, 0, 0, 5 + indent)))
+    if not table.rows:
+        console.print(table.instead)
+    for note in filter(None, (*table.notes, table.proof)):
         console.print(note, style="dim")
 
 
@@ -197,7 +180,7 @@ def _line(rank: int, name: str, answer: Answer, width: int, bar: int) -> Text:
     from rich.cells import cell_len
     from rich.text import Text
 
-    colour, mark = ("green", "known") if answer.known else ("cyan", "predicted")
+    colour = "green" if answer.known else "cyan"
     name = name.rstrip() + " " * (width - cell_len(name.rstrip()))
     drawn = f"{'━' * max(1, round(bar * answer.score)):{bar}}  " if bar else ""
-    return Text.assemble((f"{rank:>3}. ", "dim"), name, "  ", (f"{answer.score:.3f}  {drawn}{mark}", colour))
+    return Text.assemble((f"{rank:>3}. ", "dim"), name, "  ", (f"{answer.score:.3f}  {drawn}{answer.mark}", colour))

@@ -30,9 +30,10 @@ def load_encoder(
         raise RunError(f"run '{run.path}' has no {ENCODER}: {how}", command="encode")
     on = pick_device(device)
     with run.fits(ENCODER, "encode the run again"):
-        settings = EncodeSettings.of(from_json(run.metadata(ENCODER)["settings"]))
+        about, tensors = run.contents(ENCODER)
+        settings = EncodeSettings.of(from_json(about["settings"]))
         encoder = make_encoder(settings, graph, scorer)
-        encoder.load_state_dict(run.tensors(ENCODER))
+        encoder.load_state_dict(tensors)
         if not all(math.isfinite(float(weight.detach().sum())) for weight in encoder.parameters()):
             raise ValueError("it has weights that are not finite numbers")
     encoder = encoder.to(on).requires_grad_(False).eval()

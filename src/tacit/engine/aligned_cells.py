@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tacit.engine.answers import Answer
-
-
-def cells_of(answers: Iterable[Answer]) -> list[list[str]]:
-    """The readable names of listed answers, with the label behind a name that several of them share."""
-    listed = list(answers)
-    meant: dict[str, set[str]] = {}
-    for answer in listed:
-        for variable, name in answer.names.items():
-            meant.setdefault(name, set()).add(answer.values[variable])
-    return [
-        [harmless(f"{name} ({answer.values[v]})" if len(meant[name]) > 1 else name) for v, name in answer.names.items()]
-        or [answer.name]
-        for answer in listed
-    ]
+from collections.abc import Callable, Sequence
 
 
 def harmless(text: str) -> str:
-    """A text whose control characters are written out: in labels of other people they could command the terminal."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda control: repr(control[0])[1:-1], text)
+    r"""A text whose control characters are written out: in those of other people they could command the terminal.
+
+    >>> harmless("a\nERROR: b\x1b[2J")
+    'a\\nERROR: b\\x1b[2J'
+    """
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda control: repr(control[0])[1:-1], text)
 
 
 def in_columns(rows: Sequence[Sequence[str]], length: Callable[[str], int] = len) -> list[str]:

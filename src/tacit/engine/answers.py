@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from tacit.engine import answer_files, answers_html
-from tacit.engine.aligned_cells import cells_of, harmless, in_columns
+from tacit.engine import answer_files
+from tacit.engine.aligned_cells import harmless
 from tacit.errors import QueryError
 from tacit.graph.prefixes import Prefixes
 
@@ -259,42 +259,15 @@ class Answers(Sequence[Answer]):
         return None if self.certified is None else len(self.answers) if self.certified else self.leading
 
     @property
-    def proven_first(self) -> str:
-        """How many of the first answers are proven where not all are, in words; nothing where none is."""
-        if self.certified or not self.proven:
-            return ""
-        return f"the first {self.proven} of {len(self)} are proven" if self.proven > 1 else "the first is proven"
-
-    @property
     def likely(self) -> int:
         """How many of these answers have a score of `LIKELY` or more."""
         return sum(answer.score >= LIKELY for answer in self.answers)
-
-    @property
-    def cut(self) -> str:
-        """Where the sensible answers end, in words; nothing where that is not among these."""
-        total, likely = len(self.answers), self.likely
-        if likely == total or self.kind == "truth" or self.uncalibrated:
-            return ""
-        first, last = self.offset + 1, self.offset + total
-        paged = f"answers {first:,} to {last:,}" if total > 1 else f"answer {first:,}"
-        counted = paged if self.offset else f"{total:,} answer{'s' if total > 1 else ''}"
-        return f"{counted}, {f'{likely:,}' if likely else 'none'} at {LIKELY} or above"
 
     @property
     def uncalibrated(self) -> str:
         """That scores are no probabilities, where they are none; nothing elsewhere."""
         name = self.ordered_by
         return f"Scores of {name} order the answers; they are no probabilities." if name else ""
-
-    @property
-    def note(self) -> str:
-        """What is to be said of known answers that are not listed, or nothing."""
-        if not self.left_out:
-            return ""
-        count = f"{self.left_out:,} known answer{'s' if self.left_out > 1 else ''}"
-        listed = self.answers or self.counted is not None
-        return f"{count} left out" if listed else f"no new answer: {count}, and nothing else fits"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as JSON needs it."""
@@ -333,67 +306,19 @@ class Answers(Sequence[Answer]):
         """
         answer_files.write(path, self, ".nt")
 
-    def __str__(self) -> str:
-        query = harmless(self.query)
-        if not self.answers:
-            return "\n".join(filter(None, (query, f"  {self.instead}", self.doubt)))
-        heads = [[f"?{name}" for name in self.variables]] if len(self.variables) > 1 else []
-        shown = in_columns([*heads, *cells_of(self.answers)])
-        lines = [query, *(f"      {head}".rstrip() for head in shown[: len(heads)])]
-        for (rank, answer), cells in zip(self.ranked, shown[len(heads) :], strict=True):
-            place = f"{rank:>4}. {cells}" if self.kind != "truth" else f"   {self.truth}:"
-            lines.append(f"{place}  {answer.score:.3f}  {answer.mark}")
-            for number, witness in enumerate(answer.witnesses):
-                lines += [f"      or {witness.score:.3f}, because"] if number else []
-                lines += [f"        {text}" for text, _ in witness.lines()]
-        return "\n".join(filter(None, (*lines, *self.notes, self.doubt)))
-
-    @property
-    def instead(self) -> str:
-        """What is to be said where no answer is listed: how many there are, or why there is none."""
-        if self.counted is not None:
-            told = f"{self.counted.known:,} known, {self.counted.expected:,.1f} expected with predictions"
-            return f"{told}; {self.note}" if self.note else told
-        return self.note or "no answer"
-
     @property
     def truth(self) -> str:
         """Whether a yes/no question is rather to be answered with yes or with no: from a score of `LIKELY` on, yes."""
         return "yes" if self.likely else "no"
 
-    @property
-    def notes(self) -> list[str]:
-        """What a reader of the answers should know, in sentences."""
-        said = filter(None, (self.cut, self.note, self.uncalibrated))
-        return [*said, *[NO_REASONS] * (self.explained is False), *[ESTIMATED] * self.estimated]
+    def __str__(self) -> str:
+        from tacit.engine.answer_table import AnswerTable  # here, since it is one of answers
 
-    @property
-    def verdict(self) -> str:
-        """Whether the answers are proven, how many of the first are, and why not all."""
-        if self.indexed and not self.certified:
-            return INDEXED
-        return "; ".join(filter(None, (PROVEN[self.certified is True], self.proven_first)))
-
-    @property
-    def doubt(self) -> str:
-        """That the answers are not proven, where somebody looked and they are not; nothing elsewhere."""
-        return self.verdict if self.certified is False else ""
-
-    @property
-    def indexed(self) -> bool:
-        """Whether an index found them; reasons come from whole rows."""
-        return self.settings.get("candidates") == "index" and not self.explained
+        return str(AnswerTable(self))
 
     __repr__ = __str__  # what a prompt shows is what a person reads
 
     def _repr_html_(self) -> str:
-        return answers_html.table(self)
+        from tacit.engine.answers_html import html_of
 
-
-ESTIMATED = "Scores are estimates: the sums that they are shares of were sampled."
-NO_REASONS = "This search has no reasons to show; beam and exact search have."
-INDEXED = "not certified: the index may have missed better answers"
-PROVEN = {
-    True: "certified: exact search finds these answers, with these scores",
-    False: "not certified: these are the beam's answers; candidates beyond the best k of a variable may lead to better",
-}
+        return html_of(self)

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-import html
-from typing import TYPE_CHECKING
+from html import escape
 
-from tacit.engine.aligned_cells import cells_of
-
-if TYPE_CHECKING:
-    from tacit.engine.answers import Answers
+from tacit.engine.answer_table import AnswerTable, reason_lines
+from tacit.engine.answers import Answer, Answers
 
 
-def table(answers: Answers) -> str:
-    """The question and a table of its answers, with the best reason for each."""
-    question = f"<p><code>{html.escape(answers.query)}</code></p>"
-    if not answers:
-        return question + _paragraphs(answers.instead, answers.doubt)
-    explained = any(answer.witnesses for answer in answers)
-    rows = []
-    named = [[answers.truth]] if answers.kind == "truth" else cells_of(answers)
-    for (rank, answer), cells in zip(answers.ranked, named, strict=True):
-        told = [line for witness in answer.witnesses[:1] for line in witness.lines()]
-        why = "<br>".join(html.escape(text) if plain else f"<i>{html.escape(text)}</i>" for text, plain in told)
-        names = "".join(f"<td><b>{html.escape(cell)}</b></td>" for cell in cells)
-        rows.append(
-            f"<tr><td>{rank}</td>{names}<td>"
-            f'<meter value="{answer.score:.4f}" min="0" max="1"></meter> {answer.score:.3f}</td>'
-            f"<td>{answer.mark}</td>" + (f'<td style="text-align:left">{why}</td></tr>' if explained else "</tr>")
-        )
+def html_of(answers: Answers) -> str:
+    """The question, a table of its answers with the reasons for each, and what is to be said of them."""
+    table = AnswerTable(answers)
+    below = table.notes if table.rows else [table.instead, *table.notes]
+    paragraphs = "".join(f"<p>{escape(note)}</p>" for note in below)
+    return f"<p><code>{escape(table.question)}</code></p>{_drawn(table) if table.rows else ''}{paragraphs}"
+
+
+def _drawn(table: AnswerTable) -> str:
+    explained = any(answer.witnesses for answer in table.answers)
+    names = "".join(f"<th>{escape(head)}</th>" for head in table.heads or ["answer"])
     because = '<th style="text-align:left">because</th>' if explained else ""
-    columns = [html.escape(f"?{name}") for name in answers.variables] if len(answers.variables) > 1 else ["answer"]
-    head = f"<tr><th></th>{''.join(f'<th>{name}</th>' for name in columns)}<th>score</th><th></th>{because}</tr>"
-    return f"{question}<table>{head}{''.join(rows)}</table>" + _paragraphs(*answers.notes, answers.doubt)
+    rows = []
+    for rank, answer, cells in table.rows:
+        named = "".join(f"<td><b>{escape(cell)}</b></td>" for cell in cells)
+        meter = f'<meter value="{answer.score:.4f}" min="0" max="1"></meter> {answer.score:.3f}'
+        why = f'<td style="text-align:left">{_why(answer)}</td>' if explained else ""
+        rows.append(f"<tr><td>{rank}</td>{named}<td>{meter}</td><td>{answer.mark}</td>{why}</tr>")
+    return f"<table><tr><th></th>{names}<th>score</th><th></th>{because}</tr>{''.join(rows)}</table>"
 
 
-def _paragraphs(*sentences: str) -> str:
-    return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences if sentence)
+def _why(answer: Answer) -> str:
+    lines = ((escape(text), carries) for _, text, carries in reason_lines(answer))
+    return "<br>".join(text if carries else f"<i>{text}</i>" for text, carries in lines)

@@ -161,12 +161,14 @@ class MinMax(Calibration):
 class OfFacts(Calibration):
     """A calibration of whole rows by the known facts of each, up to a highest log-score."""
 
+    facts: KnownFacts
     rowwise = True
     reads_entities = True
 
-    def __init__(self, facts: KnownFacts, shards: Shards | None = None) -> None:
+    def __init__(self, facts: KnownFacts | None = None, shards: Shards | None = None) -> None:
         super().__init__(shards)
-        self.facts = facts
+        if facts is not None:
+            self.facts = facts
 
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Self:
         """The same with other facts, of rows that are shared out so."""
@@ -271,8 +273,8 @@ CALIBRATIONS: dict[str, type[Calibration]] = {
 }
 
 
-def calibration(name: str, facts: KnownFacts) -> Calibration:
-    """The calibration of a name; `facts` are those that it counts, where it counts any."""
+def calibration(name: str, facts: KnownFacts | None = None) -> Calibration:
+    """The calibration of a name; `facts` are those that it counts, where it counts any, and may come by `counting`."""
     if name not in CALIBRATIONS:
         raise SettingsError(f"calibration is '{name}'; it must be one of {', '.join(CALIBRATIONS)}", "calibration")
     kind = CALIBRATIONS[name]

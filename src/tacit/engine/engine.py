@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from tacit.engine.answers import Answer, Answers, Count
+from tacit.engine.answers import LIKELY, Answer, Answers, Count
 from tacit.engine.asked import Asked, Question
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import Calibration, calibration
@@ -304,6 +304,17 @@ class Engine:
                     listed = answered(self, [asked[i] for i in part], page, paths if explain else 0)
                     results |= zip(part, listed, strict=True)
         return [results[i] for i in range(len(asked))]
+
+    def likely(self, asked: Asked) -> Asked:
+        """A question with its likely answers alone, where it says neither how many are wanted nor how good ones."""
+        if asked.limit is not None or asked.min_score or asked.query.kind in ("truth", "count"):  # of all answers
+            return asked
+        if not self.search.probabilities:
+            raise QueryError(
+                f"scores of {self.search.name} are no probabilities, so nothing says where likely answers end; "
+                "say how many are wanted, by LIMIT"
+            )
+        return replace(asked, min_score=LIKELY)
 
     def describe(self, query: str | Query | Asked) -> str:
         """How a question would be answered, as an indented tree with what each step costs."""

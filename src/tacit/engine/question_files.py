@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit.engine.answers import Answers
-from tacit.engine.asked import Asked, Question
+from tacit.engine.asked import Asked, Question, alone_where_wrong
 from tacit.engine.engine import Engine
 from tacit.errors import DataError, QueryError, TacitError
 from tacit.graph.builder import counted
@@ -137,7 +137,7 @@ def outcomes(engine: Engine, lines: Iterable[Line], top: int | None = 10, **opti
     while some := list(islice(left, _TOGETHER)):
         prepared = [_prepared(engine, line.question) for line in some]
         asked = [question for question in prepared if isinstance(question, Asked)]
-        answers = iter(_answers(engine, asked, top, options))
+        answers = iter(alone_where_wrong(lambda part: engine.ask_many(part, top, **options), asked, TacitError))
         for line, question in zip(some, prepared, strict=True):
             yield Outcome(line, next(answers) if isinstance(question, Asked) else question)
 
@@ -147,17 +147,6 @@ def _prepared(engine: Engine, question: Question | TacitError) -> Asked | TacitE
         return question if isinstance(question, TacitError) else engine.prepare(question)
     except TacitError as error:
         return error
-
-
-def _answers(
-    engine: Engine, asked: list[Asked], top: int | None, options: Mapping[str, Any]
-) -> list[Answers | TacitError]:
-    try:
-        return [*engine.ask_many(asked, top, **options)]
-    except TacitError as error:
-        if len(asked) < 2:
-            return [error]
-    return [each for question in asked for each in _answers(engine, [question], top, options)]
 
 
 def write_outcomes(path: str | Path, many: Iterable[Outcome]) -> int:

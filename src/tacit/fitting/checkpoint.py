@@ -56,12 +56,12 @@ class Checkpoint:
         if complete and not run.has(MODEL):
             raise RunError(f"{path} is of a complete training, and {MODEL} with its weights is gone; {anew(name)}")
         groups: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimizer": {}, "state": {}}
-        for key, tensor in files.read(name).items():
+        for key, tensor in files.contents(name)[1].items():
             group, _, rest = key.partition(".")
             groups.setdefault(group, {})[rest] = tensor
         if complete:
             for group in ("model", "best") if position.best_step else ("model",):
-                groups[group] = groups[group] or files.read(MODEL)
+                groups[group] = groups[group] or files.contents(MODEL)[1]
         return cls(position, groups, complete)
 
 

@@ -135,7 +135,7 @@ class Fitting:
         if self.best is not None:
             held = self.best.held
             if held is None and self.files is not None:
-                held = self.files.read(self.best.file)
+                _, held = self.files.contents(self.best.file)
             self.task.module.load_state_dict(held or {})
 
     def save(self) -> None:

@@ -50,22 +50,22 @@ class RunFiles:
             self._remove(name, names)
         shards.wait()
 
-    def read(self, name: str) -> dict[str, Tensor]:
-        """The tensors of a file, by row those of this process alone."""
-        told, tensors, shards = self.run.metadata(name), self.run.tensors(name), self.shards
+    def contents(self, name: str) -> tuple[dict[str, str], dict[str, Tensor]]:
+        """The metadata and the tensors of a file, by row those of this process alone, both of one moment."""
+        (told, tensors), shards = self.run.contents(name), self.shards
         pieces = {key: [(0, tensor)] for key, tensor in tensors.items() if self._by_row(key, tensor)}
         for part in told.get("parts", "").split():
-            about = self.run.metadata(part)
+            about, held = self.run.contents(part)
             if about.get("mark") != told["mark"]:
                 raise RunError(f"{self.run.path / part} does not belong to {name}; resume the training, or train again")
-            for key, tensor in self.run.tensors(part).items():
+            for key, tensor in held.items():
                 pieces.setdefault(key, []).append((int(about["start"]), tensor))
         for key, found in pieces.items():
             if sum(len(tensor) for _, tensor in found) != shards.total:
                 raise RunError(f"{self.run.path / name} does not fit the run: {key} has not {shards.total} rows")
-            held = [tensor[max(0, shards.start - at) : max(0, shards.stop - at)] for at, tensor in found]
-            tensors[key] = held[0] if len(held) == 1 else torch.cat(held)
-        return tensors
+            own = [tensor[max(0, shards.start - at) : max(0, shards.stop - at)] for at, tensor in found]
+            tensors[key] = own[0] if len(own) == 1 else torch.cat(own)
+        return told, tensors
 
     def _remove(self, name: str, but: Collection[str]) -> None:
         """Delete the parts of a file, but for some."""

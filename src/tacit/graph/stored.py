@@ -7,9 +7,10 @@ order in which they complete. Text remains what labels are made of, and is read 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +43,28 @@ _READ_WHOLE = 1 << 24  # bytes
 Table = Mapping[str, Any]
 
 
+class Fingerprint(NamedTuple):
+    """Short hashes of what weights and checkpoints depend on."""
+
+    labels: str  # in the order of their ids
+    facts: str  # of all splits, in their order
+
+
+def fingerprint(graph: Graph) -> Fingerprint:
+    """The fingerprint of a graph."""
+    labels, facts = sha256(), sha256()
+    for vocabulary in (graph.entities, graph.relations):
+        labels.update(_label_lines(vocabulary).encode("utf-8", "surrogatepass") + b"\0")
+    for split in SPLITS:
+        facts.update(np.ascontiguousarray(graph.split(split), dtype=np.int32).data)
+        facts.update(b"\0")
+    return Fingerprint(labels.hexdigest()[:32], facts.hexdigest()[:32])
+
+
 def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
     """Write a graph's files, and give what `read_graph` must be told: the tables `graph`, `files` and `prefixes`."""
-    _write_text(folder / ENTITIES, label_lines(graph.entities))
-    _write_text(folder / RELATIONS, label_lines(graph.relations))
+    _write_text(folder / ENTITIES, _label_lines(graph.entities))
+    _write_text(folder / RELATIONS, _label_lines(graph.relations))
     if graph.names:
         write_names(graph, folder)
     arrays = _fact_arrays(graph)
@@ -179,7 +198,7 @@ def _read_labels(path: Path) -> list[str]:
     return [*map(_unescaped, path.read_bytes().decode("utf-8").split("\n")[:-1])]
 
 
-def label_lines(labels: Iterable[str]) -> str:
+def _label_lines(labels: Iterable[str]) -> str:
     """Labels as text, one a line."""
     return "".join(_escaped(label) + "\n" for label in labels)
 

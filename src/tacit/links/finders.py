@@ -75,10 +75,11 @@ class Finders:
 
     def _codes(self, weights: str) -> Codes:
         path = self.run.path / CODES
-        if self.run.metadata(CODES).get("weights") != weights:
+        about, tensors = self.run.contents(CODES)
+        if about.get("weights") != weights:
             raise RunError(f"{path} was built for other weights than the run has; build it again", command="index")
         try:
-            return Codes(torch.from_numpy(mapped_array(self.run.path / BYTES)), **self.run.tensors(CODES))
+            return Codes(torch.from_numpy(mapped_array(self.run.path / BYTES)), **tensors)
         except (OSError, ValueError, TypeError) as error:
             raise RunError(f"{path} is damaged ({error}); build it again", command="index") from None
 

@@ -70,16 +70,17 @@ def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None
     if not run.has(MODEL):
         how = "its training has not finished; go on with resume" if run.has(CHECKPOINT) else "train it first"
         raise RunError(f"run '{run.path}' has no {MODEL}: {how}")
-    made_of, described, on = run.metadata(MODEL), run.settings["graph"], pick_device(device)
+    described, on = run.settings["graph"], pick_device(device)
     with run.fits(MODEL, "train the run again"):
-        rank, norm = int(made_of["rank"]), int(made_of["norm"])
         entities, relations = int(described["entities"]), int(described["relations"])
+        made_of, tables = RunFiles(run, shards or Shards(entities)).contents(MODEL)
+        rank, norm = int(made_of["rank"]), int(made_of["norm"])
         with torch.device("meta"):
             model = make_model(made_of["model"], entities, relations, rank, norm, shards)
         mapped = MAPS and on.type == "cpu"  # padding is for a GPU's products
         if not mapped:
             model.to_empty(device=on)
-        tables, made = RunFiles(run, shards or Shards(entities)).read(MODEL), model.state_dict()
+        made = model.state_dict()
         for name, table in tables.items():
             if name in made and table.dtype != made[name].dtype:
                 raise ValueError(f"{name} is of {table.dtype}, not {made[name].dtype}")

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from tacit.disk import from_json
 from tacit.errors import DataError, SettingsError
-from tacit.folder import fingerprint
 from tacit.graph.betae import is_betae, read_betae, read_vocabulary, write_betae
 from tacit.graph.builder import counted, packed
 from tacit.graph.files import atomic_file
 from tacit.graph.graph import SPLITS, Graph, Triples
+from tacit.graph.stored import fingerprint
 from tacit.graph.vocabulary import Vocabulary
 from tacit.query import sampling
 from tacit.query.betae_structures import Ids, label

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from time import monotonic
 from typing import Any
 
-from tacit.engine.answers import LIKELY, Answers
-from tacit.engine.asked import Asked
+from tacit.engine.answers import Answers
+from tacit.engine.asked import Asked, alone_where_wrong
 from tacit.engine.engine import Engine
 from tacit.engine.entity_facts import known_facts, predicted_facts
 from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import atoms
+from tacit.query.paraphrase import QuestionReader
 from tacit.query.sparql import is_sparql
 from tacit.server.jobs import EntityJob, Job, Kind
-from tacit.server.paraphrase import QuestionReader
 from tacit.server.replies import Reply, encoded, failure, refusal, success
 from tacit.server.settings import Limits
 from tacit.server.sparql_formats import written
@@ -25,6 +24,7 @@ from tacit.server.sparql_results import results
 
 log = logging.getLogger("tacit.server")
 KEPT_ENGINES = 8
+_TOGETHER = (Kind.ASK, Kind.EXPLAIN, Kind.SPARQL)  # what the engine answers in batches
 
 
 class Answerer:
@@ -45,31 +45,25 @@ class Answerer:
 
     def replies(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to jobs of one key, each right or wrong on its own."""
-        first = jobs[0]
-        if len(jobs) > 1 and first.kind not in (Kind.PLAN, Kind.READ, Kind.ENTITY):
-            try:
-                return self._together(jobs)
-            except Exception:  # one of them is wrong: alone, each gets its own answer
-                log.debug("a batch failed; its questions are asked one by one", exc_info=True)
-        told = {job: self._alone(job) for job in dict.fromkeys(jobs)}  # what is asked twice is answered once
+        distinct = list(dict.fromkeys(jobs))  # what is asked twice is answered once
+        outcomes = alone_where_wrong(self._replies, distinct, Exception)
+        told = {job: _told(job, outcome) for job, outcome in zip(distinct, outcomes, strict=True)}
         return [told[job] for job in jobs]
 
-    def _alone(self, job: Job) -> Reply:
-        try:
-            if isinstance(job, EntityJob):
-                return self._entity(job)
-            if job.kind is Kind.READ:
-                return success(self.reader.told(job.question))
-            return self._plan(job) if job.kind is Kind.PLAN else self._together([job])[0]
-        except TacitError as error:
-            return refusal(error)
-        except (MemoryError, RecursionError):
-            return failure(422, "the question needs more memory than there is; ask with a smaller k or in parts")
-        except Exception:
-            log.exception("a question failed: %.500s", job.question)
-            return failure(500, "the question could not be answered because of a fault in Tacit; the log has it")
+    def _replies(self, jobs: Sequence[Job]) -> list[Reply]:
+        """The replies to jobs of one key, none of which is wrong."""
+        return self._answered(jobs) if jobs[0].kind in _TOGETHER else [self._reply(job) for job in jobs]
 
-    def _together(self, jobs: Sequence[Job]) -> list[Reply]:
+    def _reply(self, job: Job) -> Reply:
+        if isinstance(job, EntityJob):
+            return self._entity(job)
+        if job.kind is Kind.READ:
+            return success(self.reader.told(job.question))
+        engine = self._using(job.changes)
+        asked = self._prepared(job, engine)
+        return success({"query": str(asked.query), "plan": engine.describe(asked)})
+
+    def _answered(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to questions that the engine answers as one batch."""
         first, engine = jobs[0], self._using(jobs[0].changes)
         asked = [self._prepared(job, engine) for job in jobs]
@@ -88,11 +82,6 @@ class Answerer:
             )
         return Reply(200, written(encoded(results(engine.graph, asked, answers)), job.media_type), job.media_type)
 
-    def _plan(self, job: Job) -> Reply:
-        engine = self._using(job.changes)
-        asked = self._prepared(job, engine)
-        return success({"query": str(asked.query), "plan": engine.describe(asked)})
-
     def _entity(self, job: EntityJob) -> Reply:
         """Facts about an entity; predicting goes on for half the time there is, so that what was found is told."""
         began = monotonic()
@@ -105,24 +94,27 @@ class Answerer:
         return success(facts.page(job.top, job.offset, self.limits.top).to_dict())
 
     def _prepared(self, job: Job, engine: Engine) -> Asked:
-        """The question of a job as the engine reads it, within the limits."""
+        """The question of a job as the engine reads it, within the limits; of SPARQL without LIMIT, for likely ones."""
         if job.kind is Kind.SPARQL and not is_sparql(job.question):
             raise QueryError("this is not a SPARQL query; it starts with SELECT, ASK or PREFIX")
         asked = engine.prepare(job.question, **dict(job.parameters))
         count, depth = sum(1 for _ in atoms(asked.query.formula)), asked.query.formula.depth
         self.limits.allow("atoms", count, f"the question has {count} atoms")
         self.limits.allow("nesting", depth, f"the question is {depth} levels deep")
-        return self._likely(asked, engine) if job.kind is Kind.SPARQL else asked
-
-    def _likely(self, asked: Asked, engine: Engine) -> Asked:
-        """A SPARQL query within the limits; one that says neither how many answers nor how good has the likely ones."""
+        if job.kind is not Kind.SPARQL:
+            return asked
         self.limits.allow("top", asked.limit or 0, f"LIMIT is {asked.limit}")
         self.limits.allow("offset", asked.offset, f"OFFSET is {asked.offset}")
-        if asked.limit is not None or asked.query.kind in ("truth", "count"):  # which are one result, of all answers
-            return asked
-        if not engine.search.probabilities and not asked.min_score:
-            raise QueryError(
-                f"scores of {engine.search.name} are no probabilities, so nothing says where likely answers end; "
-                "say how many are wanted, by LIMIT"
-            )
-        return replace(asked, min_score=asked.min_score or LIKELY)
+        return engine.likely(asked)
+
+
+def _told(job: Job, outcome: Reply | Exception) -> Reply:
+    """The reply to a job, or what to say of the error that came in its place."""
+    if isinstance(outcome, Reply):
+        return outcome
+    if isinstance(outcome, TacitError):
+        return refusal(outcome)
+    if isinstance(outcome, MemoryError | RecursionError):
+        return failure(422, "the question needs more memory than there is; ask with a smaller k or in parts")
+    log.error("a question failed: %.500s", job.question, exc_info=outcome)
+    return failure(500, "the question could not be answered because of a fault in Tacit; the log has it")

@@ -14,7 +14,6 @@ from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from tacit import __version__
-from tacit.errors import SettingsError
 from tacit.server import schemas
 from tacit.server.admission import Admission
 from tacit.server.entity_routes import add_entity_routes
@@ -58,9 +57,6 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
     add_facts_routes(app)
     _page(app)
     if settings.hosts is not None:
-        for host in settings.hosts:
-            if "*" in host.removeprefix("*."):  # Starlette asserts this, later
-                raise SettingsError(f"the trusted host '{host}' may have a star only as in *.example.org")
         app.add_middleware(KnownHosts, hosts=settings.hosts)
     # The guard is outermost but for CORS, whose answers to a browser's enquiries need no key.
     routes = {route.path for route in app.routes if isinstance(route, Route)}
@@ -115,12 +111,12 @@ def _lookups(app: FastAPI) -> None:
         service: Chosen, q: Typed = "", limit: CountParameter = 10, relation: Near = None, end: EndParameter = "object"
     ) -> Response:
         """Entities whose name, or a word of it, starts with what was typed, those first that a relation leads to."""
-        return success(service.edition.names.entities(q, limit, relation, end)).response()
+        return success({"matches": service.edition.names.entities(q, limit, relation, end)}).response()
 
     @app.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
     async def relations(service: Chosen, q: Typed = "", limit: CountParameter = 10) -> Response:
         """Relations whose name, or a word of it, starts with what was typed."""
-        return success(service.edition.names.relations(q, limit)).response()
+        return success({"matches": service.edition.names.relations(q, limit)}).response()
 
     @app.get("/examples", response_model=schemas.ExamplesReply, tags=["names"])
     def example_questions(service: Chosen) -> Response:
@@ -137,7 +133,7 @@ def _status(app: FastAPI, runs: Runs) -> None:
     @app.get("/ready", response_model=schemas.ReadyReply, tags=["service"])
     async def ready(service: Chosen) -> Response:
         """Whether questions are answered: 503 as long as no worker runs, so that load balancers ask elsewhere."""
-        if not service.ready:
+        if not service.edition.pool.alive:
             return failure(503, "no worker runs; ask again later").response()
         return success({"ready": True}).response()
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from logging.handlers import WatchedFileHandler
 
+from tacit.engine.aligned_cells import harmless
 from tacit.errors import SettingsError
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class LogLines(logging.Formatter):
@@ -20,21 +18,12 @@ class LogLines(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging calls it so
         """The line, with control characters written out."""
-        return escaped(super().formatMessage(record))
+        return harmless(super().formatMessage(record))
 
     def formatException(self, ei: object) -> str:  # noqa: N802
         """The traceback, each line of it indented."""
         lines = super().formatException(ei).split("\n")  # type: ignore[arg-type]
-        return "\n".join(f"    {escaped(line)}" for line in lines)
-
-
-def escaped(text: str) -> str:
-    r"""A text without characters that move a terminal's cursor, colour it or end a line.
-
-    >>> escaped("a\nERROR: b\x1b[2J")
-    'a\\nERROR: b\\x1b[2J'
-    """
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+        return "\n".join(f"    {harmless(line)}" for line in lines)
 
 
 def write_log_lines() -> None:

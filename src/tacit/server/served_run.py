@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tacit.disk import reading
+from tacit.disk import reading, state
 from tacit.errors import RunError
 from tacit.folder import OPENED, SETTINGS, RunFolder
 from tacit.graph.graph import Graph
@@ -85,7 +85,6 @@ class ServedRun:
 
 
 def _state(path: Path) -> tuple[object, ...]:
-    """The text of the settings, and size, time and number of every file an engine is made of."""
-    stats = {name: (path / name).stat() for name in OPENED if (path / name).is_file()}
-    settings = (path / SETTINGS).read_bytes() if SETTINGS in stats else b""
-    return settings, *((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats.items())
+    """The text of the settings, and the state of every file an engine is made of."""
+    settings = (path / SETTINGS).read_bytes() if (path / SETTINGS).is_file() else b""
+    return settings, *(state(path / name) for name in OPENED)

@@ -14,9 +14,9 @@ from fastapi.responses import Response
 from tacit import __version__
 from tacit.errors import LimitError, TacitError
 from tacit.query import tokens
+from tacit.query.completions import Completions
+from tacit.query.examples import examples
 from tacit.server import schemas
-from tacit.server.completions import Completions
-from tacit.server.examples import examples
 from tacit.server.jobs import Job, Kind
 from tacit.server.metrics import RunMetrics
 from tacit.server.pool import Pool
@@ -134,11 +134,6 @@ class Service:
         page = asked.model_dump(include={"top", "paths", "offset", "min_score"})  # of what this kind of request has
         job = Job(kind, asked.query, changes=asked.changes, parameters=tuple(asked.parameters.items()), **page)
         return await self.edition.pool.answer(job)
-
-    @property
-    def ready(self) -> bool:
-        """Whether a question that comes now will be answered."""
-        return bool(self.edition.pool.alive)
 
     def health(self) -> dict[str, Any]:
         """What the service is, and how it is doing."""

@@ -65,7 +65,7 @@ class ServerSettings(Settings):
     limits: Limits = Limits()
 
     def check(self) -> None:
-        """Raise a `SettingsError` for a key or an origin that cannot work, or limits that are none."""
+        """Raise a `SettingsError` for a key, an origin or a host that cannot work, or limits that are none."""
         if not isinstance(self.limits, Limits):
             raise SettingsError(f"limits is {self.limits!r}; it must be limits of the service", "limits")
         key = self.api_key
@@ -75,6 +75,11 @@ class ServerSettings(Settings):
         for origin in self.cors:
             if origin != "*" and not origin.startswith(("http://", "https://")):
                 raise SettingsError(f"the CORS origin '{origin}' must be '*' or start with http:// or https://", "cors")
+        for host in self.trusted_hosts:
+            if "*" in host.removeprefix("*."):  # Starlette asserts this, later
+                raise SettingsError(
+                    f"the trusted host '{host}' may have a star only as in *.example.org", "trusted_hosts"
+                )
 
     @property
     def hosts(self) -> frozenset[str] | None:

@@ -10,11 +10,11 @@ from tacit.graph.graph import INVERSE, Graph
 from tacit.query.betae_structures import Ids
 from tacit.query.formula import quoted
 from tacit.query.outline import outline
+from tacit.query.paraphrase import QuestionReader
 from tacit.query.queries import QuerySet
 from tacit.query.sampling import sample
 from tacit.query.shapes import SHAPES
 from tacit.query.text import parse
-from tacit.server.paraphrase import QuestionReader
 
 TRIED = 200  # questions of each shape, of which the best is shown
 MOST = 12  # answers

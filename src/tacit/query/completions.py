@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from tacit.query.wording import in_words
 
 KEPT = 64  # ends of relations whose entities are kept
 MOST = 20_000  # entities at one end that are looked through for what was typed
+Matches = list[dict[str, str]]  # label, name and text of each, and the words of a relation
 
 
 class Completions:
@@ -24,18 +24,18 @@ class Completions:
         self.graph = graph
         self._column = lru_cache(KEPT)(self._counted)
 
-    def relations(self, typed: str, limit: int) -> dict[str, Any]:
+    def relations(self, typed: str, limit: int) -> Matches:
         """Relations that complete what was typed; an inverse is written with the relation's own name."""
         words = self.graph.relations
         ids = [i for i in map(words.id, words.complete(typed, 2 * limit)) if i % 2 == 0]
-        return {"matches": [row | {"words": in_words(row["name"])} for row in _rows(words, ids[:limit])]}
+        return [row | {"words": in_words(row["name"])} for row in _rows(words, ids[:limit])]
 
-    def entities(self, typed: str, limit: int, relation: str | None = None, end: str = "object") -> dict[str, Any]:
+    def entities(self, typed: str, limit: int, relation: str | None = None, end: str = "object") -> Matches:
         """Entities that complete what was typed, those first that facts have at an end of a relation."""
         words, known = self.graph.entities, None if relation is None else self.graph.relations.get(relation)
         fitting = [] if known is None else words.complete(typed, limit, self._at(known, end))
         ids = dict.fromkeys(map(words.id, (*fitting, *words.complete(typed, limit))))
-        return {"matches": _rows(words, list(ids)[:limit])}
+        return _rows(words, list(ids)[:limit])
 
     def _at(self, relation: int, end: str) -> list[int]:
         """The entities at an end of a relation's facts, the most frequent first."""
@@ -47,7 +47,7 @@ class Completions:
         return most
 
 
-def _rows(words: Vocabulary, ids: Iterable[int]) -> list[dict[str, Any]]:
+def _rows(words: Vocabulary, ids: Iterable[int]) -> Matches:
     """Labels by their ids; what a question writes is the name, where no other has it."""
     named = [(i, words[i], words.name(i)) for i in ids]
     return [

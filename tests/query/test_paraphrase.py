@@ -7,7 +7,7 @@ import numpy as np
 from served_graphs import EUROPE
 from tacit.graph.graph import Graph
 from tacit.graph.vocabulary import Vocabulary
-from tacit.server.paraphrase import QuestionReader
+from tacit.query.paraphrase import QuestionReader
 
 
 def test_the_label_of_an_inverse_reads_as_the_relation_backwards() -> None:
