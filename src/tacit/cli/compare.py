@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.progress import bar
 from tacit.cli.terminal import say
 from tacit.evaluate.settings import EvaluateSettings
 
@@ -32,10 +31,7 @@ def compare(
     """Ask the same queries of several runs of one graph: MRR by shape, seconds and parameters in one table."""
     from tacit.comparing import compare as compare_runs
 
-    with bar() as progress:
-        found = compare_runs(
-            sources, queries, shapes=shapes, seed=seed, device=device, out=out, progress=progress, **how
-        )
+    found = compare_runs(sources, queries, shapes=shapes, seed=seed, device=device, out=out, progress=True, **how)
     for line in str(found).split("\n"):
         say(line)
     if out is not None:

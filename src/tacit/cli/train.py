@@ -34,7 +34,7 @@ def train(
     Started by torchrun, several processes share the entities out among them.
     """
     from tacit.distributed.shards import leave, process_number, world_size
-    from tacit.training import train_folder
+    from tacit.making import train as train_run
 
     if world_size() > 1 and STANDARD_INPUT in graph:
         raise SettingsError("standard input is read by one process alone; write it to a file for several")
@@ -43,11 +43,11 @@ def train(
     if leads:
         say(str(facts), err=True)
     with resumable():
-        run = train_folder(facts, out, resume=resume, force=force, **given)
+        run = train_run(facts, out, resume=resume, force=force, **given)
     leave()
     if not leads:
         return
-    _report(out, run.results()["train"])
+    _report(out, run.results["train"])
     say(f"ask it with: {shlex.join(['tacit', 'ask', str(out), _question(facts)])}", err=True)
 
 

@@ -22,6 +22,8 @@ def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) ->
     """
     if not (valid >= 0 and test >= 0 and valid + test < 1):  # nor is it a number that is none
         raise SettingsError(f"valid {valid:g} and test {test:g} must be shares that leave something to train on")
+    if seed < 0:
+        raise SettingsError(f"seed is {seed}; it must be 0 or more", "seed")
     facts = graph.facts()
     groups = _groups(graph)
     num_groups = int(groups.max()) + 1 if len(groups) else 0
