@@ -111,7 +111,7 @@ class Run:
     def ask_file(
         self, path: NameOrPath, top: int | None = 10, *, parameters: Mapping[str, str] | None = None, **options: Any
     ) -> AskedFile:
-        """The questions of a file, one a line in text, SPARQL or JSON, asked while one iterates over what comes of each.
+        """The questions of a file, one a line in text, SPARQL or JSON, asked as one iterates over what comes of each.
 
         `run.ask_file("questions.txt").write("answers.jsonl")` writes them and says how many could not be answered.
         `parameters` are the labels that `$name` stands for in every line; the other options are those of `ask_many`.
