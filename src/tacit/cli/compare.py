@@ -24,7 +24,7 @@ def compare(
         typer.Option("--queries", help="A BetaE folder of queries; else 100 of each shape, or --limit."),
     ] = None,
     shapes: options.Shapes = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the queries that are drawn.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the queries that are drawn.")] = 0,
     device: options.Device = "auto",
     out: Annotated[Path | None, typer.Option("--out", help="Write the comparison to this file, as JSON.")] = None,
 ) -> None:
