@@ -22,6 +22,8 @@ PUBLIC = [
     "Variable",
     "__version__",
     "compare",
+    "describe_question",
+    "facts_engine",
     "fetch",
     "hardness",
     "import_model",

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tacit.making import import_model as import_model
     from tacit.making import train as train
     from tacit.making import train_encoder as train_encoder
+    from tacit.opening import facts_engine as facts_engine
+    from tacit.query.describe import describe_question as describe_question
     from tacit.query.formula import And as And
     from tacit.query.formula import Atom as Atom
     from tacit.query.formula import Entity as Entity
@@ -56,6 +58,8 @@ _HOMES = {
     "graph.graph": ("Graph",),
     "links.scorer": ("Scorer",),
     "making": ("import_model", "train", "train_encoder"),
+    "opening": ("facts_engine",),
+    "query.describe": ("describe_question",),
     "query.formula": ("And", "Atom", "Entity", "Exists", "Not", "Or", "Query", "Variable"),
     "query.query_folder": ("sample",),
     "query.text": ("parse",),
@@ -63,8 +67,9 @@ _HOMES = {
     "sources": ("fetch", "load", "split"),
 }
 __all__ = ["And", "Answer", "Answers", "Atom", "Engine", "Entity", "Exists", "Graph", "Not", "Or", "Query", "Run",
-           "Scorer", "TacitError", "Variable", "__version__", "compare", "fetch", "hardness", "import_model", "load",
-           "open", "parse", "sample", "split", "train", "train_encoder"]  # fmt: skip
+           "Scorer", "TacitError", "Variable", "__version__", "compare", "describe_question", "facts_engine", "fetch",
+           "hardness", "import_model", "load", "open", "parse", "sample", "split", "train",
+           "train_encoder"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

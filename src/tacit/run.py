@@ -153,9 +153,9 @@ class Run:
         some = ([names] if isinstance(names, str) else names for names in (relations, entities))
         return Completion(engine, *some, min_score=min_score, top=top, progress=progress)
 
-    def plan(self, question: str) -> str:
+    def plan(self, question: Question, /, **parameters: str) -> str:
         """How a question would be answered, as a tree of steps with what each costs."""
-        asked = self.engine.prepare(question)
+        asked = self.engine.prepare(question, **parameters)
         return f"{asked.query}\n\n{self.engine.describe(asked)}"
 
     def sample(self, out: NameOrPath | None = None, **options: Any) -> dict[str, Sample]:

@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.disk import exists
-from tacit.errors import DataError
+from tacit.errors import DataError, SettingsError
 from tacit.fitting.progress import Progress, counting
 from tacit.folder import SETTINGS, RunFolder
 from tacit.graph import datasets
 from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.read_settings import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from tacit.graph.fetching import Fetched
 
 NameOrPath = str | Path
+_PROCESSES = "WORLD_SIZE"  # in which torchrun says how many it started
 
 
 def load(source: datasets.Facts | Sequence[datasets.Facts], **options: Any) -> Graph:
@@ -32,6 +34,11 @@ def load(source: datasets.Facts | Sequence[datasets.Facts], **options: Any) -> G
     `format` what standard input holds.
     """
     several: list[Any] = list(source) if isinstance(source, list | tuple) else [source]
+    if (
+        any(isinstance(one, str) and one == STANDARD_INPUT for one in several)
+        and os.environ.get(_PROCESSES, "1") != "1"
+    ):
+        raise SettingsError("standard input is read by one process alone; write it to a file for several")
     return datasets.load([_found(one) for one in several], **options)
 
 

@@ -76,6 +76,15 @@ def test_a_split_may_be_empty_unless_it_is_written(facts: Path, tmp_path: Path) 
     assert not (tmp_path / "none").exists()
 
 
+def test_a_question_is_described_and_facts_alone_answer_it(facts: Path) -> None:
+    asked = "?x : knows($who, ?n) & knows(?n, ?x)"
+    shown = run("plan", asked, "--graph", str(facts), "--k", "3", "--param", "who=e0")
+    assert shown == tacit.describe_question(asked, facts, 3, {"who": "e0"}) + "\n"
+    plain = "?x : knows(e0, ?x)"
+    assert run("plan", plain) == tacit.describe_question(plain) + "\n"
+    assert run("ask", str(facts), plain, "--symbolic") == f"{tacit.facts_engine(facts).ask(plain)}\n"
+
+
 def test_missing_links_are_counted(facts: Path, tmp_path: Path) -> None:
     heard: list[Event] = []
     options: dict[str, Any] = {"shapes": "1p,2p", "count": 5}
@@ -136,6 +145,7 @@ def test_what_was_just_trained_is_read_when_it_is_asked(tmp_path: Path, monkeypa
         assert run_of.results["train"]["epochs"] == 1
         assert run_of.graph.num_entities == 10
         assert run_of.settings["train"]["rank"] == 2
+    assert run_of.plan("?x : knows($who, ?x)", who="e0") == run_of.plan("?x : knows(e0, ?x)")
     assert run_of.ask("?x : knows(e0, ?x)") == tacit.open(tmp_path / "run").ask("?x : knows(e0, ?x)")
 
 
