@@ -208,8 +208,7 @@ class Run:
         The arguments are those of `tacit.train_encoder`; what is returned says how long it took and how well it did.
         """
         encode_folder(self.folder.path, queries=queries, **{"progress": False, **options})
-        self.weights = read_weights(self.folder, str(self.engine.scorer.device))
-        self._renew()
+        self._reread()
         summary: dict[str, Any] = self.results["encode"]
         return summary
 
@@ -246,7 +245,9 @@ class Run:
         Entities and relations that the run does not know get vectors, fitted to their facts; what was learned before
         stays as it is, to the bit. What is returned says how many facts, entities and relations are new.
         """
-        return self._changed(add_facts(self.folder.path, facts, progress=progress, **options))
+        change = add_facts(self.folder.path, facts, progress=progress, **options)
+        self._reread()
+        return change
 
     def remove(self, facts: Triples, **options: Any) -> Change:
         """Take facts out of the run, in its folder and here: they are not known from now on.
@@ -254,14 +255,15 @@ class Run:
         Entities, relations and vectors stay. So predictions still carry what was learned of the facts, and are likely
         to bring them back as predicted ones; only training anew forgets them.
         """
-        return self._changed(remove_facts(self.folder.path, facts, **options))
-
-    def _changed(self, change: Change) -> Change:
-        """Open what the folder holds after a change, which another process may have changed before."""
-        device = str(self.engine.scorer.device)
-        again = open(self.folder.path, device=device, adapted=self.adapted, **self._given)
-        self.folder, self.weights, self.engine = again.folder, again.weights, again.engine
+        change = remove_facts(self.folder.path, facts, **options)
+        self._reread()
         return change
+
+    def _reread(self) -> None:
+        """Take up what the folder holds, when it is next needed; another process may have changed it before."""
+        self.folder = RunFolder.open(self.folder.path)
+        for name in ("weights", "engine"):
+            vars(self).pop(name, None)
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter, and answer without it from now on."""
