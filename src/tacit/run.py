@@ -55,13 +55,18 @@ class Run:
         """What was trained, on the device that was asked for."""
         from tacit.links.loading import pick_device
 
-        return read_weights(self.folder, str(pick_device(self._device)))
+        device = str(pick_device(self._device))
+        with reading(self.folder.path):  # settings, facts and weights of one moment
+            self.folder = RunFolder.open(self.folder.path)
+            self.folder.graph()
+            return read_weights(self.folder, device)
 
     @cached_property
     def engine(self) -> Engine:
         """What answers its questions; `engine.using(k=1024)` is the same with other settings."""
-        with reading(self.folder.path):  # facts and weights of one moment
-            return engine_of(self.folder, self.weights, self.adapted, self._given)
+        with reading(self.folder.path):
+            weights = self.weights
+            return engine_of(self.folder, weights, self.adapted, self._given)
 
     @property
     def graph(self) -> Graph:
@@ -262,8 +267,8 @@ class Run:
     def _reread(self) -> None:
         """Take up what the folder holds, when it is next needed; another process may have changed it before."""
         self.folder = RunFolder.open(self.folder.path)
-        for name in ("weights", "engine"):
-            vars(self).pop(name, None)
+        vars(self).pop("weights", None)
+        self._renew()
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter, and answer without it from now on."""
@@ -272,7 +277,8 @@ class Run:
         self._renew()
 
     def _renew(self) -> None:
-        self.engine = engine_of(self.folder, self.weights, self.adapted, self._given)
+        """Make the engine anew when it is next asked."""
+        vars(self).pop("engine", None)
 
     def evaluate(
         self,
@@ -310,8 +316,9 @@ class Run:
             raise SettingsError(f"candidates is '{given}', but an evaluation ranks all entities; drop it", "candidates")
         if out is not None:
             check_writable(Path(out))
+        weights = self.weights
         evaluation = evaluate_run(
-            self.folder, self.weights, queries, shapes, how, self.adapted if adapted is None else adapted,
+            self.folder, weights, queries, shapes, how, self.adapted if adapted is None else adapted,
             self._given | settings, progress, processes,
         )  # fmt: skip
         if processes is not None and not processes.leads:

@@ -149,6 +149,16 @@ def test_what_was_just_trained_is_read_when_it_is_asked(tmp_path: Path, monkeypa
     assert run_of.ask("?x : knows(e0, ?x)") == tacit.open(tmp_path / "run").ask("?x : knows(e0, ?x)")
 
 
+def test_what_was_replaced_before_it_was_asked_is_read_as_it_is(tmp_path: Path) -> None:
+    small: dict[str, Any] = {"progress": False, "force": True, "rank": 2, "epochs": 1, "batch": 8, "device": "cpu"}
+    former = tacit.train(GRAPH, tmp_path / "run", **small)
+    assert former.graph.name == "ten"
+    backwards = Graph.of([(tail, relation, head) for head, relation, tail in KNOWS], name="back")  # of the same sizes
+    latter = tacit.train(backwards, tmp_path / "run", **small)
+    assert former.ask("?x : knows(e0, ?x)") == latter.ask("?x : knows(e0, ?x)")
+    assert former.graph.name == "back"
+
+
 def test_all_progress_is_told_as_events(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     opened, heard = tacit.open(trained), list[Event]()
 

@@ -147,7 +147,8 @@ def bar(stream: TextIO | None = None, width: int | None = None) -> Iterator[Prog
 
     console = Console(file=stream, stderr=stream is None, force_terminal=True if stream else None, width=width)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[figures]}"))
-    with Bar(*columns, TimeRemainingColumn(), console=console, transient=True) as shown_bar:
+    piped = not sys.stdout.isatty()  # what is printed meanwhile must not end up here, as it may on a terminal
+    with Bar(*columns, TimeRemainingColumn(), console=console, transient=True, redirect_stdout=not piped) as shown_bar:
         tasks: dict[str, Any] = {}
         kept: dict[str, float] = {}  # not every event has every figure
 
