@@ -67,7 +67,8 @@ def train(
         shards.wait()
         folder = RunFolder.open(out)
     fit_predictor(loaded, chosen, folder, shards, progress, resume=resume)
-    return Run(folder, device=folder.settings["train"]["device"])  # what several trained need not fit into one
+    # It is read when it is asked, as it stands then: what several processes trained need not fit into one.
+    return Run(RunFolder.open(out), device=folder.settings["train"]["device"])
 
 
 def train_encoder(
@@ -92,7 +93,7 @@ def train_encoder(
     folder = encode_folder(
         graph, out, queries=queries, checkpoint=checkpoint, resume=resume, force=force, progress=progress, **settings
     )
-    return Run(folder, device=folder.settings["encode"].get("device", "auto"))
+    return Run(RunFolder.open(folder.path), device=folder.settings["encode"].get("device", "auto"))
 
 
 def import_model(
@@ -116,4 +117,4 @@ def import_model(
     name = Path(source).name
     imported = read_import(source, trust_pickle, reciprocal)
     facts = imported.graph(name) if graph is None else load(graph)
-    return Run(import_run(imported, facts, out, name, force))
+    return Run(RunFolder.open(import_run(imported, facts, out, name, force).path))

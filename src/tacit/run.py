@@ -56,8 +56,7 @@ class Run:
         from tacit.links.loading import pick_device
 
         device = str(pick_device(self._device))
-        with reading(self.folder.path):  # settings, facts and weights of one moment
-            self.folder = RunFolder.open(self.folder.path)
+        with reading(self.folder.path):  # facts and weights of one moment
             self.folder.graph()
             return read_weights(self.folder, device)
 
@@ -65,13 +64,12 @@ class Run:
     def engine(self) -> Engine:
         """What answers its questions; `engine.using(k=1024)` is the same with other settings."""
         with reading(self.folder.path):
-            weights = self.weights
-            return engine_of(self.folder, weights, self.adapted, self._given)
+            return engine_of(self.folder, self.weights, self.adapted, self._given)
 
     @property
     def graph(self) -> Graph:
         """The graph of the run."""
-        return self.folder.graph()
+        return self.engine.graph
 
     @property
     def settings(self) -> dict[str, dict[str, Any]]:
@@ -316,9 +314,8 @@ class Run:
             raise SettingsError(f"candidates is '{given}', but an evaluation ranks all entities; drop it", "candidates")
         if out is not None:
             check_writable(Path(out))
-        weights = self.weights
         evaluation = evaluate_run(
-            self.folder, weights, queries, shapes, how, self.adapted if adapted is None else adapted,
+            self.folder, self.weights, queries, shapes, how, self.adapted if adapted is None else adapted,
             self._given | settings, progress, processes,
         )  # fmt: skip
         if processes is not None and not processes.leads:

@@ -143,7 +143,6 @@ def test_what_was_just_trained_is_read_when_it_is_asked(tmp_path: Path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr("tacit.run.read_weights", lambda *_: pytest.fail("nothing is asked"))
         assert run_of.results["train"]["epochs"] == 1
-        assert run_of.graph.num_entities == 10
         assert run_of.settings["train"]["rank"] == 2
     assert run_of.plan("?x : knows($who, ?x)", who="e0") == run_of.plan("?x : knows(e0, ?x)")
     assert run_of.ask("?x : knows(e0, ?x)") == tacit.open(tmp_path / "run").ask("?x : knows(e0, ?x)")
@@ -152,7 +151,6 @@ def test_what_was_just_trained_is_read_when_it_is_asked(tmp_path: Path, monkeypa
 def test_what_was_replaced_before_it_was_asked_is_read_as_it_is(tmp_path: Path) -> None:
     small: dict[str, Any] = {"progress": False, "force": True, "rank": 2, "epochs": 1, "batch": 8, "device": "cpu"}
     former = tacit.train(GRAPH, tmp_path / "run", **small)
-    assert former.graph.name == "ten"
     backwards = Graph.of([(tail, relation, head) for head, relation, tail in KNOWS], name="back")  # of the same sizes
     latter = tacit.train(backwards, tmp_path / "run", **small)
     assert former.ask("?x : knows(e0, ?x)") == latter.ask("?x : knows(e0, ?x)")

@@ -43,4 +43,4 @@ def import_(
     facts = None if graph is None else loaded(graph, **reading)
     run = import_model(source, out, facts, reciprocal=reciprocal, trust_pickle=trust_pickle, force=force)
     about = run.settings["train"]
-    say(f"{out}: {about['model']} of rank {about['rank']} for {run.graph}")
+    say(f"{out}: {about['model']} of rank {about['rank']} for {run.folder.graph()}")

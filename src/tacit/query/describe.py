@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tacit.graph import datasets
 from tacit.query.compile import compile_query
 from tacit.query.fold import Fold, Place
 from tacit.query.names import bind
@@ -38,15 +39,12 @@ from tacit.query.plan import (
 from tacit.query.reading import read
 from tacit.sources import load
 
-if TYPE_CHECKING:
-    from tacit.graph.datasets import Facts
-
 Cost = Counter[tuple[int, int]]  # (power of k, power of N) -> how many rows
 _K, _N = (1, 0), (0, 1)
 
 
 def describe_question(
-    question: str, graph: Facts | None = None, k: int = 256, parameters: Mapping[str, str] | None = None
+    question: str, graph: datasets.Facts | None = None, k: int = 256, parameters: Mapping[str, str] | None = None
 ) -> str:
     """How a question would be answered with `k` candidates kept, and what it is in the form that is compiled.
 
