@@ -53,9 +53,10 @@ def split(
     """The facts of a graph in splits drawn anew, in which no held-out fact can be read off the training facts.
 
     `valid` and `test` are the shares to hold out, drawn by a `seed`. Facts between the same two entities go together
-    where one gives the other away, and every entity and relation keeps a fact in train; `notes` of the graph say where
-    fewer could be spared than asked for. With `out`, they are also written there, as a folder of `train.tsv`,
-    `valid.tsv` and `test.tsv`, none of which may be empty.
+    where one gives the other away: both directions of a relation, and relations that nearly repeat one another, as they
+    are or inverted. Every entity and relation keeps a fact in train; `notes` of the graph say where fewer could be
+    spared than asked for. With `out`, they are also written there, as a folder of `train.tsv`, `valid.tsv` and
+    `test.tsv`, none of which may be empty.
     """
     from tacit.graph.label_tables import write_tsv
     from tacit.graph.split import split as drawn_from
