@@ -192,15 +192,15 @@ def test_held_out_facts_are_evaluated_by_default(path: Path) -> None:
 def test_sampled_queries_are_evaluated_from_folder_and_memory(path: Path, tmp_path: Path) -> None:
     run = tacit.open(path, search="exact")
     samples = run.sample(tmp_path / "queries", shapes="1p,2p", split="test", count=2, waste=0.99)
-    seen: list[tuple[str, int, int]] = []
-    by_folder = run.evaluate(tmp_path / "queries", progress=lambda *step: seen.append(step))
+    seen: list[Any] = []
+    by_folder = run.evaluate(tmp_path / "queries", progress=seen.append)
     by_hand = run.evaluate({name: drawn.queries for name, drawn in samples.items()})
     assert by_folder.mrr == by_hand.mrr
     assert by_folder.settings["queries"] == "queries"
     assert by_hand.settings["queries"] == "given"
     assert by_folder.settings["search"] == "exact"  # as the run was opened
-    assert seen[-1][0] == "2p"
-    assert seen[-1][1] == seen[-1][2]
+    assert {event.what for event in seen} == {"count"}
+    assert (seen[-1].where, seen[-1].done) == ("2p", seen[-1].total)
     assert list(run.evaluate(tmp_path / "queries", shapes="2p").mrr) == ["2p"]
 
 

@@ -16,7 +16,7 @@ import tacit
 from quick_world import quick_world
 from tacit import training
 from tacit.cli import app
-from tacit.errors import RunError, TacitError
+from tacit.errors import RunError, SettingsError, TacitError
 from tacit.graph.betae import write_betae
 from tacit.graph.graph import Graph
 
@@ -93,6 +93,13 @@ def test_a_run_is_taken_wherever_a_graph_is(tmp_path: Path) -> None:
     assert tacit.train(run, tmp_path / "again", progress=False, rank=4, epochs=1).graph.entities == RING.entities
     for arguments in (["plan", "?x : knows(a, ?x)", "--graph", run], ["ask", run, "?x : knows(a, ?x)", "--symbolic"]):
         assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0
+
+
+def test_standard_input_is_read_by_one_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for source in ("-", ["facts.tsv", "-"]):
+        with pytest.raises(SettingsError, match="standard input is read by one process alone"):
+            tacit.load(source)
 
 
 def test_names_that_no_path_can_have(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Tacit answers logical questions over knowledge graphs that are missing facts, and says why.
 
 `load` reads a graph, `train` learns a link predictor for it, `open` opens what was trained, as a `Run` to ask, adapt
-and evaluate; `sample` draws queries from a graph:
+and evaluate; `split` holds facts of a graph out, and `sample` draws queries from it:
 
 >>> import tacit
 >>> tacit.load("world")
@@ -24,8 +24,14 @@ if TYPE_CHECKING:
     from tacit.engine.answers import Answers as Answers
     from tacit.engine.engine import Engine as Engine
     from tacit.errors import TacitError as TacitError
+    from tacit.evaluate.hardness import hardness as hardness
     from tacit.graph.graph import Graph as Graph
     from tacit.links.scorer import Scorer as Scorer
+    from tacit.making import import_model as import_model
+    from tacit.making import train as train
+    from tacit.making import train_encoder as train_encoder
+    from tacit.opening import facts_engine as facts_engine
+    from tacit.query.describe import describe_question as describe_question
     from tacit.query.formula import And as And
     from tacit.query.formula import Atom as Atom
     from tacit.query.formula import Entity as Entity
@@ -38,9 +44,9 @@ if TYPE_CHECKING:
     from tacit.query.text import parse as parse
     from tacit.run import Run as Run
     from tacit.run import open as open
-    from tacit.run import train as train
-    from tacit.run import train_encoder as train_encoder
+    from tacit.sources import fetch as fetch
     from tacit.sources import load as load
+    from tacit.sources import split as split
 
 # Where public names live; the modules load when a name is first used, so that `import tacit` stays instant.
 _HOMES = {
@@ -48,17 +54,22 @@ _HOMES = {
     "engine.answers": ("Answer", "Answers"),
     "engine.engine": ("Engine",),
     "errors": ("TacitError",),
+    "evaluate.hardness": ("hardness",),
     "graph.graph": ("Graph",),
     "links.scorer": ("Scorer",),
+    "making": ("import_model", "train", "train_encoder"),
+    "opening": ("facts_engine",),
+    "query.describe": ("describe_question",),
     "query.formula": ("And", "Atom", "Entity", "Exists", "Not", "Or", "Query", "Variable"),
     "query.query_folder": ("sample",),
     "query.text": ("parse",),
-    "run": ("Run", "open", "train", "train_encoder"),
-    "sources": ("load",),
+    "run": ("Run", "open"),
+    "sources": ("fetch", "load", "split"),
 }
 __all__ = ["And", "Answer", "Answers", "Atom", "Engine", "Entity", "Exists", "Graph", "Not", "Or", "Query", "Run",
-           "Scorer", "TacitError", "Variable", "__version__", "compare", "load", "open", "parse", "sample",
-           "train", "train_encoder"]  # fmt: skip
+           "Scorer", "TacitError", "Variable", "__version__", "compare", "describe_question", "facts_engine", "fetch",
+           "hardness", "import_model", "load", "open", "parse", "sample", "split", "train",
+           "train_encoder"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

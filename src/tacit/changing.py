@@ -105,7 +105,7 @@ def _change(
 
     began = time.perf_counter()
     if is_world(path) or Path(path).resolve().parent == cache_folder().resolve():
-        raise RunError("the run of world is Tacit's own; train one with tacit train world --out RUN, and change that")
+        raise RunError("the run of world is Tacit's own; train one on world in a folder of yours, and change that")
     with RunFolder.open(path).exchanged() as (run, draft):
         _check_finished(run)
         before = run.graph()

@@ -13,7 +13,7 @@ from tacit.errors import RunError, SettingsError
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.folder import ADAPTER, MODEL, ON_PREDICTOR, versions
 from tacit.opening import described, engine_of
-from tacit.query.query_folder import Counted, sample
+from tacit.query.query_folder import sample
 from tacit.run import Run, open
 from tacit.sources import NameOrPath
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tacit.engine.engine import Engine
     from tacit.evaluate.results import Results
+    from tacit.fitting.progress import Progress
     from tacit.graph.graph import Graph
     from tacit.query.queries import QuerySet
 
@@ -61,7 +62,7 @@ class Comparison:
     shared: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, as `tacit compare --out` writes it."""
+        """Plain data, as `write` and the `out` of `compare` write it."""
         return {**self.shared, "rows": [row.to_json() for row in self.rows], "versions": versions()}
 
     def write(self, path: str | Path) -> None:
@@ -111,14 +112,14 @@ def compare(
     seed: int = 0,
     device: str = "auto",
     out: NameOrPath | None = None,
-    progress: Counted | None = None,
+    progress: Progress | bool = False,
 ) -> Comparison:
     """Ask the same queries of one run or several of one graph, and rank the hard answers of each.
 
     A run gives a row for its link predictor, one with its adapter and one for its encoder, as far as it has them.
     `queries` are a query folder or query sets; by default 100 of each shape, or `limit`, are drawn from the split of
     the graph. All observe the training facts; shapes that an encoder cannot express are left out of its row. `out` is a
-    JSON file to write.
+    JSON file to write; `progress` hears an `Event` of each shape as its queries are ranked, or True shows it.
     """
     from tacit.evaluate.evaluation import check_writable, observed_before
     from tacit.evaluate.protocol import ranked
@@ -181,7 +182,7 @@ def _queries(
 
 def _rows(
     run: Run, name: str, queries: Mapping[str, QuerySet], observed: tuple[str, ...], how: EvaluateSettings,
-    progress: Counted | None,
+    progress: Progress | bool,
 ) -> list[System]:  # fmt: skip
     """The rows of a run."""
     from tacit.evaluate.evaluation import relevant

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,9 @@ from tacit.errors import RunError, SettingsError
 from tacit.folder import ENCODING, MODEL, RunFolder
 from tacit.graph.graph import Graph
 from tacit.opening import RunWeights, engine_of, read_weights
-from tacit.query.query_folder import Counted, sample
+from tacit.query.query_folder import sample
 from tacit.sources import NameOrPath
-from tacit.training import encode_folder, find_run, train_folder
+from tacit.training import encode_folder, find_run
 
 # What needs torch is imported where it is used: whoever only loads a graph need not wait for it.
 if TYPE_CHECKING:
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from tacit.engine.answers import Answer, Answers, Count
     from tacit.engine.asked import Question
     from tacit.engine.completion import Completion
+    from tacit.engine.engine import Engine
+    from tacit.engine.question_files import AskedFile
     from tacit.evaluate.evaluation import Evaluation
-    from tacit.fitting.progress import Event
-    from tacit.graph.datasets import Facts
+    from tacit.fitting.progress import Progress
     from tacit.query.queries import QuerySet
     from tacit.query.sampling import Sample
 
@@ -34,15 +36,35 @@ if TYPE_CHECKING:
 class Run:
     """A graph, and what was trained on it: a link predictor, maybe with an adapter, an encoder, or both.
 
-    `tacit.open` makes it. `engine` answers its questions; `engine.using(k=1024)` is the same with other settings.
+    `tacit.open` makes it, and so does training, which leaves the weights to be read when they are first needed.
     """
 
-    def __init__(self, folder: RunFolder, weights: RunWeights, adapted: bool = True, **settings: Any) -> None:
-        self.folder, self.adapted, self._given, self.weights = folder, adapted, settings, weights
-        self.engine = engine_of(folder, weights, adapted, settings)
+    def __init__(
+        self, folder: RunFolder, weights: RunWeights | None = None, adapted: bool = True, *, device: str = "auto",
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        self.folder, self.adapted, self._given, self._device = folder, adapted, settings, device
+        if weights is not None:
+            self.weights = weights
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder.path)!r}, {self.engine!r})"
+
+    @cached_property
+    def weights(self) -> RunWeights:
+        """What was trained, on the device that was asked for."""
+        from tacit.links.loading import pick_device
+
+        device = str(pick_device(self._device))
+        with reading(self.folder.path):  # facts and weights of one moment
+            self.folder.graph()
+            return read_weights(self.folder, device)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """What answers its questions; `engine.using(k=1024)` is the same with other settings."""
+        with reading(self.folder.path):
+            return engine_of(self.folder, self.weights, self.adapted, self._given)
 
     @property
     def graph(self) -> Graph:
@@ -89,6 +111,18 @@ class Run:
             questions, top, offset=offset, min_score=min_score, explain=explain, paths=paths, new=new
         )
 
+    def ask_file(
+        self, path: NameOrPath, top: int | None = 10, *, parameters: Mapping[str, str] | None = None, **options: Any
+    ) -> AskedFile:
+        """The questions of a file, one a line in text, SPARQL or JSON, asked as one iterates over what comes of each.
+
+        `run.ask_file("questions.txt").write("answers.jsonl")` writes them and says how many could not be answered.
+        `parameters` are the labels that `$name` stands for in every line; the other options are those of `ask_many`.
+        """
+        from tacit.engine.question_files import AskedFile
+
+        return AskedFile(self.engine, Path(path), parameters or {}, {"top": top, **options})
+
     def score(self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1) -> Answer:
         """How far a fact holds: its `score` in [0, 1], whether it is `known`, and with `explain` why."""
         return self.engine.score(head, relation, tail, explain=explain, paths=paths)
@@ -105,14 +139,14 @@ class Run:
         min_score: float = 0.5,
         top: int | None = None,
         typed: bool = True,
-        progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+        progress: Progress | bool = False,
         **settings: Any,
     ) -> Completion:
         """The facts that the graph is most probably missing, of all relations, one or some, about all entities or some.
 
         One iterates over them, or has them written: `run.complete(min_score=0.8).write("facts.ttl")`. `top` keeps the
-        best of all; settings are those of `EngineSettings`. `progress` hears what was just done, how many are, and of
-        how many.
+        best of all; settings are those of `EngineSettings`. `progress` hears an `Event` after each relation or
+        entity, or True shows it.
         """
         from tacit.engine.completion import Completion
 
@@ -121,9 +155,9 @@ class Run:
         some = ([names] if isinstance(names, str) else names for names in (relations, entities))
         return Completion(engine, *some, min_score=min_score, top=top, progress=progress)
 
-    def plan(self, question: str) -> str:
+    def plan(self, question: Question, /, **parameters: str) -> str:
         """How a question would be answered, as a tree of steps with what each costs."""
-        asked = self.engine.prepare(question)
+        asked = self.engine.prepare(question, **parameters)
         return f"{asked.query}\n\n{self.engine.describe(asked)}"
 
     def sample(self, out: NameOrPath | None = None, **options: Any) -> dict[str, Sample]:
@@ -137,7 +171,7 @@ class Run:
         count: int = 5000,
         variant: str | None = None,
         resume: bool = False,
-        progress: Callable[[Event], None] | bool = False,
+        progress: Progress | bool = False,
         **settings: Any,
     ) -> dict[str, Any]:
         """Train an adapter for the way the run is asked, and keep it where it is better than what the run has.
@@ -151,9 +185,11 @@ class Run:
         from tacit.adapt.adaptation import adapt
         from tacit.adapt.settings import AdaptSettings
         from tacit.adapt.training_queries import training_queries, validation_queries
+        from tacit.adapt.variants import check_variant
         from tacit.links.loading import pick_device
 
         chosen = AdaptSettings.of(settings)
+        check_variant(variant)  # before queries are drawn
         elsewhere = "device" in settings and self.engine.scorer.device != pick_device(chosen.device)
         scorer = read_weights(self.folder, chosen.device).scorer if elsewhere else self.engine.scorer
         learned = training_queries(self.graph, chosen, queries, count)
@@ -174,8 +210,7 @@ class Run:
         The arguments are those of `tacit.train_encoder`; what is returned says how long it took and how well it did.
         """
         encode_folder(self.folder.path, queries=queries, **{"progress": False, **options})
-        self.weights = read_weights(self.folder, str(self.engine.scorer.device))
-        self._renew()
+        self._reread()
         summary: dict[str, Any] = self.results["encode"]
         return summary
 
@@ -205,14 +240,16 @@ class Run:
         self._renew()
         return built
 
-    def add(self, facts: Triples, *, progress: Callable[[Event], None] | bool = False, **options: Any) -> Change:
+    def add(self, facts: Triples, *, progress: Progress | bool = False, **options: Any) -> Change:
         """Add facts to the run, in its folder and here: they are known from now on, as train facts.
 
         They are a file or folder, with the options of `tacit.load`, a DataFrame, a graph, or triples of labels.
         Entities and relations that the run does not know get vectors, fitted to their facts; what was learned before
         stays as it is, to the bit. What is returned says how many facts, entities and relations are new.
         """
-        return self._changed(add_facts(self.folder.path, facts, progress=progress, **options))
+        change = add_facts(self.folder.path, facts, progress=progress, **options)
+        self._reread()
+        return change
 
     def remove(self, facts: Triples, **options: Any) -> Change:
         """Take facts out of the run, in its folder and here: they are not known from now on.
@@ -220,14 +257,15 @@ class Run:
         Entities, relations and vectors stay. So predictions still carry what was learned of the facts, and are likely
         to bring them back as predicted ones; only training anew forgets them.
         """
-        return self._changed(remove_facts(self.folder.path, facts, **options))
-
-    def _changed(self, change: Change) -> Change:
-        """Open what the folder holds after a change, which another process may have changed before."""
-        device = str(self.engine.scorer.device)
-        again = open(self.folder.path, device=device, adapted=self.adapted, **self._given)
-        self.folder, self.weights, self.engine = again.folder, again.weights, again.engine
+        change = remove_facts(self.folder.path, facts, **options)
+        self._reread()
         return change
+
+    def _reread(self) -> None:
+        """Take up what the folder holds, when it is next needed; another process may have changed it before."""
+        self.folder = RunFolder.open(self.folder.path)
+        vars(self).pop("weights", None)
+        self._renew()
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter, and answer without it from now on."""
@@ -236,7 +274,8 @@ class Run:
         self._renew()
 
     def _renew(self) -> None:
-        self.engine = engine_of(self.folder, self.weights, self.adapted, self._given)
+        """Make the engine anew when it is next asked."""
+        vars(self).pop("engine", None)
 
     def evaluate(
         self,
@@ -246,7 +285,7 @@ class Run:
         *,
         adapted: bool | None = None,
         out: NameOrPath | None = None,
-        progress: Counted | None = None,
+        progress: Progress | bool = False,
         processes: Shards | None = None,
         **settings: Any,
     ) -> Evaluation:
@@ -255,8 +294,8 @@ class Run:
         `queries` are a query folder or query sets by name; by default the facts of the split, as 1p queries. The engine
         is never handed facts of the split: it observes the training facts, or those that `observed` names of the splits
         before the split, or what the system of a `preset` is handed. `adapted=False`, or a preset, leaves the adapter
-        out. `out` is a JSON file to write. Several `processes` that hold the whole run share the queries out, and the
-        first of them writes.
+        out. `out` is a JSON file to write. `progress` hears an `Event` of each shape as its queries are ranked, or True
+        shows it. Several `processes` that hold the whole run share the queries out, and the first of them writes.
 
         Settings are those of `EvaluateSettings`: `ties`; the `mean`, taken per `question`, as BetaE does, or per
         `fact`, where every hard answer counts once; `limit`, which takes that many queries of each shape; `batch`;
@@ -297,54 +336,6 @@ def open(source: NameOrPath, *, device: str = "auto", adapted: bool = True, **se
     Settings are those of `EngineSettings`; where the run has an adapter, those it was trained for are the defaults, and
     another `calibration` is refused. `adapted=False` leaves the adapter out, and so does a `preset`.
     """
-    from tacit.links.loading import pick_device
-
-    folder = find_run(source)
-    with reading(folder.path):  # facts and weights of one moment
-        return Run(folder, read_weights(folder, str(pick_device(device))), adapted, **settings)
-
-
-def train(
-    graph: Facts | Sequence[Facts],
-    out: NameOrPath,
-    *,
-    resume: bool = False,
-    force: bool = False,
-    progress: Callable[[Event], None] | bool = True,
-    **settings: Any,
-) -> Run:
-    """Train a link predictor on a graph, keep it in the folder `out`, and open it.
-
-    `resume` goes on with the run in the folder where there is one, with its own settings but for those given; one that
-    is complete goes on where there are more `epochs` to do. `force` replaces it. `progress` hears of every `Event`, or
-    True shows them: as a bar on a terminal, as lines elsewhere. Settings are those of `TrainSettings`: model, rank,
-    epochs, batch, lr, reg, device, seed and so on; rank, epochs, batch and reg are chosen by the size of the graph
-    where none are given. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
-    """
-    folder = train_folder(graph, out, resume=resume, force=force, progress=progress, **settings)
-    return open(folder.path, device=folder.settings["train"]["device"])
-
-
-def train_encoder(
-    graph: Facts | Sequence[Facts],
-    out: NameOrPath,
-    *,
-    queries: NameOrPath | Mapping[str, QuerySet] | None = None,
-    checkpoint: NameOrPath | None = None,
-    resume: bool = False,
-    force: bool = False,
-    progress: Callable[[Event], None] | bool = True,
-    **settings: Any,
-) -> Run:
-    """Train an encoder on a graph, or on that of a run, keep it in the folder `out`, and open it.
-
-    It learns from `queries`, a query folder or query sets by shape; what `shapes` names and those lack is drawn from
-    the train facts, and without `queries` all is. `checkpoint` is a file of UltraQuery's weights, or a run that has
-    them, to import in place of training. `resume` goes on with what was stopped, `force` replaces the run in the
-    folder, `progress` hears of every `Event`, or True shows them. Settings are those of `EncodeSettings`: model,
-    recipe, minutes, steps, width, device, seed and so on.
-    """
-    folder = encode_folder(
-        graph, out, queries=queries, checkpoint=checkpoint, resume=resume, force=force, progress=progress, **settings
-    )
-    return open(folder.path, device=folder.settings["encode"].get("device", "auto"))
+    run = Run(find_run(source), None, adapted, device=device, **settings)
+    _ = run.engine  # what is wrong with it is said at once
+    return run

@@ -1,18 +1,28 @@
-"""What a source names: a run, a folder or file of facts, or a data set; what exists as a path is meant first."""
+"""What a source names: a run, a folder or file of facts, or a data set; what exists as a path is meant first.
+
+A graph of one is read, split or fetched here, each in one call.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.disk import exists
+from tacit.errors import DataError, SettingsError
+from tacit.fitting.progress import Progress, counting
 from tacit.folder import SETTINGS, RunFolder
 from tacit.graph import datasets
-from tacit.graph.graph import Graph
+from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.read_settings import STANDARD_INPUT
+
+if TYPE_CHECKING:
+    from tacit.graph.fetching import Fetched
 
 NameOrPath = str | Path
+_PROCESSES = "WORLD_SIZE"  # in which torchrun says how many it started
 
 
 def load(source: datasets.Facts | Sequence[datasets.Facts], **options: Any) -> Graph:
@@ -24,7 +34,62 @@ def load(source: datasets.Facts | Sequence[datasets.Facts], **options: Any) -> G
     `format` what standard input holds.
     """
     several: list[Any] = list(source) if isinstance(source, list | tuple) else [source]
+    if (
+        any(isinstance(one, str) and one == STANDARD_INPUT for one in several)
+        and os.environ.get(_PROCESSES, "1") != "1"
+    ):
+        raise SettingsError("standard input is read by one process alone; write it to a file for several")
     return datasets.load([_found(one) for one in several], **options)
+
+
+def split(
+    graph: datasets.Facts | Sequence[datasets.Facts],
+    out: NameOrPath | None = None,
+    *,
+    valid: float = 0.1,
+    test: float = 0.1,
+    seed: int = 0,
+) -> Graph:
+    """The facts of a graph in splits drawn anew, in which no held-out fact can be read off the training facts.
+
+    `valid` and `test` are the shares to hold out, drawn by a `seed`. Facts between the same two entities go together
+    where one gives the other away: both directions of a relation, and relations that nearly repeat one another, as they
+    are or inverted. Every entity and relation keeps a fact in train; `notes` of the graph say where fewer could be
+    spared than asked for. With `out`, they are also written there, as a folder of `train.tsv`, `valid.tsv` and
+    `test.tsv`, none of which may be empty.
+    """
+    from tacit.graph.label_tables import write_tsv
+    from tacit.graph.split import split as drawn_from
+
+    if out is not None and exists(out):
+        raise DataError("exists already; choose another folder", out)
+    if out is not None and Path(out).suffix:
+        raise DataError("is no name for a folder; leave its extension out", out)
+    drawn = drawn_from(load(graph), valid, test, seed)
+    if out is not None:
+        if empty := [name for name in SPLITS if not len(drawn.split(name))]:
+            short = f"has no facts to spare for {' and '.join(empty)}; give larger shares or more facts"
+            raise DataError(short, drawn.name)
+        write_tsv(drawn, out)
+    return drawn
+
+
+def fetch(
+    url: str, out: NameOrPath, *, most: int = 1_000_000, progress: Progress | bool = False, **options: Any
+) -> Fetched:
+    """Write the facts of a SPARQL endpoint to a file of N-Triples, `out`, page by page; the same call goes on.
+
+    `most` are the facts to fetch. Options are those of `tacit.graph.fetching.Endpoint`: `pattern`, a graph pattern over
+    `?s`, `?p` and `?o`, by default all facts; `page`, the facts to ask for at a time (10,000); `delay`, the seconds
+    between two pages (1); and `timeout`, those to wait for one (60). What is returned says how many `facts` there are,
+    and whether they are the `whole`. `progress` hears an `Event` after each page, or True shows it.
+    """
+    from tacit.graph.fetching import Endpoint
+    from tacit.graph.fetching import fetch as fetch_pages
+
+    endpoint = Endpoint(url, **options)
+    with counting(progress) as counts:
+        return fetch_pages(endpoint, out, most, counts("facts", most))
 
 
 def _found(source: Any) -> Any:

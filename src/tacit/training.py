@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,8 @@ from tacit.sources import NameOrPath, cache_folder, is_run, is_world, load, name
 
 # What needs torch is imported where it is used.
 if TYPE_CHECKING:
-    from tacit.fitting.progress import Event
+    from tacit.distributed.shards import Shards
+    from tacit.fitting.progress import Progress
     from tacit.graph.datasets import Facts
     from tacit.graph.graph import Graph
     from tacit.query.queries import QuerySet
@@ -27,50 +28,20 @@ if TYPE_CHECKING:
 WORLD = TrainSettings(device="cpu")
 
 
-def train_folder(
-    graph: Facts | Sequence[Facts],
-    out: NameOrPath,
-    *,
+def fit_predictor(
+    graph: Graph,
+    settings: TrainSettings,
+    folder: RunFolder,
+    shards: Shards,
+    progress: Progress | bool,
     resume: bool = False,
-    force: bool = False,
-    progress: Callable[[Event], None] | bool = True,
-    **settings: Any,
-) -> RunFolder:
-    """Train as `train` does and leave it at the folder: what several processes trained need not fit into one."""
+) -> None:
+    """Train the link predictor of a run folder, whose settings are settled."""
     from tacit.evaluate.question_validation import validation
-    from tacit.fitting.progress import Event, shown
-    from tacit.links.link_training import joined_shards
-    from tacit.links.link_training import train as train_predictor
-    from tacit.links.loading import pick_device
+    from tacit.links.link_training import train
 
-    if resume and force:
-        raise SettingsError("resume and force contradict each other; give one of them")
-    chosen = TrainSettings.of(settings)
-    pick_device(chosen.device)  # before anything is written
-    loaded = load(graph)
-    shards = joined_shards(loaded, chosen)
-    if resume and shards.broadcast(is_run(out)):
-        folder = RunFolder.open(out)
-        folder.check(loaded)
-        if "train" not in folder.settings:
-            raise RunError(f"run '{out}' holds an encoder alone, no training to go on with; choose another folder")
-        chosen = TrainSettings.of(folder.settings["train"]).continued(**settings)
-    else:
-        sizes = len(loaded.train), loaded.num_entities
-        if shards.world > 1 and "validate_on" not in settings:
-            chosen = chosen.changed(validate_on="facts")  # to draw questions is work for one, while all others wait
-        given, chosen = chosen, chosen.settled(*sizes)
-        if shards.leads:
-            RunFolder.create(out, loaded, chosen.to_dict(), force)
-            note = chosen.told(given, *sizes)
-            if note:
-                with shown(progress) as tell:
-                    tell(Event("note", 0, 0, note=note))
-        shards.wait()
-        folder = RunFolder.open(out)
-    validate = validation(loaded, chosen, folder, shards)
-    train_predictor(loaded, chosen, folder, progress, resume=resume, validate=validate)
-    return folder
+    validate = validation(graph, settings, folder, shards)
+    train(graph, settings, folder, progress, resume=resume, validate=validate)
 
 
 def encode_folder(
@@ -81,7 +52,7 @@ def encode_folder(
     checkpoint: NameOrPath | None = None,
     resume: bool = False,
     force: bool = False,
-    progress: Callable[[Event], None] | bool = True,
+    progress: Progress | bool = True,
     **settings: Any,
 ) -> RunFolder:
     """Train an encoder and keep it in a run folder of its own, or without `out` in the run that is given.
@@ -209,7 +180,8 @@ def world_run() -> Path:
     path = world_folder(graph)
     if _is_trained(path):
         return path
-    from tacit.distributed.shards import world_size
+    from tacit.distributed.shards import Shards, world_size
+    from tacit.fitting.progress import Event, shown
 
     if world_size() > 1:
         raise RunError("world is trained on first use, by one process; ask it something without torchrun first")
@@ -217,8 +189,11 @@ def world_run() -> Path:
         path.mkdir(parents=True, exist_ok=True)
         with locked(path / LOCK):
             if not _is_trained(path):
-                print(f"training world once; it is kept in {path}", file=sys.stderr, flush=True)
-                train_folder(graph, path, force=True, progress=sys.stderr.isatty(), **WORLD.to_dict())
+                with shown(True) as tell:
+                    tell(Event("note", 0, 0, note=f"training world once; it is kept in {path}"))
+                settings = WORLD.settled(len(graph.train), graph.num_entities)
+                folder = RunFolder.create(path, graph, settings.to_dict(), force=True)
+                fit_predictor(graph, settings, folder, Shards(graph.num_entities), sys.stderr.isatty())
     except (RunError, OSError) as error:
         problem = write_error(path, error) if isinstance(error, OSError) else error
         raise RunError(f"{problem}; set TACIT_CACHE to a folder that can be written") from None

@@ -21,6 +21,7 @@ from tacit.evaluate.evaluation import evaluated, queries_of
 from tacit.evaluate.protocol import evaluate, measure, one_hop_queries
 from tacit.evaluate.results import average, read_results
 from tacit.evaluate.settings import EvaluateSettings
+from tacit.fitting.progress import Event
 from tacit.graph.graph import Graph, directed
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.loading import make_model
@@ -248,9 +249,12 @@ def test_a_limit_takes_the_same_sample_every_time() -> None:
 
 
 def test_progress_is_told_after_every_batch() -> None:
-    seen = []
-    evaluate(Fixed(ROWS), {"2p": QUERIES}, EvaluateSettings(batch=2), progress=lambda *event: seen.append(event))
-    assert seen == [("2p", 2, 3), ("2p", 3, 3)]
+    seen: list[Event] = []
+    evaluate(Fixed(ROWS), {"2p": QUERIES}, EvaluateSettings(batch=2), progress=seen.append)
+    assert [(event.what, event.where, event.done, event.total) for event in seen] == [
+        ("count", "2p", 2, 3),
+        ("count", "2p", 3, 3),
+    ]
 
 
 @pytest.mark.parametrize("batch", [1, 2, None])

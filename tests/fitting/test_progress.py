@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tacit.fitting.progress import LINE_SECONDS, Event, bar, lines, shown
+from tacit.fitting.progress import LINE_SECONDS, Event, bar, counting, lines, shown
 
 STEP = Event("step", 50, 300, "epoch 2 of 3", rate=1234.4, examples="facts", seconds=5.0)
 ROUND = Event("round", 100, 300, "epoch 2 of 3", loss=1.25, rate=2000.0, examples="facts", seconds=10.0)
@@ -41,6 +41,25 @@ def test_elsewhere_lines_tell_of_validations_notes_and_now_and_then_a_sign_of_li
         "epoch 2 of 3, 1,234 facts/s, 25 seconds left",  # 5 seconds for 50 of 300 steps
         "epoch 3 of 3, loss 1.0000, validation MRR 0.5000",
     ]
+
+
+def test_what_is_counted_has_a_bar_of_its_own_and_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen, now = io.StringIO(), 100.0
+    with bar(screen, width=160) as tell, counting(tell) as counts:
+        first, second = counts("2p", 1000), counts("3in", 2000)
+        first(1000)
+        second(500)
+    text = screen.getvalue()
+    for part in ("2p", "1,000 of 1,000", "3in", "500 of 2,000"):
+        assert part in text
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    stream = io.StringIO()
+    with counting(lines(stream)) as counts:
+        tell_facts = counts("facts", 4000)
+        tell_facts(10)
+        now += LINE_SECONDS
+        tell_facts(1000)
+    assert stream.getvalue() == "facts: 1,000 of 4,000, 30 seconds left\n"  # 10 seconds for a quarter
 
 
 def test_who_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,10 @@ from urllib.parse import parse_qs
 import pytest
 from typer.testing import CliRunner
 
+import tacit
 from tacit.cli import app
 from tacit.errors import DataError, SettingsError
+from tacit.fitting.progress import Event
 from tacit.graph.fetching import Endpoint, fetch
 from tacit.sources import load
 
@@ -250,6 +252,18 @@ def test_only_web_addresses_are_asked(url: str) -> None:
 def test_times_and_sizes_have_bounds(wrong: dict[str, float]) -> None:
     with pytest.raises(SettingsError, match=f"{next(iter(wrong))} is .*; it must be from"):
         Endpoint("http://localhost", **wrong)  # type: ignore[arg-type]
+
+
+def test_python_fetches_as_the_command_does(server: Moody, tmp_path: Path) -> None:
+    heard: list[Event] = []
+    told = tacit.fetch(server.url, tmp_path / "here.nt", most=5, page=2, delay=0, progress=heard.append)
+    assert (told.facts, told.whole) == (5, False)
+    assert [(event.what, event.where, event.done, event.total) for event in heard] == [
+        ("count", "facts", facts, 5) for facts in (2, 4, 5)
+    ]
+    words = ["data", "fetch", server.url, "--out", str(tmp_path / "there.nt"), "--most", "5", "--delay", "0"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert (tmp_path / "here.nt").read_bytes() == (tmp_path / "there.nt").read_bytes()
 
 
 def test_the_command(server: Moody, tmp_path: Path) -> None:

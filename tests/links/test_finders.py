@@ -40,7 +40,8 @@ def test_a_run_that_was_trained_anew_keeps_no_rows_of_its_former_weights(tmp_pat
 
 def test_no_index_of_former_weights_is_built(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
-    former = trained(tmp_path / "run", 0)
+    trained(tmp_path / "run", 0)
+    former = tacit.open(tmp_path / "run", device="cpu")
     trained(tmp_path / "run", 1)
     with pytest.raises(RunError, match="were changed since it was opened; open it again"):
         former.index()

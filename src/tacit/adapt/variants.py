@@ -151,10 +151,15 @@ class TrainedAtoms(Atoms):
         return self._lifted(scores, heads, relations)
 
 
+def check_variant(variant: str | None) -> None:
+    """Raise a `SettingsError` where there is no such variant; None is none."""
+    if variant is not None and variant not in VARIANTS:
+        raise SettingsError(f"variant is '{variant}'; it must be one of {', '.join(VARIANTS)}", "variant")
+
+
 def _checked(variant: str, model: Scorer, queries: Mapping[str, QuerySet], settings: AdaptSettings) -> FactorModel:
     """The link predictor, where the variant can be made of it and learn from the queries."""
-    if variant not in VARIANTS:
-        raise SettingsError(f"no variant '{variant}'; there are {', '.join(VARIANTS)}", "variant")
+    check_variant(variant)
     kind = BilinearModel if variant in ("r", "c") else FactorModel
     if not isinstance(model, kind):
         raise SettingsError(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from tacit.adapt.settings import AdaptSettings
-from tacit.cli import options
+from tacit.cli import options, shell_completion
 from tacit.cli.progress import resumable
 from tacit.cli.terminal import say
 
@@ -26,8 +26,13 @@ def adapt(
         int, typer.Option("--count", help="Queries of each shape to sample, where none are given.")
     ] = 5000,
     variant: Annotated[
-        Literal["f", "af", "r", "c"] | None,
-        typer.Option("--variant", help="A variant of the paper's ablation instead."),
+        str | None,
+        typer.Option(
+            "--variant",
+            metavar="f|af|r|c",
+            autocompletion=shell_completion.choice(("f", "af", "r", "c")),
+            help="A variant of the paper's ablation instead.",
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the same command was stopped.")] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Delete the run's adapter instead.")] = False,

@@ -108,15 +108,14 @@ def _ask_many(
     engine: Engine, file: Path, out: Path | None, parameters: dict[str, str], json_: bool, page: dict[str, Any]
 ) -> None:
     """Ask the questions of a file; where some cannot be answered, the exit code says so."""
-    from tacit.engine.question_files import Tally, outcomes, question_lines, write_outcomes
+    from tacit.engine.question_files import AskedFile, Tally
 
-    tally = Tally()
-    many = tally.over(outcomes(engine, question_lines(file, parameters), **page))
+    asked, tally = AskedFile(engine, file, parameters, page), Tally()
     if out is not None:
-        write_outcomes(out, many)
+        tally = asked.write(out)
         say(f"wrote the answers to {counted(tally.asked - tally.failed, 'question')} to {out}")
     else:
-        for outcome in many:
+        for outcome in tally.over(asked):
             _print(outcome, json_)
     if tally.failed:
         say(f"error: {tally}", err=True)

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.progress import bar
 from tacit.cli.terminal import say
 from tacit.evaluate.settings import EvaluateSettings
 
@@ -25,17 +24,14 @@ def compare(
         typer.Option("--queries", help="A BetaE folder of queries; else 100 of each shape, or --limit."),
     ] = None,
     shapes: options.Shapes = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the queries that are drawn.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the queries that are drawn.")] = 0,
     device: options.Device = "auto",
     out: Annotated[Path | None, typer.Option("--out", help="Write the comparison to this file, as JSON.")] = None,
 ) -> None:
     """Ask the same queries of several runs of one graph: MRR by shape, seconds and parameters in one table."""
     from tacit.comparing import compare as compare_runs
 
-    with bar() as progress:
-        found = compare_runs(
-            sources, queries, shapes=shapes, seed=seed, device=device, out=out, progress=progress, **how
-        )
+    found = compare_runs(sources, queries, shapes=shapes, seed=seed, device=device, out=out, progress=True, **how)
     for line in str(found).split("\n"):
         say(line)
     if out is not None:

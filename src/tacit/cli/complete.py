@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.progress import bar
 from tacit.cli.shell_completion import relations
 from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
@@ -43,15 +42,14 @@ def complete(
     if out is not None:
         check_format(out)  # before hours of work
     run = open(source, device=device, adapted=not unadapted)
-    with bar() as progress:
-        missing = run.complete(
-            relation or (), entity or (), min_score=min_score, top=_SHOWN if top is None and out is None else top,
-            progress=lambda what, done, total: progress("facts", done, total), **given,
-        )  # fmt: skip
-        if out is not None:
-            say(f"wrote {counted(missing.write(out), 'predicted fact')} to {out}")
-            return
-        facts = list(missing)
+    missing = run.complete(
+        relation or (), entity or (), min_score=min_score, top=_SHOWN if top is None and out is None else top,
+        progress=True, **given,
+    )  # fmt: skip
+    if out is not None:
+        say(f"wrote {counted(missing.write(out), 'predicted fact')} to {out}")
+        return
+    facts = list(missing)
     for fact in facts:
         say(f"{fact.score:.3f}  {fact.relation}({fact.subject}, {fact.object})")
     if not facts:

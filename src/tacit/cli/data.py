@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -58,9 +58,7 @@ def describe(
     as_json: bool = typer.Option(False, "--json", help="Print everything as JSON."),
 ) -> None:
     """Describe a graph: its splits, relations, degrees and hubs."""
-    from tacit.graph.statistics import Statistics
-
-    statistics = Statistics.of(loaded(graph, **reading))
+    statistics = loaded(graph, **reading).statistics()
     if as_json:
         typer.echo(json.dumps(statistics.to_json(), ensure_ascii=False, indent=2))
     else:
@@ -73,10 +71,9 @@ def world(
 ) -> None:
     """Write the graph of the world, to look at or to change."""
     from tacit.graph.datasets import load
-    from tacit.graph.label_tables import write_tsv
 
     graph = load("world")
-    write_tsv(graph, out)
+    graph.write(out)
     say(f"wrote {len(graph.facts()):,} facts to {out}")
 
 
@@ -88,35 +85,21 @@ def split_(
     out: str = typer.Option(..., "--out", help="The folder to write train.tsv, valid.tsv and test.tsv to."),
     valid: float = typer.Option(0.1, "--valid", help="The share of the facts to validate with."),
     test: float = typer.Option(0.1, "--test", help="The share of the facts to test with."),
-    seed: int = typer.Option(0, "--seed", min=0, help="Seed of the draw."),
+    seed: int = typer.Option(0, "--seed", help="Seed of the draw."),
 ) -> None:
     """Draw train, valid and test splits that do not give each other away."""
-    from pathlib import Path
-
-    from tacit.errors import DataError
     from tacit.graph.graph import SPLITS
-    from tacit.graph.label_tables import write_tsv
-    from tacit.graph.split import split
+    from tacit.sources import split
 
-    if Path(out).exists():
-        raise DataError("exists already; choose another folder", out)
-    if Path(out).suffix:
-        raise DataError("is no name for a folder; leave its extension out", out)
-    drawn = split(loaded(graph, **reading), valid, test, seed)
-    empty = [name for name in SPLITS if not len(drawn.split(name))]
-    if empty:
-        raise DataError(
-            f"has no facts to spare for {' and '.join(empty)}; give larger shares or more facts", " ".join(graph)
-        )
-    write_tsv(drawn, out)
+    drawn = split(loaded(graph, **reading), out, valid=valid, test=test, seed=seed)
     for note in drawn.notes:
         say(f"note: {note}", err=True)
     say(f"wrote {', '.join(f'{len(drawn.split(name)):,} {name}' for name in SPLITS)} facts to {out}")
 
 
-@app.command()
+@app.command("fetch")
 @options.in_flags
-def fetch(
+def fetch_(
     url: str = typer.Argument(..., help="The address of a SPARQL endpoint.", metavar="URL"),
     out: str = typer.Option(..., "--out", help="The .nt file to write."),
     pattern: str = typer.Option("?s ?p ?o", "--pattern", help="A graph pattern: the facts ?s ?p ?o to fetch."),
@@ -126,12 +109,9 @@ def fetch(
     timeout: float = typer.Option(60.0, "--timeout", help="Seconds to wait for a page."),
 ) -> None:
     """Fetch the facts of a SPARQL endpoint, page by page; the same command goes on where one was stopped."""
-    from tacit.cli.progress import bar
-    from tacit.graph.fetching import Endpoint, fetch
+    from tacit.sources import fetch
 
-    endpoint = Endpoint(url, pattern, page, delay, timeout)
-    with bar() as progress:
-        count, whole = fetch(endpoint, out, most, lambda facts: progress("facts", facts, most))
+    count, whole = fetch(url, out, most=most, progress=True, pattern=pattern, page=page, delay=delay, timeout=timeout)
     say(f"wrote {count:,} facts to {out}" + ("" if whole else f"; there may be more than --most {most:,}"))
 
 
@@ -141,27 +121,25 @@ def hardness(
     source: str = typer.Argument(
         ..., help="A graph with splits, or a folder of queries with its graph.", metavar="GRAPH|QUERIES"
     ),
-    split: Literal["valid", "test"] = typer.Option("test", "--split", help="The facts that are asked about."),
+    split: str = typer.Option("test", "--split", metavar="valid|test", help="The facts that are asked about."),
     shapes: options.Shapes = None,
     observed: str | None = typer.Option(
         None, "--observed", help="Splits whose facts are known, joined by +; all before the split by default."
     ),
-    count: int = typer.Option(200, "--count", min=1, help="Queries of each shape to draw where the folder has none."),
-    seed: int = typer.Option(0, "--seed", min=0, help="Seed of the draw."),
+    count: int = typer.Option(200, "--count", help="Queries of each shape to draw where the folder has none."),
+    seed: int = typer.Option(0, "--seed", help="Seed of the draw."),
     as_json: bool = typer.Option(False, "--json", help="Print the numbers as JSON."),
 ) -> None:
     """Count how many links must be predicted for the hard answers of queries."""
     from rich.console import Console
 
-    from tacit.cli.progress import bar
-    from tacit.evaluate.evaluation import observed_before
-    from tacit.query.hardness import hardness as counted
-    from tacit.query.query_folder import queries_or_drawn
+    from tacit.evaluate.hardness import hardness as links_of
+    from tacit.query.query_folder import has_queries
 
-    known, graph = None if observed is None else observed_before(split, observed), loaded(source)
-    with bar() as progress:
-        queries = queries_or_drawn(graph, source, split, shapes, progress, count=count, seed=seed)
-    found = counted(queries, graph, split, known)
+    found = links_of(
+        loaded(source), source if has_queries(source, split) else None, split, shapes, observed=observed, count=count,
+        seed=seed, progress=True,
+    )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return

@@ -44,8 +44,8 @@ def encode(
 ) -> None:
     """Train an encoder, which answers whole questions, and keep it in a run of its own or in the run given."""
     from tacit.errors import SettingsError
+    from tacit.making import train_encoder
     from tacit.sources import names_run
-    from tacit.training import encode_folder
 
     runs = [each for each in source if names_run(each)]
     within = runs == source  # a run is more than its graph: lmpnn takes its predictor
@@ -62,11 +62,10 @@ def encode(
         return
     facts: Any = source[0] if within else data.loaded(source, **reading)
     with resumable():
-        folder = encode_folder(
-            facts, out, queries=queries, checkpoint=checkpoint, resume=resume, force=force, progress=True, **given
-        )
-    _report(folder.path, folder.results().get("encode", {}))
-    asked = shlex.join(["tacit", "eval", str(folder.path), "--search", "encoder"])
+        run = train_encoder(facts, out, queries=queries, checkpoint=checkpoint, resume=resume, force=force, **given)
+    path = run.folder.path
+    _report(path, run.results.get("encode", {}))
+    asked = shlex.join(["tacit", "eval", str(path), "--search", "encoder"])
     say(f"measure it with: {asked}", err=True)
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli import options, shell_completion
-from tacit.cli.progress import bar
 from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
 from tacit.evaluate.settings import EvaluateSettings
@@ -42,10 +40,9 @@ def evaluate(
 
     processes = Shards.joined(0, PATIENCE)  # where torchrun started several
     run = open_run(source, device=local_device(device), adapted=not unadapted)
-    with bar() if processes.leads else nullcontext() as progress:
-        evaluation = run.evaluate(
-            queries, shapes=shapes, out=json_, progress=progress, processes=processes, **how, **given
-        )
+    evaluation = run.evaluate(
+        queries, shapes=shapes, out=json_, progress=processes.leads, processes=processes, **how, **given
+    )
     leave()
     if not processes.leads:
         return

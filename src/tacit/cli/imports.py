@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
-from tacit.cli import options
+from tacit.cli import options, shell_completion
 from tacit.cli.data import check_unread, loaded
 from tacit.cli.terminal import say
 from tacit.graph.read_settings import ReadSettings
@@ -22,8 +22,13 @@ def import_(
         str | None, typer.Option("--graph", help="The graph it was trained on; a PyKEEN directory has its own.")
     ] = None,
     reciprocal: Annotated[
-        Literal["interleaved", "stacked"],
-        typer.Option("--reciprocal", help="Where a checkpoint keeps inverse relations."),
+        str,
+        typer.Option(
+            "--reciprocal",
+            metavar="interleaved|stacked",
+            autocompletion=shell_completion.choice(("interleaved", "stacked")),
+            help="Where a checkpoint keeps inverse relations.",
+        ),
     ] = "interleaved",
     trust_pickle: Annotated[
         bool, typer.Option("--trust-pickle", help="Open PyKEEN's pickle, which can run any code.")
@@ -31,12 +36,11 @@ def import_(
     force: Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")] = False,
 ) -> None:
     """Import a link predictor that was trained with kbc, CQD or PyKEEN."""
-    from tacit.links.imports import import_run, read_import
+    from tacit.making import import_model
 
     if graph is None:
         check_unread(reading, "no graph is given")
-    imported = read_import(source, trust_pickle, reciprocal)
-    facts = imported.graph(source.name) if graph is None else loaded(graph, **reading)
-    run = import_run(imported, facts, out, source.name, force)
+    facts = None if graph is None else loaded(graph, **reading)
+    run = import_model(source, out, facts, reciprocal=reciprocal, trust_pickle=trust_pickle, force=force)
     about = run.settings["train"]
-    say(f"{out}: {about['model']} of rank {about['rank']} for {facts}")
+    say(f"{out}: {about['model']} of rank {about['rank']} for {run.folder.graph()}")

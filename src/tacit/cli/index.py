@@ -17,7 +17,7 @@ def index(
         str, typer.Argument(metavar="RUN|world", autocompletion=runs, help="The run whose weights to index.")
     ],
     nlist: Annotated[
-        int | None, typer.Option("--nlist", min=1, help="Clusters; four times the root of the entities by default.")
+        int | None, typer.Option("--nlist", help="Clusters; four times the root of the entities by default.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Decides the clusters.")] = 0,
 ) -> None:

@@ -1,38 +1,15 @@
-"""How far a command is, on a terminal, and how to go on with one that is stopped."""
+"""How to go on with a command that is stopped."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import typer
 
 from tacit.cli.terminal import say
-
-
-@contextmanager
-def bar() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on standard error for each thing that is counted: its name, how many are done, and how many there are.
-
-    It is quiet where standard error is no terminal.
-    """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description:>4}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    tasks: dict[str, Any] = {}
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
-
-        def advance(name: str, done: int, total: int) -> None:
-            if name not in tasks:
-                tasks[name] = shown.add_task(name, total=total)
-            shown.update(tasks[name], completed=done)
-
-        yield advance
 
 
 @contextmanager

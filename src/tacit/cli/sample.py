@@ -10,7 +10,6 @@ import typer
 
 from tacit.cli import options, shell_completion
 from tacit.cli.data import Graphs, loaded
-from tacit.cli.progress import bar
 from tacit.cli.terminal import say
 from tacit.graph.read_settings import ReadSettings
 from tacit.query.sample_settings import SampleSettings
@@ -45,10 +44,7 @@ def sample(
     from tacit.query.query_folder import sample as sample_graph
 
     facts = loaded(graph, **reading)
-    with bar() as progress:
-        samples = sample_graph(
-            facts, out, shapes=shapes, templates=template or (), force=force, progress=progress, **given
-        )
+    samples = sample_graph(facts, out, shapes=shapes, templates=template or (), force=force, progress=True, **given)
     _print(samples.values())
     sizes = [len(drawn.queries) for drawn in samples.values() if len(drawn.queries)]
     wrote = f"{sum(sizes):,} {SampleSettings.of(given).split} queries of {counted(len(sizes), 'shape')}"

@@ -11,8 +11,7 @@ import typer
 from tacit.cli import data, options
 from tacit.cli.progress import resumable
 from tacit.cli.terminal import say
-from tacit.errors import SettingsError
-from tacit.graph.read_settings import STANDARD_INPUT, ReadSettings
+from tacit.graph.read_settings import ReadSettings
 from tacit.links.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -33,21 +32,19 @@ def train(
 
     Started by torchrun, several processes share the entities out among them.
     """
-    from tacit.distributed.shards import leave, process_number, world_size
-    from tacit.training import train_folder
+    from tacit.distributed.shards import leave, process_number
+    from tacit.making import train as train_run
 
-    if world_size() > 1 and STANDARD_INPUT in graph:
-        raise SettingsError("standard input is read by one process alone; write it to a file for several")
     facts = data.loaded(graph, **reading)
     leads = process_number() == 0
     if leads:
         say(str(facts), err=True)
     with resumable():
-        run = train_folder(facts, out, resume=resume, force=force, **given)
+        run = train_run(facts, out, resume=resume, force=force, **given)
     leave()
     if not leads:
         return
-    _report(out, run.results()["train"])
+    _report(out, run.results["train"])
     say(f"ask it with: {shlex.join(['tacit', 'ask', str(out), _question(facts)])}", err=True)
 
 

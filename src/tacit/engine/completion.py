@@ -15,10 +15,10 @@ from tacit.engine.engine import Engine
 from tacit.engine.reasoner import step_memory
 from tacit.engine.scores import checked
 from tacit.errors import SettingsError
+from tacit.fitting.progress import Progress, counting
 from tacit.graph.graph import Graph
 from tacit.graph.writing import write_scored
 from tacit.links.scorer import shards_of
-from tacit.query.query_folder import Counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +73,7 @@ class Completion:
         *,
         min_score: float = 0.5,
         top: int | None = None,
-        progress: Counted = lambda what, done, total: None,
+        progress: Progress | bool = False,
     ) -> None:
         if not 0.0 < min_score <= 1.0:
             raise SettingsError(f"min_score is {min_score}; it must be above 0 and at most 1", "min_score")
@@ -89,17 +89,19 @@ class Completion:
 
     def __iter__(self) -> Iterator[Prediction]:
         best, least = None, self.least
-        total = len(self.entities) or len(self.relations)
-        for number, (what, heads, along) in enumerate(_tasks(self.engine, self.relations, self.entities)):
-            with torch.no_grad():
-                facts = _missing(self.engine, heads, along, least, self.entities[:number], self.top)
-            if self.top is None:
-                yield from _named(self.engine.graph, facts.best(None))
-            else:
-                best = _Facts.joined([facts] if best is None else [best, facts]).best(self.top)
-                if len(best.scores) == self.top:  # whatever is worse than the last of them need not be looked at
-                    least = max(least, float(best.scores[-1]))
-            self.progress(what, number + 1, total)
+        what, total = ("entities", len(self.entities)) if self.entities else ("relations", len(self.relations))
+        with counting(self.progress) as counts:
+            tell = counts(what, total)
+            for number, (heads, along) in enumerate(_tasks(self.engine, self.relations, self.entities)):
+                with torch.no_grad():
+                    facts = _missing(self.engine, heads, along, least, self.entities[:number], self.top)
+                if self.top is None:
+                    yield from _named(self.engine.graph, facts.best(None))
+                else:
+                    best = _Facts.joined([facts] if best is None else [best, facts]).best(self.top)
+                    if len(best.scores) == self.top:  # whatever is worse than the last of them need not be looked at
+                        least = max(least, float(best.scores[-1]))
+                tell(number + 1)
         if best is not None:
             yield from _named(self.engine.graph, best)
 
@@ -114,15 +116,15 @@ class Completion:
         return pd.DataFrame(list(self), columns=list(Prediction._fields))
 
 
-def _tasks(engine: Engine, relations: list[int], entities: list[int]) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """The directed rows to score, `heads[B]` and `relations[B]`, in parts that have a name."""
+def _tasks(engine: Engine, relations: list[int], entities: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
+    """The directed rows to score, `heads[B]` and `relations[B]`: those of an entity, or of a relation, at a time."""
     graph, device = engine.graph, engine.scorer.device
     directed = torch.tensor([way for relation in relations for way in (relation, relation ^ 1)], device=device)
     for entity in entities:
-        yield graph.entities[entity], torch.full_like(directed, entity), directed
+        yield torch.full_like(directed, entity), directed
     everyone = torch.arange(graph.num_entities, device=device)
     for relation in relations if not entities else ():
-        yield graph.relations[relation], everyone, torch.full_like(everyone, relation)
+        yield everyone, torch.full_like(everyone, relation)
 
 
 def _missing(

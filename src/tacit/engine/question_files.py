@@ -17,7 +17,7 @@ from tacit.engine.engine import Engine
 from tacit.errors import DataError, QueryError, TacitError
 from tacit.graph.builder import counted
 from tacit.graph.files import BOM, LONGEST_LINE, extension, opened
-from tacit.graph.writing import NUMBER, TEXT, TRUTH, WHOLE, write_lines, write_table
+from tacit.graph.writing import NUMBER, TEXT, TRUTH, WHOLE, check_format, write_lines, write_table
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 _TOGETHER = 1024  # questions that are held at once, and run as a batch where they share a structure
@@ -80,6 +80,29 @@ class Tally:
     def __str__(self) -> str:
         told = f"{self.failed:,} of {counted(self.asked, 'question')} could not be answered"
         return f"{told}; line {self.first.line.number}: {self.first.result}" if self.first else told
+
+
+@dataclass(frozen=True)
+class AskedFile:
+    """The questions of a file, asked as one iterates over what comes of each; `Run.ask_file` makes it.
+
+    A line that is wrong keeps none of the others from their answers.
+    """
+
+    engine: Engine
+    path: Path
+    parameters: Mapping[str, str]
+    options: Mapping[str, Any]  # of `Engine.ask_many`
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return outcomes(self.engine, question_lines(self.path, self.parameters), **self.options)
+
+    def write(self, path: str | Path) -> Tally:
+        """Write what comes of them as it comes, to a `.jsonl`, `.csv` or `.parquet` file."""
+        check_format(Path(path), FORMATS, "answers")
+        tally = Tally()
+        write_outcomes(path, tally.over(self))
+        return tally
 
 
 def question_lines(path: Path, parameters: Mapping[str, str]) -> Iterator[Line]:

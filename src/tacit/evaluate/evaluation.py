@@ -18,12 +18,13 @@ from tacit.evaluate.protocol import USUAL, evaluate, one_hop_queries, ranked, sa
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import Results
 from tacit.evaluate.settings import EvaluateSettings
+from tacit.fitting.progress import Progress
 from tacit.folder import ADAPTER, RunFolder, versions
 from tacit.graph.graph import SPLITS, Graph
 from tacit.opening import RunWeights, described, engine_of
 from tacit.query.hardness import missing_links
 from tacit.query.queries import QuerySet, checksum
-from tacit.query.query_folder import Counted, check_ids, queries_for
+from tacit.query.query_folder import check_ids, queries_for
 from tacit.query.shapes import parse_shapes
 
 RELIABILITY_QUERIES = 500
@@ -70,7 +71,7 @@ def evaluate_run(
     how: EvaluateSettings,
     adapted: bool,
     settings: Mapping[str, Any],
-    progress: Counted | None = None,
+    progress: Progress | bool = False,
     processes: Shards | None = None,
 ) -> Evaluation:
     """The evaluation of a run, as `Run.evaluate` describes it, by settings of the engine."""
@@ -95,7 +96,7 @@ def evaluated(
     how: EvaluateSettings = USUAL,
     *,
     about: Mapping[str, Any] | None = None,
-    progress: Counted | None = None,
+    progress: Progress | bool = False,
     processes: Shards | None = None,
 ) -> Evaluation:
     """Rank the hard answers of queries by an engine, and measure what is asked for beside that.

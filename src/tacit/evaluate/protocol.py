@@ -14,10 +14,10 @@ from tacit.engine.reasoner import Reasoner
 from tacit.errors import DataError
 from tacit.evaluate.results import Figures, Results
 from tacit.evaluate.settings import EvaluateSettings
+from tacit.fitting.progress import Progress, counting
 from tacit.graph.graph import SPLITS, Graph
 from tacit.links.ranking import Ties
 from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.query_folder import Counted, telling
 from tacit.query.shapes import SHAPES
 
 USUAL = EvaluateSettings()
@@ -29,7 +29,7 @@ def evaluate(
     queries: Mapping[str, QuerySet],
     how: EvaluateSettings = USUAL,
     settings: Mapping[str, Any] | None = None,
-    progress: Counted | None = None,
+    progress: Progress | bool = False,
     processes: Shards | None = None,
 ) -> Results:
     """Rank the hard answers of each set of queries.
@@ -42,10 +42,11 @@ def evaluate(
     it moves wrong answers: what follows from a negation that a later fact refutes. Hard answers are moved too where
     they seem to follow for such a wrong reason. No figure with `new` may stand beside one without, unless it says so.
     """
-    figures = {
-        name: measure(reasoner, kept, how, telling(progress, name, len(kept)), processes)
-        for name, kept in ranked(queries, how.limit).items()
-    }
+    with counting(progress) as counts:
+        figures = {
+            name: measure(reasoner, kept, how, counts(name, len(kept)), processes)
+            for name, kept in ranked(queries, how.limit).items()
+        }
     limited = {} if how.limit is None else {"limit": how.limit}
     made = {**(settings or {}), **limited, "ties": how.ties, "mean": how.mean, "filtered": FILTERED}
     return Results(figures, how.ties, made, how.mean)

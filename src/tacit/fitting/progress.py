@@ -1,4 +1,4 @@
-"""What a training tells while it runs, and how that is shown: a bar on a terminal, plain lines elsewhere."""
+"""What long work tells while it runs, and how that is shown: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
 LINE_SECONDS = 10.0  # between plain lines
 _GLIMPSE = 3.0  # seconds of steps to judge the rest by
@@ -15,16 +15,17 @@ _GLIMPSE = 3.0  # seconds of steps to judge the rest by
 
 @dataclass(frozen=True)
 class Event:
-    """How a training is doing.
+    """How long work is doing: `done` of `total` are finished.
 
-    `what` happened is a `step` (told a few times a second), a `round` that ended, a `validation`, or a `note` for the
-    reader; `done` of `total` steps are finished.
+    In a training they are steps, and `what` happened is a `step` (told a few times a second), a `round` that ended, a
+    `validation`, or a `note` for the reader. Elsewhere it is a `count`, of what `where` names: the queries of a shape
+    that are drawn or ranked, the relations or entities that are completed, the facts that are fetched.
     """
 
     what: str
     done: int
     total: int
-    where: str = ""  # in words: "epoch 3 of 30"
+    where: str = ""  # in words: "epoch 3 of 30", or what is counted: "2p"
     loss: float | None = None  # the mean of the last round
     metric: float | None = None  # of the last validation: the mean reciprocal rank
     rate: float | None = None  # examples a second
@@ -35,11 +36,12 @@ class Event:
     def __str__(self) -> str:
         if self.note:
             return self.note
+        reached = f"{self.where}: {self.done:,} of {self.total:,}" if self.what == "count" else self.where
         loss = "" if self.loss is None else f", loss {self.loss:.4f}"
         metric = "" if self.metric is None else f", validation MRR {self.metric:.4f}"
         rate = "" if self.rate is None else f", {self.rate:,.0f} {self.examples}/s"
         left = self.left
-        return f"{self.where}{loss}{metric}{rate}" + (f", {duration(left)} left" if left else "")
+        return f"{reached}{loss}{metric}{rate}" + (f", {duration(left)} left" if left else "")
 
     @property
     def left(self) -> float | None:
@@ -47,7 +49,7 @@ class Event:
         return self.seconds / self.done * (self.total - self.done) if self.done and self.total > self.done else None
 
 
-Progress = Callable[[Event], None]
+Progress = Callable[[Event], None]  # a call that shows its progress takes one, or True to show it, or False
 
 
 class Pace:
@@ -104,6 +106,24 @@ def shown(progress: Progress | bool) -> Iterator[Progress]:
         yield lines(sys.stderr)
 
 
+@contextmanager
+def counting(progress: Progress | bool) -> Iterator[Callable[[str, int], Callable[[int], None]]]:
+    """What makes, of the name of something and how many there are, a teller of how many are done.
+
+    >>> with counting(print) as counts:
+    ...     tell = counts("2p", 1000)
+    ...     tell(1000)
+    2p: 1,000 of 1,000
+    """
+    with shown(progress) as tell:
+
+        def counts(what: str, total: int) -> Callable[[int], None]:
+            began = time.monotonic()
+            return lambda done: tell(Event("count", done, total, what, seconds=time.monotonic() - began))
+
+        yield counts
+
+
 def lines(stream: TextIO) -> Progress:
     """Events as plain lines: validations and notes, and a sign of life every few seconds."""
     last = time.monotonic()
@@ -120,33 +140,38 @@ def lines(stream: TextIO) -> Progress:
 
 @contextmanager
 def bar(stream: TextIO | None = None, width: int | None = None) -> Iterator[Progress]:
-    """Events as a bar with figures and the time left; it vanishes at the end."""
+    """Events as a bar with figures and the time left, one for each thing that is counted; they vanish at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     console = Console(file=stream, stderr=stream is None, force_terminal=True if stream else None, width=width)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[figures]}"))
-    with Bar(*columns, TimeRemainingColumn(), console=console, transient=True) as shown_bar:
-        task = shown_bar.add_task("", total=None, figures="")
+    piped = not sys.stdout.isatty()  # what is printed meanwhile must not end up here, as it may on a terminal
+    with Bar(*columns, TimeRemainingColumn(), console=console, transient=True, redirect_stdout=not piped) as shown_bar:
+        tasks: dict[str, Any] = {}
         kept: dict[str, float] = {}  # not every event has every figure
 
         def tell(event: Event) -> None:
             if event.note:
                 console.print(event.note, highlight=False)
                 return
+            thing = event.where if event.what == "count" else ""
+            if thing not in tasks:
+                tasks[thing] = shown_bar.add_task("", total=None, figures="")
             figures = {
                 "loss {:.4f}": event.loss,
                 "valid MRR {:.4f}": event.metric,
                 f"{{:,.0f}} {event.examples}/s": event.rate,
             }
             kept.update({text: value for text, value in figures.items() if value is not None})
+            reached = [f"{event.done:,} of {event.total:,}"] if thing else []
             shown_bar.update(
-                task,
+                tasks[thing],
                 description=event.where,
                 completed=event.done,
                 total=event.total,
-                figures="  ".join(text.format(value) for text, value in kept.items()),
+                figures="  ".join([*reached, *(text.format(value) for text, value in kept.items())]),
             )
 
         yield tell

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from tacit.errors import DataError, SettingsError
@@ -91,10 +91,15 @@ class Endpoint:
         return _lines(self.url, text)[:most]
 
 
-def fetch(
-    endpoint: Endpoint, out: str | Path, most: int = MOST, progress: FactCount = lambda facts: None
-) -> tuple[int, bool]:
-    """Write the facts of an endpoint to a file of N-Triples; how many there are, and whether these are all.
+class Fetched(NamedTuple):
+    """How many facts were written, and whether they are all that the endpoint has."""
+
+    facts: int
+    whole: bool
+
+
+def fetch(endpoint: Endpoint, out: str | Path, most: int = MOST, progress: FactCount = lambda facts: None) -> Fetched:
+    """Write the facts of an endpoint to a file of N-Triples.
 
     What has come so far lies beside the file under its name and `.part`; the same call goes on from there.
     """
@@ -130,7 +135,7 @@ def fetch(
             raise DataError(f"{endpoint.url} has no facts that match {endpoint.pattern}")
         part.replace(path)
         state.unlink()
-    return count, whole
+    return Fetched(count, whole)
 
 
 def _progress_of(state: Path, part: Path, endpoint: Endpoint) -> tuple[int, int]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,9 @@ from tacit.errors import DataError, SettingsError
 from tacit.graph.index import Index
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from tacit.graph.statistics import Statistics
 
 Triples = NDArray[np.int32]
 NamesByLabel = Mapping[str, Sequence[str]]  # readable ones by label, the best first
@@ -195,6 +200,22 @@ class Graph:
         both[0::2] = facts
         both[1::2, 0], both[1::2, 1], both[1::2, 2] = facts[:, 2], facts[:, 1] ^ 1, facts[:, 0]
         return both
+
+    def statistics(self, hubs: int = 10) -> Statistics:
+        """What there is to know before training: sizes, relations, degrees, the largest `hubs`, numbers as entities.
+
+        >>> Graph.of([("France", "borders", "Spain")]).statistics().hubs
+        (('France', 1), ('Spain', 1))
+        """
+        from tacit.graph.statistics import Statistics
+
+        return Statistics.of(self, hubs)
+
+    def write(self, path: str | Path) -> None:
+        """Write label facts: all together to a `.tsv` or `.txt` file, packed or not, or its splits to a folder."""
+        from tacit.graph.label_tables import write_tsv
+
+        write_tsv(self, path)
 
     def index(self, *splits: str) -> Index:
         """The sorted index of some splits (all of them by default), both directions; built once."""

@@ -15,13 +15,11 @@ from tacit.graph.redundancy import redundancies
 
 
 def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) -> Graph:
-    """The same facts in splits drawn anew, in which no held-out fact can be read off the training facts.
-
-    Facts between the same two entities go together where one gives the other away: both directions of a relation, and
-    relations that nearly repeat one another, as they are or inverted. Every entity and relation keeps a fact in train.
-    """
+    """The same facts in splits drawn anew, as `tacit.split` describes them."""
     if not (valid >= 0 and test >= 0 and valid + test < 1):  # nor is it a number that is none
         raise SettingsError(f"valid {valid:g} and test {test:g} must be shares that leave something to train on")
+    if seed < 0:
+        raise SettingsError(f"seed is {seed}; it must be 0 or more", "seed")
     facts = graph.facts()
     groups = _groups(graph)
     num_groups = int(groups.max()) + 1 if len(groups) else 0

@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from tacit.links.loading import about, make_like, save_model
 from tacit.links.models import ComplEx
 from tacit.links.pykeen import MODEL_FILE, read_labels, read_model, read_triples
 
-Reciprocal = Literal["interleaved", "stacked"]
+RECIPROCAL = ("interleaved", "stacked")
 _M = TypeVar("_M", bound=FactorModel)
 _LONGEST_PICKLE = 1 << 24  # bytes that say which tensors a file has
 _LEGACY_PICKLES = 5  # three that tell the kind of file, the data, and the keys of its tensors
@@ -37,12 +37,13 @@ _SCORES = 2**24  # held at once
 _ENTITIES, _RELATIONS = "embeddings.0.weight", "embeddings.1.weight"
 
 
-def read_kbc(path: str | Path, reciprocal: Reciprocal = "interleaved") -> ComplEx:
+def read_kbc(path: str | Path, reciprocal: str = "interleaved") -> ComplEx:
     """The ComplEx model of a kbc or CQD checkpoint, a `.pt` file of plain tensors; nothing in it is executed.
 
     `reciprocal` says where the inverse of a relation is: `interleaved` right after it, as in BetaE's ids, which CQD
     uses; `stacked` in the second half of the table, as kbc itself writes it.
     """
+    _check_reciprocal(reciprocal)
     path = Path(path)
     tables = dict(load_tensors(path))
     entities, relations = (
@@ -61,8 +62,6 @@ def read_kbc(path: str | Path, reciprocal: Reciprocal = "interleaved") -> ComplE
         raise DataError(f"has {len(relations)} relations; each needs its inverse, so their number must be even", path)
     if reciprocal == "stacked":
         relations = torch.stack(relations.chunk(2), 1).flatten(0, 1)
-    elif reciprocal != "interleaved":
-        raise SettingsError(f"reciprocal is '{reciprocal}'; it must be interleaved or stacked")
     model = ComplEx(len(entities), len(relations), entities.shape[1] // 2)
     return _filled(model, entities, relations)
 
@@ -75,7 +74,7 @@ class Imported:
     entities: Vocabulary | None = None
     relations: Vocabulary | None = None
     train: NDArray[np.int32] | None = None  # forward facts, relation ids directed
-    reciprocal: Reciprocal = "interleaved"  # as which a checkpoint was read
+    reciprocal: str = "interleaved"  # as which a checkpoint was read
 
     def fitted(self, graph: Graph) -> FactorModel:
         """The model with its rows in the order of a graph's ids."""
@@ -132,8 +131,9 @@ class Imported:
         return torch.stack((facts[:, 0], places[facts[:, 1]], facts[:, 2]), 1)
 
 
-def read_import(source: str | Path, trust_pickle: bool = False, reciprocal: Reciprocal = "interleaved") -> Imported:
+def read_import(source: str | Path, trust_pickle: bool = False, reciprocal: str = "interleaved") -> Imported:
     """The model in a kbc checkpoint (a file) or a PyKEEN directory."""
+    _check_reciprocal(reciprocal)
     source = Path(source)
     if not source.exists():
         raise DataError("no such file or folder", source)
@@ -156,6 +156,11 @@ def import_run(imported: Imported, graph: Graph, out: str | Path, source: str, f
     run.write_settings("import", {"source": source})
     save_model(run, model)
     return run
+
+
+def _check_reciprocal(reciprocal: str) -> None:
+    if reciprocal not in RECIPROCAL:
+        raise SettingsError(f"reciprocal is '{reciprocal}'; it must be one of {', '.join(RECIPROCAL)}", "reciprocal")
 
 
 def _ids(wanted: Vocabulary, there: Vocabulary) -> list[int]:

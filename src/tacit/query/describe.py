@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tacit.graph.graph import Graph
+from tacit.graph import datasets
 from tacit.query.compile import compile_query
 from tacit.query.fold import Fold, Place, Visitor
 from tacit.query.names import bind
@@ -36,22 +36,26 @@ from tacit.query.plan import (
     walk,
 )
 from tacit.query.reading import read
+from tacit.sources import load
 
 Cost = Counter[tuple[int, int]]  # (power of k, power of N) -> how many rows
 _K, _N = (1, 0), (0, 1)
 
 
-def describe_question(question: str, graph: Graph | None, k: int, parameters: Mapping[str, str]) -> str:
+def describe_question(
+    question: str, graph: datasets.Facts | None = None, k: int = 256, parameters: Mapping[str, str] | None = None
+) -> str:
     """How a question would be answered with `k` candidates kept, and what it is in the form that is compiled.
 
-    With a graph, names are looked up in it and its entities counted; `parameters` are the labels that `$name` stands
-    for.
+    With a `graph`, or a run, names are looked up in it and its entities counted; `parameters` are the labels that
+    `$name` stands for.
     """
-    query = read(question, graph, parameters).query
+    known = None if graph is None else load(graph)
+    query = read(question, known, parameters or {}).query
     prepared = compile_query(query)
-    if graph is not None:
-        bind(prepared, graph)
-    return f"{query}\n\n{describe(prepared, k, graph.num_entities if graph else None)}"
+    if known is not None:
+        bind(prepared, known)
+    return f"{query}\n\n{describe(prepared, k, known.num_entities if known else None)}"
 
 
 def describe(prepared: Prepared, k: int | None = 256, num_entities: int | None = None) -> str:

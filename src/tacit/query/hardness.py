@@ -15,7 +15,7 @@ stands inside another, an answer may be hard for what it denies alone, and cost 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -60,17 +60,6 @@ def missing_links(queries: QuerySet, graph: Graph, split: str = "test", observed
             "the queries were made of, with all its splits"
         )
     return found
-
-
-def hardness(
-    queries: Mapping[str, QuerySet], graph: Graph, split: str = "test", observed: Sequence[str] | None = None
-) -> dict[str, dict[int, int]]:
-    """For each set of queries, how many of its hard answers are missing how many links: `{"2i": {1: 310, 2: 25}}`."""
-    links = {name: missing_links(asked, graph, split, observed) for name, asked in queries.items()}
-    return {
-        name: dict(zip(*(part.tolist() for part in np.unique(found, return_counts=True)), strict=True))
-        for name, found in links.items()
-    }
 
 
 def most_links(step: Step) -> int:

@@ -7,7 +7,7 @@ to the ids of a graph by label, and refused where that cannot be done, or where 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.disk import from_json
 from tacit.errors import DataError, SettingsError
+from tacit.fitting.progress import Progress, counting
 from tacit.graph.betae import is_betae, read_betae, read_vocabulary, write_betae
 from tacit.graph.builder import counted, packed
 from tacit.graph.files import atomic_file
@@ -35,7 +36,6 @@ from tacit.sources import NameOrPath, load
 if TYPE_CHECKING:
     from tacit.graph.datasets import Facts
 
-Counted = Callable[[str, int, int], None]  # what is under way, how much of it is done, and how much there is
 MAPS = ("id2ent.pkl", "id2rel.pkl")
 
 
@@ -72,24 +72,6 @@ def queries_for(
 def has_queries(folder: str | Path, split: str) -> bool:
     """Whether a folder has queries of a split."""
     return (Path(folder) / f"{split}-queries.pkl").is_file()
-
-
-def queries_or_drawn(
-    graph: Graph,
-    folder: str | Path,
-    split: str,
-    shapes: str | None = None,
-    progress: Counted | None = None,
-    **options: Any,
-) -> dict[str, QuerySet]:
-    """The queries of a folder as queries of a graph, or, where it holds none of the split, some that are drawn.
-
-    `options` are those of `sampling.sample`.
-    """
-    if has_queries(folder, split):
-        return queries_for(graph, folder, split, shapes)
-    drawn = draw(graph, shapes_of(shapes), split, progress=progress, **options)
-    return {name: each.queries for name, each in drawn.items() if len(each.queries)}
 
 
 def _translation(graph: Graph, folder: Path, split: str) -> Translation:
@@ -208,14 +190,14 @@ def sample(
     shapes: str | Iterable[str] | None = None,
     templates: str | Iterable[str] = (),
     force: bool = False,
-    progress: Counted | None = None,
+    progress: Progress | bool = False,
     **settings: Any,
 ) -> dict[str, Sample]:
     """Draw queries with easy and hard answers from a graph; with `out`, also write them there as a BetaE folder.
 
     `shapes` are names as in `2i,3i,2in`, or all, positive, negative; `templates` are questions whose names stand for
-    any. `force` replaces queries of the split in the folder. `progress` hears the shape, the queries drawn and those
-    wanted. The queries of `2i` are `["2i"].queries`.
+    any. `force` replaces queries of the split in the folder. `progress` hears an `Event` of each shape as its queries
+    are drawn, or True shows it. The queries of `2i` are `["2i"].queries`.
 
     Settings are those of `SampleSettings`. Each shape gets `count` queries, of at most `max_answers` hard answers,
     about the facts of a `split`, drawn by a `seed`; it is given up when more than the share `waste` of the tries is in
@@ -243,23 +225,19 @@ def draw(
     shapes: Mapping[str, Shape],
     split: str = "train",
     count: int = 1000,
-    progress: Counted | None = None,
+    progress: Progress | bool = False,
     **options: Any,
 ) -> dict[str, Sample]:
     """Queries of several shapes, each with what it took to find them; `options` are those of `sampling.sample`."""
     samples = {}
-    for name, shape in shapes.items():
-        drawn = sampling.sample(graph, shape, split, count, progress=telling(progress, name, count), **options)
-        encoding: Encoding = "dm" if name != shape.name else "dnf"
-        samples[name] = replace(drawn, queries=replace(drawn.queries, encoding=encoding))
+    with counting(progress) as counts:
+        for name, shape in shapes.items():
+            drawn = sampling.sample(graph, shape, split, count, progress=counts(name, count), **options)
+            encoding: Encoding = "dm" if name != shape.name else "dnf"
+            samples[name] = replace(drawn, queries=replace(drawn.queries, encoding=encoding))
     if not any(len(drawn.queries) for drawn in samples.values()):
         raise SettingsError(f"no query found; {'; '.join(map(str, samples.values()))}")
     return samples
-
-
-def telling(progress: Counted | None, name: str, total: int) -> Callable[[int], None]:
-    """What tells how many queries of a shape are done."""
-    return lambda done: None if progress is None else progress(name, done, total)
 
 
 def shapes_of(
