@@ -83,7 +83,7 @@ class Settings:
     """
 
     noun: ClassVar[str] = ""
-    given: ClassVar[Mapping[str, Any]]  # to each of them; None is where it is a value, not where one is to come
+    given: ClassVar[Mapping[str, Any]]  # what each was made with; None only where it is a value
 
     def __new__(cls, *values: Any, **named: Any) -> Self:
         """Settings that know which of them were given."""
