@@ -192,6 +192,8 @@ class _Backwards:
 
 @dataclass(frozen=True, eq=False)
 class _Walk(Visitor[End, Value]):
+    """Walks the plan of queries, by what stands in their slots."""
+
     queries: _Backwards
 
 
