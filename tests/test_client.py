@@ -128,6 +128,8 @@ def test_runs_and_many_questions_are_asked_for() -> None:
         replies = Client(url + "/", run="my run").ask_many(["?x : a(b, ?x)", "no"], top=2, min_score=0.5)
         assert replies == [{"answers": []}, {"error": {"message": "no"}}]
         assert Client(url).ask_many([]) == []
+        with pytest.raises(ServiceError, match="ask_many takes a list of questions; ask takes one"):
+            Client(url).ask_many("?x : a(b, ?x)")
     ((path, body),) = heard
     assert path == "/ask?run=my+run"
     assert json.loads(body) == [

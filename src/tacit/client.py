@@ -52,6 +52,8 @@ class Client:
 
     def ask_many(self, queries: Iterable[str], top: int = 10, **settings: Any) -> list[dict[str, Any]]:
         """A reply for each of many questions; that of one that is wrong has its `error` instead of answers."""
+        if isinstance(queries, str):  # whose letters are no questions
+            raise ServiceError("ask_many takes a list of questions; ask takes one")
         body = [{"query": query, "top": top, **settings} for query in queries]
         return list(self._sent("/ask", body)) if body else []
 

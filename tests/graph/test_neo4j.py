@@ -62,6 +62,17 @@ def test_nodes_without_relationships_or_names_are_counted(tmp_path: Path) -> Non
     assert load(unnamed).notes[0] == "train: 2 nodes without relationships left out"
 
 
+def test_ends_that_are_no_nodes_are_noted(tmp_path: Path) -> None:
+    """An end without its space is another node than the one of the space."""
+    people, films = PEOPLE.replace(":ID", ":ID(Person)"), FILMS.replace(":ID", ":ID(Film)")
+    graph = load(write(tmp_path, people=people, films=films, roles=":START_ID(Person),:END_ID,:TYPE\n7,70,ACTED_IN\n"))
+    assert facts(graph) == [("Person/7", "ACTED_IN", "70")]
+    assert "train: relationships speak of 1 node which no file of nodes has, such as '70'" in graph.notes
+    assert not any(
+        "no file" in note for note in load(write(tmp_path, roles=ROLES)).notes
+    )  # there are none to have them
+
+
 def test_apoc_writes_nodes_and_relationships_into_one_file(tmp_path: Path) -> None:
     graph = load(write(tmp_path, all=APOC)[0])
     assert facts(graph) == EXPECTED

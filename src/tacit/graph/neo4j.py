@@ -102,6 +102,10 @@ def read_neo4j(exports: Sequence[Export], name: str) -> Graph:
     alone = len(builder.names.keys() - set(builder.terms()))
     if alone:
         builder.notes.append(f"train: {counted(alone, 'node')} without relationships left out")
+    strange = [label for label in builder.entities if label not in builder.names] if builder.names else []
+    if strange:
+        shown = f"which no file of nodes has, such as '{strange[0]}'"
+        builder.notes.append(f"train: relationships speak of {counted(len(strange), 'node')} {shown}")
     left = dict.fromkeys(p.split(":")[0] for export in exports for p in export.properties if p not in export.naming)
     if left:
         shown = ", ".join(list(left)[:_SHOWN]) + (", ..." if len(left) > _SHOWN else "")
