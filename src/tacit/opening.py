@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tacit.disk import reading
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError, SettingsError
 from tacit.folder import ADAPTER, ENCODER, MODEL, RunFolder
@@ -28,6 +30,38 @@ class RunWeights:
     scorer: Scorer
     finders: Finders
     encoder: Encoder | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A run folder as somebody opened it: what it holds is read when it is first needed, and stays as it was read.
+
+    So who asks while a run is changed has all of it from before, or all of it from after.
+    """
+
+    folder: RunFolder
+    device: str
+    adapted: bool
+    settings: dict[str, Any]
+    read: RunWeights | None = None  # before
+
+    @cached_property
+    def weights(self) -> RunWeights:
+        """What was trained, on the device that was asked for."""
+        from tacit.links.loading import pick_device
+
+        if self.read is not None:
+            return self.read
+        device = str(pick_device(self.device))
+        with reading(self.folder.path):  # facts and weights of one moment
+            self.folder.graph()
+            return read_weights(self.folder, device)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The engine over the weights."""
+        with reading(self.folder.path):
+            return engine_of(self.folder, self.weights, self.adapted, self.settings)
 
 
 def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -> RunWeights:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.changing import Change, add_facts, remove_facts
-from tacit.disk import reading
 from tacit.errors import RunError, SettingsError
 from tacit.folder import ENCODING, MODEL, RunFolder
 from tacit.graph.graph import Graph
-from tacit.opening import RunWeights, engine_of, read_weights
+from tacit.opening import Opened, RunWeights, read_weights
 from tacit.query.query_folder import sample
 from tacit.sources import NameOrPath
 from tacit.training import encode_folder, find_run
@@ -39,32 +37,26 @@ class Run:
     `tacit.open` makes it, and so does training, which leaves the weights to be read when they are first needed.
     """
 
-    def __init__(
-        self, folder: RunFolder, weights: RunWeights | None = None, adapted: bool = True, *, device: str = "auto",
-        **settings: Any,
-    ) -> None:  # fmt: skip
-        self.folder, self.adapted, self._given, self._device = folder, adapted, settings, device
-        if weights is not None:
-            self.weights = weights
+    def __init__(self, folder: RunFolder, *, device: str = "auto", adapted: bool = True, **settings: Any) -> None:
+        self._opened = Opened(folder, device, adapted, settings)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder.path)!r}, {self.engine!r})"
 
-    @cached_property
+    @property
+    def folder(self) -> RunFolder:
+        """Where it is kept."""
+        return self._opened.folder
+
+    @property
     def weights(self) -> RunWeights:
-        """What was trained, on the device that was asked for."""
-        from tacit.links.loading import pick_device
+        """What was trained."""
+        return self._opened.weights
 
-        device = str(pick_device(self._device))
-        with reading(self.folder.path):  # facts and weights of one moment
-            self.folder.graph()
-            return read_weights(self.folder, device)
-
-    @cached_property
+    @property
     def engine(self) -> Engine:
         """What answers its questions; `engine.using(k=1024)` is the same with other settings."""
-        with reading(self.folder.path):
-            return engine_of(self.folder, self.weights, self.adapted, self._given)
+        return self._opened.engine
 
     @property
     def graph(self) -> Graph:
@@ -199,9 +191,10 @@ class Run:
             variant=variant,
         )  # fmt: skip
         if result.summary["kept"] and variant is None:
-            self.adapted = True  # its own settings are the defaults from now on
-            self._given = {name: value for name, value in self._given.items() if name not in chosen.engine}
-            self._renew()
+            own = chosen.engine  # which are the defaults from now on
+            self._renew(
+                adapted=True, settings={name: value for name, value in self._opened.settings.items() if name not in own}
+            )
         return result.summary
 
     def encode(self, queries: NameOrPath | Mapping[str, QuerySet] | None = None, **options: Any) -> dict[str, Any]:
@@ -221,9 +214,8 @@ class Run:
         stopped = self.folder.has(ENCODING)
         if not self.folder.drop("encode") and not stopped:
             raise RunError(f"run '{self.folder.path}' has no encoder to drop")
-        self.weights = replace(self.weights, encoder=None)
-        self._given = {name: value for name, value in self._given.items() if (name, value) != ("search", "encoder")}
-        self._renew()
+        given = {name: value for name, value in self._opened.settings.items() if (name, value) != ("search", "encoder")}
+        self._renew(read=replace(self.weights, encoder=None), settings=given)
 
     def index(self, *, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
         """Build the index by which large graphs are asked, in `nlist` clusters (`4 √N` by default), and keep it.
@@ -263,9 +255,7 @@ class Run:
 
     def _reread(self) -> None:
         """Take up what the folder holds, when it is next needed; another process may have changed it before."""
-        self.folder = RunFolder.open(self.folder.path)
-        vars(self).pop("weights", None)
-        self._renew()
+        self._opened = replace(self._opened, folder=RunFolder.open(self.folder.path), read=None)
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter, and answer without it from now on."""
@@ -273,9 +263,9 @@ class Run:
             raise RunError(f"run '{self.folder.path}' has no adapter to drop")
         self._renew()
 
-    def _renew(self) -> None:
-        """Make the engine anew when it is next asked."""
-        vars(self).pop("engine", None)
+    def _renew(self, **changes: Any) -> None:
+        """Make the engine anew when it is next asked, over the weights as they were read."""
+        self._opened = replace(self._opened, **{"read": self.weights, **changes})
 
     def evaluate(
         self,
@@ -314,8 +304,8 @@ class Run:
         if out is not None:
             check_writable(Path(out))
         evaluation = evaluate_run(
-            self.folder, self.weights, queries, shapes, how, self.adapted if adapted is None else adapted,
-            self._given | settings, progress, processes,
+            self.folder, self.weights, queries, shapes, how, self._opened.adapted if adapted is None else adapted,
+            self._opened.settings | settings, progress, processes,
         )  # fmt: skip
         if processes is not None and not processes.leads:
             return evaluation
@@ -336,6 +326,6 @@ def open(source: NameOrPath, *, device: str = "auto", adapted: bool = True, **se
     Settings are those of `EngineSettings`; where the run has an adapter, those it was trained for are the defaults, and
     another `calibration` is refused. `adapted=False` leaves the adapter out, and so does a `preset`.
     """
-    run = Run(find_run(source), None, adapted, device=device, **settings)
+    run = Run(find_run(source), device=device, adapted=adapted, **settings)
     _ = run.engine  # what is wrong with it is said at once
     return run

@@ -12,8 +12,7 @@ from tacit.disk import reading, state
 from tacit.errors import RunError
 from tacit.folder import OPENED, SETTINGS, RunFolder
 from tacit.graph.graph import Graph
-from tacit.opening import read_weights
-from tacit.run import Run
+from tacit.opening import engine_of, read_weights
 from tacit.run import open as open_run
 from tacit.server.group import ALONE, ServiceGroup
 
@@ -68,7 +67,7 @@ class ServedRun:
                 return engine
             folder = RunFolder.open(self.path)
             shards, device = group.joined(int(folder.settings["graph"]["entities"]), self.device)
-            return Run(folder, read_weights(folder, device, shards), **self.settings).engine
+            return engine_of(folder, read_weights(folder, device, shards), True, self.settings)
 
     def renewed(self) -> ServedRun:
         """The run in the same folder as it stands now."""
