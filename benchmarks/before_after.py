@@ -56,7 +56,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     scripts = dict.fromkeys(name.split()[0] for name in PARTS)
     benchmark.add_argument("--parts", default=",".join(scripts), help="some of them, joined by commas")
     benchmark.add_argument("--turns", type=int, default=5, help="at most")
-    benchmark.add_argument("--minutes", type=float, default=5.0, help="no turn is begun that may end later")
+    benchmark.add_argument(
+        "--minutes", type=float, default=5.0, help="after two turns, none is begun that may end later"
+    )
     given = benchmark.parse_args(argv)
     if given.against is None:
         benchmark.error("say with which: --against CHECKOUT")

@@ -108,14 +108,15 @@ def compare(
 ) -> None:
     """Run scripts over both trees in turns, print the best figures of either beside each other, and write all.
 
-    `parts` are scripts with their arguments, by name. No turn but the first is begun that may end after `minutes`.
+    `parts` are scripts with their arguments, by name. Two turns tell what is noise; after them none is begun that may
+    end after `minutes`.
     """
     there = checkout.resolve() / "src"
     if not (there / "tacit").is_dir():
         sys.exit(f"{checkout} is no checkout: it has no src/tacit")
     trees, start, longest, done = {"before": Tree(there), "after": Tree(SRC)}, time.monotonic(), 0.0, 0
     with tempfile.TemporaryDirectory() as caches:
-        while done < turns and (not done or time.monotonic() - start + longest < 60 * minutes):
+        while done < turns and (done < 2 or time.monotonic() - start + longest < 60 * minutes):
             began, done = time.monotonic(), done + 1
             for part, command in parts.items():
                 for name, tree in trees.items():

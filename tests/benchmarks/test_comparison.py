@@ -79,14 +79,14 @@ def test_the_best_of_all_turns_depends_on_the_unit() -> None:
 
 
 def test_no_turn_is_begun_that_may_end_too_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(0, 1000, 50))  # every look at it takes so many seconds
+    clock = iter(range(0, 1000, 40))  # every look at it takes so many seconds
     monkeypatch.setattr(comparison.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(
         comparison.Tree, "measure", lambda tree, *rest: tree.figures.setdefault("a ms", []).append(float(len(rest)))
     )
     out = tmp_path / "compared.json"
     comparison.compare({"a": []}, SRC.parent, out, turns=9, minutes=5)
-    assert json.loads(out.read_text())["settings"]["turns"] == 2
+    assert json.loads(out.read_text())["settings"]["turns"] == 3
 
 
 def test_what_matters_is_measured_before_and_after(tmp_path: Path) -> None:
