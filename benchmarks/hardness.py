@@ -28,8 +28,8 @@ from tacit.engine.engine import Engine
 from tacit.engine.known_facts import KnownFacts
 from tacit.evaluate.protocol import evaluate
 from tacit.folder import RunFolder
+from tacit.graph.fact_index import Floats
 from tacit.graph.graph import Graph
-from tacit.graph.index import Floats
 from tacit.links.loading import load_model
 from tacit.links.scorer import Scorer
 from tacit.query.queries import QuerySet

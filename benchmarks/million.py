@@ -23,8 +23,8 @@ import tacit
 from scaffold import Benchmark, Measured, timed
 from tacit.engine.engine import Engine
 from tacit.folder import CODES, INDEX, LOG_SUMS, MODEL, RunFolder
+from tacit.graph.fact_index import distinct
 from tacit.graph.graph import Graph, directed
-from tacit.graph.index import distinct
 from tacit.graph.vocabulary import Vocabulary
 from tacit.links.finders import Finders
 from tacit.links.loading import load_model, save_model

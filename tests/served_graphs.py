@@ -17,7 +17,7 @@ from tacit.errors import PlanError
 from tacit.graph.graph import Graph, no_triples
 from tacit.links.scorer import GraphScorer
 from tacit.query.plan import Complement, Plan
-from tacit.server.group import ALONE, ServiceGroup
+from tacit.server.worker_group import ALONE, ServiceGroup
 
 BORDERS = [
     ("France", "Spain"),

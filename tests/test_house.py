@@ -106,6 +106,40 @@ def comments(path: Path) -> Iterator[str]:
         yield from (token.string for token in tokenize.tokenize(file.readline) if token.type == tokenize.COMMENT)
 
 
+# That several packages have, all of them for the same thing.
+FILE_NAMES = {
+    "__init__", "hardness", "imports", "loading", "losses", "models", "parameters", "plan", "progress", "ranking",
+    "reasoner", "settings",
+}  # fmt: skip
+
+
+def test_a_file_name_of_several_packages_means_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in sorted(SRC.rglob("*.py")):
+        homes.setdefault(path.stem, []).append(named(path))
+    assert {name for name, files in homes.items() if len(files) > 1} <= FILE_NAMES
+
+
+def vague(module: ast.Module) -> set[str]:
+    """The names of locals and arguments that are no nouns."""
+    names = {node.arg if isinstance(node, ast.arg) else node.id for node in ast.walk(module) if named_here(node)}
+    return names & {"found", "one", "some"}
+
+
+def named_here(node: ast.AST) -> bool:
+    """Whether a name is given a value, in whatever way."""
+    return isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+
+
+def test_locals_are_nouns() -> None:
+    assert [(named(path), names) for path in sorted(SRC.rglob("*.py")) if (names := vague(tree(path)))] == []
+
+
+@pytest.mark.parametrize("text", ["found = 1", "for one in (1, 2): ...", "lambda some: 1", "if found := 1: ..."])
+def test_a_vague_local_is_found(text: str) -> None:
+    assert vague(ast.parse(text))
+
+
 def test_nothing_is_left_to_do() -> None:
     found = [(named(path), comment) for path in SOURCES for comment in comments(path)]
     assert len(found) > 20

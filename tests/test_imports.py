@@ -174,7 +174,7 @@ def fails_without(packages: list[str], names: list[str]) -> dict[str, str]:
 
 
 def test_a_blocked_package_is_noticed() -> None:
-    assert set(fails_without(["numpy"], ["tacit.graph.index", "tacit.errors"])) == {"tacit.graph.index"}
+    assert set(fails_without(["numpy"], ["tacit.graph.fact_index", "tacit.errors"])) == {"tacit.graph.fact_index"}
 
 
 def test_optional_packages_are_optional() -> None:

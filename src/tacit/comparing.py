@@ -82,10 +82,10 @@ class Comparison:
 
         from tacit.evaluate.tables import columns_of, empty_table, percentages
 
-        found = [percentages({"mrr": row.results.mrr}) for row in self.rows]
+        figures = [percentages({"mrr": row.results.mrr}) for row in self.rows]
         table = empty_table(("", *(escape(f"{row.run}\n{row.what}\n{row.model}") for row in self.rows)))
-        for name in columns_of(found):
-            table.add_row(name, *(f"{values[name]:.1f}" if name in values else "" for values in found))
+        for name in columns_of(figures):
+            table.add_row(name, *(f"{values[name]:.1f}" if name in values else "" for values in figures))
         table.add_section()
         table.add_row("seconds", *(f"{row.seconds:.1f}" for row in self.rows))
         table.add_row("parameters", *(f"{row.parameters:,}" for row in self.rows))
@@ -172,12 +172,12 @@ def _queries(
     if queries is not None:
         return queries_of(graph, queries, how.split, shapes)
     samples = sample(graph, shapes=shapes, split=how.split, count=how.limit or COUNT, seed=seed)
-    found = {name: drawn.queries for name, drawn in samples.items() if len(drawn.queries)}
-    if not found:
+    drawn_queries = {name: drawn.queries for name, drawn in samples.items() if len(drawn.queries)}
+    if not drawn_queries:
         raise SettingsError(
             f"no queries could be drawn from the {how.split} facts of {graph.name}; give some", "queries"
         )
-    return found
+    return drawn_queries
 
 
 def _rows(

@@ -250,14 +250,14 @@ def digest(path: Path, size: int | None = None) -> str:
     A file that was cut, exchanged or written anew differs; a few bytes changed in place within a large one need not.
     With a `size` it is that of as many bytes at the start.
     """
-    size, found = path.stat().st_size if size is None else size, sha256()
-    found.update(str(size).encode())
+    size, hashed = path.stat().st_size if size is None else size, sha256()
+    hashed.update(str(size).encode())
     with path.open("rb") as file:
         for number in range(_BLOCKS):
             if size > _BLOCK * _BLOCKS:
                 file.seek((size - _BLOCK) * number // (_BLOCKS - 1))
-            found.update(file.read(min(_BLOCK, size - file.tell())))
-    return found.hexdigest()[:32]
+            hashed.update(file.read(min(_BLOCK, size - file.tell())))
+    return hashed.hexdigest()[:32]
 
 
 def state(path: Path) -> tuple[int, int, int] | None:

@@ -123,12 +123,12 @@ def facts_engine(source: Facts, **settings: Any) -> Engine:
 def trained(folder: RunFolder) -> str:
     """How the encoder of a run was trained, in a line."""
     settings, measured = folder.settings.get("encode", {}), folder.results().get("encode")
-    model, found = settings.get("model"), measured if isinstance(measured, dict) else {}
-    if "imported" in found:
-        return f"{model}, imported from {found['imported']}"
-    told, seconds = [str(model), f"recipe {settings.get('recipe')}"], found.get("seconds")
+    model, figures = settings.get("model"), measured if isinstance(measured, dict) else {}
+    if "imported" in figures:
+        return f"{model}, imported from {figures['imported']}"
+    told, seconds = [str(model), f"recipe {settings.get('recipe')}"], figures.get("seconds")
     if isinstance(seconds, int | float):
-        told += [f"{found.get('steps')} steps", f"{seconds / 60:.1f} minutes"]
+        told += [f"{figures.get('steps')} steps", f"{seconds / 60:.1f} minutes"]
     return ", ".join(told)
 
 

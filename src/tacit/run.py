@@ -144,8 +144,8 @@ class Run:
 
         # Links are completed one by one, by scores that are calibrated: by an encoder's of single links too.
         engine = self.engine.using(**{"search": "beam", "typed": typed, **settings})
-        some = ([names] if isinstance(names, str) else names for names in (relations, entities))
-        return Completion(engine, *some, min_score=min_score, top=top, progress=progress)
+        given = ([names] if isinstance(names, str) else names for names in (relations, entities))
+        return Completion(engine, *given, min_score=min_score, top=top, progress=progress)
 
     def plan(self, question: Question, /, **parameters: str) -> str:
         """How a question would be answered, as a tree of steps with what each costs."""

@@ -35,11 +35,11 @@ def load(source: datasets.Facts | Sequence[datasets.Facts], **options: Any) -> G
     """
     several: list[Any] = list(source) if isinstance(source, list | tuple) else [source]
     if (
-        any(isinstance(one, str) and one == STANDARD_INPUT for one in several)
+        any(isinstance(given, str) and given == STANDARD_INPUT for given in several)
         and os.environ.get(_PROCESSES, "1") != "1"
     ):
         raise SettingsError("standard input is read by one process alone; write it to a file for several")
-    return datasets.load([_found(one) for one in several], **options)
+    return datasets.load([_found(given) for given in several], **options)
 
 
 def split(

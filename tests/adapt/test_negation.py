@@ -22,15 +22,15 @@ from tacit.adapt.calibrated import Adapted
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.strengths import FACTORS, best_strengths, negated
 from tacit.adapt.training_queries import halved, training_queries
+from tacit.engine.best_answers import Wanted
 from tacit.engine.calibration import calibration
 from tacit.engine.engine import Engine
-from tacit.engine.found import Wanted
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import NEGATIONS, NORMS, Logic
 from tacit.errors import SettingsError, TacitError, TrainingError
 from tacit.folder import ADAPTER, RunFolder
+from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph
-from tacit.graph.index import Index
 from tacit.links.loading import load_model
 from tacit.links.models import ComplEx
 from tacit.links.scorer import Scorer
@@ -43,7 +43,7 @@ from tacit.query.shapes import SHAPES
 N, R = 6, len(RELATIONS)
 RANDOM = np.random.default_rng(5)
 TABLES: dict[str, Values] = {name: RANDOM.random((N, N)) * 0.9 + 0.02 for name in RELATIONS}
-FACTS = Index(np.array([[0, 0, 1], [0, 2, 3], [2, 2, 5], [1, 3, 4]]), 2 * R)
+FACTS = FactIndex(np.array([[0, 0, 1], [0, 2, 3], [2, 2, 5], [1, 3, 4]]), 2 * R)
 SHARED = 0.7  # the logarithm of the strength of negations that are about no single relation
 OWN = RANDOM.normal(0.0, 1.0, 2 * R)  # and of that of each directed relation
 

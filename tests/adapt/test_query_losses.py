@@ -20,14 +20,14 @@ from tacit.engine.calibration import calibration
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.links.models import ComplEx
 from tacit.links.scorer import Scorer
 from tacit.query.queries import AnswerSets, QuerySet
 from tacit.query.shapes import SHAPES
 
 N, R = 7, 4  # entities, relations (inverses apart)
-FACTS = Index(np.array([[0, 0, 1], [0, 0, 3], [2, 2, 5], [1, 4, 6]]), 2 * R)
+FACTS = FactIndex(np.array([[0, 0, 1], [0, 0, 3], [2, 2, 5], [1, 4, 6]]), 2 * R)
 
 
 def scorer(kind: type[TableScorer] = TableScorer) -> TableScorer:

@@ -12,11 +12,11 @@ from tacit.adapt.shared_rows import SharedRows
 from tacit.engine.atoms import Atoms
 from tacit.engine.calibration import calibration
 from tacit.engine.known_facts import KnownFacts
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.links.models import ComplEx
 
 N, R = 90, 4
-FACTS = Index(np.array([[0, 0, 1], [0, 0, 3], [2, 2, 5], [1, 3, 6]]), R)
+FACTS = FactIndex(np.array([[0, 0, 1], [0, 0, 3], [2, 2, 5], [1, 3, 6]]), R)
 EVERY = slice(0, N)
 
 

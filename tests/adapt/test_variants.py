@@ -93,7 +93,7 @@ def test_gradients_reach_the_maps_through_the_tables() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(SettingsError, match="no variant 'x'; there are f, af, r, c"):
+    with pytest.raises(SettingsError, match="variant is 'x'; it must be one of f, af, r, c"):
         adapt(GRAPH, pretrained(), QUERIES, SETTINGS, variant="x")
     with pytest.raises(SettingsError, match="which TransE is not"):
         adapt(GRAPH, pretrained("transe"), QUERIES, SETTINGS, variant="r")

@@ -11,8 +11,8 @@ from tacit.encode.draws import DeviceFacts, Given, Online, counts
 from tacit.encode.settings import TRAINED
 from tacit.errors import PlanError, TrainingError
 from tacit.graph.datasets import load
+from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph
-from tacit.graph.index import Index
 from tacit.query import plan as p
 from tacit.query.plan import Plan
 from tacit.query.queries import AnswerSets, QuerySet
@@ -79,7 +79,7 @@ def test_ids_may_be_as_large_as_32_bits_allow(name: str, graph: Graph) -> None:
     found = []
     for triples, entities, relations in ((facts, graph.num_entities, few), (spread, many, wide)):
         torch.manual_seed(4)
-        found.append(Online(SHAPES[name].plan, 100, DeviceFacts(Index(triples, relations), entities, CPU))())
+        found.append(Online(SHAPES[name].plan, 100, DeviceFacts(FactIndex(triples, relations), entities, CPU))())
     narrow, far = found
     assert spread.max() > 2**30
     assert (narrow.weights > 0).any()
@@ -103,16 +103,16 @@ def test_too_many_facts_to_look_through_do_not_count(graph: Graph, monkeypatch: 
 
 
 def test_an_answer_without_a_way_does_not_count() -> None:
-    facts = DeviceFacts(Index(np.array([[0, 0, 1], [1, 1, 0]]), 2), 2, CPU)
+    facts = DeviceFacts(FactIndex(np.array([[0, 0, 1], [1, 1, 0]]), 2), 2, CPU)
     torch.manual_seed(0)
     assert (Online(SHAPES["1p"].plan, 20, facts)().weights > 0).all()
     assert (Online(SHAPES["2p"].plan, 20, facts)().weights == 0).all()  # the only way goes back
     with pytest.raises(TrainingError, match="no train facts"):
-        DeviceFacts(Index(np.empty((0, 3), dtype=np.int64), 2), 2, CPU)
+        DeviceFacts(FactIndex(np.empty((0, 3), dtype=np.int64), 2), 2, CPU)
 
 
 def test_what_cannot_be_drawn_is_said() -> None:
-    facts = DeviceFacts(Index(np.array([[0, 0, 1], [1, 1, 0]]), 2), 2, CPU)
+    facts = DeviceFacts(FactIndex(np.array([[0, 0, 1], [1, 1, 0]]), 2), 2, CPU)
     with pytest.raises(PlanError, match="Loop"):
         Online(Plan(p.Loop(0), 0, 1, 1), 2, facts)()
 

@@ -31,8 +31,8 @@ from tacit.encode.settings import EncodeSettings
 from tacit.engine.reasoner import SymbolicReasoner
 from tacit.errors import PlanError
 from tacit.folder import RunFolder
+from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph
-from tacit.graph.index import Index
 from tacit.query.compile import compile_query
 from tacit.query.formula import Query
 from tacit.query.plan import Loop
@@ -40,7 +40,7 @@ from tacit.query.shapes import SHAPES
 from tacit.query.symbolic import answers
 
 FACTS = random_facts(3)
-INDEX = Index(FACTS, RELATIONS)
+INDEX = FactIndex(FACTS, RELATIONS)
 SMALL = {"width": 8, "layers": 2, "hidden": 16, "batch": 20}
 
 
@@ -100,7 +100,7 @@ def test_and_so_it_does_for_any_question(query: Query, seed: int) -> None:
         with pytest.raises(PlanError, match="Loop"):
             encoder.reasoner().scores(prepared.plan, entities, relations)
         return
-    wanted = SymbolicReasoner(Index(facts, 2 * len(NAMES)), 4).scores(prepared.plan, entities, relations) == 0
+    wanted = SymbolicReasoner(FactIndex(facts, 2 * len(NAMES)), 4).scores(prepared.plan, entities, relations) == 0
     assert torch.equal(encoder.reasoner().scores(prepared.plan, entities, relations) > math.log(0.5), wanted)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from formulas import ENTITIES, RELATIONS, queries
 from tacit.encode.query_graph import FREE, Link, QueryGraph, query_graphs
 from tacit.errors import PlanError
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.query.compile import compile_query
 from tacit.query.formula import Query
 from tacit.query.plan import Relation
@@ -70,7 +70,7 @@ def test_graphs_have_the_answers_of_the_question(query: Query, seed: int) -> Non
     slots = [ENTITIES.index(name) for name in prepared.entities]
     names = [RELATIONS.index(name) for name in prepared.relations]
     both = [(h, 2 * r, t) for h, r, t in known] + [(t, 2 * r + 1, h) for h, r, t in known]
-    index = Index(np.array(sorted(both)), 2 * len(RELATIONS))
+    index = FactIndex(np.array(sorted(both)), 2 * len(RELATIONS))
     expected = answers(
         prepared.plan, np.array([slots], dtype=np.int64).reshape(1, -1), 2 * np.array([names]), index, SIZE
     )

@@ -20,7 +20,7 @@ from tacit.encode.schedule import few, schedule_of
 from tacit.encode.settings import EncodeSettings
 from tacit.engine.reasoner import SymbolicReasoner
 from tacit.errors import PlanError
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.query import plan as p
 from tacit.query.compile import compile_query
 from tacit.query.formula import Query
@@ -28,7 +28,7 @@ from tacit.query.plan import Plan
 from tacit.query.shapes import SHAPES
 
 FACTS = random_facts(3)
-SYMBOLIC = SymbolicReasoner(Index(FACTS, RELATIONS), SIZE)
+SYMBOLIC = SymbolicReasoner(FactIndex(FACTS, RELATIONS), SIZE)
 
 
 def slots(plan: Plan, count: int = 7, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

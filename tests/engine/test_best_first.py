@@ -23,10 +23,10 @@ from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.engine.answers import Answers
 from tacit.engine.asked import Asked
+from tacit.engine.best_answers import BestAnswers, Wanted
 from tacit.engine.best_first import BestFirst
 from tacit.engine.calibration import CALIBRATIONS, calibration
 from tacit.engine.engine import Engine
-from tacit.engine.found import Found, Wanted
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import NEGATIONS, NORMS
 from tacit.engine.projection import Hop
@@ -338,4 +338,4 @@ def test_rows_are_counted_and_bounded() -> None:
     plan = SHAPES["3p"].plan
     entities, relations = torch.tensor([[1], [2]]), torch.tensor([[0, 2, 4], [1, 3, 5]])
     found = engine.reasoner.top(plan, entities, relations, [Wanted(3)] * 2)
-    assert all(isinstance(each, Found) and each.rows is not None and 0 < each.rows <= 12 for each in found)
+    assert all(isinstance(each, BestAnswers) and each.rows is not None and 0 < each.rows <= 12 for each in found)

@@ -18,8 +18,8 @@ from bruteforce import NEGATIONS as FORMULAS
 from formulas import ENTITIES, RELATIONS, queries
 from tables import FactorScorer, TableScorer
 from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
+from tacit.engine.best_answers import Wanted
 from tacit.engine.engine import Engine
-from tacit.engine.found import Wanted
 from tacit.engine.logic import NEGATIONS, NORMS
 from tacit.engine.reasons import Proof
 from tacit.engine.settings import EngineSettings

@@ -12,10 +12,10 @@ from bruteforce import BruteForce
 from formulas import ENTITIES, RELATIONS
 from tables import FactorScorer
 from tacit.engine import best_first
+from tacit.engine.best_answers import Wanted
 from tacit.engine.best_first import BestFirst
 from tacit.engine.engine import Engine
 from tacit.engine.floors import ceilings, floor, floors
-from tacit.engine.found import Wanted
 from tacit.engine.logic import NORMS, ZERO
 from tacit.engine.scores import Scores
 from tacit.graph.graph import Graph, directed, no_triples

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from tables import TableScorer
 from tacit.engine.answers import Answer, Answers
+from tacit.engine.best_answers import Wanted
 from tacit.engine.engine import Engine
-from tacit.engine.found import Wanted
 from tacit.engine.reasoner import CertifiedReasoner, Explanation, Reasoner
 from tacit.errors import PlanError, QueryError, SettingsError, TacitError, UnknownName
 from tacit.graph.graph import Graph

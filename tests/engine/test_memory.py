@@ -16,7 +16,7 @@ from tacit.engine.calibration import calibration
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.links.models import ComplEx
 from tacit.query.compile import compile_query
 from tacit.query.shapes import SHAPES
@@ -60,7 +60,7 @@ def measure(number: int, budget: float) -> dict[str, float]:
     """The bytes each case takes at its peak, beyond what it returns."""
     random = np.random.default_rng(0)
     facts = KnownFacts(
-        Index(np.unique(random.integers(0, [ENTITIES, RELATIONS, ENTITIES], (50_000, 3)), axis=0), RELATIONS)
+        FactIndex(np.unique(random.integers(0, [ENTITIES, RELATIONS, ENTITIES], (50_000, 3)), axis=0), RELATIONS)
     )
     model = ComplEx(ENTITIES, RELATIONS, 4).requires_grad_(False)
     model.reset(0.8, torch.Generator().manual_seed(0))

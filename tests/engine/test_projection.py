@@ -15,7 +15,7 @@ from tacit.engine.calibration import CALIBRATIONS, calibration
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import NORMS, Logic
 from tacit.engine.projection import Hop
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.links.models import ComplEx
 
 N, R, K = 150, 6, 9
@@ -29,7 +29,7 @@ def model(scale: float) -> ComplEx:
 
 def facts() -> KnownFacts:
     random = np.random.default_rng(0)
-    return KnownFacts(Index(np.unique(random.integers(0, [N, R, N], (400, 3)), axis=0), R))
+    return KnownFacts(FactIndex(np.unique(random.integers(0, [N, R, N], (400, 3)), axis=0), R))
 
 
 def by_definition(atoms: Atoms, source: Tensor, relations: Tensor, norm: str) -> Tensor:

@@ -22,7 +22,7 @@ from tacit.engine.calibration import CALIBRATIONS, calibration
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.query.compile import compile_query
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, atoms
 from tacit.query.plan import Condition
@@ -40,12 +40,12 @@ class TwoWayScorer(TableScorer):
         self.num_relations, self.num_entities, self.device = 2 * len(RELATIONS), SIZE, torch.device("cpu")
 
 
-def counted(seed: int) -> Index:
+def counted(seed: int) -> FactIndex:
     random = np.random.default_rng(seed)
-    return Index(random.integers(0, [SIZE, 2 * len(RELATIONS), SIZE], (20, 3)), 2 * len(RELATIONS))
+    return FactIndex(random.integers(0, [SIZE, 2 * len(RELATIONS), SIZE], (20, 3)), 2 * len(RELATIONS))
 
 
-def probabilities(scorer: TwoWayScorer, how: str, index: Index) -> Values:
+def probabilities(scorer: TwoWayScorer, how: str, index: FactIndex) -> Values:
     """Calibrated scores of all atoms by their formulas, `[R, N, N]`."""
     x = scorer._logits.double().numpy()
     if how == "sigmoid":
@@ -128,7 +128,7 @@ class Towards:
 
 
 def searched(
-    query: Query, scorer: TwoWayScorer, how: str, index: Index, logic: str, k: int | None, bounds: bool = False
+    query: Query, scorer: TwoWayScorer, how: str, index: FactIndex, logic: str, k: int | None, bounds: bool = False
 ) -> torch.Tensor:
     """The scores `[N]`, or lower and upper bounds `[2, N]`."""
     prepared = compile_query(query, safe=False)

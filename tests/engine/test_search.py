@@ -16,7 +16,7 @@ from tacit.engine.calibration import Sigmoid
 from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner, SymbolicReasoner
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.links.scorer import GraphScorer
 from tacit.query.compile import compile_query, compile_template
 from tacit.query.formula import Query
@@ -37,7 +37,7 @@ def slots(prepared: Prepared) -> tuple[torch.Tensor, torch.Tensor]:
     return entities, relations
 
 
-def observed_facts(scores: dict[str, Values], seed: int) -> tuple[Index, dict[str, Values]]:
+def observed_facts(scores: dict[str, Values], seed: int) -> tuple[FactIndex, dict[str, Values]]:
     """Some facts of each relation, and the tables with those facts lifted."""
     random = np.random.default_rng(seed)
     triples, lifted = [], {}
@@ -45,7 +45,7 @@ def observed_facts(scores: dict[str, Values], seed: int) -> tuple[Index, dict[st
         known = random.random(scores[name].shape) < 0.2
         lifted[name] = np.where(known, 1 - 2.0**-10, scores[name])
         triples += [(s, 2 * r, t) for s, t in np.argwhere(known)] + [(t, 2 * r + 1, s) for s, t in np.argwhere(known)]
-    return Index(np.array(triples).reshape(-1, 3), 2 * len(RELATIONS)), lifted
+    return FactIndex(np.array(triples).reshape(-1, 3), 2 * len(RELATIONS)), lifted
 
 
 @given(
@@ -119,7 +119,7 @@ def test_the_graph_as_a_scorer_gives_the_symbolic_answers(query: Query, seed: in
     random, n = np.random.default_rng(seed), 8
     facts = np.unique(random.integers(0, [n, len(RELATIONS), n], (30, 3)), axis=0)
     forward = facts * [1, 2, 1]
-    index = Index(np.concatenate([forward, forward[:, ::-1] + [0, 1, 0]]), 2 * len(RELATIONS))
+    index = FactIndex(np.concatenate([forward, forward[:, ::-1] + [0, 1, 0]]), 2 * len(RELATIONS))
     prepared = compile_query(query, safe=False)
     expected = SymbolicReasoner(index, n).scores(prepared.plan, *slots(prepared)) == 0
     for k in (None, n):

@@ -21,8 +21,8 @@ from formulas import ENTITIES, RELATIONS, queries
 from rank_processes import on_ranks
 from shards import counted_bytes
 from tacit.distributed.shards import Shards
+from tacit.engine.best_answers import BestAnswers, Wanted
 from tacit.engine.engine import Engine
-from tacit.engine.found import Found, Wanted
 from tacit.engine.projection import Hop
 from tacit.engine.ranking import hard_ranks
 from tacit.engine.sharded import best_answers, whole
@@ -230,11 +230,11 @@ class Thread(Shards):
         return every
 
 
-def listed_together(wanted: Wanted, world: int, columns: list[Tensor | None]) -> list[Found]:
+def listed_together(wanted: Wanted, world: int, columns: list[Tensor | None]) -> list[BestAnswers]:
     """What each of so many threads lists, each with its share of the columns: scores, finer values, bounds."""
     told, barrier = [torch.empty(0)] * world, Barrier(world)
 
-    def listed(rank: int) -> Found:
+    def listed(rank: int) -> BestAnswers:
         shards = Thread(SIZE, rank, told, barrier)
         scores, finer, lower, upper = (x if x is None else x[shards.start : shards.stop] for x in columns)
         assert scores is not None
@@ -266,6 +266,6 @@ def test_lists_and_certificates_are_those_of_all_entities(
     wanted = Wanted(count, some, -2.5) if number % 3 else Wanted(count, without=some)
     given_bounds = (scores, upper) if bounded else None
     order = values() if finer else None
-    expected = wanted.found(scores, order, given_bounds)
+    expected = wanted.best(scores, order, given_bounds)
     columns = [scores, order, *(given_bounds or (None, None))]
     assert listed_together(wanted, world, columns) == [expected] * world

@@ -20,8 +20,8 @@ from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
 from tacit.engine.tuple_search import TupleSearch
+from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph
-from tacit.graph.index import Index
 from tacit.query.compile import compile_query
 from tacit.query.formula import Query
 from tacit.query.plan import Complement, Prepared
@@ -52,7 +52,7 @@ class Little:
         self.tables: dict[str, Values] = {name: np.where(known[name], FACT, raw[name]) for name in RELATIONS}
         triples = [(s, 2 * r, t) for r, name in enumerate(RELATIONS) for s, t in np.argwhere(known[name]).tolist()]
         both = [*triples, *((t, r + 1, s) for s, r, t in triples)]
-        self.index = Index(np.array(both, dtype=np.int64).reshape(-1, 3), 2 * len(RELATIONS))
+        self.index = FactIndex(np.array(both, dtype=np.int64).reshape(-1, 3), 2 * len(RELATIONS))
         self.entities = [f"e{i}" for i in range(size)]
         self.facts = frozenset((f"e{s}", RELATIONS[r // 2], f"e{t}") for s, r, t in triples)
         self.scorer = FactorScorer([raw[name] for name in RELATIONS])
@@ -88,7 +88,7 @@ def check(found: list[Row], expected: list[Row], known_first: bool) -> None:
 
 
 def searched(
-    query: Query, reasoner: MessageReasoner, count: int, index: Index | None = None, new: bool = False
+    query: Query, reasoner: MessageReasoner, count: int, index: FactIndex | None = None, new: bool = False
 ) -> TupleSearch:
     prepared = compile_query(query, safe=False)
     entities, relations = slots(prepared)

@@ -11,8 +11,8 @@ import pytest
 from tacit.disk import digest
 from tacit.errors import DataError, RunError
 from tacit.folder import SETTINGS, RunFolder
+from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import SPLITS, Graph, no_triples
-from tacit.graph.index import Index
 from tacit.graph.label_trie import LabelTrie
 from tacit.graph.stored import FACTS, FOLDED, KEYS, NAMES, TAILS, TRIE, TRIE_IDS, WORDS
 from tacit.graph.vocabulary import Vocabulary
@@ -39,11 +39,11 @@ def same(graph: Graph, other: Graph) -> bool:
 
 def test_a_run_opens_without_sorting_its_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     RunFolder.create(tmp_path / "run", GRAPH, {})
-    monkeypatch.setattr(Index, "__init__", lambda *_: pytest.fail("sorted"))
+    monkeypatch.setattr(FactIndex, "__init__", lambda *_: pytest.fail("sorted"))
     graph = RunFolder.open(tmp_path / "run").graph()
     monkeypatch.undo()
     assert same(graph, GRAPH)
-    index, fresh = graph.index(), Index(GRAPH.triples(), GRAPH.num_relations)
+    index, fresh = graph.index(), FactIndex(GRAPH.triples(), GRAPH.num_relations)
     for name in ("keys", "offsets", "all_tails"):
         assert np.array_equal(getattr(index, name), getattr(fresh, name))
         assert getattr(index, name).dtype == getattr(fresh, name).dtype

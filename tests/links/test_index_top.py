@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tacit.errors import RunError, SettingsError
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.links import index_top
 from tacit.links.index_top import IndexTop, build_index, read_stamp
 from tacit.links.models import ComplEx, DistMult
@@ -69,7 +69,7 @@ def test_few_clusters_give_exact_scores_of_what_they_find_and_promise_nothing(bu
 def test_what_lies_beside_known_tails_is_found_though_its_cluster_is_far(built: Path) -> None:
     scorer, (heads, relations) = model(), rows(200)
     best = LooplessScan(scorer, LOOPLESS).top(heads, relations, 1).ids[:, 0]
-    facts = Index(torch.stack([heads, relations, best], dim=1).numpy(), R)
+    facts = FactIndex(torch.stack([heads, relations, best], dim=1).numpy(), R)
     near, known = (IndexTop(scorer, built, "weights", LOOPLESS, nprobe=1, facts=given) for given in (None, facts))
     assert bool((known.top(heads, relations, 1).ids[:, 0] == best).all())
     assert not bool((near.top(heads, relations, 1).ids[:, 0] == best).all())
@@ -134,7 +134,7 @@ def test_a_sum_of_a_sample_is_near_and_says_what_it_is(built: Path, monkeypatch:
     scorer, (heads, relations) = model(), rows(200)
     scan = LooplessScan(scorer, LOOPLESS)
     known = torch.stack([heads, relations, scan.top(heads, relations, 1).ids[:, 0]], dim=1)
-    total, exact = IndexTop(scorer, built, "weights", LOOPLESS, facts=Index(known.numpy(), R)).log_sums(
+    total, exact = IndexTop(scorer, built, "weights", LOOPLESS, facts=FactIndex(known.numpy(), R)).log_sums(
         heads, relations
     )
     assert not bool(exact.any())

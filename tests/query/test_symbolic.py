@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from formulas import ENTITIES, RELATIONS, queries, symbolic_answers, tables, truth
 from tacit.errors import UnknownName
+from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph
-from tacit.graph.index import Index
 from tacit.query import plan as p
 from tacit.query import symbolic
 from tacit.query.betae_structures import DE_MORGAN
@@ -37,10 +37,10 @@ def graphs(draw: st.DrawFn) -> tuple[set[Fact], int]:
     return draw(st.sets(st.tuples(ends, st.sampled_from(RELATIONS), ends), max_size=30)), size
 
 
-def indexed(facts: set[Fact]) -> Index:
+def indexed(facts: set[Fact]) -> FactIndex:
     rows = [(h, 2 * RELATIONS.index(r), t) for h, r, t in facts]
     rows += [(t, r + 1, h) for h, r, t in rows]
-    return Index(np.array(rows, dtype=np.int32).reshape(-1, 3), 2 * len(RELATIONS))
+    return FactIndex(np.array(rows, dtype=np.int32).reshape(-1, 3), 2 * len(RELATIONS))
 
 
 def filled(query: Query) -> tuple[p.Plan, np.ndarray, np.ndarray]:
@@ -110,7 +110,7 @@ def renamed(query: Query, names: dict[str, str]) -> Query:
 
 def test_small_portions_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(2)
-    index = Index(random.integers(0, [50, 6, 50], (2000, 3)), 6)
+    index = FactIndex(random.integers(0, [50, 6, 50], (2000, 3)), 6)
     entities, relations = random.integers(0, 50, (40, 3)), random.integers(0, 6, (40, 4))
     roots = [shape.plan.root for shape in SHAPES.values()]
     roots.append(p.Project(1, p.Complement(p.Row(0, p.Relation(0))), p.Union((p.Relation(1), p.Target(p.Loop(2))))))
@@ -127,7 +127,7 @@ def test_small_portions_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", DE_MORGAN)
 def test_de_morgan_forms_taken_literally_give_the_union(name: str) -> None:
     random = np.random.default_rng(2)
-    index = Index(random.integers(0, [50, 6, 50], (600, 3)), 6)
+    index = FactIndex(random.integers(0, [50, 6, 50], (600, 3)), 6)
     entities, relations = random.integers(0, 50, (40, 2)), random.integers(0, 6, (40, 3))
     union = answers(SHAPES[name].plan, entities, relations, index, 50)
     literal = answers(Shape.of_structure(DE_MORGAN[name]).plan, entities, relations, index, 50)
@@ -160,12 +160,12 @@ EDGES = [(0, 0, 1), (0, 0, 2), (1, 2, 3), (2, 2, 3), (2, 2, 2), (4, 0, 4)]  # re
 def test_nodes_by_hand(root: p.Node, expected: list[int]) -> None:
     plan = p.Plan(root, 2, 2, 3)
     edges = np.array(EDGES + [(t, r + 1, h) for h, r, t in EDGES])
-    found = answers(plan, np.array([[0, 1]]), np.array([[0, 2]]), Index(edges, 4), 5)
+    found = answers(plan, np.array([[0, 1]]), np.array([[0, 2]]), FactIndex(edges, 4), 5)
     assert found[0].tolist() == expected
 
 
 def test_an_empty_graph_and_no_queries() -> None:
-    index = Index(np.empty((0, 3), dtype=np.int32), 2)
+    index = FactIndex(np.empty((0, 3), dtype=np.int32), 2)
     for name in ("2p", "2in", "up"):
         shape = SHAPES[name]
         one = np.zeros((1, shape.num_entities), dtype=np.int32), np.zeros((1, shape.num_relations), dtype=np.int32)

@@ -20,10 +20,10 @@ from tacit.engine.calibration import Sigmoid
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError
 from tacit.links.loading import load_model
-from tacit.server.group import ServiceGroup
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import Limits, ServerSettings
 from tacit.server.worker import Worker
+from tacit.server.worker_group import ServiceGroup
 
 QUESTION = "?c : exists ?x . next(n3, ?x) & next(?x, ?c) & not after(n5, ?c)"
 OTHERS = (

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.engine.known_tails import KnownTails
-from tacit.graph.index import Ints
+from tacit.graph.fact_index import Ints
 from tacit.query.queries import QuerySet
 
 

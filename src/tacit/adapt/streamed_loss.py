@@ -25,7 +25,7 @@ from tacit.distributed.threads import spread
 from tacit.engine.atoms import Atoms
 from tacit.engine.known_tails import KnownTails
 from tacit.engine.logic import LOG2_E, Logic
-from tacit.graph.index import Ints
+from tacit.graph.fact_index import Ints
 from tacit.links.scratch_memory import Rooms
 from tacit.query.plan import Complement, Plan, conjuncts, single_atom
 
@@ -99,18 +99,18 @@ class StreamedTotals:
         """
         r, device = self.atoms.scorer.num_relations, self.atoms.device
         asked = [Conjunctions(batch, masked, self.atoms) for batch in batches]
-        keys, which = np.unique(np.concatenate([one.keys for one in asked]), return_inverse=True)
+        keys, which = np.unique(np.concatenate([each.keys for each in asked]), return_inverse=True)
         heads, ids = (torch.from_numpy(column).to(device) for column in np.divmod(keys, r))
         places = self.rows.places(keys)
         scale, shift = self.adapted.adapter(heads, ids)  # [D, 1] each
-        rows = torch.from_numpy(which).to(device).split([len(one.keys) for one in asked])
+        rows = torch.from_numpy(which).to(device).split([len(each.keys) for each in asked])
         with torch.no_grad():
             summed = self._sums(asked, rows, places, scale, shift)
         scores, totals = [], []
-        for one, row, (total, by_scale, by_shift) in zip(asked, rows, summed, strict=True):
-            at = self.rows.at(places[row], one.targets.to(device).repeat(one.shape[0])).view(one.shape)
-            alpha, beta = (part[row].view(one.shape) for part in (scale, shift))  # [A, Q] each
-            scores.append(one.combined(F.logsigmoid(torch.addcmul(beta, at, alpha)), self.logic))
+        for each, row, (total, by_scale, by_shift) in zip(asked, rows, summed, strict=True):
+            at = self.rows.at(places[row], each.targets.to(device).repeat(each.shape[0])).view(each.shape)
+            alpha, beta = (part[row].view(each.shape) for part in (scale, shift))  # [A, Q] each
+            scores.append(each.combined(F.logsigmoid(torch.addcmul(beta, at, alpha)), self.logic))
             # Differences that are zero, and have a gradient.
             moved = by_scale * (alpha - alpha.detach()) + by_shift * (beta - beta.detach())
             totals.append((total + moved.sum(0)).clamp(min=torch.finfo(scale.dtype).tiny).log())
@@ -121,14 +121,15 @@ class StreamedTotals:
     ) -> list[Summed]:
         """`Z` and its derivatives of all queries."""
         n, device = self.atoms.num_entities, places.device
-        if sum_kernels.available(device, max(one.shape[0] for one in asked)):
+        if sum_kernels.available(device, max(each.shape[0] for each in asked)):
             return [
-                self._by_kernel(one, places[row], scale[row], shift[row]) for one, row in zip(asked, rows, strict=True)
+                self._by_kernel(each, places[row], scale[row], shift[row])
+                for each, row in zip(asked, rows, strict=True)
             ]
         block = _CPU_BYTES if self.rows.on_cpu else self.block  # a GPU is faster with large ones
         width = max(64, block // (256 * max(len(places), *map(len, rows))) * 64)  # rows start at cache lines
         blocks = [slice(start, min(start + width, n)) for start in range(0, n, width)]
-        summed = [Sums(self, one, row, width, len(blocks)) for one, row in zip(asked, rows, strict=True)]
+        summed = [Sums(self, each, row, width, len(blocks)) for each, row in zip(asked, rows, strict=True)]
 
         def add(number: int) -> None:
             shape = len(places), blocks[number].stop - blocks[number].start

@@ -17,7 +17,7 @@ import numpy as np
 
 from tacit.engine.ranking import reciprocal_ranks
 from tacit.engine.reasoner import Reasoner
-from tacit.graph.index import Floats, Ints
+from tacit.graph.fact_index import Floats, Ints
 from tacit.query.plan import Complement, negated_relation, walk
 from tacit.query.queries import QuerySet
 

@@ -42,8 +42,8 @@ def training_queries(graph: Graph, settings: AdaptSettings, source: QuerySource 
 def halved(graph: Graph, seed: int = 0) -> Graph:
     """The graph with one half of its validation facts as validation, the other as test."""
     order = np.random.default_rng(seed).permutation(len(graph.valid))
-    found, sought = np.array_split(graph.valid[order], 2)
-    return replace(graph, valid=found, test=sought)
+    valid, test = np.array_split(graph.valid[order], 2)
+    return replace(graph, valid=valid, test=test)
 
 
 def validation_queries(graph: Graph, settings: AdaptSettings, source: QuerySource = None) -> QuerySets | None:

@@ -31,8 +31,8 @@ def compare(
     """Ask the same queries of several runs of one graph: MRR by shape, seconds and parameters in one table."""
     from tacit.comparing import compare as compare_runs
 
-    found = compare_runs(sources, queries, shapes=shapes, seed=seed, device=device, out=out, progress=True, **how)
-    for line in str(found).split("\n"):
+    comparison = compare_runs(sources, queries, shapes=shapes, seed=seed, device=device, out=out, progress=True, **how)
+    for line in str(comparison).split("\n"):
         say(line)
     if out is not None:
         say(f"wrote {out}", err=True)

@@ -136,17 +136,17 @@ def hardness(
     from tacit.evaluate.hardness import hardness as links_of
     from tacit.query.query_folder import has_queries
 
-    found = links_of(
+    missing = links_of(
         loaded(source), source if has_queries(source, split) else None, split, shapes, observed=observed, count=count,
         seed=seed, progress=True,
     )  # fmt: skip
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(missing, indent=2))
         return
-    numbers = {links for counts in found.values() for links in counts}
+    numbers = {links for counts in missing.values() for links in counts}
     columns = range(min(numbers | {1}), max(numbers) + 1)
     rows = []
-    for name, counts in found.items():
+    for name, counts in missing.items():
         shares = [(counts.get(links, 0), counts.get(links, 0) / sum(counts.values())) for links in columns]
         rows.append((name, *(f"{number:,}  {share:6.1%}" if number else "-" for number, share in shares)))
     title = "Hard answers by the links that must be predicted"
@@ -226,12 +226,21 @@ def _relations(relations: Sequence[RelationStatistics]) -> Table:
     return _table("Relations", columns, rows, ["remarks" if any(row[-1] for row in rows) else ""])
 
 
-def _values(found: Iterable[ValueRelation]) -> Table:
+def _values(relations: Iterable[ValueRelation]) -> Table:
     rows = []
-    for one in found:
-        advice = "may stay: many facts share each" if one.shared else "leave out, or use ranges"
-        where = one.kind if one.end == "tail" else f"{one.kind} as heads"
-        rows.append((one.relation, f"{one.facts:,}", f"{one.distinct:,}", where, ", ".join(one.examples), advice))
+    for relation in relations:
+        advice = "may stay: many facts share each" if relation.shared else "leave out, or use ranges"
+        where = relation.kind if relation.end == "tail" else f"{relation.kind} as heads"
+        rows.append(
+            (
+                relation.relation,
+                f"{relation.facts:,}",
+                f"{relation.distinct:,}",
+                where,
+                ", ".join(relation.examples),
+                advice,
+            )
+        )
     title, columns = "Numbers and dates as entities", ("relation", "facts", "different")
     return _table(title, columns, rows, ("", "such as", "advice"))
 

@@ -24,11 +24,11 @@ def runs(incomplete: str) -> list[str]:
 
     typed = Path(incomplete)
     folder = typed if incomplete.endswith("/") else typed.parent
-    found = ["world"] if "world".startswith(incomplete) else []
+    names = ["world"] if "world".startswith(incomplete) else []
     for path in _folders(folder):
         if str(path).startswith(incomplete.removeprefix("./")):
-            found += [str(run) for run in (path, *_folders(path)) if is_run(run)]
-    return found[:_MOST]
+            names += [str(run) for run in (path, *_folders(path)) if is_run(run)]
+    return names[:_MOST]
 
 
 def shapes(incomplete: str) -> list[str]:
@@ -60,6 +60,6 @@ def relations(context: typer.Context, incomplete: str) -> list[str]:
 def _folders(path: Path) -> Iterator[Path]:
     try:
         inside = islice(path.iterdir(), _LOOKED_AT)
-        yield from sorted(one for one in inside if one.is_dir() and not one.name.startswith("."))
+        yield from sorted(folder for folder in inside if folder.is_dir() and not folder.name.startswith("."))
     except OSError:  # no such folder, or one that nobody may look into
         return

@@ -56,7 +56,7 @@ def threads(work: float, least: float, most: int, cores: Cores) -> int:
 
 def quota(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> float:
     """How many cores' time the control groups of this process leave it: the least of its own and those around it."""
-    found = [math.inf]
+    limits = [math.inf]
     for line in _text(groups).splitlines():
         controllers, _, place = line.partition(":")[2].partition(":")  # nothing, where a line is no such line
         if controllers and "cpu" not in controllers.split(","):
@@ -64,8 +64,8 @@ def quota(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/f
         names = (controllers, "cpu") if controllers else ("",)
         for root in (mounted / name for name in names):
             own = root / place.lstrip("/")
-            found += [_limit(folder) for folder in (own, *own.parents) if folder.is_relative_to(root)]
-    return min(found)
+            limits += [_limit(folder) for folder in (own, *own.parents) if folder.is_relative_to(root)]
+    return min(limits)
 
 
 def _limit(folder: Path) -> float:
@@ -216,8 +216,8 @@ def spread(do: Callable[[T], object], pieces: Iterable[T], alone: bool = False) 
         with ThreadPoolExecutor(threads - 1) as others:
             started = [others.submit(work) for _ in range(threads - 1)]
             work()
-        for one in started:
-            one.result()
+        for future in started:
+            future.result()
     finally:
         torch.set_num_threads(most)
 

@@ -136,8 +136,8 @@ def _reduced(incidence: Tensor, messages: Tensor, how: str) -> Tensor:
     """Messages reduced by the entity they lead to; 0 where there are none."""
     if messages.dtype != incidence.dtype:
         incidence = incidence.to(messages.dtype)
-    found: Tensor = torch.sparse.mm(incidence, messages, how)
-    return found
+    reduced: Tensor = torch.sparse.mm(incidence, messages, how)
+    return reduced
 
 
 def _gathered(
@@ -147,8 +147,8 @@ def _gathered(
     h, w, x = states.view(n, -1), weights.view(len(weights), -1), boundary.view(n, -1)
     out = torch.empty((n, b, PARTS, d) if pna else (n, b, d), dtype=states.dtype)
     blocks = _Blocks(facts, keep, b * d)
-    for entities, some, incidence in blocks:
-        messages = h.index_select(0, blocks.heads[some]).mul_(w.index_select(0, blocks.relations[some]))
+    for entities, facts_here, incidence in blocks:
+        messages = h.index_select(0, blocks.heads[facts_here]).mul_(w.index_select(0, blocks.relations[facts_here]))
         own = x[entities]
         total = own + _reduced(incidence, messages, "sum")
         if not pna:
@@ -183,9 +183,9 @@ def _spread(
     h, w, x = states.view(n, -1), weights.view(len(weights), -1), boundary.view(n, -1)
     to_h, to_w, to_x = torch.zeros_like(h), torch.zeros_like(w), torch.empty_like(x)
     blocks = _Blocks(facts, keep, b * d)
-    for entities, some, incidence in blocks:
-        heads, relations = blocks.heads[some], blocks.relations[some]
-        places = blocks.tails[some] - entities.start
+    for entities, facts_here, incidence in blocks:
+        heads, relations = blocks.heads[facts_here], blocks.relations[facts_here]
+        places = blocks.tails[facts_here] - entities.start
         sources, along = h.index_select(0, heads), w.index_select(0, relations)
         if out is None:
             to_x[entities] = grad[entities].flatten(1)

@@ -65,8 +65,8 @@ class BetaE(Space):
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
         """Where a network leads, by state and relation."""
         moves = rows(self.relations, relations)
-        found: Tensor = self.hop(torch.cat((states, moves), 1))
-        return regular(states - 1 + moves + found if self.residual else found)
+        moved: Tensor = self.hop(torch.cat((states, moves), 1))
+        return regular(states - 1 + moves + moved if self.residual else moved)
 
     def intersect(self, states: Tensor) -> Tensor:
         """Means of the parameters of the parts, by attention, which is one for both parameters of a distribution."""

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from tacit.encode.encoder import Drawn
 from tacit.errors import PlanError, TrainingError
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.query.fold import End, Place, Value, Visitor
 from tacit.query.plan import Complement, Everything, Intersect, Node, Plan, Project, Relation, Row, Step, Union
 from tacit.query.queries import QuerySet
@@ -71,7 +71,7 @@ class DeviceFacts:
     many entities meet many relations. Nothing on the device is of the size of all entities.
     """
 
-    def __init__(self, index: Index, num_entities: int, device: torch.device) -> None:
+    def __init__(self, index: FactIndex, num_entities: int, device: torch.device) -> None:
         if not len(index):
             raise TrainingError("there are no train facts to draw queries from")
         self.num_entities, self.num_relations, self.device = num_entities, index.num_relations, device
@@ -172,17 +172,17 @@ class _Backwards:
 
     def of(self, rows: Tensor) -> Self:
         """Some of the queries."""
-        some = copy(self)
-        some.answers, some.alive = self.answers[rows], self.alive[rows]
-        some.entities, some.relations = (
+        chosen = copy(self)
+        chosen.answers, chosen.alive = self.answers[rows], self.alive[rows]
+        chosen.entities, chosen.relations = (
             {slot: column[rows] for slot, column in slots.items()} for slots in (self.entities, self.relations)
         )
-        return some
+        return chosen
 
     def another(self) -> Tensor:
         """An answer that a walk from the entities leads to, as a rule another one than that they were found from."""
-        ends, found = _Following(self).of(self.plan.root)
-        return torch.where(found, ends, self.answers)
+        ends, sure = _Following(self).of(self.plan.root)
+        return torch.where(sure, ends, self.answers)
 
     def along(self, step: Row | Project) -> Tensor:
         """The relations that a step follows."""
@@ -235,8 +235,8 @@ class _Filling(_Walk[Reached, Way | None]):
         edge, queries = step.edge, self.queries
         if not isinstance(edge, Relation):
             self.otherwise(step, place)
-        way, found = queries.facts.leading(*place.end)
-        queries.alive = queries.alive & found
+        way, there = queries.facts.leading(*place.end)
+        queries.alive = queries.alive & there
         queries.relations[edge.slot] = way[1] ^ int(edge.flip)
         return way
 
@@ -256,16 +256,16 @@ class _Following(_Walk[None, tuple[Tensor, Tensor]]):
         return self.queries.facts.sibling((self.queries.entities[step.slot], self.queries.along(step)))
 
     def project(self, step: Project, place: Place[None]) -> tuple[Tensor, Tensor]:
-        starts, found = self.of(step.source)
+        starts, sure = self.of(step.source)
         ends, there = self.queries.facts.sibling((starts, self.queries.along(step)))
-        return ends, found & there
+        return ends, sure & there
 
     def intersect(self, step: Intersect[Node], place: Place[None]) -> tuple[Tensor, Tensor]:
         first, inside = _first(step.parts), _Membership(self.queries)
-        ends, found = self.of(first)
+        ends, sure = self.of(first)
         for part in step.parts:
-            found = found if part is first else found & inside.of(part, Place(target=ends))[0]
-        return ends, found
+            sure = sure if part is first else sure & inside.of(part, Place(target=ends))[0]
+        return ends, sure
 
     def union(self, step: Union[Node], place: Place[None]) -> tuple[Tensor, Tensor]:
         return self.of(_first(step.parts))
@@ -326,8 +326,8 @@ def counts(plans: Mapping[str, Plan], batch: int, negated: float = NEGATED) -> d
     total = sum(shares[each] for each in shares if number[each])
     exact = {name: batch * shares[each] / total / number[each] for name, each in kinds.items()}
     ends = np.round(np.cumsum(list(exact.values()))).astype(int)
-    found = np.maximum(1, np.diff(ends, prepend=0))
-    return dict(zip(plans, found.tolist(), strict=True))
+    sizes = np.maximum(1, np.diff(ends, prepend=0))
+    return dict(zip(plans, sizes.tolist(), strict=True))
 
 
 def plans_of(shapes: Iterable[str], queries: Mapping[str, QuerySet]) -> dict[str, Plan]:
@@ -340,7 +340,7 @@ def plans_of(shapes: Iterable[str], queries: Mapping[str, QuerySet]) -> dict[str
 def draws(
     shapes: Iterable[str],
     queries: Mapping[str, QuerySet],
-    index: Index,
+    index: FactIndex,
     num_entities: int,
     batch: int,
     steps: int,

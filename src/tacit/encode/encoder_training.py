@@ -56,7 +56,9 @@ class EncoderTraining(Task):
         self.module: Encoder = encoder.to(self.device)
         self.module.narrow = self.precision == "bf16"
         self.remedy = _remedy(settings, encoder, self.precision)
-        self.queries = {name: one.share(settings.share, settings.seed) for name, one in (queries or {}).items()}
+        self.queries = {
+            name: query_set.share(settings.share, settings.seed) for name, query_set in (queries or {}).items()
+        }
         self.shapes, self.num_entities = self._shapes(), graph.num_entities
         self.draws = draws(
             self.shapes, self.queries, graph.index("train"), graph.num_entities, settings.batch, BLOCK, self.device,
@@ -269,7 +271,9 @@ class EncoderTraining(Task):
         if valid is None:
             shapes = [name for name, shape in SHAPES.items() if _passes(self.module.check, shape.plan)]
             return sampled(graph, shapes, most, seed)
-        kept = {name: one for name, one in valid.items() if _passes(self.module.check, one.shape.plan)}
+        kept = {
+            name: query_set for name, query_set in valid.items() if _passes(self.module.check, query_set.shape.plan)
+        }
         return with_hard_answers(kept, most, np.random.default_rng(seed))
 
 

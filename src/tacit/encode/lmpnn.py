@@ -97,8 +97,8 @@ class LMPNN(Matching):
                 if term >= FREE and distance <= left
             ]
             heard = self._heard(graphs, vectors, hearing)
-            found = self._answered(torch.cat(heard)).split([len(part) for part in heard])
-            vectors |= dict(zip(hearing, found, strict=True))
+            answered = self._answered(torch.cat(heard)).split([len(part) for part in heard])
+            vectors |= dict(zip(hearing, answered, strict=True))
         ends = iter([vectors[number, FREE] for number in range(len(graphs))])
         return [[next(ends) for _ in query_graphs(plan)] for plan, _, _ in queries]
 
@@ -144,8 +144,8 @@ class LMPNN(Matching):
 
     def _answered(self, heard: Tensor) -> Tensor:
         """What variables make of what they heard, `[n, D] -> [n, D]`."""
-        found: Tensor = self.network(heard)
-        return heard + found if self.residual else found
+        answered: Tensor = self.network(heard)
+        return heard + answered if self.residual else answered
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """Cosines over the temperature."""

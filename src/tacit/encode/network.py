@@ -33,8 +33,8 @@ def exact_products(states: Tensor, keys: Tensor) -> Tensor:
     """The same in float32, and so are their gradients, whatever other products are rounded to."""
     if keys.dim() == 3:  # which are no matrix product
         return products(states, keys)
-    found: Tensor = _ExactProducts.apply(states, keys)  # type: ignore[no-untyped-call]
-    return found
+    exact: Tensor = _ExactProducts.apply(states, keys)  # type: ignore[no-untyped-call]
+    return exact
 
 
 class _ExactProducts(torch.autograd.Function):

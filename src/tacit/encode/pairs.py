@@ -51,8 +51,8 @@ def cone(axes: Tensor, apertures: Tensor, angles: Tensor, inside: float) -> Tens
 
 
 def _distances(kind: str, inside: float, points: Tensor, extents: Tensor | None, entities: Tensor) -> Tensor:
-    found: Tensor = _Distances.apply(kind, inside, points, extents, entities)  # type: ignore[no-untyped-call]
-    return found
+    distances: Tensor = _Distances.apply(kind, inside, points, extents, entities)  # type: ignore[no-untyped-call]
+    return distances
 
 
 class _Distances(torch.autograd.Function):
@@ -65,11 +65,11 @@ class _Distances(torch.autograd.Function):
         ctx.kind, ctx.inside, ctx.of_states = kind, inside, len(states)
         if _in_kernels(points, entities):
             return pair_kernels.distances(kind, inside, states, places)
-        found = points.new_empty(len(points), len(entities))
+        distances = points.new_empty(len(points), len(entities))
         for rows, columns in _blocks(points, entities):
             values = _values(kind, inside, [part[rows, None] for part in states], [part[columns] for part in places])
-            torch.sum(values, -1, out=found[rows, columns])
-        return found
+            torch.sum(values, -1, out=distances[rows, columns])
+        return distances
 
     @staticmethod
     @torch.autograd.function.once_differentiable

@@ -49,14 +49,14 @@ class QueryGraph:
     @cached_property
     def distances(self) -> dict[int, int]:
         """How many links lie between each term and the variable asked for, the way messages go."""
-        found, reached = {FREE: 0}, [FREE]
+        distances, reached = {FREE: 0}, [FREE]
         for term in reached:  # which grows as it is read
             for sender, _, _ in self.received(term):
-                if sender not in found:
-                    found[sender] = found[term] + 1
+                if sender not in distances:
+                    distances[sender] = distances[term] + 1
                     if sender >= FREE:  # an entity is what it is, and passes nothing on
                         reached.append(sender)
-        return found
+        return distances
 
     @property
     def depth(self) -> int:

@@ -87,8 +87,8 @@ class EncoderScorer:
     @torch.no_grad()
     def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
         """Raw scores of every tail, `[B] x [B] -> [B, N]`; written into `out` where given."""
-        found = self.encoder.logits(self.plan, heads.long()[:, None], relations.long()[:, None])
-        return found if out is None else out.copy_(found)
+        scores = self.encoder.logits(self.plan, heads.long()[:, None], relations.long()[:, None])
+        return scores if out is None else out.copy_(scores)
 
     @torch.no_grad()
     def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:

@@ -15,8 +15,8 @@ def rows(table: Tensor, ids: Tensor | None) -> Tensor:
     is made where there is none; otherwise each time would make another one of the size of the table, and the sums of
     the first step of a process would be rounded otherwise than those of all others.
     """
-    found: Tensor = table if ids is None else _Rows.apply(table, ids)  # type: ignore[no-untyped-call]
-    return found
+    rows: Tensor = table if ids is None else _Rows.apply(table, ids)  # type: ignore[no-untyped-call]
+    return rows
 
 
 class _Rows(torch.autograd.Function):

@@ -120,9 +120,9 @@ class Ultra(SetProjector):
             kept = {}
         missing = sorted(set(asked) - kept.keys())
         if missing:
-            found = self._vectors(torch.tensor(missing, device=relations.device))
+            vectors = self._vectors(torch.tensor(missing, device=relations.device))
             # Others may ask at the same time: what they look at stays as it is.
-            kept = self._kept = kept | dict(zip(missing, found.unbind(1), strict=True))
+            kept = self._kept = kept | dict(zip(missing, vectors.unbind(1), strict=True))
         return torch.stack([kept[relation] for relation in asked], 1)
 
     def renew(self) -> None:
@@ -154,8 +154,8 @@ def relation_graph(triples: DirectedFacts, num_relations: int) -> NDArray[np.int
         shared = torch.sparse.mm(heads, heads.t()).coalesce().indices().numpy()  # (i, j) whose heads share an entity
     ends = [shared, shared ^ 1, shared ^ np.array([[0], [1]]), shared ^ np.array([[1], [0]])]
     joints = [np.stack([j, np.full_like(i, joint), i], 1) for joint, (i, j) in enumerate(ends)]
-    found = np.concatenate(joints)
-    return found[np.lexsort((found[:, 0], found[:, 2], found[:, 1]))]
+    edges = np.concatenate(joints)
+    return edges[np.lexsort((edges[:, 0], edges[:, 2], edges[:, 1]))]
 
 
 def import_checkpoint(path: str | Path, graph: Graph) -> tuple[Ultra, EncodeSettings]:
@@ -166,9 +166,9 @@ def import_checkpoint(path: str | Path, graph: Graph) -> tuple[Ultra, EncodeSett
     path = Path(path)
     run, weights = path.parent if path.name == ENCODER else path, {}
     for name, tensor in RunFolder.open(run).tensors(ENCODER).items() if run.is_dir() else load_tensors(path):
-        found = _OURS.fullmatch(name)
-        if found:
-            weights[found[1]] = tensor.float()
+        match = _OURS.fullmatch(name)
+        if match:
+            weights[match[1]] = tensor.float()
     layers = {name: tensor for name, tensor in weights.items() if _LAYER.fullmatch(name)}
     if not layers or any(tensor.ndim != 2 for tensor in layers.values()) or "entity_model.mlp.0.weight" not in weights:
         raise DataError("has no relation_model and entity_model; give a checkpoint of ULTRA or UltraQuery", path)

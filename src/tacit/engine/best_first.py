@@ -18,9 +18,9 @@ import torch
 
 from tacit.distributed.ties import best
 from tacit.engine.atoms import Atoms
+from tacit.engine.best_answers import BestAnswers, Wanted, loose, unsettled
 from tacit.engine.floors import floors
 from tacit.engine.following import Following
-from tacit.engine.found import Found, Wanted, loose, unsettled
 from tacit.engine.logic import ZERO
 from tacit.engine.scores import checked
 from tacit.query.fold import Fold, Place
@@ -69,12 +69,12 @@ class BestFirst(Following):
         while bool(unsettled(*self.answers(root)[:, answer])) and (hops := tightening.of(root, place)):
             self._follow_all([hops], [_PACES[0]])
 
-    def listed(self, root: Node, wanted: Sequence[Wanted]) -> list[Found]:
+    def listed(self, root: Node, wanted: Sequence[Wanted]) -> list[BestAnswers]:
         """The best answers to each query, certified where they are settled."""
         lower, upper = checked(self.answers(root), self.atoms.shards).cpu().chunk(2)
         given = zip(wanted, self.followed().whole(root).cpu(), lower, upper, strict=True)
-        found = [each.proven_or_beam(*values) for each, *values in given]
-        return [replace(each, rows=count) for each, count in zip(found, self.rows, strict=True)]
+        listed = [each.proven_or_beam(*values) for each, *values in given]
+        return [replace(each, rows=count) for each, count in zip(listed, self.rows, strict=True)]
 
     @property
     def rows(self) -> list[int]:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from tacit.engine.atoms import Atoms
+from tacit.engine.best_answers import BestAnswers, Wanted
 from tacit.engine.bounds import Bounds, BoundsFold
 from tacit.engine.calibration import EVERY
-from tacit.engine.found import Found, Wanted
 from tacit.engine.known_tails import KnownTails
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.possible import IMPOSSIBLE
@@ -57,13 +57,13 @@ class CoarseSearch:
     relations: Tensor
     leaves: dict[tuple[int, Relation], _Leaf] = field(default_factory=dict)
 
-    def top(self, root: Node, wanted: Sequence[Wanted]) -> list[Found]:
+    def top(self, root: Node, wanted: Sequence[Wanted]) -> list[BestAnswers]:
         """The best answers to each query."""
         first = [torch.tensor(each.first, dtype=torch.long) for each in wanted]
         ids = torch.cat([self._contenders(root, wanted), *first]).unique()
         scores = checked(self._exact(root, ids), self.atoms.shards)
         finer = self._exact(root, ids, raw=True) if single_atom(root) else [None] * len(wanted)
-        return [each.found_among(ids, *values) for each, *values in zip(wanted, scores, finer, strict=True)]
+        return [each.best_among(ids, *values) for each, *values in zip(wanted, scores, finer, strict=True)]
 
     def _exact(self, root: Node, ids: Tensor, raw: bool = False) -> Tensor:
         return torch.cat([_InColumns(self, few, raw).of(root).low for few in ids.split(_GATHERED)], dim=1)

@@ -142,16 +142,16 @@ def _missing(
     kept, ahead = [_Facts(heads.new_zeros(0, 3), torch.zeros(0, device=heads.device))], list[tuple[Tensor, ...]]()
     rows = _rows_at_once(engine)
     for start in range(0, len(heads), rows):
-        some, along = heads[start : start + rows], relations[start : start + rows]
-        known = atoms.known(some, along)
-        for block in atoms.blocks(some, along, atoms.num_entities):
+        chunk, along = heads[start : start + rows], relations[start : start + rows]
+        known = atoms.known(chunk, along)
+        for block in atoms.blocks(chunk, along, atoms.num_entities):
             if known is not None:
                 known.lift(block.scores, block.columns, -math.inf)
             row, column = (checked(block.scores, atoms.shards) >= 2.0 * least).nonzero().T
             tails = column + block.columns.start
-            fresh = ~torch.isin(tails, finished) & ((along[row] % 2 == 0) | (some[row] != tails))  # a loop has one way
+            fresh = ~torch.isin(tails, finished) & ((along[row] % 2 == 0) | (chunk[row] != tails))  # a loop has one way
             picked = block.scores[row[fresh], column[fresh]]
-            ahead.append((some[row[fresh]], along[row[fresh]], tails[fresh], picked))
+            ahead.append((chunk[row[fresh]], along[row[fresh]], tails[fresh], picked))
         if start + rows >= len(heads) or sum(len(part[0]) for part in ahead) >= _PAIRS:
             kept.append(_from_both_ends(atoms, *map(torch.cat, zip(*ahead, strict=True)), rows=rows, least=least))
             ahead = []

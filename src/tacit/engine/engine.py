@@ -26,8 +26,8 @@ from tacit.engine.reasoner import CertifiedReasoner, MessageReasoner, Reasoner, 
 from tacit.engine.settings import EngineSettings
 from tacit.engine.work import survive_forks, threads_to_answer
 from tacit.errors import QueryError, SettingsError
+from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph, no_triples
-from tacit.graph.index import Index
 from tacit.links.codes import shared_codes
 from tacit.links.finders import Finders, checked
 from tacit.links.index_top import WORTH
@@ -145,7 +145,7 @@ class Engine:
         return type(self.scorer).__name__ if self.instead is None else self.instead.name
 
     @property
-    def index(self) -> Index | None:
+    def index(self) -> FactIndex | None:
         """The facts that count as known; None where none do."""
         return self.graph.index(*self.settings.observed) if self.settings.observed else None
 
@@ -186,7 +186,7 @@ class Engine:
         if self.instead is not None:
             return self.instead.asked_by(self)
         if settings.search == "symbolic":
-            return SymbolicReasoner(self.index or Index(no_triples(), graph.num_relations), graph.num_entities)
+            return SymbolicReasoner(self.index or FactIndex(no_triples(), graph.num_relations), graph.num_entities)
         if settings.search == "continuous":
             return ContinuousReasoner(
                 self.atoms, self.logic, steps=settings.steps, step_size=settings.step_size, reg=settings.vector_reg

@@ -77,12 +77,14 @@ def known_facts(engine: Engine, entity: str, relation: str | None = None) -> Ent
         ways = (index.keys[first:last] % graph.num_relations).tolist()
         ends = [(way, index.tails(here, way).tolist()) for way in ways if wanted in (None, way)]
     score = math.exp(engine.atoms.observed)
-    found = []
+    relatives = []
     for way, tails in ends:
         rows = [(tail, score) for tail in tails if way % 2 == 0 or tail != here]  # a loop is listed once, forward
         listed = _relatives(engine, way, rows)
-        found.append(replace(listed, facts=tuple(sorted(listed.facts, key=lambda f: (f.name.casefold(), f.entity)))))
-    return _collected(engine, here, True, found)
+        relatives.append(
+            replace(listed, facts=tuple(sorted(listed.facts, key=lambda f: (f.name.casefold(), f.entity))))
+        )
+    return _collected(engine, here, True, relatives)
 
 
 def predicted_facts(
@@ -118,8 +120,8 @@ def predicted_facts(
         done += len(labels)
         many = min(_AT_ONCE, 2 * many) if monotonic() - before < seconds / _LOOKS else max(1, many // 2)
     upto = graph.relations[along[done]] if done < len(along) else None
-    found = (_relatives(engine, way, rows) for way, rows in ends.items() if wanted in (None, way))
-    return replace(_collected(engine, here, False, found), next=upto)
+    relatives = (_relatives(engine, way, rows) for way, rows in ends.items() if wanted in (None, way))
+    return replace(_collected(engine, here, False, relatives), next=upto)
 
 
 def _relatives(engine: Engine, way: int, rows: Iterable[tuple[int, float]]) -> Relatives:
@@ -128,8 +130,8 @@ def _relatives(engine: Engine, way: int, rows: Iterable[tuple[int, float]]) -> R
     return Relatives(relations[way], relations.name(way & ~1), bool(way & 1), len(facts), facts)
 
 
-def _collected(engine: Engine, here: int, known: bool, found: Iterable[Relatives]) -> EntityFacts:
+def _collected(engine: Engine, here: int, known: bool, relatives: Iterable[Relatives]) -> EntityFacts:
     entities = engine.graph.entities
-    filled = (each for each in found if each.count)  # an inverse may have had a loop alone
+    filled = (each for each in relatives if each.count)  # an inverse may have had a loop alone
     order = sorted(filled, key=lambda each: (each.inverse, each.name.casefold(), each.relation))
     return EntityFacts(entities[here], entities.name(here), known, tuple(order))

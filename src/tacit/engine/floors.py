@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.engine.found import Wanted
+from tacit.engine.best_answers import Wanted
 from tacit.engine.logic import ZERO
 from tacit.engine.scores import Scores
 from tacit.query.fold import Place, Visitor

@@ -193,10 +193,10 @@ class Following(Scores):
 
     def _expand(self, step: Search, rows: Tensor, ids: Tensor, values: Sequence[Tensor], taken: Tensor) -> None:
         """Follow the first so many candidates of some queries, by values for the beam and both bounds, or by one."""
-        some = taken.nonzero()[:, 0]
-        if not len(some):
+        chosen = taken.nonzero()[:, 0]
+        if not len(chosen):
             return
-        rows, ids, taken, values = rows[some], ids[some], taken[some], [table[some] for table in values]
+        rows, ids, taken, values = rows[chosen], ids[chosen], taken[chosen], [table[chosen] for table in values]
         hop, copies, places = self.hops[step], len(values), torch.arange(int(taken.max()), device=ids.device)
         again = torch.where(places < taken[:, None], places, 0)  # what is not to be followed gives way to the first
         ids = ids.gather(1, again)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tacit.engine.answers import Answer, Answers, Count, Witness
 from tacit.engine.asked import Asked
-from tacit.engine.found import Found, Wanted, unsettled
+from tacit.engine.best_answers import BestAnswers, Wanted, unsettled
 from tacit.engine.logic import ZERO
 from tacit.engine.paging import Page
 from tacit.engine.reasoner import Explanation, Reasoner
@@ -138,15 +138,17 @@ def _slots(questions: Sequence[_Question]) -> tuple[Tensor, Tensor]:
     return torch.cat([each.entities for each in questions]), torch.cat([each.relations for each in questions])
 
 
-def _searched(questions: Sequence[_Question], wanted: Sequence[Wanted]) -> Iterator[tuple[Found, Explanation | None]]:
+def _searched(
+    questions: Sequence[_Question], wanted: Sequence[Wanted]
+) -> Iterator[tuple[BestAnswers, Explanation | None]]:
     """What a search finds for questions of one plan, which are asked together unless reasons are wanted of it."""
-    search, plan, found = questions[0].search, questions[0].plan, list[Found]()
+    search, plan, listed = questions[0].search, questions[0].plan, list[BestAnswers]()
     for place, (question, each) in enumerate(zip(questions, wanted, strict=True)):
         slots = question.entities, question.relations
         why = search.explaining().explain(plan, *slots, each) if question.paths else None
-        if why is None and not found:
-            found = search.top(plan, *_slots(questions), wanted)
-        yield found[place] if why is None else why.found, why
+        if why is None and not listed:
+            listed = search.top(plan, *_slots(questions), wanted)
+        yield listed[place] if why is None else why.best, why
 
 
 def _named(
@@ -162,16 +164,16 @@ def _entities(questions: Sequence[_Question]) -> Iterator[Answers]:
     known = [[i for i in ids if i not in q.outside] for q, ids in zip(questions, implied, strict=True)]
     size, labels = questions[0].graph.num_entities, questions[0].graph.entities
     wanted = [q.wanted(ids, size, q.outside) for q, ids in zip(questions, known, strict=True)]
-    for question, ids, (found, why) in zip(questions, known, _searched(questions, wanted), strict=True):
+    for question, ids, (best, why) in zip(questions, known, _searched(questions, wanted), strict=True):
         start, there, variable = question.span.start, set(ids), question.prepared.variables[0]
         answers = tuple(
             _named(labels, i, variable, score, i in there, question.witnesses(why, i))
-            for i, score in zip(found.ids[start:], found.scores[start:], strict=True)
+            for i, score in zip(best.ids[start:], best.scores[start:], strict=True)
         )
         yield Answers(
-            "", answers, found.certified, explained=question.explained([why is not None]), rows=found.rows,
-            left_out=len(ids) if question.new else None, estimated=found.estimated,
-            leading=max(0, found.leading - start),
+            "", answers, best.certified, explained=question.explained([why is not None]), rows=best.rows,
+            left_out=len(ids) if question.new else None, estimated=best.estimated,
+            leading=max(0, best.leading - start),
         )  # fmt: skip
 
 
@@ -179,11 +181,11 @@ def _truth(question: _Question) -> Answers:
     """Whether a formula holds: one answer without values."""
     known = bool(question.holds(question.entities, question.relations)[0])
     wanted = Wanted(1, [0] if known else (), question.worth)
-    ((found, why),) = _searched([question], [wanted])
-    score = found.scores[0] if found.scores else ZERO
+    ((best, why),) = _searched([question], [wanted])
+    score = best.scores[0] if best.scores else ZERO
     answer = Answer("", -1, math.exp(score), score, known, question.witnesses(why, 0))
     explained = question.explained([why is not None])
-    return Answers("", (answer,), found.certified, explained=explained, rows=found.rows, estimated=found.estimated)
+    return Answers("", (answer,), best.certified, explained=explained, rows=best.rows, estimated=best.estimated)
 
 
 def _relations(question: _Question) -> Answers:
@@ -197,16 +199,16 @@ def _relations(question: _Question) -> Answers:
     known = question.holds(ends, forward).nonzero()[:, 0].tolist()
     sure = search.exact or (question.proving and search.bounds(plan, ends[:1], forward[:1]) is not None)
     bounds = (scores, scores) if sure else None  # a single atom has no hops to miss
-    found = question.wanted(known, len(forward)).found(scores, bounds=bounds)
+    best = question.wanted(known, len(forward)).best(scores, bounds=bounds)
     labels, there, answers, told = question.graph.relations, set(known), [], []
     explaining = search.explaining(by_scores=True)
-    for place, score in zip(found.ids[start:], found.scores[start:], strict=True):
+    for place, score in zip(best.ids[start:], best.scores[start:], strict=True):
         along = forward[place : place + 1]
         why = question.why(explaining, plan, question.entities, along, 0, place in there)
         told.append(why is not None)  # and no more: it remembers sets of all entities
         answers.append(_named(labels, int(along), variable, score, place in there, question.witnesses(why, 0)))
     left_out, explained = len(known) if question.new else None, question.explained(told)
-    return Answers("", tuple(answers), found.certified, explained=explained, left_out=left_out)
+    return Answers("", tuple(answers), best.certified, explained=explained, left_out=left_out)
 
 
 def _tuples(question: _Question) -> Answers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 
 
 class KnownFacts:
@@ -14,7 +14,7 @@ class KnownFacts:
     On a CPU its tensors are the arrays of the index, which may be those of a file, and take no memory of their own.
     """
 
-    def __init__(self, index: Index, device: torch.device | str = "cpu") -> None:
+    def __init__(self, index: FactIndex, device: torch.device | str = "cpu") -> None:
         self.index = index
         self.num_relations = index.num_relations
         self._keys = torch.from_numpy(index.keys).to(device)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tacit.engine.reasons import Proof, Reasons
 from tacit.engine.scores import Scores
-from tacit.graph.index import Index, Ints
+from tacit.graph.fact_index import FactIndex, Ints
 from tacit.query.fold import Place
 from tacit.query.plan import Best, Condition, Project
 from tacit.query.sets import Sets
@@ -21,7 +21,7 @@ class Implied(Reasons):
     Where no facts do, as in a branch of an *or* that is not known, the choice is the search's.
     """
 
-    def __init__(self, scores: Scores, index: Index) -> None:
+    def __init__(self, scores: Scores, index: FactIndex) -> None:
         super().__init__(scores)
         slots = scores.entities.cpu().numpy(), scores.relations.cpu().numpy()
         self.facts = SetFold(index, scores.atoms.num_entities, *slots)

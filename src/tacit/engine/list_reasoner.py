@@ -8,7 +8,7 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
-from tacit.engine.found import Found, Wanted
+from tacit.engine.best_answers import BestAnswers, Wanted
 from tacit.engine.list_search import Listing, Lists
 from tacit.engine.logic import ZERO
 from tacit.engine.reasoner import Around, MessageReasoner, Reasoner
@@ -43,14 +43,14 @@ class ListReasoner(Around):
         atoms, weights = self.rows.atoms, self._weights
         return not atoms.forgotten and weights.now(atoms.scorer) is weights and weights.believable
 
-    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
+    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[BestAnswers]:
         """The best answers to each query; certified where the finder knows what it has not listed."""
         if not listable(plan) or not self._current():
             return self.rows.top(plan, entities, relations, wanted)
         slots = zip(entities.tolist(), relations.tolist(), wanted, strict=True)
         return [self._listed(plan, *each) for each in slots]
 
-    def _listed(self, plan: Plan, entities: list[int], relations: list[int], wanted: Wanted) -> Found:
+    def _listed(self, plan: Plan, entities: list[int], relations: list[int], wanted: Wanted) -> BestAnswers:
         """The best answers to one query: what goes first is valued whether a search would find it or not."""
         rows, k = RowLists(self.rows.atoms, self.finder), self.rows.k or self.num_entities
         lists = Lists(rows, self.rows.logic, entities, relations, k)
@@ -65,11 +65,11 @@ class ListReasoner(Around):
         ids, order = torch.cat([listing.ids, unlisted]).sort()
         low, high = torch.cat([listing.low, valued.low])[order], torch.cat([listing.high, valued.high])[order]
         finer = -order.float() if isinstance(plan.root, Row) else None
-        found = wanted.found_among(ids, low, finer, (low, high)) if len(ids) else Found((), (), True)
+        best = wanted.best_among(ids, low, finer, (low, high)) if len(ids) else BestAnswers((), (), True)
         beyond, ahead, sure = listing.rest, set(wanted.first), rows.sure and not rows.estimated
-        full = len(found.ids) == wanted.count and found.ids
-        settled = beyond < found.scores[-1] if full else beyond == ZERO or beyond < wanted.floor
-        certified = bool(found.certified) and settled and sure
-        listed = zip(found.ids[: found.proven], found.scores, strict=False)
+        full = len(best.ids) == wanted.count and best.ids
+        settled = beyond < best.scores[-1] if full else beyond == ZERO or beyond < wanted.floor
+        certified = bool(best.certified) and settled and sure
+        listed = zip(best.ids[: best.proven], best.scores, strict=False)
         leading = len(list(takewhile(lambda each: each[0] in ahead or beyond < each[1], listed))) if sure else 0
-        return Found(found.ids, found.scores, certified, len(lists.followed), rows.estimated, leading)
+        return BestAnswers(best.ids, best.scores, certified, len(lists.followed), rows.estimated, leading)

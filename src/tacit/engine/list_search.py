@@ -123,11 +123,11 @@ class Lists(BoundsFold[Tensor]):
             few = hop.next()
             if not len(few.ids):
                 continue
-            found = self.rows.of(few.ids.tolist(), relation, max(count, _LISTED))
-            rests = self.logic.conjunction(few.high, torch.tensor([row.rest for row in found]))
+            row_lists = self.rows.of(few.ids.tolist(), relation, max(count, _LISTED))
+            rests = self.logic.conjunction(few.high, torch.tensor([row.rest for row in row_lists]))
             beyond = max(beyond, float(rests.max()))
-            reached = [self.logic.conjunction(value, row.scores) for value, row in zip(few.low, found, strict=True)]
-            ids, values = _greatest(torch.cat([ids, *(row.ids for row in found)]), torch.cat([values, *reached]))
+            reached = [self.logic.conjunction(value, row.scores) for value, row in zip(few.low, row_lists, strict=True)]
+            ids, values = _greatest(torch.cat([ids, *(row.ids for row in row_lists)]), torch.cat([values, *reached]))
         # Known tails of one candidate are worth the same: who cuts among equals must see them all.
         equals = int((values >= values.topk(count).values[-1]).sum()) if len(values) > count else count
         places = best(values[None], min(equals, count + _EQUALS))[1][0]

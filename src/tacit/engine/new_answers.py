@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tacit.engine.logic import ZERO
 from tacit.engine.reasoner import Around, Reasoner
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.query.plan import Plan
 from tacit.query.symbolic import answers
 
@@ -15,7 +15,7 @@ from tacit.query.symbolic import answers
 class NewAnswers(Around):
     """The scores of a reasoner, with minus infinity for every answer that the facts of an index imply."""
 
-    def __init__(self, reasoner: Reasoner, index: Index) -> None:
+    def __init__(self, reasoner: Reasoner, index: FactIndex) -> None:
         super().__init__(reasoner)
         self.index = index
 

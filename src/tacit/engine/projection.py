@@ -78,8 +78,8 @@ class Hop:
         if values.shape[1] == self.atoms.num_entities:
             self._from_all(values[order], relations[order], out)
         else:
-            some = max(1, int((values != ZERO).any(dim=0).sum()))  # the best come first
-            self.from_some(values[order, :some], ids[order, :some], relations[order], out)
+            width = max(1, int((values != ZERO).any(dim=0).sum()))  # the best come first
+            self.from_some(values[order, :width], ids[order, :width], relations[order], out)
         back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
         return out[back]
 
@@ -111,9 +111,9 @@ class Hop:
             return
         width = self._width(min(rows, values.numel()))  # the same for all pieces, whatever their number
         if k > rows or not self._apart(rows):
-            for queries, some in chunks(len(values), k, rows):
+            for queries, places in chunks(len(values), k, rows):
                 choose_again()
-                self._raised(values[queries, some], ids[queries, some], relations[queries], out[queries], width)
+                self._raised(values[queries, places], ids[queries, places], relations[queries], out[queries], width)
             return
 
         def follow(queries: slice) -> None:
@@ -164,9 +164,9 @@ class Hop:
             choose_again()
             wanted = distinct[block * rows : (block + 1) * rows]
             (scored,) = atoms.blocks(wanted % n, wanted // n, atoms.width)
-            for reached, (some, weights) in zip(out, parts, strict=False):
-                if len(some):
-                    self._raise(reached, scored.scores, some - block * rows, weights[:, None], room)
+            for reached, (places, weights) in zip(out, parts, strict=False):
+                if len(places):
+                    self._raise(reached, scored.scores, places - block * rows, weights[:, None], room)
         return True
 
     def _raise(self, out: Tensor, scores: Tensor, rows: Tensor, weights: Tensor, room: Tensor) -> None:
@@ -229,8 +229,8 @@ class Hop:
         firsts = torch.arange(-(-queries // together) + 1, device=ids.device) * span
         bounds = torch.searchsorted(distinct, firsts).tolist()
         for number, (start, stop) in enumerate(pairwise(bounds)):
-            some, wanted = slice(number * together, (number + 1) * together), distinct[start:stop] % span
-            self._from_raw(wanted % n, wanted // n, places[some] - start, weights[some], out[some])
+            group_rows, wanted = slice(number * together, (number + 1) * together), distinct[start:stop] % span
+            self._from_raw(wanted % n, wanted // n, places[group_rows] - start, weights[group_rows], out[group_rows])
 
     def _from_raw(self, heads: Tensor, relations: Tensor, rows: Tensor, weights: Tensor, out: Tensor) -> None:
         """Raise `out[G, N]` by `max_j weights[q, j] ⊤ c(heads[rows[q, j]], t)`.
@@ -255,8 +255,8 @@ class Hop:
         if shared and scores.device.type == "cpu":  # query by query, in cache
             buffer = scores.new_empty(rows.shape[1], scores.shape[1])
             reached = scores.new_empty(len(rows), scores.shape[1])
-            for query, some in enumerate(rows):
-                torch.index_select(scores, 0, some, out=buffer)
+            for query, places in enumerate(rows):
+                torch.index_select(scores, 0, places, out=buffer)
                 reached[query] = self._conjunction_(buffer, weights[query, :, None]).amax(dim=0)
             return reached
         if shared:
@@ -277,16 +277,16 @@ class Hop:
         """Raise `out[Q, N]` by what a relation leads to from some candidates `[P]` of sets `[Q, N]`."""
         rows, width = self.sizes()[0], self._width(len(heads))
         if self._raw:
-            for some in heads.split(rows):
-                places = torch.arange(len(some), device=some.device).expand(len(source), -1)
-                self._from_raw(some, torch.full_like(some, relation), places, source[:, some], out)
+            for chunk in heads.split(rows):
+                places = torch.arange(len(chunk), device=chunk.device).expand(len(source), -1)
+                self._from_raw(chunk, torch.full_like(chunk, relation), places, source[:, chunk], out)
             return
         for start in range(0, len(heads), rows):
             choose_again()
-            some = heads[start : start + rows]
-            for block in pieces(self.atoms.blocks(some, torch.full_like(some, relation), width)):
+            chunk = heads[start : start + rows]
+            for block in pieces(self.atoms.blocks(chunk, torch.full_like(chunk, relation), width)):
                 for query, values in enumerate(source):
-                    reached = self.logic.conjunction(block.scores, values[some, None])
+                    reached = self.logic.conjunction(block.scores, values[chunk, None])
                     here = out[query, block.columns]
                     torch.maximum(here, reached.amax(dim=0), out=here)
 

@@ -157,11 +157,11 @@ def outcomes(engine: Engine, lines: Iterable[Line], top: int | None = 10, **opti
     """
     engine.ask_many([], top, **options)  # what is wrong with the options is not the questions' fault
     left = iter(lines)
-    while some := list(islice(left, _TOGETHER)):
-        prepared = [_prepared(engine, line.question) for line in some]
+    while chunk := list(islice(left, _TOGETHER)):
+        prepared = [_prepared(engine, line.question) for line in chunk]
         asked = [question for question in prepared if isinstance(question, Asked)]
         answers = iter(alone_where_wrong(lambda part: engine.ask_many(part, top, **options), asked, TacitError))
-        for line, question in zip(some, prepared, strict=True):
+        for line, question in zip(chunk, prepared, strict=True):
             yield Outcome(line, next(answers) if isinstance(question, Asked) else question)
 
 

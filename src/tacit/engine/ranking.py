@@ -53,13 +53,13 @@ def hard_ranks(
                 for answers in (part.hard, part.easy)
                 for column in (answers.rows, answers.ids)
             )
-            found = ranks(scores, rows, hard, known_rows, known, ties, reasoner.shards)
-        if not taken or found.device.type == "cpu":  # a GPU is waited for once: a damaged model shows in any batch
-            numbers(found)
-        taken.append((_ids(places.subset(chosen).ids), found))
+            places_of = ranks(scores, rows, hard, known_rows, known, ties, reasoner.shards)
+        if not taken or places_of.device.type == "cpu":  # a GPU is waited for once: a damaged model shows in any batch
+            numbers(places_of)
+        taken.append((_ids(places.subset(chosen).ids), places_of))
         progress(start + len(part))
-    for at, found in taken:
-        ordered[at] = found.cpu()
+    for at, places_of in taken:
+        ordered[at] = places_of.cpu()
     return numbers(processes.sum(ordered))
 
 

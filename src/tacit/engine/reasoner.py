@@ -14,9 +14,9 @@ from torch import Tensor
 
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms import Atoms
+from tacit.engine.best_answers import BestAnswers, Wanted, loose
 from tacit.engine.best_first import BestFirst
 from tacit.engine.coarse_search import CoarseSearch
-from tacit.engine.found import Found, Wanted, loose
 from tacit.engine.known_reasons import Implied
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.reasons import Proof, Reasons
@@ -24,7 +24,7 @@ from tacit.engine.remembered_atoms import RememberedAtoms
 from tacit.engine.scores import Scores, checked
 from tacit.engine.sharded import best_answers
 from tacit.errors import PlanError
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.links.codes import FEW
 from tacit.query.plan import Plan, Row
 from tacit.query.plan_traits import negates_hops, settled, without_hops
@@ -48,7 +48,7 @@ def step_memory(memory: float | None, device: torch.device) -> int:
 class Explanation:
     """The answers to one query and the proofs of any of them, so many at most, best first."""
 
-    found: Found
+    best: BestAnswers
     proofs: Callable[[int, int], list[Proof]]
 
 
@@ -114,11 +114,11 @@ class Reasoner(ABC):
         scores = self.scores(plan, entities, relations)
         return scores, self.ranking(plan, entities, relations) if isinstance(plan.root, Row) else scores
 
-    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
+    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[BestAnswers]:
         """The best answers to each query; by default the best of its scores, proven only where those are exact."""
         scores, finer = (values.cpu() for values in self.ranked(plan, entities, relations))
-        found = [best_answers(self.shards, *values) for values in zip(wanted, scores, finer, strict=True)]
-        return [replace(each, certified=True) for each in found] if self.exact else found
+        listed = [best_answers(self.shards, *values) for values in zip(wanted, scores, finer, strict=True)]
+        return [replace(each, certified=True) for each in listed] if self.exact else listed
 
     def batch(self, plan: Plan) -> int:
         """How many queries of a plan to ask for at once."""
@@ -212,7 +212,7 @@ class MessageReasoner(Reasoner):
         scores = self.scores(plan, entities, relations)
         return scores, scores
 
-    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
+    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[BestAnswers]:
         """The best answers to each query; of what has no hops, those that bounds leave open are scored exactly."""
         # Many rows are scored as fast as codes are read; and sums that are kept are always those of a row alone.
         few = 1 if self.atoms.calibration.by_sum else FEW
@@ -220,8 +220,8 @@ class MessageReasoner(Reasoner):
             return super().top(plan, entities, relations, wanted)
         codes = self.atoms.codes(len(wanted))
         search = CoarseSearch(self.atoms, self.logic, codes, entities.long(), relations.long())
-        found = search.top(plan.root, wanted)
-        return [replace(each, certified=True) for each in found] if self.exact else found
+        listed = search.top(plan.root, wanted)
+        return [replace(each, certified=True) for each in listed] if self.exact else listed
 
     def batch(self, plan: Plan) -> int:
         """How many queries of a plan fit in memory at once: each live set is a row of N floats."""
@@ -246,8 +246,8 @@ class MessageReasoner(Reasoner):
         plain.keep = True
         scores = checked(plain.whole(plan.root), self.shards)[0]
         lower, upper = (scores, scores) if bounded is None else bounded.whole(plan.root)
-        found = best_answers(self.shards, wanted, scores.cpu(), scores.cpu(), (lower.cpu(), upper.cpu()))
-        return explained(found, plain.first(), plan, wanted)
+        best = best_answers(self.shards, wanted, scores.cpu(), scores.cpu(), (lower.cpu(), upper.cpu()))
+        return explained(best, plain.first(), plan, wanted)
 
     def explaining(self, by_scores: bool = False) -> Self:
         """The same reasoner over atoms that keep their rows, since each answer asks for them again."""
@@ -284,25 +284,25 @@ class CertifiedReasoner(MessageReasoner):
         """How many queries of a plan fit in memory at once, with two bounds each, and how far hops were followed."""
         return max(1, super().batch(plan) // 3)
 
-    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[Found]:
+    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[BestAnswers]:
         """The best answers to each query, certified where they are proven; what has no hops is exact as it is."""
         if settled(plan.root):
-            return [replace(found, certified=True, rows=0) for found in super().top(plan, entities, relations, wanted)]
-        found: dict[int, Found] = {}
+            return [replace(best, certified=True, rows=0) for best in super().top(plan, entities, relations, wanted)]
+        listed: dict[int, BestAnswers] = {}
         for places, search in self._search(entities, relations).results(plan.root, wanted):
-            found |= zip(places, search.listed(plan.root, [wanted[place] for place in places]), strict=True)
-        return [found[place] for place in range(len(wanted))]
+            listed |= zip(places, search.listed(plan.root, [wanted[place] for place in places]), strict=True)
+        return [listed[place] for place in range(len(wanted))]
 
     def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation:
         """The best answers to one query, and their proofs by the candidates that were followed."""
         if settled(plan.root):
             return super().explain(plan, entities, relations, wanted)
         ((_, search),) = self._search(entities, relations).results(plan.root, [wanted])
-        found = search.listed(plan.root, [wanted])[0]
-        for answer in found.ids if found.certified else ():  # others were followed as far as they may be
+        best = search.listed(plan.root, [wanted])[0]
+        for answer in best.ids if best.certified else ():  # others were followed as far as they may be
             search.reach(plan.root, answer)
         # What was proven stays so, also where a cycle's body is known less well than its bound was.
-        return explained(replace(found, rows=search.rows[0]), search.followed(), plan, wanted)
+        return explained(replace(best, rows=search.rows[0]), search.followed(), plan, wanted)
 
     def explaining(self, by_scores: bool = False) -> Self:
         """The same search, without a budget where it is by scores, since these are the beam's."""
@@ -320,7 +320,7 @@ class SymbolicReasoner(Reasoner):
 
     exact, predicts, probabilities = True, False, True
 
-    def __init__(self, index: Index, num_entities: int) -> None:
+    def __init__(self, index: FactIndex, num_entities: int) -> None:
         self.index, self.num_entities = index, num_entities
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
@@ -331,9 +331,9 @@ class SymbolicReasoner(Reasoner):
         return out
 
 
-def explained(found: Found, scores: Scores, plan: Plan, wanted: Wanted) -> Explanation:
+def explained(best: BestAnswers, scores: Scores, plan: Plan, wanted: Wanted) -> Explanation:
     """Answers with proofs from the scores of one query that remembers every set."""
-    reasons, known, facts = Reasons(scores, found.ids), set(wanted.first), scores.atoms.facts
+    reasons, known, facts = Reasons(scores, best.ids), set(wanted.first), scores.atoms.facts
 
     def proofs(answer: int, count: int) -> list[Proof]:
         told = reasons.proofs(plan.root, answer, count)
@@ -341,4 +341,4 @@ def explained(found: Found, scores: Scores, plan: Plan, wanted: Wanted) -> Expla
             return told
         return Implied(scores, facts.index).proofs(plan.root, answer, count)  # whose facts the search has dropped
 
-    return Explanation(found, proofs)
+    return Explanation(best, proofs)

@@ -41,8 +41,8 @@ class RowLists:
         """The best tails of rows over one relation: those that are known, and at least `m` predicted ones."""
         missing = [head for head in heads if self._rows.get((head, relation), (0, None))[0] < m]
         if missing:
-            found = self._found(torch.tensor(missing), torch.full((len(missing),), relation), m)
-            self._rows |= {(head, relation): (m, row) for head, row in zip(missing, found, strict=True)}
+            rows = self._found(torch.tensor(missing), torch.full((len(missing),), relation), m)
+            self._rows |= {(head, relation): (m, row) for head, row in zip(missing, rows, strict=True)}
         return [self._rows[head, relation][1] for head in heads]
 
     def scores(self, heads: Tensor, relation: int, tails: Tensor) -> Tensor:

@@ -234,7 +234,7 @@ class Scores(Fold[Tensor, Tensor]):
         """What an answer can be worth at most with each of some candidates, `[B, P]`, by rows that end at it."""
         parts = [part for part, ends in _beginnings(step.body) if ends]
         few = candidates.split(self._at_once(step.body), dim=1)
-        return torch.cat([self._at_most(step, some, parts, True) for some in few]).t()
+        return torch.cat([self._at_most(step, chunk, parts, True) for chunk in few]).t()
 
     def _at_most(self, step: Condition, candidates: Tensor, parts: Sequence[Node], ends: bool) -> Tensor:
         """The highest value of some parts of a body with each candidate, `[P, B]`, and of what there is room for where

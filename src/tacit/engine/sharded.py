@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tacit.distributed.shards import Shards, share
 from tacit.distributed.ties import best
-from tacit.engine.found import Found, Wanted, unsettled
+from tacit.engine.best_answers import BestAnswers, Wanted, unsettled
 from tacit.engine.logic import ZERO
 
 
@@ -53,13 +53,13 @@ def best_answers(
     scores: Tensor,
     finer: Tensor | None = None,
     bounds: tuple[Tensor, Tensor] | None = None,
-) -> Found:
-    """The answers by scores `[n]` of which every process has its own, as `Wanted.found` lists and certifies them.
+) -> BestAnswers:
+    """The answers by scores `[n]` of which every process has its own, as `Wanted.best` lists and certifies them.
 
     The best of every process, and what most stands in their way there, decide as all entities would.
     """
     if shards.world == 1:
-        return wanted.found(scores, finer, bounds)
+        return wanted.best(scores, finer, bounds)
     first, without = (_held(shards, ids) for ids in (wanted.first, wanted.without))
     own = replace(wanted, first=first, without=without)
     columns = _contenders(own, scores, finer, bounds)
@@ -71,10 +71,10 @@ def best_answers(
     values = shards.gathered(F.pad(rows, (0, missing))).transpose(0, 1).flatten(1)[:, ids >= 0]
     ids, order = ids[ids >= 0].sort()
     if not len(ids):  # nothing is an answer, which is certain where bounds say so
-        return Found([], [], None if bounds is None else True)
+        return BestAnswers([], [], None if bounds is None else True)
     values = values[:, order]
     lower_and_upper = None if bounds is None else (values[-2], values[-1])
-    return wanted.found_among(ids, values[0], None if finer is None else values[1], lower_and_upper)
+    return wanted.best_among(ids, values[0], None if finer is None else values[1], lower_and_upper)
 
 
 def _held(shards: Shards, ids: Sequence[int]) -> list[int]:

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.engine.found import at_least, unsettled
+from tacit.engine.best_answers import at_least, unsettled
 from tacit.engine.logic import ZERO
 from tacit.engine.reasoner import Reasoner
 from tacit.engine.sharded import whole
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.query.cost import sets_of
 from tacit.query.plan import Everything, Held, Intersect, Node, Plan
 from tacit.query.plan_traits import negates_hops, settled
@@ -75,7 +75,7 @@ class TupleSearch:
     reasoner: Reasoner
     plan: Plan
     relations: Tensor  # [1, R]
-    index: Index | None  # of the known facts
+    index: FactIndex | None  # of the known facts
     k: int | None
     count: int
     least: float | None  # None where known tuples do not go before others

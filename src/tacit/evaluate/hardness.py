@@ -47,6 +47,6 @@ def hardness(
         asked = {name: each.queries for name, each in drawn.items() if len(each.queries)}
     links = {name: missing_links(each, loaded, split, known) for name, each in asked.items()}
     return {
-        name: dict(zip(*(part.tolist() for part in np.unique(found, return_counts=True)), strict=True))
-        for name, found in links.items()
+        name: dict(zip(*(part.tolist() for part in np.unique(missing, return_counts=True)), strict=True))
+        for name, missing in links.items()
     }

@@ -70,8 +70,8 @@ def measure(
 ) -> Figures:
     """The figures of each query of one set, in the order of the set, and the time taken."""
     started = time.perf_counter()
-    found = hard_ranks(reasoner, queries, cast("Ties", how.ties), how.batch, progress, processes)
-    return Figures(queries, found, time.perf_counter() - started)
+    places = hard_ranks(reasoner, queries, cast("Ties", how.ties), how.batch, progress, processes)
+    return Figures(queries, places, time.perf_counter() - started)
 
 
 def one_hop_queries(graph: Graph, split: str = "test") -> QuerySet:

@@ -14,7 +14,7 @@ from tacit.distributed.ties import best
 from tacit.engine.ranking import batch_size, slots
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import SettingsError
-from tacit.graph.index import Floats
+from tacit.graph.fact_index import Floats
 from tacit.query.queries import AnswerSets, QuerySet
 
 

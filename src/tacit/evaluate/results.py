@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tacit.disk import from_json
 from tacit.errors import DataError
-from tacit.graph.index import Floats
+from tacit.graph.fact_index import Floats
 from tacit.links.ranking import MEANS, METRICS, by_query
 from tacit.query.queries import QuerySet
 from tacit.query.shapes import NEGATIVE, POSITIVE

@@ -60,10 +60,10 @@ class RunFiles:
                 raise RunError(f"{self.run.path / part} does not belong to {name}; resume the training, or train again")
             for key, tensor in held.items():
                 pieces.setdefault(key, []).append((int(about["start"]), tensor))
-        for key, found in pieces.items():
-            if sum(len(tensor) for _, tensor in found) != shards.total:
+        for key, parts in pieces.items():
+            if sum(len(tensor) for _, tensor in parts) != shards.total:
                 raise RunError(f"{self.run.path / name} does not fit the run: {key} has not {shards.total} rows")
-            own = [tensor[max(0, shards.start - at) : max(0, shards.stop - at)] for at, tensor in found]
+            own = [tensor[max(0, shards.start - at) : max(0, shards.stop - at)] for at, tensor in parts]
             tensors[key] = own[0] if len(own) == 1 else torch.cat(own)
         return told, tensors
 

@@ -31,7 +31,7 @@ class Position:
         """Whether counts are counts and measures are numbers, of which a loss may have become infinite or none."""
         counts = (self.step, self.done, self.examples, self.best_step, self.stale)
         measures = (self.loss, self.seconds, 0.0 if self.best is None else self.best)
-        rounds = isinstance(self.history, list) and all(isinstance(one, dict) for one in self.history)
+        rounds = isinstance(self.history, list) and all(isinstance(line, dict) for line in self.history)
         whole = all(type(count) is int and 0 <= count < 2**63 for count in counts)
         return rounds and whole and all(type(measure) in (int, float) for measure in measures)
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import LimitError
+from tacit.graph.fact_index import paired, within
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, directed, no_triples
-from tacit.graph.index import paired, within
 from tacit.graph.vocabulary import Vocabulary
 
 Ranked = dict[str, list[tuple[int, str]]]  # readable names of each term, with ranks: the lower, the better

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError, SettingsError
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
 
@@ -217,23 +217,23 @@ class Graph:
 
         write_tsv(self, path)
 
-    def index(self, *splits: str) -> Index:
+    def index(self, *splits: str) -> FactIndex:
         """The sorted index of some splits (all of them by default), both directions; built once."""
         for name in splits:
             self.split(name)  # which refuses a typo
         wanted = tuple(name for name in SPLITS if name in (splits or SPLITS))
         if wanted not in self._indexes:
-            self._indexes[wanted] = Index(self.triples(*wanted), self.num_relations)
+            self._indexes[wanted] = FactIndex(self.triples(*wanted), self.num_relations)
         return self._indexes[wanted]
 
-    def indexed(self, index: Index) -> Graph:
+    def indexed(self, index: FactIndex) -> Graph:
         """The same graph with an index of all its splits that was made before."""
         graph = replace(self)
         graph._indexes[SPLITS] = index
         return graph
 
     @cached_property
-    def _indexes(self) -> dict[tuple[str, ...], Index]:
+    def _indexes(self) -> dict[tuple[str, ...], FactIndex]:
         return {}
 
     def __repr__(self) -> str:

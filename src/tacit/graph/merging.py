@@ -10,8 +10,8 @@ import numpy as np
 
 from tacit.errors import DataError
 from tacit.graph.builder import packed
+from tacit.graph.fact_index import distinct, within
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples
-from tacit.graph.index import distinct, within
 from tacit.graph.joining import BLANK, blank_stem, relabelling
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.graph.fact_index import paired
 from tacit.graph.graph import Graph, Triples
-from tacit.graph.index import paired
 
 LOOKED_AT = 100_000  # facts by which one relation is taken to be symmetric
 ENOUGH = 0.8  # of the facts of each relation, as Toutanova and Chen (2015) counted the redundancy of FB15k
@@ -68,8 +68,8 @@ def symmetry(graph: Graph, facts: Triples) -> NDArray[np.float64]:
 def is_symmetric(graph: Graph, relation: int) -> bool:
     """Whether nearly all facts of a relation hold both ways; of very many facts, some that lie evenly are looked at."""
     facts = graph.facts_by(relation)
-    some = facts[:: 1 + len(facts) // LOOKED_AT]
-    return bool(symmetry(graph, some)[relation & ~1] >= ENOUGH)
+    sample = facts[:: 1 + len(facts) // LOOKED_AT]
+    return bool(symmetry(graph, sample)[relation & ~1] >= ENOUGH)
 
 
 def _by_pair(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from tacit.errors import SettingsError
 from tacit.graph.builder import counted
+from tacit.graph.fact_index import paired
 from tacit.graph.graph import Graph
-from tacit.graph.index import paired
 from tacit.graph.redundancy import redundancies
 
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from tacit.disk import atomic_write, digest, mapped_array, write_array, write_text
 from tacit.errors import DataError, RunError
+from tacit.graph.fact_index import FactIndex
 from tacit.graph.files import BOM, lines
 from tacit.graph.graph import SPLITS, Graph, names_both_ways
-from tacit.graph.index import Index
 from tacit.graph.label_trie import LabelTrie, is_large, trie_of
 from tacit.graph.prefixes import Prefixes
 from tacit.graph.vocabulary import Vocabulary
@@ -146,7 +146,7 @@ def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[
     train, valid, test = np.split(facts, ends[:-1])
     name = str(described.get("name", "graph"))
     graph = Graph(entities, relations, train, valid, test, name, prefixes=prefixes)
-    return graph.indexed(Index.of_arrays(keys, offsets, tails, graph.num_relations))
+    return graph.indexed(FactIndex.of_arrays(keys, offsets, tails, graph.num_relations))
 
 
 def _array(path: Path) -> NDArray[Any]:

@@ -156,8 +156,8 @@ class Vocabulary(Sequence[str]):
         pattern = word_beginning(wanted)
         for i in ids:
             for text in (self.labels[i], *self.names.get(self.labels[i], ())):
-                if found := pattern.search(spaced(text)):
-                    yield text, found.start(), [i]
+                if match := pattern.search(spaced(text)):
+                    yield text, match.start(), [i]
 
     def form_rows(self) -> dict[str, Places]:
         """What `complete` and `nearest` look many labels up by, to be kept and given to the same vocabulary again."""

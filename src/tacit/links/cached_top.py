@@ -46,10 +46,10 @@ class CachedTop:
             return self.inner.top(heads, relations, m)
         kept, missing = self._known(self.rows, heads, relations)
         if len(missing):
-            found = self._found(heads[missing], relations[missing])
+            top = self._found(heads[missing], relations[missing])
             fresh = np.zeros(len(missing), kept.dtype)
             fresh["ids"], fresh["logits"], fresh["rest"] = (
-                part.cpu().numpy() for part in (found.ids, found.logits, found.rest)
+                part.cpu().numpy() for part in (top.ids, top.logits, top.rest)
             )
             self.rows.put(self._keys(heads[missing], relations[missing]), fresh)
             kept[missing.numpy()] = fresh

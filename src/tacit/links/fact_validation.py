@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from tacit.distributed.shards import Shards
+from tacit.graph.fact_index import FactIndex, within
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.index import Index, within
 from tacit.links.ranking import numbers, ranks
 from tacit.links.scorer import Scorer
 
@@ -32,7 +32,7 @@ class Validation:
         order = np.argsort(rows, kind="stable")
         self.heads, self.relations = np.divmod(distinct, graph.num_relations)
         self.rows, self.tails = rows[order], facts[order, 2].astype(np.int64)
-        self.index = Index(_facts_of(graph, distinct), graph.num_relations)
+        self.index = FactIndex(_facts_of(graph, distinct), graph.num_relations)
 
     def __len__(self) -> int:
         return len(self.tails)
@@ -64,15 +64,15 @@ class Validation:
 
 def _facts_of(graph: Graph, keys: NDArray[np.int64]) -> NDArray[np.int32]:
     """The facts of all splits, both directions, that have one of these keys `head · R + relation`: few of many."""
-    found = [np.empty((0, 3), dtype=np.int32)]
+    facts_with_key = [np.empty((0, 3), dtype=np.int32)]
     for split in SPLITS:
         facts = graph.split(split)
         for start in range(0, len(facts), _BLOCK):
             heads, relations, tails = facts[start : start + _BLOCK].T
             for head, relation, tail in ((heads, relations, tails), (tails, relations ^ 1, heads)):
                 wanted = within(head.astype(np.int64) * graph.num_relations + relation, keys)
-                found.append(np.stack((head[wanted], relation[wanted], tail[wanted]), 1))
-    return np.concatenate(found)
+                facts_with_key.append(np.stack((head[wanted], relation[wanted], tail[wanted]), 1))
+    return np.concatenate(facts_with_key)
 
 
 def _ids(values: NDArray[np.integer], model: Scorer) -> torch.Tensor:

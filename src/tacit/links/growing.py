@@ -111,8 +111,8 @@ class Growth(Task):
         old, device = self.model.num_entities, batch.device
         new = self.shards.total - old
         if new and len(self.others):
-            some = torch.randint(len(self.others), (BATCH // 2,), generator=generator).to(device)
-            batch = torch.cat((batch, self.others[some]))
+            chosen = torch.randint(len(self.others), (BATCH // 2,), generator=generator).to(device)
+            batch = torch.cat((batch, self.others[chosen]))
         sizes = (NEGATIVES - NEGATIVES // 2, NEGATIVES // 2) if new else (NEGATIVES, 0)
         drawn = [torch.randint(old, sizes[:1], generator=generator)]
         weights = [torch.full(sizes[:1], old / self.shards.total * NEGATIVES / sizes[0])]

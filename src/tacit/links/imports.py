@@ -108,20 +108,20 @@ class Imported:
             self._check_ranks(graph, _mrr(self.model, facts), _mrr(self.model, self._read_otherwise(facts)))
         return self.model
 
-    def _check_ranks(self, graph: Graph, found: float, other: float) -> None:
+    def _check_ranks(self, graph: Graph, as_read: float, otherwise: float) -> None:
         """Raise a `RunError` by the MRR of train facts, as they were read and with inverses kept the other way."""
         size = graph.num_entities
         chance = (math.log(size) + 0.58) / size
-        if size >= _MANY and max(found, other) < 2 * chance:
+        if size >= _MANY and max(as_read, otherwise) < 2 * chance:
             raise RunError(
-                f"the checkpoint ranks train facts of {graph.name} with an MRR of {found:.4f}, as chance would: its "
+                f"the checkpoint ranks train facts of {graph.name} with an MRR of {as_read:.4f}, as chance would: its "
                 "ids mean others; give the graph it was trained on with the ids it had, a BetaE folder say"
             )
-        if other > max(_LEARNED, 1.5 * found):
+        if otherwise > max(_LEARNED, 1.5 * as_read):
             instead = "interleaved" if self.reciprocal == "stacked" else "stacked"
             raise RunError(
                 f"with reciprocal {self.reciprocal} the checkpoint ranks train facts of {graph.name} with an MRR of "
-                f"{found:.3f}, with {instead} of {other:.3f}; give reciprocal {instead}"
+                f"{as_read:.3f}, with {instead} of {otherwise:.3f}; give reciprocal {instead}"
             )
 
     def _read_otherwise(self, facts: Tensor) -> Tensor:

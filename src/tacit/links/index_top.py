@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tacit.disk import atomic_write, digest, from_json
 from tacit.errors import RunError, SettingsError
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 from tacit.links.scan import LooplessScan, listed, pair_logits
 from tacit.links.scorer import BilinearScorer
 from tacit.links.top import Top
@@ -107,7 +107,7 @@ class IndexTop:
         weights: str,
         loopless: Tensor,
         nprobe: int = NPROBE,
-        facts: Index | None = None,
+        facts: FactIndex | None = None,
     ) -> None:
         self.scorer, self.path, self.weights, self.loopless, self.facts = scorer, path, weights, loopless, facts
         self.stamp = stamp = read_stamp(path)
@@ -173,23 +173,23 @@ class IndexTop:
         rows, tails = map(torch.from_numpy, self.facts.neighbours(heads.numpy(), relations.numpy()))
         place = torch.arange(len(rows)) - torch.searchsorted(rows, rows)
         rows, tails, place = (part[place < _KNOWN] for part in (rows, tails.long(), place))
-        found = heads.new_full((len(heads), _KNOWN, _BESIDE), -1)
+        near = heads.new_full((len(heads), _KNOWN, _BESIDE), -1)
         if len(rows):
-            found[rows, place] = self._search(self.scorer.keys()[tails], _BESIDE, min(_NEAREST, self.stamp.nlist))[1]
-        found = found.view(len(heads), -1).sort(dim=1).values
-        again = F.pad(found[:, 1:] == found[:, :-1], (1, 0))
-        return found.masked_fill(again, -1)
+            near[rows, place] = self._search(self.scorer.keys()[tails], _BESIDE, min(_NEAREST, self.stamp.nlist))[1]
+        near = near.view(len(heads), -1).sort(dim=1).values
+        again = F.pad(near[:, 1:] == near[:, :-1], (1, 0))
+        return near.masked_fill(again, -1)
 
     def _candidates(
         self, queries: Tensor, heads: Tensor, relations: Tensor, count: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Pairs `(row, id)` by rising id with their logits, `[P]` each, and the lowest score from codes, `[B]`."""
-        scores, found = self._search(queries, count, self.nprobe)
-        last = torch.where(found < 0, torch.inf, scores).amin(dim=1)
+        scores, near = self._search(queries, count, self.nprobe)
+        last = torch.where(near < 0, torch.inf, scores).amin(dim=1)
         if self.nprobe < self.stamp.nlist:
             beside = self._beside(heads, relations)
-            found = torch.cat([found, beside.masked_fill(_within(beside, found), -1)], dim=1)
-        ids = found.sort(dim=1).values
+            near = torch.cat([near, beside.masked_fill(_within(beside, near), -1)], dim=1)
+        ids = near.sort(dim=1).values
         rows, places = (ids >= 0).nonzero(as_tuple=True)
         ids = ids[rows, places]
         logits = pair_logits(queries, self.scorer.keys(), rows, ids)

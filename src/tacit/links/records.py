@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.disk import TEMPORARY
-from tacit.graph.index import Ints
+from tacit.graph.fact_index import Ints
 
 _HEAD = 1024  # bytes that say what a file holds
 _WAYS = 4  # records in a bucket
@@ -56,13 +56,13 @@ class Records:
 
     def get(self, keys: Ints) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """The values of keys, and which of them are there, `[B]` each."""
-        found, there = np.zeros(len(keys), self.kind["value"]), np.zeros(len(keys), dtype=bool)
+        values, there = np.zeros(len(keys), self.kind["value"]), np.zeros(len(keys), dtype=bool)
         near = self._table[self._bucket(keys)]  # [B, ways], copied: what is checked is what is returned
         for i, way in np.argwhere((near["key"] == keys[:, None] + 1) & (near["terms"] == self._terms)):
             record = near[i, way]
             if record["check"] == _checksum(record):
-                found[i], there[i] = record["value"], True
-        return found, there
+                values[i], there[i] = record["value"], True
+        return values, there
 
     def put(self, keys: Ints, values: NDArray[Any]) -> None:
         """Keep the values of keys; where the disk takes no more, they are not kept."""

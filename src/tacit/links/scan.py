@@ -75,8 +75,8 @@ def pair_logits(queries: Tensor, keys: Tensor, rows: Tensor, ids: Tensor) -> Ten
     """The scores of pairs `(row, id)`, the same whatever they are computed with, `[P]`."""
     step = max(1, _PAIRS // queries.shape[1])
     parts = zip(rows.split(step), ids.split(step), strict=True)
-    found = [(queries[some] * keys[few]).sum(-1) for some, few in parts]
-    return torch.cat(found) if found else queries.new_empty(0)
+    logits = [(queries[row] * keys[entity]).sum(-1) for row, entity in parts]
+    return torch.cat(logits) if logits else queries.new_empty(0)
 
 
 def listed(rows: Tensor, ids: Tensor, logits: Tensor, batch: int, m: int) -> Top:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.distributed.shards import Shards
-from tacit.graph.index import Index
+from tacit.graph.fact_index import FactIndex
 
 State = tuple[tuple[int, int], ...]
 _CERTAIN = 200.0  # the logit of a fact
@@ -83,7 +83,7 @@ class GraphScorer:
     Its calibrated scores are 0 and 1, which makes it the oracle of every engine.
     """
 
-    def __init__(self, index: Index, num_entities: int) -> None:
+    def __init__(self, index: FactIndex, num_entities: int) -> None:
         self.index = index
         self.num_entities = num_entities
         self.num_relations = index.num_relations

@@ -60,9 +60,9 @@ class ScanTop:
         total = torch.full((len(heads),), -torch.inf, device=self.scorer.device)
         for start, logits in self._blocks(heads, relations):
             total = torch.logaddexp(total, logits.logsumexp(dim=1))
-            found, places = best(logits, m + 1)
+            scores, places = best(logits, m + 1)
             # What was found before has lower ids and comes first, so that ties by place are ties by id.
-            values, order = best(torch.cat([values, found], dim=1), m + 1)
+            values, order = best(torch.cat([values, scores], dim=1), m + 1)
             ids = torch.cat([ids, places + start], dim=1).gather(1, order)
         missing = m + 1 - values.shape[1]
         values = F.pad(values, (0, missing), value=-torch.inf)

@@ -61,7 +61,7 @@ def label(structure: Any) -> str:
     """
     if isinstance(structure, str):
         return structure
-    known = (name for name, one in STRUCTURES.items() if one == structure)
+    known = (name for name, shape in STRUCTURES.items() if shape == structure)
     return next(known, None) or "(" + ",".join(map(label, structure)) + ")"
 
 

@@ -79,9 +79,9 @@ class _Graph:
             self.variables[variable] = self.vertex(kind)
         return self.variables[variable]
 
-    def join(self, one: int, other: int, role: str) -> None:
-        self.vertices[one].near.append((role, other))
-        self.vertices[other].near.append((f"{role}^-1", one))
+    def join(self, vertex: int, other: int, role: str) -> None:
+        self.vertices[vertex].near.append((role, other))
+        self.vertices[other].near.append((f"{role}^-1", vertex))
 
     def add(self, formula: Formula, around: int) -> int:
         """The vertex of a formula and of all inside it; a block of quantifiers is one vertex."""

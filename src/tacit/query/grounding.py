@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from tacit.graph.index import Index, Ints, spread
+from tacit.graph.fact_index import FactIndex, Ints, spread
 from tacit.query.fold import Place, Visitor
 from tacit.query.plan import (
     At,
@@ -47,7 +47,9 @@ class Grounding(Visitor[Met, None]):
     others dead.
     """
 
-    def __init__(self, plan: Plan, index: Index, num_entities: int, targets: Ints, random: np.random.Generator) -> None:
+    def __init__(
+        self, plan: Plan, index: FactIndex, num_entities: int, targets: Ints, random: np.random.Generator
+    ) -> None:
         self.plan, self.index, self.num_entities, self.random = plan, index, num_entities, random
         self.starts = np.searchsorted(index.keys, np.arange(num_entities + 1) * index.num_relations)  # keys by head
         self.entities = np.zeros((len(targets), plan.num_entities), dtype=np.int32)

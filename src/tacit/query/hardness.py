@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import DataError
+from tacit.graph.fact_index import FactIndex, Ints
 from tacit.graph.graph import Graph, no_triples
-from tacit.graph.index import Index, Ints
 from tacit.query import symbolic
 from tacit.query.fold import EVERYWHERE, Fold, Place, Visitor
 from tacit.query.plan import Best, Complement, Condition, Loop, Project, Relation, Step, Target, Union, said_inside
@@ -52,14 +52,14 @@ def missing_links(queries: QuerySet, graph: Graph, split: str = "test", observed
         for links, level in enumerate(levels):
             cost[level.contains(part.hard.rows, part.hard.ids)] = links
         costs.append(cost)
-    found = np.concatenate(costs)
-    if lost := int((found < 0).sum()):
+    missing = np.concatenate(costs)
+    if lost := int((missing < 0).sum()):
         raise DataError(
-            f"{lost:,} of the {len(found):,} hard answers of the {queries.name} queries do not follow from the "
+            f"{lost:,} of the {len(missing):,} hard answers of the {queries.name} queries do not follow from the "
             f"{'+'.join(larger)} facts of {graph.name}, so nobody can tell what they are missing; give the graph that "
             "the queries were made of, with all its splits"
         )
-    return found
+    return missing
 
 
 def most_links(step: Step) -> int:
@@ -90,8 +90,8 @@ class _MostLinks(Visitor[None, int]):
         return sum(map(self.of, said_inside(step)))
 
 
-def _index(graph: Graph, splits: Sequence[str]) -> Index:
-    return graph.index(*splits) if splits else Index(no_triples(), graph.num_relations)
+def _index(graph: Graph, splits: Sequence[str]) -> FactIndex:
+    return graph.index(*splits) if splits else FactIndex(no_triples(), graph.num_relations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,8 +199,8 @@ def _least(priced: Iterable[tuple[int, Sets]]) -> Levels:
     return tuple(levels)
 
 
-def _sum(one: Levels, other: Levels) -> Levels:
-    return _least((a + b, x & y) for a, x in enumerate(one) for b, y in enumerate(other))
+def _sum(first: Levels, second: Levels) -> Levels:
+    return _least((a + b, x & y) for a, x in enumerate(first) for b, y in enumerate(second))
 
 
 def _whole(levels: Levels) -> Sets:

@@ -80,17 +80,17 @@ def _group(thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variab
 def _conditions(
     thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]
 ) -> tuple[Statement | Conditions, ...]:
-    found: list[Statement | Conditions] = []
+    conditions: list[Statement | Conditions] = []
     for about in _apart(list(formulas), bound):
         links = [part for part in about if thing in part.free]
         shared = bound.intersection(frozenset[Variable]().union(*(part.free for part in about)))
         if len(about) == 1:
-            found += _condition(thing, about[0], shared)
+            conditions += _condition(thing, about[0], shared)
         elif len(links) == 1 and isinstance(links[0], Atom):
-            found.append(_step(thing, links[0], [part for part in about if part is not links[0]], shared))
+            conditions.append(_step(thing, links[0], [part for part in about if part is not links[0]], shared))
         else:
             raise QueryError(f"{thing} and {min(map(str, shared))} are tied together in more than one way")
-    return tuple(found)
+    return tuple(conditions)
 
 
 def _condition(thing: Variable, formula: Formula, bound: frozenset[Variable]) -> Sequence[Statement | Conditions]:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
+from tacit.graph.fact_index import distinct, spread, within
 from tacit.graph.files import atomic_folder
 from tacit.graph.graph import SPLITS
-from tacit.graph.index import distinct, spread, within
 from tacit.graph.pickles import load_pickle
 from tacit.query.betae_structures import Ids, from_tuples, to_tuples
 from tacit.query.shapes import Encoding, Shape, parse_shapes, shape_of
@@ -163,13 +163,13 @@ QuerySets = Mapping[str, QuerySet]  # by shape
 
 def checksum(sets: Mapping[str, QuerySet]) -> str:
     """What tells query sets from others that have the same names: eight hexadecimal digits."""
-    found = 0
+    crc = 0
     for name, queries in sorted(sets.items()):
         answers = (part for each in (queries.easy, queries.hard) for part in (each.offsets, each.ids))
-        found = zlib.crc32(name.encode(), found)
+        crc = zlib.crc32(name.encode(), crc)
         for ids in (queries.entities, queries.relations, *answers):
-            found = zlib.crc32(np.ascontiguousarray(ids, dtype=np.int64).tobytes(), found)
-    return f"{found:08x}"
+            crc = zlib.crc32(np.ascontiguousarray(ids, dtype=np.int64).tobytes(), crc)
+    return f"{crc:08x}"
 
 
 def read_queries(

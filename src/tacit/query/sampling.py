@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import SettingsError
+from tacit.graph.fact_index import Ints
 from tacit.graph.graph import Graph
-from tacit.graph.index import Ints
 from tacit.query.betae_structures import Ids
 from tacit.query.grounding import Grounding
 from tacit.query.hardness import missing_links, most_links
@@ -141,18 +141,18 @@ class _Search:
         entities, relations = entities[fresh], relations[fresh]
         every = answers(self.shape.plan, entities, relations, self.larger, self.num_entities)
         easy, lost = self._easy_and_lost(entities, relations, every)
-        found = QuerySet(self.shape, entities, relations, easy, every.minus(easy))
+        query_set = QuerySet(self.shape, entities, relations, easy, every.minus(easy))
         hard = "an answer" if self.smaller is None else "a hard answer"
-        good = self._kept(found.hard.counts > 0, f"without {hard}")
+        good = self._kept(query_set.hard.counts > 0, f"without {hard}")
         if self.positive:
             good = good[self._kept(lost[good] > 0, "lost nothing to the negation")]
         if self.links is not None:
-            found = self._missing(found, self.links)
-            good = good[self._kept(found.hard.counts[good] > 0, "without an answer that misses so many links")]
+            query_set = self._missing(query_set, self.links)
+            good = good[self._kept(query_set.hard.counts[good] > 0, "without an answer that misses so many links")]
         if self.max_answers:
-            most = found.hard.counts if self.smaller is None else np.maximum(found.hard.counts, lost)
+            most = query_set.hard.counts if self.smaller is None else np.maximum(query_set.hard.counts, lost)
             good = good[self._kept(most[good] <= self.max_answers, "with too many answers")]
-        return found.subset(good)
+        return query_set.subset(good)
 
     def _missing(self, queries: QuerySet, links: range) -> QuerySet:
         """The queries with only those answers left hard that so many links are missing for; the others are easy."""

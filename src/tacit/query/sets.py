@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.graph.index import Ints, distinct, spread, within
+from tacit.graph.fact_index import Ints, distinct, spread, within
 
 Flags = NDArray[np.bool_]
 _BLOCK = 1 << 18  # pairs (query, entity) handed out at a time

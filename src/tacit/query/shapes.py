@@ -89,7 +89,7 @@ class Shape:
         return structure
 
 
-SHAPES: dict[str, Shape] = {name: Shape.of_structure(one, name) for name, one in STRUCTURES.items()}
+SHAPES: dict[str, Shape] = {name: Shape.of_structure(betae, name) for name, betae in STRUCTURES.items()}
 
 
 def parse_shapes(names: str | Iterable[str]) -> tuple[str, ...]:

@@ -108,8 +108,8 @@ class Groups:
                     words = f"VALUES inside MINUS names what {loose[0]} is not, and no formula does"
                     raise self.source.error(f"{words}; leave it out", *self.source.written(node))
                 if shared:
-                    (found,) = united([{other: formula}], shared).values()
-                    kept[case] = both(kept[case], not_(found))
+                    (excluded,) = united([{other: formula}], shared).values()
+                    kept[case] = both(kept[case], not_(excluded))
                 elif outer is not None:
                     # Whether the values that EXISTS gives count as shared is not agreed upon: engines differ.
                     raise self.source.error(

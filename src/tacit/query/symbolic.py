@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.graph.fact_index import FactIndex, Ints, distinct
 from tacit.graph.graph import Graph
-from tacit.graph.index import Index, Ints, distinct
 from tacit.query.betae_structures import Ids
 from tacit.query.fold import EVERYWHERE, Fold, Place
 from tacit.query.plan import Best, Complement, Condition, Edge, Loop, Plan, Project, Relation, Step, Target, conjuncts
@@ -47,7 +47,7 @@ def easy_and_hard(plan: Plan, entities: Ids, relations: Ids, graph: Graph, split
     return easy, every.minus(easy)
 
 
-def answers(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entities: int) -> AnswerSets:
+def answers(plan: Plan, entities: Ids, relations: Ids, index: FactIndex, num_entities: int) -> AnswerSets:
     """The exact answers of queries that share a plan: entity slots `[Q, E]`, directed relation slots `[Q, R]`."""
     keys = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(entities), BATCH):
@@ -57,17 +57,17 @@ def answers(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entitie
     return AnswerSets.of_keys(np.concatenate(keys), len(entities), num_entities)
 
 
-def holds(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entities: int) -> Flags:
+def holds(plan: Plan, entities: Ids, relations: Ids, index: FactIndex, num_entities: int) -> Flags:
     """Whether facts imply formulas that share a plan without answer variable, `[Q]`."""
     return SetFold(index, num_entities, entities, relations).of(plan.root).nonempty()
 
 
-def count_tuples(plan: Plan, entities: Ids, relations: Ids, index: Index, num_entities: int) -> int:
+def count_tuples(plan: Plan, entities: Ids, relations: Ids, index: FactIndex, num_entities: int) -> int:
     """How many tuples of entities answer one query, `[1, E]` and `[1, R]`, whose plan holds answer variables."""
     for step in (*(held.marginal for held in plan.held), plan.root):
         repeated = relations.repeat(len(entities), axis=0)
-        found = answers(replace(plan, root=step, held=()), entities, repeated, index, num_entities)
-        entities = np.concatenate([entities[found.rows], found.ids[:, None]], axis=1)
+        sets = answers(replace(plan, root=step, held=()), entities, repeated, index, num_entities)
+        entities = np.concatenate([entities[sets.rows], sets.ids[:, None]], axis=1)
     return len(entities)
 
 
@@ -83,7 +83,7 @@ class Ends:
 class SetFold(Fold[Ends, Sets]):
     """Queries that share a plan, valued as sets: one per query, or one per source where an edge is followed."""
 
-    index: Index  # of the facts
+    index: FactIndex  # of the facts
     num_entities: int
     entities: NDArray[np.integer]  # [Q, E]
     relations: NDArray[np.integer]  # [Q, R]

@@ -18,7 +18,7 @@ from tacit.server import schemas
 from tacit.server.admission import Admission
 from tacit.server.entity_routes import add_entity_routes
 from tacit.server.error_replies import add_error_replies
-from tacit.server.facts import add_facts_routes
+from tacit.server.fact_routes import add_facts_routes
 from tacit.server.jobs import Job, Kind
 from tacit.server.middleware import Guard, KnownHosts
 from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, NOT_ACCEPTABLE, SPARQL_BODY, SPARQL_REPLY, describe

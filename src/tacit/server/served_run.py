@@ -14,7 +14,7 @@ from tacit.folder import OPENED, SETTINGS, RunFolder
 from tacit.graph.graph import Graph
 from tacit.opening import engine_of, read_weights
 from tacit.run import open as open_run
-from tacit.server.group import ALONE, ServiceGroup
+from tacit.server.worker_group import ALONE, ServiceGroup
 
 if TYPE_CHECKING:
     from tacit.engine.engine import Engine

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.server import fork_server
-from tacit.server.group import BEAT, ServiceGroup
 from tacit.server.jobs import Job
 from tacit.server.log_lines import write_log_lines
 from tacit.server.replies import Reply
 from tacit.server.served_run import Served
 from tacit.server.settings import Limits
+from tacit.server.worker_group import BEAT, ServiceGroup
 
 if TYPE_CHECKING:
     from tacit.distributed.shards import Shards

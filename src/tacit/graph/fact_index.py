@@ -70,13 +70,13 @@ def spread(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     return rows, np.arange(len(rows)) + np.repeat(ends - np.cumsum(sizes), sizes)
 
 
-class Index:
+class FactIndex:
     """`(head, relation) -> tails` over directed triples, kept as three sorted arrays.
 
     Keys are `head · R + relation`, which 64 bits hold for all ids of 32; the tails of a key lie side by side and are
     sorted, so that a lookup is a binary search and a membership test is another. Duplicate triples are stored once.
 
-    >>> index = Index(np.array([[0, 0, 2], [0, 0, 1], [1, 1, 0]]), num_relations=2)
+    >>> index = FactIndex(np.array([[0, 0, 2], [0, 0, 1], [1, 1, 0]]), num_relations=2)
     >>> index.tails(0, 0), index.tails(2, 1)
     (array([1, 2], dtype=int32), array([], dtype=int32))
     """
@@ -95,7 +95,7 @@ class Index:
         self._hold(keys[starts], np.append(starts, len(keys)).astype(np.int64), tails.astype(np.int32), num_relations)
 
     @classmethod
-    def of_arrays(cls, keys: Ints, offsets: Ints, tails: NDArray[np.int32], num_relations: int) -> Index:
+    def of_arrays(cls, keys: Ints, offsets: Ints, tails: NDArray[np.int32], num_relations: int) -> FactIndex:
         """The index that has these arrays, such as those of a file."""
         index = cls.__new__(cls)
         index._hold(keys, offsets, tails, num_relations)
@@ -126,19 +126,19 @@ class Index:
         return int(np.diff(self.offsets).max(initial=0))
 
     @cached_property
-    def loops(self) -> Index:
+    def loops(self) -> FactIndex:
         """`(relation, 0) -> entities` with an edge to themselves."""
         keys = np.repeat(self.keys, np.diff(self.offsets))
         return self._by_relation(keys[keys // self.num_relations == self.all_tails])
 
     @cached_property
-    def sources(self) -> Index:
+    def sources(self) -> FactIndex:
         """`(relation, 0) -> entities` the relation leads from."""
         return self._by_relation(self.keys)
 
-    def _by_relation(self, keys: Ints) -> Index:
+    def _by_relation(self, keys: Ints) -> FactIndex:
         heads, relations = np.divmod(keys, self.num_relations)
-        return Index(np.stack([relations, np.zeros_like(heads), heads], axis=1), num_relations=1)
+        return FactIndex(np.stack([relations, np.zeros_like(heads), heads], axis=1), num_relations=1)
 
     def tails(self, head: int, relation: int) -> NDArray[np.int32]:
         """The sorted tails of one (head, relation)."""
@@ -180,5 +180,5 @@ class Index:
             middle = (low + high) >> 1
             less = (self.all_tails.take(middle, mode="clip") < tails) & (low < high)
             low, high = np.where(less, middle + 1, low), np.where(less, high, middle)
-        found: NDArray[np.bool_] = (low < ends) & (self.all_tails.take(low, mode="clip") == tails)
-        return found
+        there: NDArray[np.bool_] = (low < ends) & (self.all_tails.take(low, mode="clip") == tails)
+        return there

@@ -15,7 +15,7 @@ _ROUNDING = 1.0 - 1e-6  # log-scores that differ by less than this factor are on
 
 
 @dataclass(frozen=True)
-class Found:
+class BestAnswers:
     """The best answers to a query, best first, with their log-scores."""
 
     ids: Sequence[int]
@@ -47,7 +47,9 @@ class Wanted:
     floor: float = ZERO
     only: bool = False
 
-    def found(self, scores: Tensor, finer: Tensor | None = None, bounds: tuple[Tensor, Tensor] | None = None) -> Found:
+    def best(
+        self, scores: Tensor, finer: Tensor | None = None, bounds: tuple[Tensor, Tensor] | None = None
+    ) -> BestAnswers:
         """The answers by scores `[N]`, certified where lower and upper bounds of the exact ones are given and allow it.
 
         `finer` values decide between equal scores.
@@ -55,32 +57,32 @@ class Wanted:
         scores = self.lifted(scores)
         ids = self.order(scores, finer)
         if bounds is None:
-            return Found(ids, scores[ids].tolist())
+            return BestAnswers(ids, scores[ids].tolist())
         lower, upper = map(self.lifted, bounds)
         certified = self.in_the_way(lower, upper, ids) is None
         leading = [] if certified else ids[: self.leading(lower, upper, ids)]
         if leading:
             leading = shared(leading, self.order(lower, finer))
-        return Found(ids, scores[ids].tolist(), certified, leading=len(leading))
+        return BestAnswers(ids, scores[ids].tolist(), certified, leading=len(leading))
 
-    def found_among(
+    def best_among(
         self, ids: Tensor, scores: Tensor, finer: Tensor | None = None, bounds: tuple[Tensor, Tensor] | None = None
-    ) -> Found:
+    ) -> BestAnswers:
         """The answers among some entities by rising id, `[n]`, of which alone anything is known."""
-        given = (torch.tensor(some, dtype=torch.long) for some in (self.first, self.without))
-        first, without = (torch.isin(ids, some).nonzero()[:, 0].tolist() for some in given)
-        found = replace(self, first=first, without=without).found(scores, finer, bounds)
-        return replace(found, ids=ids[list(found.ids)].tolist())
+        given = (torch.tensor(group, dtype=torch.long) for group in (self.first, self.without))
+        first, without = (torch.isin(ids, group).nonzero()[:, 0].tolist() for group in given)
+        listing = replace(self, first=first, without=without).best(scores, finer, bounds)
+        return replace(listing, ids=ids[list(listing.ids)].tolist())
 
-    def proven_or_beam(self, scores: Tensor, lower: Tensor, upper: Tensor) -> Found:
+    def proven_or_beam(self, scores: Tensor, lower: Tensor, upper: Tensor) -> BestAnswers:
         """The answers that bounds prove; else those of a beam with these scores, whose own order is that of known
         answers which it has dropped: they tie at what they are worth at least.
         """
-        found = self.found(scores, bounds=(lower, upper))
-        if found.certified or not self.first:
-            return found
-        beam = self.found(scores, scores)
-        return replace(beam, certified=False, leading=len(shared(beam.ids, found.ids[: found.leading])))
+        listing = self.best(scores, bounds=(lower, upper))
+        if listing.certified or not self.first:
+            return listing
+        beam = self.best(scores, scores)
+        return replace(beam, certified=False, leading=len(shared(beam.ids, listing.ids[: listing.leading])))
 
     def lifted(self, scores: Tensor) -> Tensor:
         """Scores with those that go first at what they are worth at least, whatever a beam has dropped.
@@ -152,13 +154,13 @@ class Wanted:
         return ahead
 
 
-def shared(one: Sequence[int], other: Sequence[int]) -> list[int]:
+def shared(first: Sequence[int], second: Sequence[int]) -> list[int]:
     """What two lists begin with alike.
 
     >>> shared([3, 1, 2], [3, 1, 5, 2])
     [3, 1]
     """
-    return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
+    return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))]
 
 
 def unsettled(lower: Tensor, upper: Tensor) -> Tensor:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tacit.engine.known_facts import KnownFacts
 from tacit.errors import LimitError
 from tacit.graph.builder import Builder, assemble, packed
+from tacit.graph.fact_index import FactIndex, paired
 from tacit.graph.graph import Graph, directed
-from tacit.graph.index import Index, paired
 from tacit.graph.redundancy import redundancies
 from tacit.graph.split import split
 from tacit.graph.vocabulary import Vocabulary
@@ -45,7 +45,7 @@ def array(triples: list[tuple[int, int, int]]) -> np.ndarray:
 def test_an_index_finds_what_a_set_holds(drawn: tuple, data: st.DataObject) -> None:
     triples, sizes = drawn
     asked = triples + data.draw(st.lists(st.tuples(near(sizes[0]), near(sizes[1]), near(sizes[0])), max_size=10))
-    index, known = Index(array(triples), sizes[1]), set(triples)
+    index, known = FactIndex(array(triples), sizes[1]), set(triples)
     assert len(index) == len(known)
     tails = {(h, r): sorted(t for a, b, t in known if (a, b) == (h, r)) for h, r, _ in asked}
     assert {pair: index.tails(*pair).tolist() for pair in tails} == tails
@@ -64,7 +64,7 @@ def test_known_facts_are_those_of_the_index(drawn: tuple) -> None:
     import torch
 
     triples, sizes = drawn
-    facts = KnownFacts(Index(array(triples), sizes[1]))
+    facts = KnownFacts(FactIndex(array(triples), sizes[1]))
     asked = torch.tensor([*triples, (0, 0, 0), (sizes[0] - 1, sizes[1] - 1, 3)])
     heads, relations, ends = asked.T
     known = set(triples)

@@ -16,8 +16,8 @@ import tacit
 from served import Running, running
 from tacit.changing import add_facts
 from tacit.graph.graph import Graph
-from tacit.server import facts
-from tacit.server.facts import FactsRequest, change
+from tacit.server import fact_routes
+from tacit.server.fact_routes import FactsRequest, change
 from tacit.server.replies import Reply
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import ServerSettings
@@ -139,7 +139,7 @@ def test_a_change_is_taken_over_though_nobody_waits_for_it(monkeypatch: pytest.M
             await asyncio.sleep(0.01)
         return taken
 
-    monkeypatch.setattr(facts, "_apart", apart)
+    monkeypatch.setattr(fact_routes, "_apart", apart)
     assert asyncio.run(hang_up()) == ["over"]
 
 
