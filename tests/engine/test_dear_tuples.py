@@ -66,7 +66,7 @@ def _cuts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 @pytest.mark.parametrize("norm", ["product", "godel", "lukasiewicz"])
 def test_tuples_are_the_best_of_all_assignments(norm: str) -> None:
     random = Random(norm)
-    for number, text in enumerate([*FAMILY, *(drawn(random) for _ in range(10))]):
+    for number, text in enumerate([*FAMILY, *(drawn(random) for _ in range(5))]):
         query, little = parse(text), Little(4 if number else 3, number)
         known_first = not compile_query(query, safe=False).plan.has(Complement)
         expected = little.rows(query, norm, "standard", known_first)
