@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
@@ -27,16 +28,17 @@ INTRODUCTION = """\
 # The command line
 
 Every command answers `--help`. What goes wrong is said in one line on standard error, with exit code 2;
-`tacit --debug COMMAND` shows the traceback instead. Where a command takes a `GRAPH`, it is the name of an embedded
-graph (`world`), a folder with train, valid and test splits, or a single file: see [your own data](data.md).
+`tacit --debug COMMAND` shows the traceback instead. Where a command takes a `GRAPH`, it is the name of an
+embedded graph (`world`), a folder with train, valid and test splits, or a single file: see
+[your own data](data.md).
 
 This page is written by `make docs` from the commands themselves.
 """
 SETTINGS = """\
 ## Options that are settings
 
-Commands that say so take the options of a table. Python takes the same settings by the name beside them, as in
-`tacit.train(graph, out, rank=200)`, and a run keeps them in its `settings.toml`.
+Commands that say so take the options of a table. Python takes the same settings by the name beside them,
+as in `tacit.train(graph, out, rank=200)`, and a run keeps them in its `settings.toml`.
 """
 KINDS: dict[str, type[Settings]] = {
     "Reading files": ReadSettings,
@@ -49,6 +51,7 @@ KINDS: dict[str, type[Settings]] = {
     "Serving": ServerSettings,
     "Limits of the service": Limits,
 }
+WIDEST = 100  # characters of a line
 FEWEST = 5  # options that are worth a link; fewer stand in the command's own table
 
 
@@ -128,7 +131,8 @@ def linked(noun: str, parameters: Sequence[Any]) -> str:
         words(p) + (f" (here {default(p)})" if settled(p.default) != settled(fields[p.help].default) else "")
         for p in parameters
     ]
-    return f"[{noun}]({anchor(noun)}): {', '.join(listed)}."
+    text = f"[{noun}]({anchor(noun)}): {', '.join(listed)}."
+    return "\n".join(wrap(text, WIDEST, break_long_words=False, break_on_hyphens=False))
 
 
 def settled(value: Any) -> Any:

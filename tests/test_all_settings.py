@@ -50,9 +50,9 @@ FREE = ("labels", "language", "columns", "format", "host", "api_key", "api_key_f
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"logic": "nonsense"}, "logic is 'nonsense'; it must be one of product, godel, lukasiewicz"),
+        ({"logic": "nonsense"}, f"logic is 'nonsense'; it must be one of {', '.join(LOGICS)}$"),
         ({"negation": "cos"}, "negation is 'cos'; it must be one of standard, cosine"),
-        ({"calibration": "platt"}, "calibration is 'platt'; it must be one of sigmoid, minmax, softmax-count"),
+        ({"calibration": "platt"}, f"calibration is 'platt'; it must be one of {', '.join(CALIBRATIONS)}$"),
         ({"strength": "x"}, "strength is 'x'; it must be a finite number"),
         ({"strength": math.nan}, "strength is nan; it must be a finite number"),
         ({"k": 0}, "k is 0; it must be at least 1"),

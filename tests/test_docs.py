@@ -17,9 +17,9 @@ from source_tree import ROOT
 from tacit.cli import app
 
 SCRIPTS = sorted((ROOT / "examples").rglob("*.sh"))
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 COMMANDS = typer.main.get_command(app)
 WIDEST = 110  # characters of a line of prose
-WRITTEN = [page for page in PAGES if page.name != "cli.md"]  # that one is printed by a program
 
 
 def leaves(command: Any, path: tuple[str, ...] = ("tacit",)) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -120,12 +120,30 @@ def test_the_readme_leads_to_every_page() -> None:
     assert [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in text] == []
 
 
+def deep_imports(text: str) -> set[str]:
+    """What a text imports from inside the package, by its full name."""
+    found = re.findall(r"\bfrom (tacit\.[\w.]+) import ([\w, ]+)", text)
+    return {f"{module}.{name.strip()}" for module, names in found for name in names.split(",")}
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=lambda path: str(path.relative_to(ROOT)))
+def test_pages_import_what_the_interface_shows(page: Path) -> None:
+    """The package itself, and the contracts that one's own parts are written against."""
+    shown = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert deep_imports(page.read_text(encoding="utf-8")) <= set(shown)
+
+
+def test_a_deep_import_is_found() -> None:
+    text = '"from tacit.evaluate.figures import bars, svg\\n",\nimport tacit\nfrom tacit import Graph\n'
+    assert deep_imports(text) == {"tacit.evaluate.figures.bars", "tacit.evaluate.figures.svg"}
+
+
 def long_lines(text: str) -> list[int]:
     """The numbers of lines of prose that are too long to read side by side with another version."""
     return [number for number, line in prose(text) if len(line) > WIDEST]
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_lines_of_prose_are_short(page: Path) -> None:
     assert long_lines(page.read_text(encoding="utf-8")) == []
 

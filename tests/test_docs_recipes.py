@@ -43,6 +43,13 @@ def test_files_that_the_page_names_are_there() -> None:
     assert [name for name in named if not any((base / name).exists() for base in (ROOT, SRC / "tacit"))] == []
 
 
+def test_types_of_the_glossary_are_there() -> None:
+    named = set(re.findall(r"`([A-Z][a-z]\w*)[.`]", section("Words")))
+    sources = "".join(path.read_text(encoding="utf-8") for path in SRC.rglob("*.py"))
+    assert len(named) > 30
+    assert {name for name in named if not re.search(rf"^class {name}\b", sources, flags=re.MULTILINE)} == set()
+
+
 @pytest.mark.parametrize(
     "name", ["_NORMS", "LOGICS", "CALIBRATIONS", "MODELS", "MODEL_NAMES", "FORMATS", "ENCODERS", "BY_MODEL", "PRESETS"]
 )

@@ -108,7 +108,7 @@ def comments(path: Path) -> Iterator[str]:
 
 # That several packages have, all of them for the same thing.
 FILE_NAMES = {
-    "__init__", "hardness", "imports", "loading", "losses", "models", "parameters", "plan", "progress", "ranking",
+    "__init__", "hardness", "imports", "interruption", "loading", "losses", "models", "parameters", "plan", "ranking",
     "reasoner", "settings",
 }  # fmt: skip
 

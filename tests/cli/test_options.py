@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tacit.adapt.settings import AdaptSettings
 from tacit.cli import app as tacit
 from tacit.cli import options
-from tacit.engine.settings import EngineSettings
+from tacit.engine.settings import LOGICS, EngineSettings
 from tacit.errors import SettingsError
 from tacit.graph.read_settings import ReadSettings
 from tacit.links.settings import TrainSettings
@@ -60,7 +60,7 @@ def test_only_what_was_given_reaches_a_command() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--logic", "fuzzy"], "--logic is 'fuzzy'; it must be one of product, godel, lukasiewicz"),
+        (["--logic", "fuzzy"], f"--logic is 'fuzzy'; it must be one of {', '.join(LOGICS)}"),
         (["--force-of-not", "0"], "--force-of-not is 0.0; it must be above 0"),
         (["--observed-score", "2"], "--observed-score is 2.0; it must be at most 1"),
         (["--top", "0"], "--top is 0; it must be at least 1"),

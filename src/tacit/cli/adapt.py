@@ -9,7 +9,7 @@ import typer
 
 from tacit.adapt.settings import AdaptSettings
 from tacit.cli import options, shell_completion
-from tacit.cli.progress import resumable
+from tacit.cli.interruption import resumable
 from tacit.cli.terminal import say
 
 

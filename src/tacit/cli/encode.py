@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli import data, options
-from tacit.cli.progress import resumable
+from tacit.cli.interruption import resumable
 from tacit.cli.terminal import say
 from tacit.encode.settings import EncodeSettings
 from tacit.graph.read_settings import ReadSettings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import data, options
-from tacit.cli.progress import resumable
+from tacit.cli.interruption import resumable
 from tacit.cli.terminal import say
 from tacit.graph.read_settings import ReadSettings
 from tacit.links.settings import TrainSettings

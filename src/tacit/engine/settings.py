@@ -60,9 +60,9 @@ class EngineSettings(Settings):
 
     >>> EngineSettings(search="continuous").calibration, settings.changed(search="continuous").calibration
     ('sigmoid', 'sigmoid')
-    >>> EngineSettings(logic="nonsense")
+    >>> EngineSettings(logic="nonsense")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tacit.errors.SettingsError: logic is 'nonsense'; it must be one of product, godel, lukasiewicz
+    tacit.errors.SettingsError: logic is 'nonsense'; it must be one of product, ...
     """
 
     noun = "engine"

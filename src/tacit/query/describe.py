@@ -33,7 +33,7 @@ from tacit.query.plan import (
     Target,
     Union,
     ends_of,
-    walk,
+    reads,
 )
 from tacit.query.reading import read
 from tacit.sources import load
@@ -181,7 +181,7 @@ class _Description(Fold[str, list[_Line]]):
         self, what: str, place: Place[str], step: Step | None = None, rows: int = 0, power: tuple[int, int] = (0, 0)
     ) -> _Line:
         """A line with its rows, repeated for every cut variable that the step depends on."""
-        used = {s.slot for s in walk(step) if isinstance(s, Row | At)} if step else set()
+        used = reads(step)[0] if step else frozenset()
         loops = place.loops if isinstance(place, _Spot) else ()
         repeated = [power, *(times for slots, times in loops if slots & used)]
         k, n = (sum(powers) for powers in zip(*repeated, strict=True))

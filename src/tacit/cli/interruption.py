@@ -1,4 +1,4 @@
-"""How to go on with a command that is stopped."""
+"""Ctrl-C in a command that trains: it ends, and says how to go on."""
 
 from __future__ import annotations
 
