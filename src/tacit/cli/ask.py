@@ -87,6 +87,8 @@ def ask(
 
 def announce(engine: Engine, query: str, parameters: dict[str, str]) -> None:
     """Say of a question that takes longer than people wait without a sign how long that is, and what takes less."""
+    from tacit.fitting.progress import duration
+
     asked = engine.prepare((query, parameters))
     seconds = engine.seconds(asked) or 0.0
     if seconds < PATIENCE:
@@ -96,12 +98,7 @@ def announce(engine: Engine, query: str, parameters: dict[str, str]) -> None:
     advice = "an atom that names an entity narrows a variable"
     if faster is not None:
         advice = f"--search beam --k {faster.settings.k} takes seconds, and may miss answers"
-    say(f"this may take {duration(seconds)}, and Ctrl-C stops it; {advice}", err=True)
-
-
-def duration(seconds: float) -> str:
-    """So long, roughly."""
-    return f"about {counted(round(seconds / 60), 'minute')}" if seconds < 24 * 3600 else "days"
+    say(f"this may take about {duration(seconds)}, and Ctrl-C stops it; {advice}", err=True)
 
 
 def _ask_many(

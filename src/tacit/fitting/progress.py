@@ -180,9 +180,10 @@ def bar(stream: TextIO | None = None, width: int | None = None) -> Iterator[Prog
 def duration(seconds: float) -> str:
     """Seconds as people say them.
 
-    >>> [duration(seconds) for seconds in (8.2, 200, 9000)]
-    ['8 seconds', '3 minutes', '2.5 hours']
+    >>> [duration(seconds) for seconds in (8.2, 200, 9000, 500_000)]
+    ['8 seconds', '3 minutes', '2.5 hours', '6 days']
     """
-    if seconds < 100:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"
+    for unit, size, digits, least in (("days", 86400, 0, 172_800), ("hours", 3600, 1, 6000), ("minutes", 60, 0, 100)):
+        if seconds >= least:
+            return f"{seconds / size:.{digits}f} {unit}"
+    return f"{seconds:.0f} seconds"
