@@ -5,15 +5,18 @@ from __future__ import annotations
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import tacit
+from tacit import opening
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.loading import load_adapter, save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.changing import add_facts, remove_facts
+from tacit.engine.engine import Engine
 from tacit.errors import DataError, RunError, SettingsError
 from tacit.evaluate.report import sections
 from tacit.folder import ADAPTER, CHECKPOINT, FOUND_BY, RESULTS, TRACE, RunFolder
@@ -187,6 +190,50 @@ def test_adds_at_the_same_time_wait_for_each_other_and_readers_see_one_run(run: 
     graph = RunFolder.open(run.path).graph()
     assert {f"new{i}" for i in range(3)} < set(graph.entities)
     assert graph.num_relations == 6 + 2 * 3
+
+
+def test_who_asks_while_a_run_is_read_anew_has_what_was_there_before(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, heard, read = tacit.open(run.path, device="cpu"), [], opening.read_weights
+
+    def slowly(*given: Any) -> opening.RunWeights:
+        heard.append(known(opened, "?p : lives^-1(t1, ?p)"))
+        return read(*given)
+
+    before = known(opened, "?p : lives^-1(t1, ?p)")
+    monkeypatch.setattr(opening, "read_weights", slowly)
+    opened.add(MORE)
+    assert heard == [before]
+    assert sorted(known(opened, "?p : lives^-1(t1, ?p)")) == sorted([*before, "zoe"])
+    assert heard == [before]  # and nobody else had to wait for it
+
+
+def test_a_plan_and_an_evaluation_are_of_one_moment_of_the_run(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, labels = tacit.open(run.path, device="cpu"), iter(["zoe", "yan"])
+    folder, prepared = tacit.Run.folder, Engine.prepare
+
+    def change() -> None:
+        monkeypatch.setattr(tacit.Run, "folder", folder)
+        monkeypatch.setattr(Engine, "prepare", prepared)
+        opened.add([(next(labels), "lives", "t1")])
+
+    def late(run_now: tacit.Run) -> RunFolder:
+        there = run_now._opened.folder
+        change()
+        return there
+
+    def prepared_late(engine: Engine, *given: Any, **named: Any) -> Any:
+        asked = prepared(engine, *given, **named)
+        change()
+        return asked
+
+    monkeypatch.setattr(tacit.Run, "folder", property(late))
+    assert opened.evaluate(split="test").mrr
+    monkeypatch.setattr(tacit.Run, "folder", folder)
+    whole = opened.plan("?p : lives^-1(t1, ?p)")
+    monkeypatch.setattr(Engine, "prepare", prepared_late)
+    assert opened.plan("?p : lives^-1(t1, ?p)") == whole
 
 
 def test_what_cannot_be_changed_is_said(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.disk import to_toml
+from tacit.disk import atomic_write, to_toml, write_text
 from tacit.errors import LimitError, RunError
 from tacit.folder import ADAPTATION, ADAPTER, CHECKPOINT, MODEL, RESULTS, SETTINGS, TRACE, RunFolder, versions
 from tacit.graph.datasets import load
@@ -246,6 +247,23 @@ def test_a_file_system_to_be_read_alone(run: RunFolder, monkeypatch: pytest.Monk
     ):
         with pytest.raises(RunError, match=r"cannot be written \(Read-only file system\)"):
             change()
+
+
+def test_threads_that_write_a_file_at_once_leave_one_of_theirs(run: RunFolder) -> None:
+    path = run.path / RESULTS
+
+    def slowly(target: str) -> None:
+        other = threading.Thread(target=write_text, args=(path, "short"))
+        with Path(target).open("w") as file:
+            file.write("a long text, ")
+            file.flush()
+            other.start()
+            other.join()
+            assert path.read_text() == "short"
+            file.write("and its end")
+
+    atomic_write(path, slowly)
+    assert path.read_text() == "a long text, and its end"
 
 
 def test_trace_survives_a_cut_line(run: RunFolder) -> None:

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import shutil
+import threading
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -34,7 +35,7 @@ _ALIGNED = 64  # bytes of a line of memory
 
 def atomic_write(path: Path, write: Callable[[str], object]) -> None:
     """Write a file beside its place, force it to disk and rename it: readers see the old file or the whole new one."""
-    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{threading.get_native_id()}-{path.name}")
     try:
         if is_device(path):
             write(str(path))

@@ -149,8 +149,9 @@ class Run:
 
     def plan(self, question: Question, /, **parameters: str) -> str:
         """How a question would be answered, as a tree of steps with what each costs."""
-        asked = self.engine.prepare(question, **parameters)
-        return f"{asked.query}\n\n{self.engine.describe(asked)}"
+        engine = self.engine
+        asked = engine.prepare(question, **parameters)
+        return f"{asked.query}\n\n{engine.describe(asked)}"
 
     def sample(self, out: NameOrPath | None = None, **options: Any) -> dict[str, Sample]:
         """Queries with easy and hard answers, drawn from the run's graph; the arguments are those of `tacit.sample`."""
@@ -182,19 +183,20 @@ class Run:
 
         chosen = AdaptSettings.of(settings)
         check_variant(variant)  # before queries are drawn
-        elsewhere = "device" in settings and self.engine.scorer.device != pick_device(chosen.device)
-        scorer = read_weights(self.folder, chosen.device).scorer if elsewhere else self.engine.scorer
-        learned = training_queries(self.graph, chosen, queries, count)
-        valid = validation_queries(self.graph, chosen, queries)
+        opened = self._opened
+        folder, engine = opened.folder, opened.engine
+        elsewhere = "device" in settings and engine.scorer.device != pick_device(chosen.device)
+        scorer = read_weights(folder, chosen.device).scorer if elsewhere else engine.scorer
+        learned = training_queries(engine.graph, chosen, queries, count)
+        valid = validation_queries(engine.graph, chosen, queries)
         result = adapt(
-            self.graph, scorer, learned, chosen, valid=valid, run=self.folder, progress=progress, resume=resume,
+            engine.graph, scorer, learned, chosen, valid=valid, run=folder, progress=progress, resume=resume,
             variant=variant,
         )  # fmt: skip
         if result.summary["kept"] and variant is None:
             own = chosen.engine  # which are the defaults from now on
-            self._renew(
-                adapted=True, settings={name: value for name, value in self._opened.settings.items() if name not in own}
-            )
+            given = {name: value for name, value in self._opened.settings.items() if name not in own}
+            self._renew(adapted=True, settings=given)
         return result.summary
 
     def encode(self, queries: NameOrPath | Mapping[str, QuerySet] | None = None, **options: Any) -> dict[str, Any]:
@@ -214,8 +216,9 @@ class Run:
         stopped = self.folder.has(ENCODING)
         if not self.folder.drop("encode") and not stopped:
             raise RunError(f"run '{self.folder.path}' has no encoder to drop")
-        given = {name: value for name, value in self._opened.settings.items() if (name, value) != ("search", "encoder")}
-        self._renew(read=replace(self.weights, encoder=None), settings=given)
+        opened = self._opened
+        given = {name: value for name, value in opened.settings.items() if (name, value) != ("search", "encoder")}
+        self._take(replace(opened, read=replace(opened.weights, encoder=None), settings=given))
 
     def index(self, *, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
         """Build the index by which large graphs are asked, in `nlist` clusters (`4 √N` by default), and keep it.
@@ -228,7 +231,8 @@ class Run:
                 f"run '{self.folder.path}' holds an encoder alone, and an index is one of a link predictor's vectors; "
                 "train makes one of those"
             )
-        built = self.weights.finders.build(self.engine.scorer, nlist, seed)
+        weights = self.weights
+        built = weights.finders.build(weights.scorer, nlist, seed)
         self._renew()
         return built
 
@@ -254,8 +258,8 @@ class Run:
         return change
 
     def _reread(self) -> None:
-        """Take up what the folder holds, when it is next needed; another process may have changed it before."""
-        self._opened = replace(self._opened, folder=RunFolder.open(self.folder.path), read=None)
+        """Take up what the folder holds; another process may have changed it before."""
+        self._take(replace(self._opened, folder=RunFolder.open(self.folder.path), read=None))
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter, and answer without it from now on."""
@@ -264,8 +268,14 @@ class Run:
         self._renew()
 
     def _renew(self, **changes: Any) -> None:
-        """Make the engine anew when it is next asked, over the weights as they were read."""
-        self._opened = replace(self._opened, **{"read": self.weights, **changes})
+        """Make the engine anew, over the weights as they were read."""
+        opened = self._opened
+        self._take(replace(opened, read=opened.weights, **changes))
+
+    def _take(self, opened: Opened) -> None:
+        """Answer by this from now on; until it is read as a whole, whoever asks has what was there before."""
+        _ = opened.engine
+        self._opened = opened
 
     def evaluate(
         self,
@@ -303,15 +313,16 @@ class Run:
             raise SettingsError(f"candidates is '{given}', but an evaluation ranks all entities; drop it", "candidates")
         if out is not None:
             check_writable(Path(out))
+        opened = self._opened  # facts and weights of one moment, whoever changes the run meanwhile
         evaluation = evaluate_run(
-            self.folder, self.weights, queries, shapes, how, self._opened.adapted if adapted is None else adapted,
-            self._opened.settings | settings, progress, processes,
+            opened.folder, opened.weights, queries, shapes, how, opened.adapted if adapted is None else adapted,
+            opened.settings | settings, progress, processes,
         )  # fmt: skip
         if processes is not None and not processes.leads:
             return evaluation
         if out is not None:
             evaluation.write(out)
-        return kept_in(self.folder, evaluation)
+        return kept_in(opened.folder, evaluation)
 
     def report(self, out: NameOrPath) -> Path:
         """Write settings, tables and figures of the run as one page, .html or .md, that needs no other file."""

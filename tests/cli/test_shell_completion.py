@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -65,6 +67,24 @@ def test_choices_shapes_and_relations_are_completed(folder: Path) -> None:
     wanted = [label for label in load("world").relations.labels[0::2] if label.startswith("in")]
     assert completed("tacit complete world --relation in") == wanted
     assert completed("tacit complete nowhere --relation ") == []
+
+
+def commands(group: Any, name: str = "tacit") -> Iterator[tuple[str, Any]]:
+    """Every command with its whole name."""
+    for each, command in group.commands.items():
+        whole = f"{name} {each}"
+        yield from commands(command, whole) if hasattr(command, "commands") else [(whole, command)]
+
+
+def test_every_option_completes_to_the_words_that_its_help_names() -> None:
+    completing = 0
+    for name, command in commands(get_command(app)):
+        for option in command.params:
+            words = (option.metavar or "").split("|")
+            if option.param_type_name == "option" and len(words) > 1 and not any(word.isupper() for word in words):
+                assert set(completed(f"{name} {option.opts[0]} ")) == set(words), (name, option.opts)
+                completing += 1
+    assert completing > 30
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")

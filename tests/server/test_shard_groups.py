@@ -42,7 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tacit.Run:
 @pytest.fixture(scope="module")
 def service(run: tacit.Run) -> Iterator[Running]:
     settings = ServerSettings(workers=1, shards=2, limits=Limits(seconds=2.0))
-    with running(ServedRun.at(run.folder.path, "cpu"), settings) as service:
+    with running(ServedRun.at(run.folder.path, "cpu", adapted=True), settings) as service:  # as the command has it
         yield service
 
 

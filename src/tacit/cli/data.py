@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import options
+from tacit.cli.shell_completion import choice
 from tacit.cli.terminal import say
 from tacit.engine.aligned_cells import harmless
 from tacit.errors import SettingsError
@@ -121,7 +122,13 @@ def hardness(
     source: str = typer.Argument(
         ..., help="A graph with splits, or a folder of queries with its graph.", metavar="GRAPH|QUERIES"
     ),
-    split: str = typer.Option("test", "--split", metavar="valid|test", help="The facts that are asked about."),
+    split: str = typer.Option(
+        "test",
+        "--split",
+        metavar="valid|test",
+        autocompletion=choice(("valid", "test")),
+        help="The facts that are asked about.",
+    ),
     shapes: options.Shapes = None,
     observed: str | None = typer.Option(
         None, "--observed", help="Splits whose facts are known, joined by +; all before the split by default."

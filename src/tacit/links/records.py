@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import threading
 import zlib
 from contextlib import suppress
 from hashlib import sha256
@@ -109,7 +110,7 @@ class Records:
 
     def _make(self, path: Path) -> None:
         """Put an empty file in place, whole from its first moment; one that another process made meanwhile stays."""
-        fresh = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+        fresh = path.with_name(f"{TEMPORARY}{os.getpid()}-{threading.get_native_id()}-{path.name}")
         try:
             with fresh.open("wb") as file:
                 file.write(self._head)

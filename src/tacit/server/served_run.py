@@ -67,7 +67,8 @@ class ServedRun:
                 return engine
             folder = RunFolder.open(self.path)
             shards, device = group.joined(int(folder.settings["graph"]["entities"]), self.device)
-            return engine_of(folder, read_weights(folder, device, shards), True, self.settings)
+            settings = {"adapted": True, **self.settings}
+            return engine_of(folder, read_weights(folder, device, shards), settings.pop("adapted"), settings)
 
     def renewed(self) -> ServedRun:
         """The run in the same folder as it stands now."""
