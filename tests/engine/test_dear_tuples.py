@@ -123,3 +123,12 @@ def _engine(size: int, k: int) -> Engine:
     facts = [(f"e{i}", name, f"e{(7 * i + j) % size}") for i in range(size) for j, name in enumerate(sorted(RELATIONS))]
     torch.manual_seed(0)
     return Engine(Graph.of(facts), FactorScorer(tables), calibration="sigmoid", k=k)
+
+
+def test_where_no_value_of_a_variable_is_possible_there_are_no_answers_through_it() -> None:
+    graph = Graph.of([("e0", "r", "e1"), ("e1", "q", "e2"), ("e2", "p", "e0")])  # none of which loops
+    engine = Engine(graph, FactorScorer([np.full((3, 3), 0.5)] * 3), calibration="sigmoid", k=2)
+    for search in ("exact", "beam", "certified"):
+        asked = engine.using(search=search)
+        assert not asked.ask("?x : (p(?x, ?a) | r(?a, ?x)) & q(?a, ?a)")
+        assert asked.ask("?x : r(e0, ?x) & !((p(?x, ?a) | r(?a, ?x)) & q(?a, ?a))").entities == ["e1", "e2"]

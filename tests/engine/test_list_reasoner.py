@@ -290,3 +290,11 @@ def test_all_shapes_are_answered_as_a_beam_that_keeps_everything(folder: RunFold
     rows = engine.using(candidates="rows")
     for shape in SHAPES.values():
         same(engine.ask(str(shape.query)), rows.ask(str(shape.query)))
+
+
+def test_what_rows_would_take_is_foretold_of_rows_alone() -> None:
+    rows = Engine(graph(), model(), candidates="rows")
+    lists = rows.using(candidates="scan")
+    for name, question in QUESTIONS.items():
+        taken = rows.seconds(question)
+        assert lists.seconds(question) == (taken if name in OVER_ROWS else None), name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any as Whatever
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from bruteforce import LOGICS, NEGATIONS, BruteForce, Interpreter, Values
 from formulas import ENTITIES, RELATIONS, queries
 from tacit.errors import PlanError
+from tacit.query import compile as compiling
 from tacit.query import plan as p
 from tacit.query.compile import compile_query, compile_template
 from tacit.query.describe import describe
@@ -242,3 +244,26 @@ def test_what_to_try_first_costs_little_where_it_can(text: str, rows: str) -> No
     told = describe(compile_query(parse(text))).splitlines()
     assert told[-1].startswith(rows), told
     assert not any("None" in line for line in told)
+
+
+def test_a_comparison_of_cuts_refuses_nothing_and_stays_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables bound inside disjunctions can be cut, too, and each of them may take one cut more than there are."""
+    parts = [
+        f"(p(?a{i}, ?a{i + 1}) | (q(?a{i}, ?b{i}) & r(?b{i}, ?x)) | (q(?a{i + 1}, ?c{i}) & r(?c{i}, e{i})))"
+        for i in range(4)
+    ]
+    knots = " & ".join([*parts, *(f"r(?a{i}, ?x)" for i in range(5))])
+    clique = " & ".join(f"r(?v{i}, ?v{j})" for i, j in combinations(range(8), 2))
+    cuts, cut = 0, compiling._cut
+
+    def counted(*given: Whatever) -> p.Condition:
+        nonlocal cuts
+        cuts += 1
+        return cut(*given)
+
+    monkeypatch.setattr(compiling, "_cut", counted)
+    for text, variables in ((f"?x : {knots}", 14), (f"?v0 : {clique}", 8)):
+        compiling._plan.cache_clear()
+        compiling._ordered.cache_clear()
+        assert compile_query(parse(text)).plan.num_variables == variables
+        assert cuts < 2000  # of tens of thousands of ways to cut

@@ -41,6 +41,7 @@ from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
 from tacit.query.parameters import check_unused
 from tacit.query.plan import Plan
+from tacit.query.plan_traits import listable
 from tacit.query.reading import Reading, read
 from tacit.query.symbolic import answers as symbolic_sets
 
@@ -328,13 +329,15 @@ class Engine:
     def seconds(self, query: Question) -> float | None:
         """About how long one core takes for a question, or a GPU, by the sets over all entities that its plan combines.
 
-        Proofs may spare most of it. None of a search that combines none.
+        Proofs may spare most of it. None of a search that combines none, as one over lists does.
         """
-        if self.way not in ("certified", "beam", "exact"):
+        asked, size = self.prepare(query), self.graph.num_entities
+        plan = asked.prepared.plan
+        listed = self.candidates != "rows" and asked.query.kind == "entities" and listable(plan)
+        if listed or self.way not in ("certified", "beam", "exact"):
             return None
-        size = self.graph.num_entities
         k = size if self.way == "exact" else min(self.settings.k, size)
-        return sets_in(self.prepare(query).prepared.plan, k, size) * size * _SECONDS[self.scorer.device.type == "cuda"]
+        return sets_in(plan, k, size) * size * _SECONDS[self.scorer.device.type == "cuda"]
 
     def prepare(self, query: Question, /, **parameters: str) -> Asked:
         """A question with its names looked up, ready to run; one that is ready stays as it is."""

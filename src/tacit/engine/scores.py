@@ -176,8 +176,10 @@ class Scores(Fold[Tensor, Tensor]):
             rows = torch.arange(self.batch, device=out.device)
             if not self.bounds:  # which stay together
                 rows = rows[~(weights[:, few] == ZERO).all(dim=1).view(-1, self.batch).all(dim=0)]
+            if not len(rows):
+                continue
             sources, inner = candidates[rows][:, few].t().reshape(-1), self.copied(rows.repeat(len(few)), len(few))
-            those = inner._alike(edge, sources) if len(rows) else None
+            those = inner._alike(edge, sources)
             if those is None:
                 edges = inner.of(edge, Place(sources))  # [P · B, N]
             else:

@@ -121,8 +121,8 @@ class TupleSearch:
     def _first(self) -> int:
         """How many values to try at first: the fewer, the more each of them takes."""
         size, slots = self.reasoner.num_entities, frozenset(held.slot for held in self.plan.held)
-        one, two = (sets_of(self.plan.root, self.k or size, size, ((slots, values),)) for values in (1, 2))
-        return max(1, min(_FIRST, _SETS // max(1, two - one)))
+        alone, both = (sets_of(self.plan.root, self.k or size, size, ((slots, values),)) for values in (1, 2))
+        return max(1, min(_FIRST, _SETS // max(1, both - alone)))
 
     def _room(self, entities: Tensor) -> Tensor:
         """What a tuple of each row is worth at most by the parts of the root that no hop is part of, `[P]`."""

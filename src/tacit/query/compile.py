@@ -50,6 +50,7 @@ from tacit.query.skeleton import skeleton
 MAX_CUTS = 6  # a condition multiplies the cost of all inside it
 _USUAL = (256, 2**11), (256, 2**15)  # candidates of so many entities, by which costs are compared
 _SAVING = 8  # how many times less a plan must cost to be preferred to one that cuts what something narrows
+_TRIES = 64  # ways to cut that are compared for one that costs less
 
 
 def compile_query(query: Query, safe: bool = True) -> Prepared:
@@ -111,22 +112,22 @@ def _places(names: tuple[str, ...]) -> tuple[int, ...]:
 def _plan(shape: Query, targets: tuple[int, ...], num_entities: int, num_relations: int, num_variables: int) -> Plan:
     """The plan of a structure; where other cuts take far less, with those."""
     given = shape, targets, num_entities, num_relations, num_variables
-    plan = _plan_by(False, *given)
+    plan = _plan_by(1, *given)
     if not plan.has(Condition) and not any(has(held.ranking, Condition) for held in plan.held):
         return plan
-    instead = _plan_by(True, *given)
+    instead = _plan_by(_TRIES, *given)
     saved = all(_SAVING * sets_in(instead, *usual) < sets_in(plan, *usual) for usual in _USUAL)
     return instead if saved else plan
 
 
 def _plan_by(
-    cost: bool, shape: Query, targets: tuple[int, ...], num_entities: int, num_relations: int, num_variables: int
+    tries: int, shape: Query, targets: tuple[int, ...], num_entities: int, num_relations: int, num_variables: int
 ) -> Plan:
     """The plan of a structure: of several answer variables all but one are held, those that something narrows first."""
     open_, held, said = list(shape.targets) or [_NOBODY], list[Held](), list[Node]()
     # Cuts come after all that is held: what is said of a value is valued beside the values held after it, too.
     first = num_entities + len(open_) - 1
-    slots = _Slots(range(first, first + MAX_CUTS), cost)
+    slots = _Slots(range(first, first + MAX_CUTS), tries)
     variables, factors = narrow(shape.formula)
     while len(open_) > 1:
         cut = min(open_, key=lambda v: not anchored(v, factors))
@@ -146,10 +147,10 @@ def _plan_by(
 
 
 class _Slots(NamedTuple):
-    """The slots that are left for cut variables, and whether these are chosen by what cuts cost."""
+    """The slots that are left for cut variables, and how many ways to cut may be compared by what they cost."""
 
     left: range
-    by_cost: bool
+    tries: int
 
 
 _NOBODY = Variable("nobody")  # asked for where a formula holds or not, whoever it is
@@ -252,11 +253,16 @@ def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target
     ranks = {v: (knotted(v, variables, factors), not anchored(v, factors)) for v in variables}
     cut = min(variables, key=ranks.__getitem__)
     cuts: list[tuple[Variable, Sequence[Variable], Sequence[Formula]]] = [(cut, variables, factors)]
-    if slots.by_cost:  # those that leave as little
+    if slots.tries > 1:  # those that leave as little
         cuts += [(v, variables, factors) for v in variables if v != cut and ranks[v][0] == ranks[cut][0]]
         cuts += _lifted(variables, factors)
-    steps = [_cut(*each, target, slots) for each in cuts]
-    return min(steps, key=lambda step: sets_of(step, *_USUAL[0])) if slots.by_cost else steps[0]
+    usual, *others = cuts[: slots.tries]
+    share = slots._replace(tries=slots.tries // (1 + len(others)))
+    steps = [_cut(*usual, target, share)]
+    for each in others:
+        with suppress(PlanError):  # which takes too many more cuts
+            steps.append(_cut(*each, target, share))
+    return min(steps, key=lambda step: sets_of(step, *_USUAL[0])) if others else steps[0]
 
 
 def _lifted(
