@@ -7,6 +7,8 @@ import json
 import os
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -157,6 +159,21 @@ def test_names_of_entities_are_kept(tmp_path: Path) -> None:
     graph = replace(Graph.of([("Q142", "borders", "Q183"), ("Q142", "borders", "Q1\\n")]), entities=entities)
     RunFolder.create(tmp_path / "run", graph, {})
     assert RunFolder.open(tmp_path / "run").graph().entities.names == names
+
+
+def test_results_that_threads_write_at_once_are_all_kept(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", GRAPH, {})
+
+    def measure(number: int) -> None:
+        with RunFolder.open(run.path).changed_results() as results:
+            time.sleep(0.01)
+            results[f"figure {number}"] = number
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(measure, range(8)))
+    run.tidy()
+    measure(8)  # where nobody has left the lock to
+    assert {name for name in run.results() if name != "versions"} == {f"figure {number}" for number in range(9)}
 
 
 def test_a_run_is_written_where_folders_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

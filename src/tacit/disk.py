@@ -12,7 +12,7 @@ import shutil
 import threading
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,6 +136,17 @@ def locked(path: Path, shared: bool = False) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def locked_file(path: Path) -> Iterator[None]:
+    """Change a file after reading it while nobody else does, in this process or another."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(path.with_name(f"{LOCK}-{path.name}")))
+        except OSError as error:
+            raise write_error(path, error) from None
+        yield
 
 
 def _lock(handle: int, shared: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import json
 import platform
@@ -288,14 +289,22 @@ class RunFolder:
             raise RunError(f"{self.path / RESULTS} is damaged ({error}); delete it") from None
         return results
 
+    @contextmanager
+    def changed_results(self) -> Iterator[dict[str, Any]]:
+        """What `results.json` holds, to be changed while nobody else does; where it was, it is written."""
+        with disk.locked_file(self.path / RESULTS):
+            results = self.results()
+            before = copy.deepcopy(results)
+            yield results
+            if results != before:
+                self.write_results(results)
+
     def outdate(self, part: str) -> None:
         """Mark the evaluations of a part of the run as made with other weights than it has."""
-        results, measured = self.results(), PARTS[part][-1]
-        evaluations = [each for each in results.get("eval", []) if measured(each.get("settings", {}))]
-        for each in evaluations:
-            each.setdefault("outdated", OUTDATED.format("weights have"))
-        if evaluations:
-            self.write_results(results)
+        with self.changed_results() as results:
+            for each in results.get("eval", []):
+                if PARTS[part][-1](each.get("settings", {})):
+                    each.setdefault("outdated", OUTDATED.format("weights have"))
 
     def drop(self, part: str) -> bool:
         """Take a part out of the run, with its settings and results; whether it was there.
@@ -311,9 +320,8 @@ class RunFolder:
         self.remove(under_way)
         if part in self.settings and not self.settings.keys().isdisjoint(set(TRAINED) - {part}):  # it stays a run
             self.write_settings(part, None)
-        results = self.results()
-        if results.pop(part, None) is not None:
-            self.write_results(results)
+        with self.changed_results() as results:
+            results.pop(part, None)
         return had
 
     def remove(self, name: str) -> None:
@@ -323,7 +331,7 @@ class RunFolder:
     def tidy(self) -> None:
         """Delete what writers that were killed have left behind."""
         for path in self.path.glob(disk.TEMPORARY + "*"):
-            if path.is_file() and path.name != disk.LOCK:
+            if path.is_file() and not path.name.startswith(disk.LOCK):
                 disk.remove(path)
 
     def _read_text(self, name: str) -> str:

@@ -163,7 +163,8 @@ def _imported(source: Any, out: NameOrPath | None, given: EncodeSettings, checkp
     folder.write_settings("encode", settings.to_dict())
     parameters = sum(parameter.numel() for parameter in encoder.parameters())
     summary = {"model": settings.model, "imported": checkpoint.name, "parameters": parameters}
-    folder.write_results({**folder.results(), "encode": summary})
+    with folder.changed_results() as results:
+        results["encode"] = summary
     return folder
 
 

@@ -72,17 +72,17 @@ def test_a_question_that_takes_long_says_so_and_what_takes_less(capsys: pytest.C
     graph = load("world")
     engine = Engine(graph, GraphScorer(graph.index(), graph.num_entities), calibration="sigmoid", search="exact")
     knot = "?x, ?y : (borders(?x, ?a) | speaks(?y, ?b)) & borders(?a, ?b) & borders(?x, ?y)"
-    announce(engine, knot, {})
+    announce(engine, engine.prepare(knot))
     assert capsys.readouterr().err.endswith("; an atom that names an entity narrows a variable\n")
     dear = f"{knot} & in_continent(?x, Europe) & in_continent(?a, Europe) & official_language(France, ?b)"
-    announce(engine, dear, {})
+    announce(engine, engine.prepare(dear))
     told = capsys.readouterr()
     assert told.out == ""
     assert re.fullmatch(r"this may take .*, and Ctrl-C stops it; --search beam --k \d+ takes seconds.*\n", told.err)
     (k,) = map(int, re.findall(r"--k (\d+)", told.err))
     assert (engine.using(search="beam", k=k).seconds(dear) or 0) < 10 < 60 < (engine.seconds(dear) or 0)
-    announce(engine.using(search="beam", k=k), dear, {})
-    announce(facts_engine(graph), dear, {})  # facts are sets, and quickly joined
+    announce(engine.using(search="beam", k=k), engine.prepare(dear))
+    announce(facts_engine(graph), engine.prepare(dear))  # facts are sets, and quickly joined
     assert capsys.readouterr().err == ""
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from rank_processes import in_processes
+from tacit.disk import LOCK, TEMPORARY
 from tacit.folder import CHECKPOINT, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.finished import is_complete
@@ -61,4 +62,5 @@ def test_killed_many_times(tmp_path: Path) -> None:
     found = train(GRAPH, SETTINGS, run, progress=False, resume=True).state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert is_complete(run)
-    assert not [path.name for path in folder.iterdir() if path.name.startswith(".tacit-")]
+    names = [path.name for path in folder.iterdir() if path.name.startswith(TEMPORARY)]
+    assert [name for name in names if not name.startswith(LOCK)] == []

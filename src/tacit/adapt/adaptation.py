@@ -98,12 +98,14 @@ def _keep(run: RunFolder, graph: Graph, result: AdaptResult, training: AdapterTr
     adapter, settings, summary = result.adapter, result.settings, result.summary
     if isinstance(training, VariantTraining):
         summary |= {"kept": True, "verdict": f"kept in {save_variant(run, graph, training).path}"}
-        run.write_results({**run.results(), f"variant-{training.variant}": summary})
+        with run.changed_results() as results:
+            results[f"variant-{training.variant}"] = summary
     elif adapter is not None:
         summary |= _verdict(run, graph, adapter, training, summary)
         if summary["kept"]:
             save_adapter(run, adapter, settings)
-            run.write_results({**run.results(), "adapt": summary})
+            with run.changed_results() as results:
+                results["adapt"] = summary
 
 
 def _verdict(

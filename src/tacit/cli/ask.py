@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tacit.engine.answers import Answer, Answers
+    from tacit.engine.asked import Asked
     from tacit.engine.engine import Engine
     from tacit.engine.question_files import Outcome
 
@@ -74,8 +75,9 @@ def ask(
     if file is not None:
         _ask_many(engine, file, out, parameters, json_, page)
         return
-    announce(engine, query or "", parameters)
-    answers = engine.ask((query or "", parameters), **page)
+    asked = engine.prepare((query or "", parameters))
+    announce(engine, asked)
+    answers = engine.ask(asked, **page)
     if out is not None:
         answer_files.write(out, answers)
         say(f"wrote {counted(len(answers), 'answer')} to {out}")
@@ -85,11 +87,10 @@ def ask(
         _show(answers)
 
 
-def announce(engine: Engine, query: str, parameters: dict[str, str]) -> None:
+def announce(engine: Engine, asked: Asked) -> None:
     """Say of a question that takes longer than people wait without a sign how long that is, and what takes less."""
     from tacit.fitting.progress import duration
 
-    asked = engine.prepare((query, parameters))
     seconds = engine.seconds(asked) or 0.0
     if seconds < PATIENCE:
         return

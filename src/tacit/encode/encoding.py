@@ -88,7 +88,8 @@ def encode(
     if run is not None:
         save_encoder(run, training.module, settings)
         run.write_settings("encode", settings.to_dict())
-        run.write_results({**run.results(), "encode": summary})
+        with run.changed_results() as results:
+            results["encode"] = summary
         run.remove(ENCODING)
     return EncodeResult(training.module, settings, fitting.at.history, summary)
 

@@ -133,9 +133,9 @@ def kept_in(folder: RunFolder, evaluation: Evaluation) -> Evaluation:
     """The evaluation, written into a run in place of those with equal settings."""
     written = evaluation.to_json()
     try:
-        before = folder.results()
-        others = [earlier for earlier in before.get("eval", []) if earlier.get("settings") != written["settings"]]
-        folder.write_results({**before, "eval": [*others, written]})
+        with folder.changed_results() as results:
+            others = [earlier for earlier in results.get("eval", []) if earlier.get("settings") != written["settings"]]
+            results["eval"] = [*others, written]
     except TacitError as error:  # a run may lie where one may only read, or its results be damaged
         return replace(evaluation, unkept=str(error))
     return evaluation

@@ -64,7 +64,8 @@ def train(
             save_model(run, training.model)  # that of a training that was stopped can be used before going on
             if fitting.over and shards.leads:
                 about = {"precision": training.precision, "seed": settings.seed, "ties": "realistic"}
-                run.write_results({**run.results(), "train": fitting.summary() | about})
+                with run.changed_results() as results:
+                    results["train"] = fitting.summary() | about
 
     with clear_memory_errors(f"rank {settings.rank} and batch {settings.batch}"):
         training = Training(graph, settings, validate, shards=shards, holds_best=run is None)
