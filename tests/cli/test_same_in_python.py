@@ -96,6 +96,7 @@ def test_missing_links_are_counted(facts: Path, tmp_path: Path) -> None:
     samples = tacit.sample(GRAPH, tmp_path / "queries", split="test", **options)
     sets = {name: drawn.queries for name, drawn in samples.items()}
     assert tacit.hardness(GRAPH, sets) == tacit.hardness(tmp_path / "queries", tmp_path / "queries") == counts
+    assert tacit.hardness(tmp_path / "queries", count=1) == counts  # its own queries, none drawn
     told = json.loads(run("data", "hardness", str(tmp_path / "queries"), "--observed", "train", "--json"))
     known = tacit.hardness(GRAPH, sets, observed="train")
     assert told == {name: {str(links): number for links, number in row.items()} for name, row in known.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from tacit.evaluate.evaluation import observed_before, queries_of
 from tacit.fitting.progress import Progress
 from tacit.query.hardness import missing_links
 from tacit.query.queries import QuerySet
-from tacit.query.query_folder import draw, shapes_of
+from tacit.query.query_folder import draw, has_queries, shapes_of
 from tacit.sources import NameOrPath, load
 
 if TYPE_CHECKING:
@@ -32,14 +33,17 @@ def hardness(
 ) -> dict[str, dict[int, int]]:
     """How many hard answers of each shape need how many links to be predicted: `{"2i": {1: 310, 2: 25}}`.
 
-    `queries` are a query folder, which may be that of the graph, or query sets by shape, of the `split`, `valid` or
-    `test`; by default `count` of each shape are drawn by a `seed`, of which `progress` hears, or True shows it.
+    `queries` are a query folder, or query sets by shape, of the `split`, `valid` or `test`; by default those of the
+    graph's own folder, and where it has none, `count` of each shape are drawn by a `seed`, of which `progress` hears,
+    or True shows it.
     `observed` names the splits whose facts are known, joined by +, by default all before the split.
     """
     if split not in ("valid", "test"):
         raise SettingsError(f"split is '{split}'; it must be one of valid, test", "split")
     known = None if observed is None else observed_before(split, observed)
     loaded = load(graph)
+    if queries is None and isinstance(graph, str | Path) and has_queries(graph, split):
+        queries = graph
     if queries is not None:
         asked = queries_of(loaded, queries, split, shapes)
     else:
