@@ -28,8 +28,8 @@ from engine import Bench, Times, least, times_of
 from scaffold import Benchmark, Measured
 from tacit.adapt.adapter_training import AdapterTraining
 from tacit.adapt.settings import LOSSES, AdaptSettings
-from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES
 
 TYPES = ("2i", "3i", "2in", "3in")
 EPOCH = 8  # steps until all queries were seen

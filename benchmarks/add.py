@@ -22,8 +22,8 @@ import tacit
 from scaffold import Benchmark, Measured, graph_of, timed
 from tacit.graph.graph import Graph, Triples
 from tacit.graph.merging import with_facts
-from tacit.links.fact_validation import Validation
 from tacit.links.scorer import Scorer
+from tacit.links.training.fact_validation import Validation
 
 SHARE, FASTER, AS_GOOD = 20, 50, 0.85
 Labelled = list[tuple[str, str, str]]

@@ -33,7 +33,7 @@ import numpy as np
 
 import tacit
 from scaffold import Benchmark, Measured, Timed, Work, run_of, timed
-from tacit.engine.atoms import Atoms
+from tacit.engine.atoms.atoms import Atoms
 from tacit.graph.graph import Graph
 from tacit.query.formula import quoted
 

@@ -28,15 +28,15 @@ import numpy as np
 import tacit
 from brute_force import CALIBRATIONS, BruteForce, hops
 from scaffold import Benchmark, Measured, data_folder, graph_of, timed
-from tacit.engine.answers import Answers
+from tacit.engine.answers.answers import Answers
 from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
 from tacit.links.models import ComplEx
-from tacit.query.compile import compile_template
-from tacit.query.plan_traits import settled
-from tacit.query.queries import QuerySet, read_queries
-from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES
+from tacit.query.plans.compile import compile_template
+from tacit.query.plans.traits import settled
+from tacit.query.sampling.queries import QuerySet, read_queries
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES
 from tacit.sources import is_run
 
 FOLDERS = {"world": ("world", 0), "NELL995": ("nell", 15), "FB15k-237": ("fb", 10)}  # of --runs, and epochs

@@ -27,13 +27,13 @@ from scaffold import Benchmark, graph_of, provenance, write
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
 from tacit.graph.graph import Graph
-from tacit.links.link_training import train
 from tacit.links.scorer import Scorer
 from tacit.links.settings import TrainSettings
-from tacit.query.plan import Complement
-from tacit.query.queries import QuerySet
-from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES
+from tacit.links.training.link_training import train
+from tacit.query.plans.plan import Complement
+from tacit.query.sampling.queries import QuerySet
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES
 
 # What is tried on top of the settings of `tacit-train`, what matters most first.
 CANDIDATES: dict[str, list[dict[str, float]]] = {

@@ -27,7 +27,7 @@ from scaffold import Benchmark, Measured, timed
 from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
 from tacit.links import precision
-from tacit.query.plan_traits import without_hops
+from tacit.query.plans.traits import without_hops
 
 HALF = {"1p": 0.5, "2i": 0.5, "2in": 0.5}  # of the time by plain rows
 

@@ -19,8 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,41 +28,66 @@ TURNS = 3
 SRC = Path(__file__).parents[1] / "src"
 SMALLER = {"s", "seconds", "ms", "gb", "mb", "bytes"}  # units of which less is better, unless things are counted `per`
 DERIVED = {"ratio", "times", "share", "floor"}  # what is worked out from other figures, or is no work of Tacit
-# What modules were called in older trees, for the sake of what scripts import.
+# What modules were called in older trees, for the sake of what scripts import; others were in the folder above.
 OLDER = {
-    "tacit.folder": "tacit.runs",
-    "tacit.run": "tacit.workbench",
-    "tacit.sources": "tacit.workbench",
-    "tacit.adapt.adaptation": "tacit.adapt.training",
-    "tacit.adapt.training_queries": "tacit.adapt.sources",
-    "tacit.engine.ranking": "tacit.evaluate.benchmark",
-    "tacit.evaluate.protocol": "tacit.evaluate.benchmark",
-    "tacit.evaluate.question_validation": "tacit.evaluate.validation",
-    "tacit.evaluate.reliability": "tacit.evaluate.calibration",
-    "tacit.graph.label_tables": "tacit.graph.tsv",
-    "tacit.links.fact_validation": "tacit.links.validation",
-    "tacit.links.link_training": "tacit.links.training",
-    "tacit.links.precision": "tacit.links.products",
-    "tacit.query.plan_traits": "tacit.engine.frontier",
+    "tacit.adapt.adaptation": ("tacit.adapt.training",),
+    "tacit.adapt.training_queries": ("tacit.adapt.sources",),
+    "tacit.engine.ranking": ("tacit.evaluate.benchmark",),
+    "tacit.engine.search.hop": ("tacit.engine.projection",),
+    "tacit.engine.search.hop_kernels": ("tacit.engine.kernels",),
+    "tacit.evaluate.protocol": ("tacit.evaluate.benchmark",),
+    "tacit.evaluate.question_validation": ("tacit.evaluate.validation",),
+    "tacit.evaluate.reliability": ("tacit.evaluate.calibration",),
+    "tacit.graph.formats.label_tables": ("tacit.graph.label_tables", "tacit.graph.tsv"),
+    "tacit.graph.labels.trie": ("tacit.graph.label_trie",),
+    "tacit.links.finders.cached_rows": ("tacit.links.cached_top",),
+    "tacit.links.finders.finder": ("tacit.links.top",),
+    "tacit.links.finders.index": ("tacit.links.index_top",),
+    "tacit.links.precision": ("tacit.links.products",),
+    "tacit.links.training.fact_validation": ("tacit.links.fact_validation", "tacit.links.validation"),
+    "tacit.links.training.link_training": ("tacit.links.link_training", "tacit.links.training"),
+    "tacit.query.plans.traits": ("tacit.query.plan_traits", "tacit.engine.frontier"),
+    "tacit.run.folder": ("tacit.folder", "tacit.runs"),
+    "tacit.run.opened": ("tacit.opening",),
+    "tacit.run.run": ("tacit.run", "tacit.workbench"),
+    "tacit.run.training": ("tacit.making",),
+    "tacit.run.world": ("tacit.training",),
+    "tacit.sources": ("tacit.workbench",),
 }
 
 
-class OlderNames(MetaPathFinder, Loader):
-    """Finds a module that does not exist under the name it had before."""
+def use_older_names(script: Path) -> None:
+    """Let what a script imports, and those beside it that it uses, be found under the names that an older tree has."""
+    for name in sorted(_imports(script, set())):
+        if not _is_there(name):
+            package, _, stem = name.rpartition(".")
+            older = next(filter(_is_there, OLDER.get(name, (f"{package.rpartition('.')[0]}.{stem}",))), None)
+            if older is not None:
+                module = sys.modules[name] = import_module(older)
+                if not _is_there(package):
+                    sys.modules.setdefault(package, ModuleType(package))
+                setattr(import_module(package), stem, module)
 
-    def __init__(self, names: Mapping[str, str] = OLDER) -> None:
-        self.names = names
 
-    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Where to find a module, of those with an older name."""
-        return ModuleSpec(name, self) if name in self.names else None
+def _imports(script: Path, seen: set[Path]) -> set[str]:
+    """The modules of Tacit that a script imports, or may, and those beside it that it imports."""
+    if script in seen or not script.is_file():
+        return set()
+    seen.add(script)
+    text = script.read_text(encoding="utf-8")
+    lines = re.findall(r"^\s*(?:from|import) ([\w.]+)(?: import (.*)| as \w+)?$", text, re.MULTILINE)
+    ours = {place: names for place, names in lines if place.startswith("tacit.")}
+    packages = (place for place in ours if (SRC / place.replace(".", "/")).is_dir())
+    modules = {f"{place}.{name}" for place in packages for name in re.findall(r"\w+", ours[place])}
+    beside = (_imports(script.with_name(f"{place}.py"), seen) for place, _ in lines if "." not in place)
+    return modules.union(ours, *beside)
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The module of the older name."""
-        return import_module(self.names[spec.name])
 
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing is left to do."""
+def _is_there(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ModuleNotFoundError, ValueError):  # a package that is none there, or stands in for one
+        return False
 
 
 @dataclass
@@ -209,6 +233,6 @@ def _git_head(src: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.meta_path.append(OlderNames())
     sys.argv = sys.argv[1:]
+    use_older_names(Path(sys.argv[0]))
     runpy.run_path(sys.argv[0], run_name="__main__")

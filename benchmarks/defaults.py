@@ -22,10 +22,10 @@ import torch
 from scaffold import Benchmark, Measured, graph_of, wait
 from tacit.evaluate.question_validation import QuestionValidation
 from tacit.graph.graph import Graph
-from tacit.links.fact_validation import Validation
-from tacit.links.link_training import train
 from tacit.links.scorer import Scorer
 from tacit.links.settings import TrainSettings
+from tacit.links.training.fact_validation import Validation
+from tacit.links.training.link_training import train
 
 GRID: dict[str, tuple[float, ...]] = {"rank": (100, 200), "reg": (0.005, 0.01, 0.05)}
 WORSE, SHARE = 0.01, 0.1  # at most

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.encode.settings import EncodeSettings
-from tacit.query.plan import Intersect, Plan, Project, Row, children, walk
-from tacit.query.shapes import SHAPES
+from tacit.query.plans.plan import Intersect, Plan, Project, Row, children, walk
+from tacit.query.sampling.shapes import SHAPES
 
 PAIR_FLOP = {"gqe": 3, "q2b": 8, "cone": 15}  # of one entity, one query, one dimension
 BOTH_WAYS = 3  # forward and backward, in forwards

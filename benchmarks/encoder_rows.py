@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tacit.encode.encoding import EncodeResult
 from tacit.encode.models import NETWORKS
 from tacit.encode.settings import SMALL, EncodeSettings
+from tacit.encode.training.encoding import EncodeResult
 from tacit.errors import PlanError
 from tacit.graph.graph import Graph
-from tacit.query.queries import QuerySet, read_queries
-from tacit.query.sampling import sample
-from tacit.query.shapes import NEGATIVE, SHAPES
-from tacit.query.symbolic import with_answers
+from tacit.query.plans.symbolic import with_answers
+from tacit.query.sampling.queries import QuerySet, read_queries
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import NEGATIVE, SHAPES
 
 WHOLE = "1p"  # of which no share is taken: a link predictor is trained on all facts, too
 TENTH = 10  # as many 1p queries as BetaE has of each shape with negation

@@ -25,17 +25,17 @@ from encoder_costs import step_cost
 from encoder_rows import expressible
 from parameters import TITLES, sizes
 from scaffold import Benchmark, Measured, graph_of, in_turns
-from tacit.encode.aggregation import LEAST_VARIANCE, SortedFacts, described
-from tacit.encode.draws import counts
-from tacit.encode.encoder_training import WARM, EncoderTraining
+from tacit.encode.networks.aggregation import LEAST_VARIANCE, SortedFacts, described
 from tacit.encode.settings import EncodeSettings
+from tacit.encode.training.draws import counts
+from tacit.encode.training.encoder_training import WARM, EncoderTraining
 from tacit.evaluate.protocol import evaluate
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model
 from tacit.links.precision import NARROW, float32_products
-from tacit.query.queries import QuerySet
-from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.queries import QuerySet
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES
 
 AGGREGATED = (8, 32)  # queries, and numbers of each for an entity
 

@@ -36,14 +36,14 @@ from tacit.engine.engine import Engine
 from tacit.engine.ranking import slots
 from tacit.engine.reasoner import Reasoner
 from tacit.evaluate.protocol import measure, sample
-from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.factors import BilinearModel
 from tacit.links.loading import load_model
 from tacit.links.models import ComplEx
-from tacit.query import sampling
-from tacit.query.queries import QuerySet, read_queries
-from tacit.query.shapes import SHAPES, Shape
+from tacit.query.sampling import sampling
+from tacit.query.sampling.queries import QuerySet, read_queries
+from tacit.query.sampling.shapes import SHAPES, Shape
+from tacit.run.folder import RunFolder
 
 # Milliseconds a query: the goal on 2 cores, and the published implementation there, one query at a time.
 GOALS = {
@@ -107,8 +107,8 @@ class Bench:
         if adapted:
             from tacit.adapt.adapter import Adapter  # here, since older trees have other names for what this needs
             from tacit.adapt.calibrated import Adapted
-            from tacit.engine.calibration import calibration
-            from tacit.engine.known_facts import KnownFacts
+            from tacit.engine.atoms.calibration import calibration
+            from tacit.engine.atoms.known_facts import KnownFacts
 
             counted = KnownFacts(self.graph.index("train"), self.model.device)
             settings["adapter"] = Adapted(calibration(scores, counted), Adapter(self.model).requires_grad_(False))

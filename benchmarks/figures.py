@@ -27,9 +27,9 @@ from tacit.evaluate.protocol import measure, sample
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import read_results
 from tacit.evaluate.tables import percentages
-from tacit.folder import RunFolder
-from tacit.query.queries import QuerySet, read_queries
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.queries import QuerySet, read_queries
+from tacit.query.sampling.shapes import SHAPES
+from tacit.run.folder import RunFolder
 
 SHOWN = 50  # candidates of each atom
 MINIMUM = "minimum of both"  # atoms, the conjunction under Gödel's t-norm

@@ -40,11 +40,11 @@ from tacit.disk import digest, to_toml
 from tacit.errors import TacitError
 from tacit.fitting.checkpoint import Checkpoint
 from tacit.fitting.parts import RunFiles
-from tacit.folder import CHECKPOINT, SETTINGS, RunFolder
 from tacit.graph.datasets import load
-from tacit.graph.label_tables import write_tsv
+from tacit.graph.formats.label_tables import write_tsv
 from tacit.links.imports import read_kbc
-from tacit.query.queries import read_queries
+from tacit.query.sampling.queries import read_queries
+from tacit.run.folder import CHECKPOINT, SETTINGS, RunFolder
 from tiny import graph as tiny_graph
 from tiny import write_data, write_run
 

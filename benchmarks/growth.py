@@ -34,13 +34,13 @@ from scaffold import Benchmark, Measured, Work, status_bytes, timed
 from scale import generated
 from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
-from tacit.engine.projection import Hop
+from tacit.engine.search.hop import Hop
 from tacit.evaluate.figures import svg
-from tacit.folder import MODEL
 from tacit.graph.graph import Graph
 from tacit.links.factors import BilinearModel
-from tacit.links.link_training import Training
 from tacit.links.settings import TrainSettings
+from tacit.links.training.link_training import Training
+from tacit.run.folder import MODEL
 from walks import SHAPES, Walks
 
 TOP = 10

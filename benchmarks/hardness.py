@@ -23,19 +23,19 @@ from torch import Tensor
 
 from scaffold import Benchmark, Measured, graph_of, run_of, trained
 from tacit.distributed.shards import Shards
-from tacit.engine.calibration import EVERY, Calibration, SoftmaxCount, Tails
+from tacit.engine.atoms.calibration import EVERY, Calibration, SoftmaxCount, Tails
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
-from tacit.engine.known_facts import KnownFacts
 from tacit.evaluate.protocol import evaluate
-from tacit.folder import RunFolder
 from tacit.graph.fact_index import Floats
 from tacit.graph.graph import Graph
 from tacit.links.loading import load_model
 from tacit.links.scorer import Scorer
-from tacit.query.queries import QuerySet
-from tacit.query.query_folder import shapes_of
-from tacit.query.sampling import can_miss, links_wanted, sample
-from tacit.query.shapes import NEGATIVE, POSITIVE
+from tacit.query.sampling.queries import QuerySet
+from tacit.query.sampling.query_folder import shapes_of
+from tacit.query.sampling.sampling import can_miss, links_wanted, sample
+from tacit.query.sampling.shapes import NEGATIVE, POSITIVE
+from tacit.run.folder import RunFolder
 
 CLASSES: dict[str, int | str] = {"1 link": 1, "2+ links": "2+"}
 ODDS = (2.0, 4.0, 8.0, 16.0, 32.0)

@@ -22,16 +22,16 @@ from torch import Tensor
 import tacit
 from scaffold import Benchmark, Measured, timed
 from tacit.engine.engine import Engine
-from tacit.folder import CODES, INDEX, LOG_SUMS, MODEL, RunFolder
 from tacit.graph.fact_index import distinct
 from tacit.graph.graph import Graph, directed
-from tacit.graph.vocabulary import Vocabulary
-from tacit.links.finders import Finders
+from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.links.finders.finders import Finders
 from tacit.links.loading import load_model, save_model
 from tacit.links.models import ComplEx
 from tacit.links.settings import TrainSettings
 from tacit.query.formula import Query
 from tacit.query.reading import read
+from tacit.run.folder import CODES, INDEX, LOG_SUMS, MODEL, RunFolder
 
 TOP, NEAR = 10, 0.02
 AMONG = 4096  # random entities whose best are the tails of facts, where there is no run to grow from

@@ -23,16 +23,16 @@ from scaffold import Benchmark, graph_of, provenance, timed, write
 from tacit.adapt.adaptation import AdaptResult, adapt
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
-from tacit.engine.calibration import Calibration
+from tacit.engine.atoms.calibration import Calibration
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
-from tacit.links.link_training import train
 from tacit.links.settings import TrainSettings
-from tacit.query.queries import QuerySet
-from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES, parse_shapes
+from tacit.links.training.link_training import train
+from tacit.query.sampling.queries import QuerySet
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES, parse_shapes
 
 KNOWN: dict[str, Any] = {
     "calibration": "softmax-count",

@@ -24,9 +24,9 @@ from tacit.engine.ranking import slots
 from tacit.evaluate.protocol import evaluate, one_hop_queries
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.graph import Graph
-from tacit.query.queries import QuerySet, read_queries
-from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES, parse_shapes
+from tacit.query.sampling.queries import QuerySet, read_queries
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES, parse_shapes
 
 WAYS: dict[str, dict[str, Any]] = {"all": {"loops": True}, "no loops": {}, "typed": {"typed": True}}
 

@@ -21,14 +21,14 @@ import torch
 from scaffold import Benchmark, Measured, status_bytes, timed
 from scale import generated
 from tacit.distributed.shards import Shards, leave, meet
-from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.embeddings import MULTIPLE
-from tacit.links.link_training import train
 from tacit.links.loading import make_model
 from tacit.links.settings import TrainSettings
-from tacit.links.step import TrainStep
-from tacit.server.fork_server import context
+from tacit.links.training.link_training import train
+from tacit.links.training.step import TrainStep
+from tacit.run.folder import RunFolder
+from tacit.server.workers.fork_server import context
 
 RELATIONS = 474
 WORLD = 2

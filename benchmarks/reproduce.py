@@ -35,9 +35,9 @@ from tacit.adapt.adaptation import adapt
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.encode.encoder import Encoder
-from tacit.encode.encoder_training import sampled
-from tacit.encode.encoding import encode
 from tacit.encode.settings import SMALL, EncodeSettings
+from tacit.encode.training.encoder_training import sampled
+from tacit.encode.training.encoding import encode
 from tacit.engine.engine import Engine
 from tacit.engine.reasoner import Reasoner
 from tacit.evaluate.protocol import evaluate, one_hop_queries
@@ -47,12 +47,12 @@ from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
-from tacit.links.link_training import train
 from tacit.links.settings import TrainSettings
-from tacit.query.hardness import missing_links
-from tacit.query.queries import QuerySet, read_queries
-from tacit.query.sampling import sample
-from tacit.query.shapes import NEGATIVE, SHAPES, parse_shapes
+from tacit.links.training.link_training import train
+from tacit.query.sampling.hardness import missing_links
+from tacit.query.sampling.queries import QuerySet, read_queries
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import NEGATIVE, SHAPES, parse_shapes
 
 # How rows adapt where they say nothing else.
 SIGMOID = {"calibration": "sigmoid", "observed": "none", "held_out": False, "loss": "log"}

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from scaffold import Benchmark, Measured, data_folder, seconds
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
-from tacit.query.queries import QuerySet, read_queries
-from tacit.query.sampling import Sample, sample
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.queries import QuerySet, read_queries
+from tacit.query.sampling.sampling import Sample, sample
+from tacit.query.sampling.shapes import SHAPES
 
 GOAL = 60.0  # seconds for 1,000 test queries of each type, on 2 cores
 NEAR = 0.25  # how far a mean may be from the official one, as a share of it

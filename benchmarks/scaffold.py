@@ -117,7 +117,7 @@ def write(path: Path, results: Mapping[str, Any]) -> None:
 
 def provenance(given: argparse.Namespace) -> dict[str, Any]:
     """What figures depend on beside settings: seed, device, threads, and versions with the git head."""
-    from tacit.folder import versions
+    from tacit.run.folder import versions
 
     torch = sys.modules.get("torch")  # a script that has not loaded it does not depend on it
     return {
@@ -173,8 +173,8 @@ def world_cache(given: argparse.Namespace) -> Path:
 
 def trained(given: argparse.Namespace, graph: Graph, **settings: Any) -> tuple[FactorModel, TrainSettings]:
     """A link predictor of the sizes that the arguments name, and its settings."""
-    from tacit.links.link_training import train
     from tacit.links.settings import TrainSettings
+    from tacit.links.training.link_training import train
 
     names = ("rank", "epochs", "reg", "batch", "device", "seed")
     named = {name: getattr(given, name) for name in names if name in given}

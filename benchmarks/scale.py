@@ -24,20 +24,21 @@ import numpy as np
 import torch
 
 from scaffold import Benchmark, Measured, in_turns, peak_gb, seconds
-from tacit.folder import RunFolder
 from tacit.graph.graph import Graph, directed
-from tacit.graph.vocabulary import Vocabulary
-from tacit.links.link_training import Training
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.loading import make_model, save_model
 from tacit.links.settings import TrainSettings
+from tacit.links.training.link_training import Training
+from tacit.run.folder import RunFolder
 
 GOALS = {"seconds to open labels": 0.1, "private memory / model": 0.1, "table / DuckDB": 1.3}
 PROBE = """
 import sys, time
 from pathlib import Path
-from tacit.folder import RunFolder
-from tacit.graph import datasets, duckdb_tables
-from tacit.graph.vocabulary import Vocabulary
+from tacit.run.folder import RunFolder
+from tacit.graph import datasets
+from tacit.graph.formats import duckdb_tables
+from tacit.graph.labels.vocabulary import Vocabulary
 try:
     import duckdb, marisa_trie
 except ImportError:

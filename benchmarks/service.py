@@ -33,9 +33,9 @@ from urllib.request import Request, urlopen
 import psutil
 
 from scaffold import Benchmark, Measured, run_of
-from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.query.formula import quoted
+from tacit.run.folder import RunFolder
 
 HEAVY = {"search": "exact", "k": 4096, "top": 1000, "paths": 5}  # over all entities, with the reasons of each answer
 SINGLY = ("--batch", "1", "--patience", "0")

@@ -19,13 +19,13 @@ from scaffold import Benchmark, Measured, timed
 from scale import generated
 from tacit.distributed.shards import Shards, leave, meet
 from tacit.engine.engine import Engine
-from tacit.engine.projection import Hop
-from tacit.engine.sharded import whole
+from tacit.engine.search.hop import Hop
+from tacit.engine.search.sharded import whole
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model
-from tacit.query.shapes import SHAPES
-from tacit.server.fork_server import context
+from tacit.query.sampling.shapes import SHAPES
+from tacit.server.workers.fork_server import context
 
 
 @contextmanager

@@ -18,9 +18,9 @@ from typing import Any
 from scaffold import Benchmark, Measured, seconds
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
-from tacit.query.queries import AnswerSets, QuerySet, read_queries
-from tacit.query.shapes import Shape
-from tacit.query.symbolic import GRAPHS, easy_and_hard
+from tacit.query.plans.symbolic import GRAPHS, easy_and_hard
+from tacit.query.sampling.queries import AnswerSets, QuerySet, read_queries
+from tacit.query.sampling.shapes import Shape
 
 FILES = (("NELL995", "test"), ("NELL995", "valid"), ("FB15k-237", "valid"))
 GOAL = 20.0  # seconds for NELL995's test queries on both graphs, on 2 cores

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from tacit.folder import RunFolder
-from tacit.graph.betae import write_betae
+from tacit.graph.formats.betae import write_betae
 from tacit.graph.graph import Graph
 from tacit.graph.split import split
-from tacit.links.link_training import train
 from tacit.links.settings import TrainSettings
-from tacit.query.queries import write_queries
-from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES
+from tacit.links.training.link_training import train
+from tacit.query.sampling.queries import write_queries
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES
+from tacit.run.folder import RunFolder
 
 ENTITIES = ["France", "Germany", "Spain", *(f"e{i}" for i in range(3, 24))]
 RELATIONS = ["borders", "speaks", "likes"]

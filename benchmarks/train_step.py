@@ -18,9 +18,9 @@ from torch.nn import functional as F
 import tacit
 from scaffold import Benchmark, Measured, graph_of, in_turns, installed, seconds
 from tacit.graph.graph import Graph
-from tacit.links.link_training import Training
 from tacit.links.precision import float32_products
 from tacit.links.settings import TrainSettings
+from tacit.links.training.link_training import Training
 
 BARE = "bare loop"
 Step = Callable[[torch.Tensor], object]  # of a batch of triples

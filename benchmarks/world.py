@@ -21,10 +21,10 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
-from tacit.folder import RunFolder
 from tacit.links.loading import load_model
-from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES
+from tacit.run.folder import RunFolder
 
 OPTIONS: dict[str, Any] = {"calibration": "sigmoid", "strength": 1.0, "observed": "none", "k": 64}
 SIGMOID: dict[str, Any] = {"calibration": "sigmoid", "observed": "none", "held_out": False}

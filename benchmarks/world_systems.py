@@ -24,7 +24,7 @@ from scaffold import Benchmark, provenance, run_of, write
 from tacit.encode.settings import ENCODERS
 from tacit.evaluate.results import read_results
 from tacit.evaluate.tables import percentages
-from tacit.folder import ON_PREDICTOR
+from tacit.run.folder import ON_PREDICTOR
 
 PREDICTOR, ADAPTED = "complex", "complex-adapted"
 GOALS = {"gqe": {"avg_p": 50.0}, "q2b": {"avg_p": 54.0}, "gnnqe": {"avg_p": 55.0, "avg_n": 20.0}}

@@ -16,9 +16,9 @@ from tacit.cli import app
 from tacit.encode.settings import EncodeSettings
 from tacit.engine.settings import EngineSettings
 from tacit.evaluate.settings import EvaluateSettings
-from tacit.graph.read_settings import ReadSettings
+from tacit.graph.settings import ReadSettings
 from tacit.links.settings import TrainSettings
-from tacit.query.sample_settings import SampleSettings
+from tacit.query.sampling.settings import SampleSettings
 from tacit.server.settings import Limits, ServerSettings
 from tacit.settings import KINDS as TYPES
 from tacit.settings import Settings, settings_of

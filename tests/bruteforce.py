@@ -1,4 +1,4 @@
-"""The value of a question by its definition, and of a plan by the table in `tacit.query.plan`: slow, but plain."""
+"""The value of a question by its definition, and of a plan by the table in `query/plans/plan.py`: slow, but plain."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulas import ENTITIES
-from tacit.query import plan as p
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
+from tacit.query.plans import plan as p
 
 Values = NDArray[np.float64]
 Binary = Callable[[Values, Values], Values]
@@ -61,7 +61,7 @@ class BruteForce:
 
 
 class Interpreter:
-    """The value of a plan by the table in `tacit.query.plan`; every set is a vector, every edge a matrix."""
+    """The value of a plan by the table in `tacit.query.plans.plan`; every set is a vector, every edge a matrix."""
 
     def __init__(self, tables: dict[str, Values], logic: str, negation: str) -> None:
         self.tables = tables

@@ -18,7 +18,7 @@ TINY: dict[str, Any] = {
 @pytest.fixture(scope="session")
 def gqe_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of families with GQE alone; tests leave it as it is."""
-    from tacit.training import encode_folder  # heavy, as in family_runs
+    from tacit.run.training import train_encoder  # heavy, as in family_runs
 
     out = tmp_path_factory.mktemp("runs") / "gqe"
-    return encode_folder(families(), out, progress=False, **TINY).path
+    return train_encoder(families(), out, progress=False, **TINY).folder.path

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tacit.folder import RunFolder
     from tacit.graph.graph import Graph
+    from tacit.run.folder import RunFolder
 
 
 def families() -> Graph:
@@ -30,9 +30,9 @@ def families() -> Graph:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of families; tests change copies of it alone."""
-    from tacit.folder import RunFolder
-    from tacit.links.link_training import train
     from tacit.links.settings import TrainSettings
+    from tacit.links.training.link_training import train
+    from tacit.run.folder import RunFolder
 
     path = tmp_path_factory.mktemp("runs") / "families"
     settings = TrainSettings(rank=8, epochs=20, batch=50, device="cpu")
@@ -42,7 +42,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> RunFolder:
-    from tacit.folder import RunFolder
+    from tacit.run.folder import RunFolder
 
     copy = tmp_path / "run"
     copy.mkdir()

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit.graph.graph import Graph
-from tacit.query import symbolic
-from tacit.query.betae_structures import Ids
-from tacit.query.compile import compile_query
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, children
+from tacit.query.plans import symbolic
+from tacit.query.plans.compile import compile_query
+from tacit.query.sampling.betae_structures import Ids
 
 TARGET = Variable("t")
 VARIABLES = (Variable("x"), Variable("y"), Variable("z"), Variable("w"))

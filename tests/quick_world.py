@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit import training
 from tacit.graph.datasets import load
+from tacit.run import world as training
 
 
 def quick_world(cache: Path) -> Path:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tables import FactorScorer
-from tacit.engine.answers import Answer
+from tacit.engine.answers.answers import Answer
 from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
-from tacit.query.compile import compile_template
-from tacit.query.shapes import SHAPES
+from tacit.query.plans.compile import compile_template
+from tacit.query.sampling.shapes import SHAPES
 
 SIZE, LABELS = 24, ("r", "q", "p")
 CYCLES = (

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tacit.distributed.shards import leave, meet
-from tacit.server.fork_server import context
+from tacit.server.workers.fork_server import context
 
 
 def in_processes(count: int, folder: Path, work: Callable[..., Any], *arguments: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.links.records import Records
+from tacit.links.finders.records import Records
 
 NUMBERS, BYTES = np.dtype("<i8"), 40_000
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
-from tacit.links.link_training import train
 from tacit.links.settings import TrainSettings
-from tacit.links.step import TrainStep
+from tacit.links.training.link_training import train
+from tacit.links.training.step import TrainStep
+from tacit.run.folder import RunFolder
 
 SIZE = 24
 

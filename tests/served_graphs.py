@@ -16,8 +16,8 @@ from tacit.engine.settings import EngineSettings
 from tacit.errors import PlanError
 from tacit.graph.graph import Graph, no_triples
 from tacit.links.scorer import GraphScorer
-from tacit.query.plan import Complement, Plan
-from tacit.server.worker_group import ALONE, ServiceGroup
+from tacit.query.plans.plan import Complement, Plan
+from tacit.server.workers.worker_group import ALONE, ServiceGroup
 
 BORDERS = [
     ("France", "Spain"),

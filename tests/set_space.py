@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.encode.settings import EncodeSettings
-from tacit.encode.space import Space
+from tacit.encode.spaces.space import Space
 
 SIZE, RELATIONS = 12, 4
 

@@ -14,7 +14,8 @@ import pytest
 from source_tree import modules
 from tacit.adapt.settings import AdaptSettings
 from tacit.encode.settings import ENDLESS, EncodeSettings
-from tacit.engine import atoms, calibration, logic
+from tacit.engine import logic
+from tacit.engine.atoms import atoms, calibration
 from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, EngineSettings
 from tacit.errors import SettingsError
 from tacit.evaluate.settings import MEANS, TIES
@@ -22,7 +23,7 @@ from tacit.links import ranking
 from tacit.links.factors import BilinearModel
 from tacit.links.models import MODELS
 from tacit.links.settings import BILINEAR, MODEL_NAMES, TrainSettings
-from tacit.query.sample_settings import SampleSettings
+from tacit.query.sampling.settings import SampleSettings
 from tacit.server.settings import ServerSettings
 from tacit.settings import Settings, settings_of
 

@@ -14,8 +14,8 @@ from tacit.errors import PlanError
 from tacit.evaluate.evaluation import evaluated
 from tacit.evaluate.protocol import one_hop_queries
 from tacit.links.scorer import GraphScorer
-from tacit.query.plan import Complement, Plan
-from tacit.query.shapes import SHAPES
+from tacit.query.plans.plan import Complement, Plan
+from tacit.query.sampling.shapes import SHAPES
 from test_imports import LAYERS
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def test_the_page_draws_the_layers() -> None:
 
 def test_the_page_says_what_each_layer_holds() -> None:
     rows = re.findall(r"^\| (`.+?) \|", section("Layers"), flags=re.MULTILINE)
-    assert [name for row in rows for name in re.findall(r"`(\w+)`", row)] == HOUSE
+    assert [name for row in rows for name in re.findall(r"`([\w.]+)`", row)] == HOUSE
 
 
 def test_files_that_the_page_names_are_there() -> None:
@@ -55,7 +55,7 @@ def test_types_of_the_glossary_are_there() -> None:
 )
 def test_names_of_recipes_are_where_the_page_says(name: str) -> None:
     (row,) = [line for line in section("Common additions").splitlines() if line.startswith("|") and f"`{name}`" in line]
-    files = re.findall(r"`(\w+/\w+\.py)`", row)
+    files = re.findall(r"`((?:\w+/)+\w+\.py)`", row)
     assert any(re.search(rf"^{name}\b", (SRC / "tacit" / file).read_text(), flags=re.MULTILINE) for file in files)
 
 

@@ -39,12 +39,12 @@ SMALL_ENCODER: dict[str, object] = {
     "steps": 3, "width": 8, "hidden": 8, "layers": 1, "batch": 8, "negatives": 8, "validate_queries": 1,
 }  # fmt: skip
 SMALL_CALLS: dict[str, dict[str, object]] = {
-    "tacit.making.train": {"epochs": 1, "rank": 8, "progress": False},
-    "tacit.making.train_encoder": {**SMALL_ENCODER, "progress": False},
-    "tacit.run.Run.encode": SMALL_ENCODER,
-    "tacit.comparing.compare": {"limit": 5},
-    "tacit.run.Run.adapt": {"steps": 2, "count": 30, "validate_every": 1, "batch": 32},
-    "tacit.run.Run.evaluate": {"limit": 10},
+    "tacit.run.training.train": {"epochs": 1, "rank": 8, "progress": False},
+    "tacit.run.training.train_encoder": {**SMALL_ENCODER, "progress": False},
+    "tacit.run.run.Run.encode": SMALL_ENCODER,
+    "tacit.run.compare.compare": {"limit": 5},
+    "tacit.run.run.Run.adapt": {"steps": 2, "count": 30, "validate_every": 1, "batch": 32},
+    "tacit.run.run.Run.evaluate": {"limit": 10},
 }
 RUN = [page for page in PAGES if page.name != "cli.md"]
 

@@ -108,8 +108,8 @@ def comments(path: Path) -> Iterator[str]:
 
 # That several packages have, all of them for the same thing.
 FILE_NAMES = {
-    "__init__", "hardness", "imports", "interruption", "loading", "losses", "models", "parameters", "plan", "ranking",
-    "reasoner", "settings",
+    "__init__", "compare", "hardness", "imports", "index", "interruption", "loading", "losses", "models",
+    "parameters", "plan", "ranking", "reasoner", "settings",
 }  # fmt: skip
 
 

@@ -17,37 +17,23 @@ from tacit.cli.commands import COMMANDS
 
 # Each layer imports from itself and from those before it.
 LAYERS = (
-    "errors",
-    "settings",
-    "distributed",
-    "disk",
-    "graph",
-    "folder",
-    "fitting",
-    "sources",
-    "links",
-    "query",
-    "engine",
-    "adapt",
-    "encode",
-    "opening",
-    "evaluate",
-    "training",
-    "changing",
-    "run",
-    "making",
-    "comparing",
-    "server",
-    "cli",
-    "__main__",
-)
+    "errors", "settings", "distributed", "disk", "graph", "run.folder", "fitting", "sources", "links", "query",
+    "engine", "adapt", "encode", "run.opened", "evaluate", "run", "server", "cli", "__main__",
+)  # fmt: skip
 FACADE = {"tacit.__version__"}  # all that the package itself may be asked for from within
 OPTIONAL = (
     "lark", "rdflib", "pyoxigraph", "rapidfuzz", "tomli_w", "pydantic", "fastapi", "uvicorn", "prometheus_client",
     "matplotlib", "pandas", "pykeen", "faiss", "marisa_trie", "duckdb",
 )  # fmt: skip
 # The modules that exist to wrap an optional package, and those that speak of its errors.
-WRAPPERS = ("tacit.query.syntax_errors", "tacit.query.sparql", "tacit.server")
+WRAPPERS = ("tacit.query.text.syntax_errors", "tacit.query.sparql", "tacit.server")
+
+
+def layer_of(name: str) -> int | None:
+    """The layer that a module belongs to: its package, or a file of it that is a layer of its own."""
+    parts = name.split(".")[1:]
+    own = (".".join(parts[:length]) for length in (2, 1))
+    return next((LAYERS.index(layer) for layer in own if layer in LAYERS), None)
 
 
 def upward_imports(src: Path) -> list[str]:
@@ -56,15 +42,14 @@ def upward_imports(src: Path) -> list[str]:
     for name, path in modules(src).items():
         if name in ("tacit", "tacit.client"):
             continue  # the facade names what the layers below offer; the client imports none of them
-        layer = name.split(".")[1]
-        if layer not in LAYERS:
+        if (layer := layer_of(name)) is None:
             found.append(f"{name} is in no layer")
             continue
         for target, line in imports(name, path):
             if target.split(".")[0] != "tacit" or target in FACADE:
                 continue
-            wanted = target.split(".")[1] if "." in target else ""
-            if wanted not in LAYERS or LAYERS.index(wanted) > LAYERS.index(layer):
+            wanted = layer_of(target)
+            if wanted is None or wanted > layer:
                 found.append(f"{name}, line {line}: imports {target}")
     return found
 
@@ -76,10 +61,10 @@ def test_no_import_points_upward() -> None:
 @pytest.mark.parametrize(
     ("where", "text"),
     [
-        ("graph/label_tables.py", "from tacit.links import scorer"),
-        ("graph/label_tables.py", "def load():\n    import tacit.engine.logic"),
-        ("graph/label_tables.py", "from ..query.plan import Plan"),
-        ("query/plan.py", "from tacit import engine"),
+        ("graph/formats/label_tables.py", "from tacit.links import scorer"),
+        ("graph/formats/label_tables.py", "def load():\n    import tacit.engine.logic"),
+        ("graph/formats/label_tables.py", "from ...query.plans.plan import Plan"),
+        ("query/plans/plan.py", "from tacit import engine"),
         ("links/models.py", "import tacit"),
         ("links/models.py", "from tacit import open"),
         ("stray.py", ""),
@@ -186,10 +171,10 @@ def test_optional_packages_are_optional() -> None:
 
 def test_queries_need_no_torch() -> None:
     names = [name for name in modules() if name.startswith(("tacit.query", "tacit.graph"))]
-    assert {"tacit.query.formula", "tacit.query.plan", "tacit.graph.graph"} <= set(names)
+    assert {"tacit.query.formula", "tacit.query.plans.plan", "tacit.graph.graph"} <= set(names)
     assert fails_without(["torch"], names) == {}
 
 
 def test_the_service_loads_torch_in_its_workers_alone() -> None:
-    needed = ["tacit.server.serving", "tacit.cli.serve", "tacit.training", "tacit.links.finished"]
+    needed = ["tacit.server.serving", "tacit.cli.serve", "tacit.run.world", "tacit.links.training.finished"]
     assert fails_without(["torch"], needed) == {}

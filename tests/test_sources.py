@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 import tacit
 from quick_world import quick_world
-from tacit import training
 from tacit.cli import app
 from tacit.errors import RunError, SettingsError, TacitError
-from tacit.graph.betae import write_betae
+from tacit.graph.formats.betae import write_betae
 from tacit.graph.graph import Graph
+from tacit.run import world as training
 
 QUESTION = "?c : borders(France, ?c)"
 RING = Graph.of([("a", "knows", "b"), ("b", "knows", "c"), ("c", "knows", "a")], name="world")

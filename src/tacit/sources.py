@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from tacit.disk import exists
 from tacit.errors import DataError, SettingsError
 from tacit.fitting.progress import Progress, counting
-from tacit.folder import SETTINGS, RunFolder
 from tacit.graph import datasets
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.read_settings import STANDARD_INPUT
+from tacit.graph.settings import STANDARD_INPUT
+from tacit.run.folder import SETTINGS, RunFolder
 
 if TYPE_CHECKING:
-    from tacit.graph.fetching import Fetched
+    from tacit.graph.formats.fetching import Fetched
 
 NameOrPath = str | Path
 _PROCESSES = "WORLD_SIZE"  # in which torchrun says how many it started
@@ -29,7 +29,7 @@ def load(source: datasets.Facts | Sequence[datasets.Facts], **options: Any) -> G
     """The graph of a run folder, a folder or file of facts, a DataFrame, standard input ("-") or a data set ("world").
 
     What exists as a path is meant first. A list of them is one graph: equal labels are one entity. Options are those of
-    `tacit.graph.read_settings.ReadSettings`: `literals` keeps the literals of RDF files as entities, `labels` names a
+    `tacit.graph.settings.ReadSettings`: `literals` keeps the literals of RDF files as entities, `labels` names a
     table of readable names, `language` those that come first, `columns` head, relation and tail of a table, and
     `format` what standard input holds.
     """
@@ -58,7 +58,7 @@ def split(
     spared than asked for. With `out`, they are also written there, as a folder of `train.tsv`, `valid.tsv` and
     `test.tsv`, none of which may be empty.
     """
-    from tacit.graph.label_tables import write_tsv
+    from tacit.graph.formats.label_tables import write_tsv
     from tacit.graph.split import split as drawn_from
 
     if out is not None and exists(out):
@@ -79,13 +79,13 @@ def fetch(
 ) -> Fetched:
     """Write the facts of a SPARQL endpoint to a file of N-Triples, `out`, page by page; the same call goes on.
 
-    `most` are the facts to fetch. Options are those of `tacit.graph.fetching.Endpoint`: `pattern`, a graph pattern over
-    `?s`, `?p` and `?o`, by default all facts; `page`, the facts to ask for at a time (10,000); `delay`, the seconds
-    between two pages (1); and `timeout`, those to wait for one (60). What is returned says how many `facts` there are,
-    and whether they are the `whole`. `progress` hears an `Event` after each page, or True shows it.
+    `most` are the facts to fetch. Options are those of `tacit.graph.formats.fetching.Endpoint`: `pattern`, a graph
+    pattern over `?s`, `?p` and `?o`, by default all facts; `page`, the facts to ask for at a time (10,000); `delay`,
+    the seconds between two pages (1); and `timeout`, those to wait for one (60). What is returned says how many `facts`
+    there are, and whether they are the `whole`. `progress` hears an `Event` after each page, or True shows it.
     """
-    from tacit.graph.fetching import Endpoint
-    from tacit.graph.fetching import fetch as fetch_pages
+    from tacit.graph.formats.fetching import Endpoint
+    from tacit.graph.formats.fetching import fetch as fetch_pages
 
     endpoint = Endpoint(url, **options)
     with counting(progress) as counts:

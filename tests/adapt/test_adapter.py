@@ -12,15 +12,15 @@ from tables import FactorScorer, TableScorer
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.adapt.settings import CONDITIONS, AdaptSettings
-from tacit.engine.calibration import MinMax, Sigmoid, calibration
+from tacit.engine.atoms.calibration import MinMax, Sigmoid, calibration
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
-from tacit.engine.known_facts import KnownFacts
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 from tacit.links.models import MODELS, ComplEx
 from tacit.links.scorer import Scorer
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.shapes import SHAPES
 
 NAMES = [f"e{i}" for i in range(9)]
 GRAPH = Graph.of([(NAMES[i], f"r{i % 3}", NAMES[(i * 2 + 1) % 9]) for i in range(9)] + [("e0", "r0", "e4")])

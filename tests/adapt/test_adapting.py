@@ -21,11 +21,11 @@ from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.cli import app
 from tacit.errors import DataError, LimitError, RunError, SettingsError, TrainingError
 from tacit.fitting.progress import Event
-from tacit.folder import ADAPTATION, ADAPTER, MODEL, RunFolder
-from tacit.graph.betae import write_betae
+from tacit.graph.formats.betae import write_betae
 from tacit.graph.graph import Graph
 from tacit.links.loading import load_model, save_model
-from tacit.query.queries import read_queries, write_queries
+from tacit.query.sampling.queries import read_queries, write_queries
+from tacit.run.folder import ADAPTATION, ADAPTER, MODEL, RunFolder
 
 SETTINGS = AdaptSettings(steps=20, batch=32, validate_every=10, validate_queries=10, device="cpu", patience=50)
 PLAIN = replace(SETTINGS, calibration="sigmoid", observed=(), held_out=False)  # sigmoid scores, training queries

@@ -22,10 +22,10 @@ from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
 from tacit.fitting.progress import Event
-from tacit.folder import ADAPTER, RunFolder
 from tacit.links.loading import load_model
-from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.shapes import SHAPES
+from tacit.run.folder import ADAPTER, RunFolder
 
 SIGMOID = AdaptSettings(
     calibration="sigmoid", observed=(), held_out=False, steps=10, batch=32, validate_every=10, k=40, device="cpu"

@@ -22,23 +22,23 @@ from tacit.adapt.calibrated import Adapted
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.strengths import FACTORS, best_strengths, negated
 from tacit.adapt.training_queries import halved, training_queries
-from tacit.engine.best_answers import Wanted
-from tacit.engine.calibration import calibration
+from tacit.engine.atoms.calibration import calibration
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
-from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import NEGATIONS, NORMS, Logic
+from tacit.engine.search.best_answers import Wanted
 from tacit.errors import SettingsError, TacitError, TrainingError
-from tacit.folder import ADAPTER, RunFolder
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph
 from tacit.links.loading import load_model
 from tacit.links.models import ComplEx
 from tacit.links.scorer import Scorer
-from tacit.query import plan as p
-from tacit.query.compile import compile_query
 from tacit.query.formula import Query
-from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.shapes import SHAPES
+from tacit.query.plans import plan as p
+from tacit.query.plans.compile import compile_query
+from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.shapes import SHAPES
+from tacit.run.folder import ADAPTER, RunFolder
 
 N, R = 6, len(RELATIONS)
 RANDOM = np.random.default_rng(5)
@@ -65,7 +65,7 @@ def strong_engine(**options: Any) -> Engine:
 
 
 class Strong(Interpreter):
-    """The value of a plan by the table in `tacit.query.plan`, with what is negated multiplied first."""
+    """The value of a plan by the table in `tacit.query.plans.plan`, with what is negated multiplied first."""
 
     def answers(self, prepared: p.Prepared) -> Values:
         self.names = prepared.relations

@@ -15,16 +15,16 @@ from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.adapt.query_batches import Batch
 from tacit.adapt.query_loss import QueryLoss
-from tacit.engine.atoms import Atoms
-from tacit.engine.calibration import calibration
-from tacit.engine.known_facts import KnownFacts
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.calibration import calibration
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
 from tacit.graph.fact_index import FactIndex
 from tacit.links.models import ComplEx
 from tacit.links.scorer import Scorer
-from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.shapes import SHAPES
 
 N, R = 7, 4  # entities, relations (inverses apart)
 FACTS = FactIndex(np.array([[0, 0, 1], [0, 0, 3], [2, 2, 5], [1, 4, 6]]), 2 * R)

@@ -9,9 +9,9 @@ import torch
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.adapt.shared_rows import SharedRows
-from tacit.engine.atoms import Atoms
-from tacit.engine.calibration import calibration
-from tacit.engine.known_facts import KnownFacts
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.calibration import calibration
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.graph.fact_index import FactIndex
 from tacit.links.models import ComplEx
 

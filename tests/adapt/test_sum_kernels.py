@@ -13,8 +13,8 @@ from tacit.adapt.adapter_training import AdapterTraining
 from tacit.adapt.settings import AdaptSettings
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
-from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 OBSERVED = 1 - 2**-10

@@ -10,8 +10,8 @@ from brute_force import CALIBRATIONS, BruteForce, hops
 from certified import asked
 from tacit.engine.engine import Engine
 from tacit.links.models import ComplEx
-from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES
 
 
 def test_brute_force_finds_what_exact_search_finds() -> None:

@@ -14,13 +14,13 @@ import encoder_costs
 import encoders
 import parameters
 import tiny
-from tacit.encode.aggregation import SortedFacts, described
 from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.models import make_encoder
+from tacit.encode.networks.aggregation import SortedFacts, described
 from tacit.encode.settings import EncodeSettings
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.shapes import SHAPES
 
 MODELS = ("gqe", "q2b", "betae", "cone", "fuzzqe", "gnnqe", "lmpnn")
 MIX = {"1p": 3, "2p": 5, "2i": 7, "3i": 4}

@@ -11,7 +11,7 @@ import written_tables
 from published import PARAMETERS, PUBLISHED, published
 from source_tree import ROOT
 from tacit.errors import DataError, TacitError, UnknownName
-from tacit.query.shapes import NEGATIVE, POSITIVE
+from tacit.query.sampling.shapes import NEGATIVE, POSITIVE
 from written_tables import TABLES, Row, main, markdown, refreshed, stale, tables
 
 RESULTS = dict.fromkeys(("mrr", "hits@1", "hits@3", "hits@10"), dict.fromkeys(POSITIVE, 0.25))

@@ -17,11 +17,11 @@ from typer.testing import CliRunner, Result
 
 from tacit.cli import app, main
 from tacit.cli.ask import announce, show_on
-from tacit.engine.answers import Answer, Answers, Count, Witness, WitnessAtom, WitnessPart
+from tacit.engine.answers.answers import Answer, Answers, Count, Witness, WitnessAtom, WitnessPart
 from tacit.engine.engine import Engine
 from tacit.errors import QueryError, RunError, SettingsError, UnknownName
 from tacit.links.scorer import GraphScorer
-from tacit.opening import facts_engine
+from tacit.run.opened import facts_engine
 from tacit.sources import load
 
 FACTS = "France borders Spain|France borders Germany|Germany speaks German|Spain speaks Spanish"
@@ -211,7 +211,7 @@ def test_what_cannot_be_printed_is_one_line(
 def test_what_does_not_fit_in_memory_is_one_line(
     facts: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], take: Callable[[], object]
 ) -> None:
-    monkeypatch.setattr("tacit.opening.facts_engine", lambda *_, **__: take())
+    monkeypatch.setattr("tacit.run.opened.facts_engine", lambda *_, **__: take())
     monkeypatch.setattr(sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"])
     with pytest.raises(SystemExit) as done:
         main()
@@ -234,7 +234,7 @@ def test_a_fault_of_something_else_is_none_of_printing_or_memory(
         raise fault
 
     monkeypatch.setattr(sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"])
-    monkeypatch.setattr("tacit.opening.facts_engine", fail)
+    monkeypatch.setattr("tacit.run.opened.facts_engine", fail)
     with pytest.raises(type(fault), match=r"cannot open|allocate|illegal") as raised:
         main()
     assert raised.value is fault

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from ring_runs import GRAPH, SMALL, new_run
 from tacit.cli import app
-from tacit.folder import RunFolder
-from tacit.links.link_training import train
+from tacit.links.training.link_training import train
+from tacit.run.folder import RunFolder
 
 
 def called(*arguments: str) -> str:

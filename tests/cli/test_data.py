@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from tacit.cli import app, main
 from tacit.errors import DataError, SettingsError
-from tacit.folder import RunFolder
 from tacit.graph.datasets import load
+from tacit.run.folder import RunFolder
 
 
 def run(*arguments: str) -> str:

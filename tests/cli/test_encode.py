@@ -21,12 +21,12 @@ from encoder_runs import TINY
 from family_runs import families
 from rank_processes import in_processes
 from tacit.cli import app, main
-from tacit.comparing import compare
 from tacit.errors import RunError, SettingsError
 from tacit.evaluate.protocol import evaluate
-from tacit.folder import ENCODER, ENCODING, RunFolder
-from tacit.graph.label_tables import write_tsv
-from tacit.query.shapes import SHAPES
+from tacit.graph.formats.label_tables import write_tsv
+from tacit.query.sampling.shapes import SHAPES
+from tacit.run.compare import compare
+from tacit.run.folder import ENCODER, ENCODING, RunFolder
 
 FLAGS = [word for name, value in TINY.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 

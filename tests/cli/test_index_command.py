@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from ring_runs import GRAPH, SMALL, new_run
 from tacit.cli import app
 from tacit.errors import RunError
-from tacit.folder import INDEX
-from tacit.links import index_top
-from tacit.links.link_training import train
+from tacit.links.finders import index as index_top
+from tacit.links.training.link_training import train
+from tacit.run.folder import INDEX
 
 pytest.importorskip("faiss")
 

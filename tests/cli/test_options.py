@@ -13,7 +13,7 @@ from tacit.cli import app as tacit
 from tacit.cli import options
 from tacit.engine.settings import LOGICS, EngineSettings
 from tacit.errors import SettingsError
-from tacit.graph.read_settings import ReadSettings
+from tacit.graph.settings import ReadSettings
 from tacit.links.settings import TrainSettings
 from tacit.server.settings import ServerSettings
 from tacit.settings import Settings, settings_of

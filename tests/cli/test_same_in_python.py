@@ -14,9 +14,9 @@ import tacit
 from tacit.cli import app, main
 from tacit.errors import DataError, SettingsError
 from tacit.fitting.progress import Event
-from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model, save_model
+from tacit.run.folder import RunFolder
 
 # Each knows the next two of ten.
 KNOWS = [(f"e{i}", "knows", f"e{(i + step) % 10}") for i in range(10) for step in (1, 2)]
@@ -142,7 +142,7 @@ def test_what_was_just_trained_is_read_when_it_is_asked(tmp_path: Path, monkeypa
     small: dict[str, Any] = {"rank": 2, "epochs": 1, "batch": 8, "device": "cpu"}
     run_of = tacit.train(GRAPH, tmp_path / "run", progress=False, **small)
     with monkeypatch.context() as patch:
-        patch.setattr("tacit.run.read_weights", lambda *_: pytest.fail("nothing is asked"))
+        patch.setattr("tacit.run.run.read_weights", lambda *_: pytest.fail("nothing is asked"))
         assert run_of.results["train"]["epochs"] == 1
         assert run_of.settings["train"]["rank"] == 2
     assert run_of.plan("?x : knows($who, ?x)", who="e0") == run_of.plan("?x : knows(e0, ?x)")

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from tacit.cli import app, main
 from tacit.graph.datasets import load
-from tacit.query.queries import read_queries
-from tacit.query.shapes import NEGATIVE
-from tacit.query.symbolic import with_answers
+from tacit.query.plans.symbolic import with_answers
+from tacit.query.sampling.queries import read_queries
+from tacit.query.sampling.shapes import NEGATIVE
 
 
 def run(*arguments: str | Path) -> str:

@@ -15,11 +15,11 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from tacit.cli import app
-from tacit.folder import RunFolder
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.models import MODELS
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.shapes import SHAPES
+from tacit.run.folder import RunFolder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="bash splits words at backslashes")
 

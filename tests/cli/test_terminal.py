@@ -11,7 +11,7 @@ import pytest
 
 from tacit.cli import main
 from tacit.graph.graph import Graph
-from tacit.opening import facts_engine
+from tacit.run.opened import facts_engine
 
 ENTITIES = [f"\x1b[2J{i}\x9b\x07" for i in range(8)]
 RELATION = "\x1b]0;owned\x07"

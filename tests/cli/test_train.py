@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from tacit.cli import main
-from tacit.folder import CHECKPOINT, MODEL, RunFolder
 from tacit.links.loading import load_model
-from tacit.links.step import TrainStep
+from tacit.links.training.step import TrainStep
+from tacit.run.folder import CHECKPOINT, MODEL, RunFolder
 
 FLAGS = ("--rank", "4", "--epochs", "4", "--batch", "8", "--device", "cpu")
 

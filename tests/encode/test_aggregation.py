@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from set_space import RELATIONS, SIZE, random_facts
-from tacit.encode import aggregation
-from tacit.encode import aggregation_kernels as kernels
-from tacit.encode.aggregation import SortedFacts, described, summed
-from tacit.encode.graph_network import DescribedLayer, SummedLayer
-from tacit.encode.segments import PIECE, Segments
+from tacit.encode.networks import aggregation
+from tacit.encode.networks import aggregation_kernels as kernels
+from tacit.encode.networks.aggregation import SortedFacts, described, summed
+from tacit.encode.networks.graph_network import DescribedLayer, SummedLayer
+from tacit.encode.networks.segments import PIECE, Segments
 from tacit.errors import SettingsError
 
 TRIPLES = np.array([[0, 0, 1], [2, 0, 1], [3, 2, 1], [0, 2, 3], [1, 0, 1]])

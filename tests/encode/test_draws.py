@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.encode import draws as drawing
-from tacit.encode.draws import DeviceFacts, Given, Online, counts
 from tacit.encode.settings import TRAINED
+from tacit.encode.training import draws as drawing
+from tacit.encode.training.draws import DeviceFacts, Given, Online, counts
 from tacit.errors import PlanError, TrainingError
 from tacit.graph.datasets import load
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph
-from tacit.query import plan as p
-from tacit.query.plan import Plan
-from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.shapes import SHAPES
-from tacit.query.symbolic import answers
+from tacit.query.plans import plan as p
+from tacit.query.plans.plan import Plan
+from tacit.query.plans.symbolic import answers
+from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.shapes import SHAPES
 
 CPU = torch.device("cpu")
 ROWS = [p.Row(i, p.Relation(i, bool(i % 2))) for i in range(4)]

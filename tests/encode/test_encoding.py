@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.encode.encoder_training import EncoderTraining
-from tacit.encode.encoding import EncodeResult, encode
 from tacit.encode.loading import load_encoder
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import ENCODERS, EncodeSettings
+from tacit.encode.training.encoder_training import EncoderTraining
+from tacit.encode.training.encoding import EncodeResult, encode
 from tacit.engine.engine import Engine
 from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.errors import LimitError, PlanError, RunError, SettingsError, TrainingError
 from tacit.fitting.progress import Event
-from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.graph import Graph
-from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES, Shape
-from tacit.query.text import parse
+from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES, Shape
+from tacit.query.text.text import parse
+from tacit.run.folder import ENCODER, ENCODING, RunFolder
 
 QUICK = {
     "steps": 12, "width": 4, "batch": 16, "negatives": 8, "validate_queries": 5, "validate_every": 0.5, "device": "cpu",

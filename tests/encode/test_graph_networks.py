@@ -16,28 +16,28 @@ import tacit
 from formulas import RELATIONS as NAMES
 from formulas import queries
 from set_space import RELATIONS, SIZE, random_facts
-from tacit.encode.aggregation import SortedFacts
-from tacit.encode.draws import draws
 from tacit.encode.encoder import Drawn
-from tacit.encode.encoding import encode
-from tacit.encode.exact_sets import followed, inverse_places, kept, reached
-from tacit.encode.gnnqe import GNNQE
-from tacit.encode.graph_network import DescribedLayer, SummedLayer, read
 from tacit.encode.loading import load_encoder
 from tacit.encode.models import make_encoder
 from tacit.encode.network import network
-from tacit.encode.set_projection import SetProjector, set_loss
+from tacit.encode.networks.aggregation import SortedFacts
+from tacit.encode.networks.exact_sets import followed, inverse_places, kept, reached
+from tacit.encode.networks.gnnqe import GNNQE
+from tacit.encode.networks.graph_network import DescribedLayer, SummedLayer, read
+from tacit.encode.networks.set_projection import SetProjector, set_loss
 from tacit.encode.settings import EncodeSettings
+from tacit.encode.training.draws import draws
+from tacit.encode.training.encoding import encode
 from tacit.engine.reasoner import SymbolicReasoner
 from tacit.errors import PlanError
-from tacit.folder import RunFolder
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph
-from tacit.query.compile import compile_query
 from tacit.query.formula import Query
-from tacit.query.plan import Loop
-from tacit.query.shapes import SHAPES
-from tacit.query.symbolic import answers
+from tacit.query.plans.compile import compile_query
+from tacit.query.plans.plan import Loop
+from tacit.query.plans.symbolic import answers
+from tacit.query.sampling.shapes import SHAPES
+from tacit.run.folder import RunFolder
 
 FACTS = random_facts(3)
 INDEX = FactIndex(FACTS, RELATIONS)

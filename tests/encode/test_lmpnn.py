@@ -15,17 +15,17 @@ from torch import Tensor
 import tacit
 from family_runs import families
 from tacit.encode.encoder import Drawn
-from tacit.encode.encoder_training import EncoderTraining
-from tacit.encode.lmpnn import LMPNN
+from tacit.encode.networks.lmpnn import LMPNN
 from tacit.encode.settings import EncodeSettings
+from tacit.encode.training.encoder_training import EncoderTraining
 from tacit.errors import PlanError, SettingsError
-from tacit.folder import RunFolder
 from tacit.links.loading import make_model
-from tacit.query.compile import compile_query
 from tacit.query.formula import And, Atom, Entity, Exists, Not, Query, atoms, parts_of
-from tacit.query.plan import Complement
-from tacit.query.shapes import SHAPES
-from tacit.query.text import parse
+from tacit.query.plans.compile import compile_query
+from tacit.query.plans.plan import Complement
+from tacit.query.sampling.shapes import SHAPES
+from tacit.query.text.text import parse
+from tacit.run.folder import RunFolder
 from writings import rewritten
 
 N, R, RANK = 12, 6, 3

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.encode import pairs
+from tacit.encode.spaces import pairs
 
 INSIDE = 0.02
 KINDS = ("l1", "box", "cone")

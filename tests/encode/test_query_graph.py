@@ -10,15 +10,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from formulas import ENTITIES, RELATIONS, queries
-from tacit.encode.query_graph import FREE, Link, QueryGraph, query_graphs
+from tacit.encode.networks.query_graph import FREE, Link, QueryGraph, query_graphs
 from tacit.errors import PlanError
 from tacit.graph.fact_index import FactIndex
-from tacit.query.compile import compile_query
 from tacit.query.formula import Query
-from tacit.query.plan import Relation
-from tacit.query.shapes import SHAPES
-from tacit.query.symbolic import answers
-from tacit.query.text import parse
+from tacit.query.plans.compile import compile_query
+from tacit.query.plans.plan import Relation
+from tacit.query.plans.symbolic import answers
+from tacit.query.sampling.shapes import SHAPES
+from tacit.query.text.text import parse
 from writings import cycles
 
 SIZE = 3

@@ -14,18 +14,18 @@ from torch.nn.functional import logsigmoid
 from formulas import queries
 from set_space import RELATIONS, SIZE, SetSpace, random_facts
 from tacit.encode.encoder import Drawn, Encoder
-from tacit.encode.fuzzy import FuzzQE
 from tacit.encode.reasoner import EncoderReasoner
-from tacit.encode.schedule import few, schedule_of
 from tacit.encode.settings import EncodeSettings
+from tacit.encode.spaces.fuzzy import FuzzQE
+from tacit.encode.spaces.schedule import few, schedule_of
 from tacit.engine.reasoner import SymbolicReasoner
 from tacit.errors import PlanError
 from tacit.graph.fact_index import FactIndex
-from tacit.query import plan as p
-from tacit.query.compile import compile_query
 from tacit.query.formula import Query
-from tacit.query.plan import Plan
-from tacit.query.shapes import SHAPES
+from tacit.query.plans import plan as p
+from tacit.query.plans.compile import compile_query
+from tacit.query.plans.plan import Plan
+from tacit.query.sampling.shapes import SHAPES
 
 FACTS = random_facts(3)
 SYMBOLIC = SymbolicReasoner(FactIndex(FACTS, RELATIONS), SIZE)

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Beta, kl_divergence
 
-from tacit.encode.beta import BetaE
-from tacit.encode.boxes import Query2Box
-from tacit.encode.cones import ConE
-from tacit.encode.fuzzy import FuzzQE
-from tacit.encode.gqe import GQE
 from tacit.encode.network import exact_products
-from tacit.encode.rows import rows
 from tacit.encode.settings import EncodeSettings
-from tacit.encode.space import Space
+from tacit.encode.spaces.beta import BetaE
+from tacit.encode.spaces.boxes import Query2Box
+from tacit.encode.spaces.cones import ConE
+from tacit.encode.spaces.fuzzy import FuzzQE
+from tacit.encode.spaces.gqe import GQE
+from tacit.encode.spaces.rows import rows
+from tacit.encode.spaces.space import Space
 
 MODELS = {"betae": BetaE, "cone": ConE, "fuzzqe": FuzzQE}
 ENTITIES, RELATIONS = 9, 4

@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from set_space import RELATIONS, SIZE, random_facts
-from tacit.encode import ultra
 from tacit.encode.models import make_encoder
+from tacit.encode.networks import ultra
+from tacit.encode.networks.ultra import Ultra, import_checkpoint, relation_graph
 from tacit.encode.settings import EncodeSettings
-from tacit.encode.ultra import Ultra, import_checkpoint, relation_graph
 from tacit.errors import DataError
 from tacit.graph.graph import Graph
 

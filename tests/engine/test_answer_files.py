@@ -16,8 +16,8 @@ from rdflib.plugins.sparql.results.rdfresults import RS, RDFResult
 from rdflib.term import BNode, Variable
 
 from tables import FactorScorer
-from tacit.engine.answer_files import write
-from tacit.engine.answers import Answer, Answers
+from tacit.engine.answers.answer_files import write
+from tacit.engine.answers.answers import Answer, Answers
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError
 from tacit.graph.datasets import load

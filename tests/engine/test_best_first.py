@@ -21,24 +21,24 @@ from random_engine import CYCLES, KINDS, SIZE, questions, random_engine, same
 from tables import FactorScorer
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
-from tacit.engine.answers import Answers
+from tacit.engine.answers.answers import Answers
 from tacit.engine.asked import Asked
-from tacit.engine.best_answers import BestAnswers, Wanted
-from tacit.engine.best_first import BestFirst
-from tacit.engine.calibration import CALIBRATIONS, calibration
+from tacit.engine.atoms.calibration import CALIBRATIONS, calibration
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
-from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import NEGATIONS, NORMS
-from tacit.engine.projection import Hop
+from tacit.engine.search.best_answers import BestAnswers, Wanted
+from tacit.engine.search.best_first import BestFirst
+from tacit.engine.search.hop import Hop
 from tacit.errors import RunError, TacitError
 from tacit.graph.graph import Graph, directed, no_triples
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.models import ComplEx
-from tacit.query.compile import compile_template
 from tacit.query.formula import Query
-from tacit.query.plan import Project
-from tacit.query.shapes import SHAPES
-from tacit.run import open as open_run
+from tacit.query.plans.compile import compile_template
+from tacit.query.plans.plan import Project
+from tacit.query.sampling.shapes import SHAPES
+from tacit.run.run import open as open_run
 
 
 def share(found: list[Answers], exact: list[Answers]) -> float:
@@ -67,7 +67,7 @@ def test_what_is_certified_is_what_exact_search_finds(
     engine = random_engine(3, logic=norm, calibration=name, observed=observed)
     asked = questions(engine, 5)
     assert compare(engine, asked, 4, SIZE) == 1.0  # with as many candidates as there are all can be proven
-    monkeypatch.setattr("tacit.engine.best_first._FEW", 0)  # as on a large graph
+    monkeypatch.setattr("tacit.engine.search.best_first._FEW", 0)  # as on a large graph
     assert compare(engine, asked, 4, 7) >= 0.5
 
 
@@ -110,7 +110,7 @@ def test_the_embedded_graph_is_answered_as_by_exact_search(tmp_path: Path) -> No
 
 def test_a_supremum_that_is_too_low_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison above can fail: with chances of at most a third assumed, what leads further is missed."""
-    monkeypatch.setattr("tacit.engine.best_first._FIRST", 1)
+    monkeypatch.setattr("tacit.engine.search.best_first._FIRST", 1)
     engine = random_engine(3, calibration="sigmoid", observed="none").using(search="certified")
     engine.atoms.calibration.supremum = math.log(1 / 3)
     exact = random_engine(3, calibration="sigmoid", observed="none", search="exact")
@@ -294,7 +294,7 @@ def test_a_search_without_hope_follows_as_much_as_the_beam(monkeypatch: pytest.M
     pairs: list[int] = []
     followed = Hop.from_some
     monkeypatch.setattr(Hop, "from_some", lambda hop, *given: (pairs.append(given[0].numel()), followed(hop, *given)))
-    monkeypatch.setattr("tacit.engine.best_first._FIRST", 2)
+    monkeypatch.setattr("tacit.engine.search.best_first._FIRST", 2)
     engine = random_engine(3, calibration="sigmoid", observed="none", k=6)
     alike = np.random.default_rng(9).uniform(0.4, 0.6, (3, engine.graph.num_entities, engine.graph.num_entities))
     engine = Engine(engine.graph, FactorScorer(list(alike)), engine.settings)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from random_engine import CYCLES, KINDS, questions, random_engine, same
-from tacit.engine.projection import Hop
-from tacit.query.plan import Project, walk
+from tacit.engine.search.hop import Hop
+from tacit.query.plans.plan import Project, walk
 
 
 @pytest.mark.parametrize("budget", [None, 9])
@@ -55,7 +55,7 @@ def test_what_a_beam_keeps_for_a_negated_hop_is_followed_at_once_where_it_is_lit
     asked = [each for each in questions(engine, 5, count=4) if "!(exists" in str(each.query)]
     found = [engine.ask_many([each], 6)[0] for each in asked]
     assert len(calls) == len(asked) == 4
-    monkeypatch.setattr("tacit.engine.best_first._FEW", 0)
+    monkeypatch.setattr("tacit.engine.search.best_first._FEW", 0)
     calls.clear()
     step_by_step = [engine.ask_many([each], 6)[0] for each in asked]
     assert len(calls) > len(asked)

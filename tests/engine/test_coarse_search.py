@@ -10,20 +10,20 @@ import torch
 
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
-from tacit.engine import atoms as atoms_module
-from tacit.engine.answers import Answers
+from tacit.engine.answers.answers import Answers
 from tacit.engine.asked import Asked
-from tacit.engine.calibration import calibration
-from tacit.engine.coarse_search import CoarseSearch
+from tacit.engine.atoms import atoms as atoms_module
+from tacit.engine.atoms.calibration import calibration
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
-from tacit.engine.known_facts import KnownFacts
+from tacit.engine.search.coarse_search import CoarseSearch
 from tacit.graph.graph import Graph
-from tacit.links.codes import FEW, Codes
+from tacit.links.finders.codes import FEW, Codes
 from tacit.links.models import ComplEx
-from tacit.query.compile import compile_query, compile_template
-from tacit.query.plan_traits import without_hops
+from tacit.query.plans.compile import compile_query, compile_template
+from tacit.query.plans.traits import without_hops
 from tacit.query.reading import read
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.shapes import SHAPES
 
 SIZE, LABELS = 150, ("r", "q", "p")
 NESTED = ("?x : (r(e1, ?x) | q(e2, ?x)) & !(p(e3, ?x) & r(e4, ?x))", "?x : r(e5, ?x) & !q(e5, ?x) & p(?x, e6)")

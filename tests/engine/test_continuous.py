@@ -10,16 +10,16 @@ import torch
 
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
-from tacit.engine.calibration import Sigmoid
-from tacit.engine.continuous import penalty
+from tacit.engine.atoms.calibration import Sigmoid
 from tacit.engine.engine import Engine
+from tacit.engine.search.continuous import penalty
 from tacit.errors import SettingsError
 from tacit.evaluate.reliability import reliability
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model
-from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.shapes import SHAPES
 
 GRAPH = Graph.of([("a", "r", "b"), ("b", "s", "c"), ("a", "s", "c")], test=[("b", "r", "c")])
 TWO_HOPS = "?x : exists ?v . r(a, ?v) & s(?v, ?x)"

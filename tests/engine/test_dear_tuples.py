@@ -16,11 +16,11 @@ from tables import FactorScorer
 from tacit.engine.engine import Engine
 from tacit.engine.logic import Logic
 from tacit.graph.graph import Graph
-from tacit.query import compile as compiling
-from tacit.query.compile import compile_query
-from tacit.query.cost import sets_in
-from tacit.query.plan import Complement, Condition, Everything, walk
-from tacit.query.text import parse
+from tacit.query.plans import compile as compiling
+from tacit.query.plans.compile import compile_query
+from tacit.query.plans.cost import sets_in
+from tacit.query.plans.plan import Complement, Condition, Everything, walk
+from tacit.query.text.text import parse
 
 DEAR = (  # a union of three variables and one that is held, one of them bound inside
     "?x, ?y : (p(?b, ?a) | q(e1, ?x) | (r(e2, ?x) & q(?b, ?c))) & r(?x, ?y) & p(?y, ?a) & q(?a, e0) & q(?c, e1)"

@@ -17,19 +17,19 @@ from bruteforce import LOGICS, BruteForce, Values
 from bruteforce import NEGATIONS as FORMULAS
 from formulas import ENTITIES, RELATIONS, queries
 from tables import FactorScorer, TableScorer
-from tacit.engine.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
-from tacit.engine.best_answers import Wanted
+from tacit.engine.answers.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
+from tacit.engine.answers.reasons import Proof
 from tacit.engine.engine import Engine
 from tacit.engine.logic import NEGATIONS, NORMS
-from tacit.engine.reasons import Proof
+from tacit.engine.search.best_answers import Wanted
 from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, SettingsError, TacitError, UnknownName
 from tacit.graph.graph import Graph, directed, no_triples
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.loading import make_model
 from tacit.links.scorer import GraphScorer
-from tacit.query.compile import compile_query
 from tacit.query.formula import Query
+from tacit.query.plans.compile import compile_query
 
 EUROPE = [
     ("France", "borders", "Spain"), ("Spain", "borders", "France"), ("Spain", "borders", "Portugal"),

@@ -11,16 +11,16 @@ import torch
 from bruteforce import BruteForce
 from formulas import ENTITIES, RELATIONS
 from tables import FactorScorer
-from tacit.engine import best_first
-from tacit.engine.best_answers import Wanted
-from tacit.engine.best_first import BestFirst
 from tacit.engine.engine import Engine
-from tacit.engine.floors import ceilings, floor, floors
 from tacit.engine.logic import NORMS, ZERO
-from tacit.engine.scores import Scores
+from tacit.engine.search import best_first
+from tacit.engine.search.best_answers import Wanted
+from tacit.engine.search.best_first import BestFirst
+from tacit.engine.search.floors import ceilings, floor, floors
+from tacit.engine.search.scores import Scores
 from tacit.graph.graph import Graph, directed, no_triples
-from tacit.graph.vocabulary import Vocabulary
-from tacit.query.plan import Condition, Everything, walk
+from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.query.plans.plan import Condition, Everything, walk
 
 CYCLES = (
     "r(?x, ?y) & q(?y, ?z) & p(?z, ?x)",

@@ -10,15 +10,16 @@ import torch
 
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
-from tacit.engine import kernels, projection
-from tacit.engine.calibration import ByRow
-from tacit.engine.calibration import calibration as calibrated
+from tacit.engine.atoms.calibration import ByRow
+from tacit.engine.atoms.calibration import calibration as calibrated
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
-from tacit.engine.known_facts import KnownFacts
+from tacit.engine.search import hop as projection
+from tacit.engine.search import hop_kernels as kernels
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
 from tacit.links.ranking import TIES, Ties, ranks
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.shapes import SHAPES
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 SHAPES_WITH_HOPS = ("2p", "3p", "pi", "ip", "up", "inp", "pin", "pni")

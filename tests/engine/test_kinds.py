@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from tables import TableScorer
-from tacit.engine.answers import Answer, Answers
-from tacit.engine.best_answers import Wanted
+from tacit.engine.answers.answers import Answer, Answers
 from tacit.engine.engine import Engine
 from tacit.engine.reasoner import CertifiedReasoner, Explanation, Reasoner
+from tacit.engine.search.best_answers import Wanted
 from tacit.errors import PlanError, QueryError, SettingsError, TacitError, UnknownName
 from tacit.graph.graph import Graph
-from tacit.query.plan import Plan
+from tacit.query.plans.plan import Plan
 
 FACTS = [("a", "likes", "b"), ("b", "likes", "c"), ("a", "fears", "c"), ("c", "fears", "d")]
 LIKES = np.array([[0.1, 0.2, 0.6, 0.3], [0.4, 0.1, 0.2, 0.7], [0.05, 0.3, 0.1, 0.2], [0.3, 0.3, 0.3, 0.1]])

@@ -11,9 +11,9 @@ from tables import FactorScorer, TableScorer
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.cli import app
-from tacit.engine.calibration import calibration
+from tacit.engine.atoms.calibration import calibration
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
-from tacit.engine.known_facts import KnownFacts
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph

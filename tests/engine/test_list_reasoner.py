@@ -15,15 +15,15 @@ import torch
 import tacit
 from tacit.engine.engine import Engine
 from tacit.errors import RunError, SettingsError
-from tacit.folder import CODES, INDEX, LOG_SUMS, MODEL, ROWS, RunFolder
 from tacit.graph.graph import Graph, directed
-from tacit.graph.vocabulary import Vocabulary
-from tacit.links import index_top
-from tacit.links.finders import Finders
+from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.links.finders import index as index_top
+from tacit.links.finders.finders import Finders
 from tacit.links.loading import load_model, save_model
 from tacit.links.models import ComplEx, TransE
 from tacit.links.settings import TrainSettings
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.shapes import SHAPES
+from tacit.run.folder import CODES, INDEX, LOG_SUMS, MODEL, ROWS, RunFolder
 
 N, R = 400, 6
 QUESTIONS = {

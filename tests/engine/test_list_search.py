@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.engine import list_search as module
-from tacit.engine.atoms import Atoms
+from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.engine import Engine
-from tacit.engine.list_search import Listing, Lists
-from tacit.engine.row_lists import RowLists
+from tacit.engine.search import list_search as module
+from tacit.engine.search.list_search import Listing, Lists
+from tacit.engine.search.row_lists import RowLists
 from tacit.graph.graph import Graph, directed
-from tacit.graph.vocabulary import Vocabulary
-from tacit.links.codes import Codes
+from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.links.finders.codes import Codes
+from tacit.links.finders.finder import Top, TopScorer
+from tacit.links.finders.scan import CodedTop, LooplessScan
 from tacit.links.models import ComplEx
-from tacit.links.scan import CodedTop, LooplessScan
-from tacit.links.top import Top, TopScorer
-from tacit.query.plan_traits import listable
-from tacit.query.shapes import SHAPES, Shape
+from tacit.query.plans.traits import listable
+from tacit.query.sampling.shapes import SHAPES, Shape
 
 N, R, TOP = 150, 3, 5
 LISTED = ("1p", "2p", "3p", "2i", "3i", "pi", "ip", "2u", "up", "2in", "3in", "inp", "pin")

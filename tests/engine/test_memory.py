@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from rank_processes import in_processes
-from tacit.engine.atoms import Atoms
-from tacit.engine.calibration import calibration
-from tacit.engine.known_facts import KnownFacts
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.calibration import calibration
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
 from tacit.graph.fact_index import FactIndex
 from tacit.links.models import ComplEx
-from tacit.query.compile import compile_query
-from tacit.query.shapes import SHAPES
-from tacit.query.text import parse
+from tacit.query.plans.compile import compile_query
+from tacit.query.sampling.shapes import SHAPES
+from tacit.query.text.text import parse
 
 ENTITIES, RELATIONS, BUDGET = 5_000, 8, 20e6  # bytes
 SLACK = 4e6  # blocks of fixed size, and what the allocator keeps

@@ -17,7 +17,7 @@ from tacit.cli import app
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError, TacitError
 from tacit.graph.graph import Graph, directed
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.formula import Query
 
 

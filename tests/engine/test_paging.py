@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from formulas import RELATIONS, Facts, fact_sets, queries
 from tables import FactorScorer
-from tacit.engine.answer_table import AnswerTable
-from tacit.engine.answers import LIKELY, Answer, Answers
+from tacit.engine.answers.answer_table import AnswerTable
+from tacit.engine.answers.answers import LIKELY, Answer, Answers
+from tacit.engine.answers.paging import lowest
 from tacit.engine.engine import Engine
-from tacit.engine.paging import lowest
 from tacit.errors import SettingsError, TacitError
 from tacit.graph.graph import Graph, directed
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.formula import Query
 
 ENTITIES = tuple("abcdefghij")

@@ -8,13 +8,13 @@ import torch
 
 from served_graphs import Untrained
 from tables import FactorScorer, TableScorer
-from tacit.engine.calibration import CALIBRATIONS
-from tacit.engine.completion import Completion
+from tacit.engine.answers.completion import Completion
+from tacit.engine.atoms.calibration import CALIBRATIONS
 from tacit.engine.engine import Engine
 from tacit.errors import RunError, TacitError
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
-from tacit.query.plan import Plan
+from tacit.query.plans.plan import Plan
 
 # likes loops once; borders never does. Only b and c are ever bordered, only a and b border.
 GRAPH = Graph.of(

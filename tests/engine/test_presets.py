@@ -16,21 +16,21 @@ from typer.testing import CliRunner
 import tacit
 from tables import FactorScorer
 from tacit.cli import app
-from tacit.engine.atoms import Atoms
-from tacit.engine.calibration import SoftmaxObserved
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.calibration import SoftmaxObserved
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
-from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.presets import PRESETS
-from tacit.engine.projection import Hop
 from tacit.engine.reasoner import Reasoner
+from tacit.engine.search.hop import Hop
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
 from tacit.evaluate.evaluation import evaluated
 from tacit.evaluate.settings import EvaluateSettings
-from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
-from tacit.query.plan import Plan
+from tacit.query.plans.plan import Plan
+from tacit.run.folder import RunFolder
 
 N = 7
 FACTS = [(0, 0, 1), (0, 0, 2), (3, 0, 1), (1, 1, 4), (2, 1, 5), (2, 1, 4), (6, 1, 0), (5, 0, 6)]

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from bruteforce import LOGICS
-from tacit.engine import projection
-from tacit.engine.atoms import Atoms
-from tacit.engine.calibration import CALIBRATIONS, calibration
-from tacit.engine.known_facts import KnownFacts
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.calibration import CALIBRATIONS, calibration
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import NORMS, Logic
-from tacit.engine.projection import Hop
+from tacit.engine.search import hop as projection
+from tacit.engine.search.hop import Hop
 from tacit.graph.fact_index import FactIndex
 from tacit.links.models import ComplEx
 

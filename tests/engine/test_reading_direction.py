@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from bruteforce import LOGICS, Values
 from formulas import ENTITIES, RELATIONS, queries
 from tables import TableScorer
-from tacit.engine.atoms import Atoms
-from tacit.engine.calibration import CALIBRATIONS, calibration
-from tacit.engine.known_facts import KnownFacts
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.calibration import CALIBRATIONS, calibration
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
 from tacit.graph.fact_index import FactIndex
-from tacit.query.compile import compile_query
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, atoms
-from tacit.query.plan import Condition
-from tacit.query.text import parse
+from tacit.query.plans.compile import compile_query
+from tacit.query.plans.plan import Condition
+from tacit.query.text.text import parse
 from writings import cycles, rewritten
 
 SIZE = 5

@@ -13,13 +13,13 @@ from torch import Tensor
 from bruteforce import LOGICS
 from random_engine import CYCLES, KINDS, questions, random_engine
 from tables import FactorScorer
-from tacit.engine import remembered_atoms
-from tacit.engine.answer_table import NO_REASONS
-from tacit.engine.answers import WitnessPart
-from tacit.engine.atoms import Atoms
+from tacit.engine.answers.answer_table import NO_REASONS
+from tacit.engine.answers.answers import WitnessPart
+from tacit.engine.atoms import remembered_atoms
+from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
-from tacit.query.plan import Project
+from tacit.query.plans.plan import Project
 
 GRAPH = Graph.of([("a", "r", "b"), ("c", "q", "d")])
 R = np.full((4, 4), 0.1)

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from bruteforce import LOGICS, NEGATIONS, BruteForce, Values
 from formulas import ENTITIES, RELATIONS, queries
 from tables import FactorScorer, TableScorer
-from tacit.engine.atoms import Atoms
-from tacit.engine.calibration import Sigmoid
-from tacit.engine.known_facts import KnownFacts
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.calibration import Sigmoid
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner, SymbolicReasoner
 from tacit.graph.fact_index import FactIndex
 from tacit.links.scorer import GraphScorer
-from tacit.query.compile import compile_query, compile_template
 from tacit.query.formula import Query
-from tacit.query.plan import Prepared
-from tacit.query.shapes import SHAPES
+from tacit.query.plans.compile import compile_query, compile_template
+from tacit.query.plans.plan import Prepared
+from tacit.query.sampling.shapes import SHAPES
 
 
 @st.composite

@@ -21,20 +21,20 @@ from formulas import ENTITIES, RELATIONS, queries
 from rank_processes import on_ranks
 from shards import counted_bytes
 from tacit.distributed.shards import Shards
-from tacit.engine.best_answers import BestAnswers, Wanted
 from tacit.engine.engine import Engine
-from tacit.engine.projection import Hop
 from tacit.engine.ranking import hard_ranks
-from tacit.engine.sharded import best_answers, whole
+from tacit.engine.search.best_answers import BestAnswers, Wanted
+from tacit.engine.search.hop import Hop
+from tacit.engine.search.sharded import best_answers, whole
 from tacit.graph.graph import Graph, directed
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model
 from tacit.links.ranking import TIES
-from tacit.query.compile import compile_query
 from tacit.query.formula import Query
-from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES
+from tacit.query.plans.compile import compile_query
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES
 
 SIZE = 23  # divided by neither 2 nor 3
 SEARCHES: tuple[dict[str, Any], ...] = (

@@ -13,10 +13,10 @@ import torch
 
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
-from tacit.engine.answers import Answers
-from tacit.engine.calibration import calibration
+from tacit.engine.answers.answers import Answers
+from tacit.engine.atoms.calibration import calibration
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
-from tacit.engine.known_facts import KnownFacts
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
 

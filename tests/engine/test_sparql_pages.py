@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tables import TableScorer
-from tacit.engine.answers import LIKELY
+from tacit.engine.answers.answers import LIKELY
 from tacit.engine.engine import Engine
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph

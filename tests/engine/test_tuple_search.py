@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from bruteforce import LOGICS, NEGATIONS, BruteForce, Values
 from formulas import ENTITIES, RELATIONS, holds, tuple_queries
 from tables import FactorScorer, TableScorer
-from tacit.engine.atoms import Atoms
-from tacit.engine.calibration import Sigmoid
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.calibration import Sigmoid
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
-from tacit.engine.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
-from tacit.engine.tuple_search import TupleSearch
+from tacit.engine.search.tuple_search import TupleSearch
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph
-from tacit.query.compile import compile_query
 from tacit.query.formula import Query
-from tacit.query.plan import Complement, Prepared
-from tacit.query.symbolic import count_tuples
-from tacit.query.text import parse
+from tacit.query.plans.compile import compile_query
+from tacit.query.plans.plan import Complement, Prepared
+from tacit.query.plans.symbolic import count_tuples
+from tacit.query.text.text import parse
 from writings import rewritten
 
 FACT = 1 - 2.0**-10  # the score of a fact

@@ -10,8 +10,8 @@ from torch import Tensor
 from tables import FactorScorer
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
-from tacit.engine.atoms import Atoms
-from tacit.engine.calibration import Sigmoid
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.calibration import Sigmoid
 from tacit.engine.engine import Engine
 from tacit.engine.logic import Logic
 from tacit.engine.ranking import batch_size, hard_ranks, mean_reciprocal_ranks
@@ -23,14 +23,14 @@ from tacit.evaluate.results import average, read_results
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.fitting.progress import Event
 from tacit.graph.graph import Graph, directed
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.loading import make_model
 from tacit.links.scorer import GraphScorer
-from tacit.query.plan import Plan
-from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.sampling import sample
-from tacit.query.shapes import NEGATIVE, POSITIVE, SHAPES
-from tacit.query.symbolic import answers
+from tacit.query.plans.plan import Plan
+from tacit.query.plans.symbolic import answers
+from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import NEGATIVE, POSITIVE, SHAPES
 
 
 class Fixed(Reasoner):

@@ -15,7 +15,7 @@ from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate, one_hop_queries
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.graph import Graph, directed
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.pykeen import from_pykeen
 
 

@@ -13,10 +13,10 @@ import torch
 import tacit
 from ring_runs import GRAPH, SMALL, interrupt_at, new_run
 from tacit.evaluate.question_validation import ASKED, FEWEST, QuestionValidation, affordable, validation
-from tacit.folder import QUESTIONS, RunFolder
 from tacit.graph.graph import Graph
-from tacit.links.link_training import Training
-from tacit.query.queries import QuerySet
+from tacit.links.training.link_training import Training
+from tacit.query.sampling.queries import QuerySet
+from tacit.run.folder import QUESTIONS, RunFolder
 
 SETTINGS = {name: value for name, value in SMALL.to_dict().items() if value is not None}
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import SettingsError
 from tacit.evaluate.reliability import Reliability, reliability
-from tacit.query.plan import Plan
-from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.shapes import SHAPES
+from tacit.query.plans.plan import Plan
+from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.shapes import SHAPES
 
 
 class Fixed(Reasoner):

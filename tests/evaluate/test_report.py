@@ -9,8 +9,8 @@ import pytest
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
 from tacit.evaluate.report import differences, report, sections, write_report
-from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
+from tacit.run.folder import RunFolder
 
 RELIABILITY = {"ece": 0.125, "brier": 0.25, "count": 8, "curve": {"count": [8], "score": [0.5], "accuracy": [0.375]}}
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from tacit.evaluate.tables import cell, columns_of, metrics_table, percentages, relations_table
-from tacit.query.shapes import POSITIVE
+from tacit.query.sampling.shapes import POSITIVE
 
 RESULTS = {
     "mrr": {name: i / 100 for i, name in enumerate(POSITIVE, 1)},

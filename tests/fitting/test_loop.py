@@ -19,8 +19,8 @@ from tacit.fitting.interruption import Stopped
 from tacit.fitting.loop import Fitting
 from tacit.fitting.progress import Event
 from tacit.fitting.task import Task, Timetable
-from tacit.folder import CHECKPOINT, RunFolder
 from tacit.graph.graph import Graph
+from tacit.run.folder import CHECKPOINT, RunFolder
 
 FILE = "adaptation.safetensors"
 SCHEDULE = Timetable("walk", "lap", 3, 4, 1, 1, 9, "yards")  # 3 laps of 4 steps

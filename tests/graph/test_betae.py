@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.graph.betae import write_betae
 from tacit.graph.datasets import load
+from tacit.graph.formats.betae import write_betae
 from tacit.graph.graph import Graph
 
 ENTITIES = {0: "Oslo", 1: "Norway", 2: "Sweden"}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import DataError, SettingsError
-from tacit.graph.columns import column_order
 from tacit.graph.datasets import load
+from tacit.graph.formats.columns import column_order
 from tacit.graph.graph import Graph
 
 FACTS = [("France", "borders", "Spain"), ("Paris", "capital of", "France"), ("Madrid", "capital of", "Spain")]

@@ -11,8 +11,8 @@ from tacit.errors import DataError
 from tacit.graph import datasets
 from tacit.graph.builder import Builder
 from tacit.graph.datasets import load
-from tacit.graph.files import lines
-from tacit.graph.read_settings import ReadSettings
+from tacit.graph.formats.files import lines
+from tacit.graph.settings import ReadSettings
 
 
 def write(folder: Path, **parts: str) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tacit.errors import DataError
-from tacit.graph import duckdb_tables
 from tacit.graph.builder import Builder
 from tacit.graph.datasets import load
+from tacit.graph.formats import duckdb_tables
 from tacit.graph.graph import SPLITS, Graph
 
 ADD = Builder.add_coded
@@ -33,7 +33,7 @@ def read_in_both_ways(path: Path, monkeypatch: pytest.MonkeyPatch, **options: An
     found: list[Any] = []
     counted: list[int] = []
     monkeypatch.setattr(Builder, "add_coded", lambda *given: counted.append(1) or ADD(*given))
-    monkeypatch.setattr("tacit.graph.files.BLOCK", 256)
+    monkeypatch.setattr("tacit.graph.formats.files.BLOCK", 256)
     for size in (1 << 60, 0):
         monkeypatch.setattr(duckdb_tables, "LARGE", size)
         try:

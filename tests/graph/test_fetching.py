@@ -16,7 +16,7 @@ import tacit
 from tacit.cli import app
 from tacit.errors import DataError, SettingsError
 from tacit.fitting.progress import Event
-from tacit.graph.fetching import Endpoint, fetch
+from tacit.graph.formats.fetching import Endpoint, fetch
 from tacit.sources import load
 
 oxigraph = pytest.importorskip("pyoxigraph")
@@ -215,7 +215,7 @@ def test_nobody_is_followed_and_nothing_partial_taken(
 def test_an_answer_that_was_cut_short_is_asked_for_again(
     server: Moody, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tacit.graph.fetching.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("tacit.graph.formats.fetching.time.sleep", lambda seconds: None)
     server.busy, server.body = 2, rows(fact({"type": "uri", "value": "x:o"}))
     server.says = (200, {"Content-Length": str(len(server.body) + 10), "Connection": "close"})
     assert fetch(endpoint(server), tmp_path / "facts.nt")[0] == len(server.lines())

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import DataError
-from tacit.graph import files
 from tacit.graph.datasets import load
+from tacit.graph.formats import files
 
 PACKED = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 FACTS = {

@@ -16,9 +16,9 @@ import rdflib
 
 import tacit
 from tacit.errors import DataError, SettingsError
-from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.graph.joining import joined
+from tacit.run.folder import RunFolder
 
 Fact = tuple[str, str, str]
 

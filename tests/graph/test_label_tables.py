@@ -14,8 +14,8 @@ import pytest
 
 from tacit.errors import DataError
 from tacit.graph.datasets import load
+from tacit.graph.formats.label_tables import write_tsv
 from tacit.graph.graph import Graph
-from tacit.graph.label_tables import write_tsv
 
 FACTS = [("France", "borders", "Spain"), ("Paris", "capital of", "France"), ("Málaga", "city in", "Spain")]
 PACK = {".gz": partial(gzip.compress, mtime=0), ".bz2": bz2.compress, ".xz": lzma.compress}
@@ -95,7 +95,7 @@ def test_odd_labels_are_those_that_the_csv_module_reads(
     with (tmp_path / "g.csv").open(encoding="utf-8", newline="") as file:
         expected = list(dict.fromkeys(map(tuple, csv.reader(file))))
     assert set(expected) == set(rows)
-    monkeypatch.setattr("tacit.graph.files.BLOCK", rng.choice([1, 5, 1 << 16]))
+    monkeypatch.setattr("tacit.graph.formats.files.BLOCK", rng.choice([1, 5, 1 << 16]))
     assert facts(load(tmp_path / "g.csv")) == expected
 
 
@@ -115,7 +115,7 @@ def test_blocks_are_cut_between_lines(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "g.tsv").write_text(lines(rows), encoding="utf-8")
     (tmp_path / "g.csv").write_text(lines(rows, ","), encoding="utf-8")
     for size in (7, 100, 4096):
-        monkeypatch.setattr("tacit.graph.files.BLOCK", size)
+        monkeypatch.setattr("tacit.graph.formats.files.BLOCK", size)
         assert facts(load(tmp_path / "g.tsv")) == rows
         assert facts(load(tmp_path / "g.csv")) == rows
 
@@ -156,7 +156,7 @@ def test_bad_files_name_the_file_and_the_line(tmp_path: Path, name: str, content
 
 
 def test_a_bad_line_far_into_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.graph.files.BLOCK", 64)
+    monkeypatch.setattr("tacit.graph.formats.files.BLOCK", 64)
     (tmp_path / "g.tsv").write_bytes(b"a\tr\tb\n" * 900 + b"a\tr\xff\tb\n" + b"a\tr\tb\n" * 90)
     with pytest.raises(DataError) as caught:
         load(tmp_path / "g.tsv")
@@ -165,8 +165,8 @@ def test_a_bad_line_far_into_a_file_is_named(tmp_path: Path, monkeypatch: pytest
 
 
 def test_an_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.graph.files.BLOCK", 1 << 10)
-    monkeypatch.setattr("tacit.graph.files.LONGEST_LINE", 1 << 14)
+    monkeypatch.setattr("tacit.graph.formats.files.BLOCK", 1 << 10)
+    monkeypatch.setattr("tacit.graph.formats.files.LONGEST_LINE", 1 << 14)
     (tmp_path / "g.tsv").write_bytes(b"a" * (1 << 15))
     with pytest.raises(DataError, match="line 1: is longer than"):
         load(tmp_path / "g.tsv")

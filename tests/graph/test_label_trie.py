@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.graph.forms import word_rows
-from tacit.graph.label_trie import LabelTrie, trie_of
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.trie import LabelTrie, trie_of
+from tacit.graph.labels.typed_forms import word_rows
+from tacit.graph.labels.vocabulary import Vocabulary
 
 WORDS = st.lists(
     st.sampled_from(["New", "york", "São", "ÿ", "ß", "x-y", "", "9", "łódź", "日本"]), min_size=1, max_size=3
@@ -73,7 +73,7 @@ def test_a_trie_opens_from_its_file(tmp_path: Path) -> None:
 @settings(max_examples=60, deadline=None)
 @given(LABELS, st.text("nyNs 9_-", min_size=1, max_size=3))
 def test_completions_are_those_of_a_search_through_all(labels: list[str], prefix: str) -> None:
-    from tacit.graph.forms import spaced
+    from tacit.graph.labels.typed_forms import spaced
 
     def place(label: str) -> int | None:
         form, wanted = spaced(label), spaced(prefix)
@@ -105,8 +105,8 @@ def test_equal_words_do_not_crowd_out_the_label_itself() -> None:
 
 @pytest.fixture
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.graph.label_trie.LARGE", 10)
-    monkeypatch.setattr("tacit.graph.spelling._AROUND", 3)
+    monkeypatch.setattr("tacit.graph.labels.trie.LARGE", 10)
+    monkeypatch.setattr("tacit.graph.labels.spelling._AROUND", 3)
 
 
 @pytest.mark.usefixtures("few_are_many")

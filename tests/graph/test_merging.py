@@ -13,9 +13,9 @@ from tacit.errors import DataError, UnknownName
 from tacit.graph.datasets import load
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.joining import joined
+from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.labels.terms import n_triples
 from tacit.graph.merging import with_facts, without_facts
-from tacit.graph.prefixes import Prefixes
-from tacit.graph.terms import n_triples
 
 GRAPH = Graph.of([("a", "r", "b"), ("b", "s", "c")], [("c", "r", "a")], [("a", "s", "c")], "four")
 

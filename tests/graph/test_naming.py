@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import DataError, UnknownName
-from tacit.graph.betae import write_betae
 from tacit.graph.datasets import load
+from tacit.graph.formats.betae import write_betae
+from tacit.graph.formats.label_tables import write_tsv
 from tacit.graph.graph import Graph
-from tacit.graph.label_tables import write_tsv
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.split import split
-from tacit.graph.vocabulary import Vocabulary
 
 NAMES = {"Q90": ("Paris", "City of Light"), "Q830149": ("Paris",), "Q64": ("Berlin",), "Q1": ("Q64", "Universe")}
 CITIES = Vocabulary(["Q90", "Q64", "Q830149", "Q1", "Q2"], names=NAMES)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tacit.errors import DataError
-from tacit.graph import pickle_trial
-from tacit.graph.pickles import load_pickle
+from tacit.graph.formats import pickle_trial
+from tacit.graph.formats.pickles import load_pickle
 
 
 class Calls:

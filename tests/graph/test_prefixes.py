@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.graph.betae import write_betae
 from tacit.graph.datasets import load
+from tacit.graph.formats.betae import write_betae
+from tacit.graph.formats.label_tables import write_tsv
 from tacit.graph.graph import Graph
-from tacit.graph.label_tables import write_tsv
-from tacit.graph.prefixes import Prefixes
+from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.split import split
 
 

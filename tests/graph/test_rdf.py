@@ -12,12 +12,12 @@ import pytest
 
 from tacit.errors import DataError
 from tacit.graph.datasets import load
+from tacit.graph.formats.writing import write_scored
 from tacit.graph.graph import Graph
+from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.labels.terms import n_triples
 from tacit.graph.merging import with_facts
-from tacit.graph.prefixes import Prefixes
-from tacit.graph.terms import n_triples
-from tacit.graph.writing import write_scored
-from tacit.server.sparql_results import term
+from tacit.server.routes.sparql_results import term
 
 TURTLE = """
 @prefix geo: <http://example.org/geo/> .
@@ -212,7 +212,7 @@ def test_the_same_statements_in_other_formats_are_one_graph(tmp_path: Path) -> N
 
 
 def test_a_bad_line_far_into_an_n_triples_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.graph.files.BLOCK", 64)
+    monkeypatch.setattr("tacit.graph.formats.files.BLOCK", 64)
     with pytest.raises(DataError, match=r"g\.nt, line 901: cannot be parsed"):
         read(tmp_path, "g.nt", "<a:a> <a:r> <a:b> .\n" * 900 + "<a:a> <a:r> .\n" + "<a:a> <a:r> <a:b> .\n" * 90)
 

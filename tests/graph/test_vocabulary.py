@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import UnknownName
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.vocabulary import Vocabulary
 
 PLACES = Vocabulary(["New York", "York", "new_jersey", "São Paulo", "Yorkshire", "Paris"])
 

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from record_filling import BYTES, NUMBERS, fill
-from tacit.links import cached_top
-from tacit.links.cached_top import CachedTop
+from tacit.links.finders import cached_rows as cached_top
+from tacit.links.finders.cached_rows import CachedTop
+from tacit.links.finders.finder import Top
+from tacit.links.finders.records import Records
+from tacit.links.finders.scan import LooplessScan
 from tacit.links.models import DistMult
-from tacit.links.records import Records
-from tacit.links.scan import LooplessScan
-from tacit.links.top import Top
 
 R = 4
 

@@ -9,11 +9,11 @@ import pytest
 
 import tacit
 from ring_runs import GRAPH
-from tacit.engine import atoms
+from tacit.engine.atoms import atoms
 from tacit.errors import RunError
-from tacit.folder import BYTES, INDEX
-from tacit.links import finders
-from tacit.links.codes import Codes
+from tacit.links.finders import finders
+from tacit.links.finders.codes import Codes
+from tacit.run.folder import BYTES, INDEX
 
 QUESTION = "?x : exists ?y . next(n1, ?y) & after(?y, ?x)"
 

@@ -15,13 +15,13 @@ import torch
 import tacit
 from ring_runs import GRAPH, SIZE, SMALL, interrupt_at, new_run, stopped_run
 from tacit.errors import LimitError, RunError, SettingsError
-from tacit.folder import ADAPTER, CHECKPOINT, MODEL, RunFolder
 from tacit.graph.graph import Graph
-from tacit.links.fact_validation import Validation
-from tacit.links.finished import is_complete
-from tacit.links.link_training import train
 from tacit.links.loading import load_model, make_model, save_model
 from tacit.links.settings import TrainSettings
+from tacit.links.training.fact_validation import Validation
+from tacit.links.training.finished import is_complete
+from tacit.links.training.link_training import train
+from tacit.run.folder import ADAPTER, CHECKPOINT, MODEL, RunFolder
 
 Whole = Callable[[TrainSettings], tuple[RunFolder, dict[str, torch.Tensor]]]
 

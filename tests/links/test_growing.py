@@ -10,11 +10,11 @@ from torch import Tensor
 from ring_runs import GRAPH, SIZE
 from tacit.graph.graph import Graph
 from tacit.graph.merging import with_facts
-from tacit.links import growing
-from tacit.links.growing import Growth, grown
-from tacit.links.link_training import train
 from tacit.links.loading import make_model
 from tacit.links.settings import MODEL_NAMES, TrainSettings
+from tacit.links.training import growing
+from tacit.links.training.growing import Growth, grown
+from tacit.links.training.link_training import train
 
 SETTINGS = TrainSettings(rank=16, epochs=30, batch=20, reg=0.01, device="cpu")
 # A node between 3 and 5 beside node 4, and a relation that is `next` by another name.

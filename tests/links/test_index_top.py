@@ -11,10 +11,10 @@ import torch
 
 from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
-from tacit.links import index_top
-from tacit.links.index_top import IndexTop, build_index, read_stamp
+from tacit.links.finders import index as index_top
+from tacit.links.finders.index import IndexTop, build_index, read_stamp
+from tacit.links.finders.scan import LooplessScan
 from tacit.links.models import ComplEx, DistMult
-from tacit.links.scan import LooplessScan
 
 faiss = pytest.importorskip("faiss")
 R = 4

@@ -13,11 +13,11 @@ import torch
 
 from rank_processes import in_processes
 from tacit.disk import LOCK, TEMPORARY
-from tacit.folder import CHECKPOINT, RunFolder
 from tacit.graph.graph import Graph
-from tacit.links.finished import is_complete
-from tacit.links.link_training import train
 from tacit.links.settings import TrainSettings
+from tacit.links.training.finished import is_complete
+from tacit.links.training.link_training import train
+from tacit.run.folder import CHECKPOINT, RunFolder
 
 KILLS = 12
 GRAPH = Graph.of([(f"e{i}", "r", f"e{(i * 7 + 1) % 150}") for i in range(150)])

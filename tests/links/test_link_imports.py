@@ -17,7 +17,7 @@ from torch import nn
 
 from tacit.errors import DataError, RunError, SettingsError
 from tacit.graph.graph import Graph
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.imports import Imported, import_run, read_import, read_kbc
 from tacit.links.loading import load_model
 from tacit.links.models import ComplEx

@@ -17,17 +17,17 @@ from tacit.distributed.threads import threads_for
 from tacit.errors import LimitError, SettingsError, TrainingError
 from tacit.fitting.loop import Fitting
 from tacit.fitting.progress import Event
-from tacit.folder import MODEL
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
-from tacit.links.fact_validation import Validation
-from tacit.links.link_training import Training, train
 from tacit.links.loading import make_model, pick_device
-from tacit.links.memory import _from_cgroup, table_bytes
 from tacit.links.models import MODELS
 from tacit.links.precision import float32_products
 from tacit.links.settings import TrainSettings
-from tacit.links.step import TrainStep
+from tacit.links.training.fact_validation import Validation
+from tacit.links.training.link_training import Training, train
+from tacit.links.training.memory import _from_cgroup, table_bytes
+from tacit.links.training.step import TrainStep
+from tacit.run.folder import MODEL
 
 
 @pytest.mark.parametrize("name", MODELS)

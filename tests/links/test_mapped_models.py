@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.folder import MODEL, RunFolder
 from tacit.graph.graph import Graph, directed
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.loading import load_model, make_model, save_model
 from tacit.links.models import MODELS
+from tacit.run.folder import MODEL, RunFolder
 
 
 def run_of(path: Path, name: str, size: int, rank: int) -> RunFolder:

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from tacit.errors import SettingsError
-from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
 from tacit.links.loading import load_model, make_model, save_model
 from tacit.links.models import CP, MODELS, ComplEx, RotatE, TransE
 from tacit.links.scorer import BilinearScorer, Scorer, VectorScorer
+from tacit.run.folder import RunFolder
 
 ENTITIES, RELATIONS, RANK = 7, 4, 3
 GRAPH = Graph.of([(f"e{i}", "r" if i % 2 else "s", f"e{(i + 1) % ENTITIES}") for i in range(ENTITIES)])

@@ -22,12 +22,12 @@ from ring_runs import GRAPH, SIZE, SMALL, new_run
 from tacit.cli import main
 from tacit.distributed.shards import Shards, share
 from tacit.errors import LimitError, RunError
-from tacit.folder import CHECKPOINT, MODEL, RunFolder
-from tacit.links.finished import is_complete
-from tacit.links.link_training import train
 from tacit.links.loading import load_model
 from tacit.links.settings import TrainSettings
-from tacit.links.step import TrainStep
+from tacit.links.training.finished import is_complete
+from tacit.links.training.link_training import train
+from tacit.links.training.step import TrainStep
+from tacit.run.folder import CHECKPOINT, MODEL, RunFolder
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes meet over the device lo")
 

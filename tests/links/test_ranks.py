@@ -13,12 +13,12 @@ import torch
 from rank_processes import on_ranks
 from ring_runs import GRAPH, SIZE, SMALL
 from tacit.distributed.shards import Shards, share
-from tacit.links.fact_validation import Validation
-from tacit.links.link_training import Training
 from tacit.links.loading import make_model
 from tacit.links.models import MODELS
 from tacit.links.settings import TrainSettings
-from tacit.links.step import TrainStep
+from tacit.links.training.fact_validation import Validation
+from tacit.links.training.link_training import Training
+from tacit.links.training.step import TrainStep
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes meet over the device lo")
 STEPS = 5

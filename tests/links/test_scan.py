@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.links.codes import FEW, Codes, shared_codes
+from tacit.links.finders.codes import FEW, Codes, shared_codes
+from tacit.links.finders.scan import CodedTop, LooplessScan
 from tacit.links.models import DistMult
 from tacit.links.precision import steady_product
-from tacit.links.scan import CodedTop, LooplessScan
 
 R = 4
 LOOPLESS = torch.tensor([True, False, True, False])

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import SettingsError
-from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.settings import TrainSettings
+from tacit.run.folder import RunFolder
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tables import FactorScorer, TableScorer
-from tacit.links.top import ScanTop, TopScorer
+from tacit.links.finders.finder import ScanTop, TopScorer
 
 
 def sorted_best(row: list[float], k: int) -> list[tuple[float, int]]:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formulas import queries
-from tacit.query.compile import compile_query
 from tacit.query.formula import Query
-from tacit.query.text import parse
+from tacit.query.plans.compile import compile_query
+from tacit.query.text.text import parse
 from writings import cycles, rewritten
 
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from bruteforce import LOGICS, NEGATIONS, BruteForce, Interpreter, Values
 from formulas import ENTITIES, RELATIONS, queries
 from tacit.errors import PlanError
-from tacit.query import compile as compiling
-from tacit.query import plan as p
-from tacit.query.compile import compile_query, compile_template
-from tacit.query.describe import describe
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Query, Variable
-from tacit.query.text import parse
+from tacit.query.plans import compile as compiling
+from tacit.query.plans import plan as p
+from tacit.query.plans.compile import compile_query, compile_template
+from tacit.query.plans.describe import describe
+from tacit.query.text.text import parse
 
 A, B, C = (Entity(name) for name in ENTITIES)
 T, X, Y, Z = (Variable(name) for name in "txyz")

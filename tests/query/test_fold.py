@@ -8,11 +8,11 @@ import re
 import pytest
 
 from source_tree import modules
-from tacit.query import plan as p
-from tacit.query.fold import Place, Visitor
-from tacit.query.plan_traits import Search
-from tacit.query.shapes import SHAPES
-from tacit.query.symbolic import SetFold
+from tacit.query.plans import plan as p
+from tacit.query.plans.fold import Place, Visitor
+from tacit.query.plans.symbolic import SetFold
+from tacit.query.plans.traits import Search
+from tacit.query.sampling.shapes import SHAPES
 
 KINDS = {"Step": set(re.findall(r"\b(?!Node|Edge)\w+", f"{p.Node} {p.Edge}")), "Search": {"Project", "Condition"}}
 

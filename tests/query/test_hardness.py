@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from formulas import RELATIONS, Facts, answers, fact_sets, holds, queries
 from tacit.errors import DataError
 from tacit.graph.graph import Graph, directed
-from tacit.graph.vocabulary import Vocabulary
-from tacit.query import symbolic
-from tacit.query.compile import compile_query
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
-from tacit.query.hardness import missing_links, most_links
-from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.shapes import SHAPES, Shape
+from tacit.query.plans import symbolic
+from tacit.query.plans.compile import compile_query
+from tacit.query.sampling.hardness import missing_links, most_links
+from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.shapes import SHAPES, Shape
 
 NEVER = 10**6
 Where = dict[Variable, str]

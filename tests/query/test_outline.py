@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from formulas import Facts, answers, fact_sets, queries
 from tacit.errors import QueryError
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
-from tacit.query.outline import Conditions, Statement, outline
-from tacit.query.text import parse
-from tacit.query.wording import in_words, sentence
+from tacit.query.text.text import parse
+from tacit.query.words.outline import Conditions, Statement, outline
+from tacit.query.words.wording import in_words, sentence
 
 NUMBERS = count()
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from tacit.errors import QueryError, TacitError, UnknownName
 from tacit.graph.graph import Graph
-from tacit.query.compile import compile_query
 from tacit.query.formula import Atom, Entity, Exists, Query, Variable
 from tacit.query.names import bind
+from tacit.query.plans.compile import compile_query
 from tacit.query.reading import read
-from tacit.query.text import parse
+from tacit.query.text.text import parse
 
 C, X = Variable("c"), Variable("x")
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from served_graphs import EUROPE
 from tacit.graph.graph import Graph
-from tacit.graph.vocabulary import Vocabulary
-from tacit.query.paraphrase import QuestionReader
+from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.query.words.paraphrase import QuestionReader
 
 
 def test_the_label_of_an_inverse_reads_as_the_relation_backwards() -> None:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.query.betae_structures import STRUCTURES
-from tacit.query.queries import AnswerSets, QuerySet, read_queries, write_queries
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.betae_structures import STRUCTURES
+from tacit.query.sampling.queries import AnswerSets, QuerySet, read_queries, write_queries
+from tacit.query.sampling.shapes import SHAPES
 
 
 def ids(*rows: tuple[int, ...]) -> np.ndarray:

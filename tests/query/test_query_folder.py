@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.graph.betae import write_betae
+from tacit.graph.formats.betae import write_betae
 from tacit.graph.graph import Graph
-from tacit.query.queries import QuerySet, write_queries
-from tacit.query.query_folder import draw, queries_for, shapes_of, write_query_folder
-from tacit.query.symbolic import with_answers
+from tacit.query.plans.symbolic import with_answers
+from tacit.query.sampling.queries import QuerySet, write_queries
+from tacit.query.sampling.query_folder import draw, queries_for, shapes_of, write_query_folder
 
 FACTS = [(f"e{i}", relation, f"e{(i * step + 1) % 24}") for i in range(24) for relation, step in (("r", 2), ("s", 5))]
 TRAIN, VALID, TEST = FACTS[:36], FACTS[36:42], FACTS[42:]

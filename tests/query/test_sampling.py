@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from formulas import queries
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph, directed
-from tacit.graph.vocabulary import Vocabulary
-from tacit.query.compile import compile_query
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.formula import Atom, Entity, Exists, Formula, Query, Variable
-from tacit.query.sampling import Sample, sample, without_negation
-from tacit.query.shapes import NEGATIVE, SHAPES, Shape
-from tacit.query.symbolic import GRAPHS, answers
+from tacit.query.plans.compile import compile_query
+from tacit.query.plans.symbolic import GRAPHS, answers
+from tacit.query.sampling.sampling import Sample, sample, without_negation
+from tacit.query.sampling.shapes import NEGATIVE, SHAPES, Shape
 
 SIZE, KINDS = 60, 4
 
@@ -170,7 +170,7 @@ def test_it_says_when_queries_run_out() -> None:
 
 def test_progress_counts_what_is_kept(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[int] = []
-    monkeypatch.setattr("tacit.query.sampling._MOST", 16)  # so that there are several batches
+    monkeypatch.setattr("tacit.query.sampling.sampling._MOST", 16)  # so that there are several batches
     sample(graph, SHAPES["2p"], "test", count=40, progress=kept.append)
     assert kept == sorted(kept)
     assert kept[0] < kept[-1] == 40

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError, QueryError, UnknownName
-from tacit.query.betae_structures import DE_MORGAN, STRUCTURES, from_tuples, to_tuples
-from tacit.query.compile import compile_template
 from tacit.query.formula import Atom, Entity, Exists, Formula, Query, Variable
-from tacit.query.plan import Complement, Intersect, Project, Relation, Row, Union
-from tacit.query.shapes import NEGATIVE, POSITIVE, SHAPES, Shape, parse_shapes, shape_of
-from tacit.query.text import parse
+from tacit.query.plans.compile import compile_template
+from tacit.query.plans.plan import Complement, Intersect, Project, Relation, Row, Union
+from tacit.query.sampling.betae_structures import DE_MORGAN, STRUCTURES, from_tuples, to_tuples
+from tacit.query.sampling.shapes import NEGATIVE, POSITIVE, SHAPES, Shape, parse_shapes, shape_of
+from tacit.query.text.text import parse
 
 FORMULAS = {
     "1p": "?t : r1(e1, ?t)",

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from tacit.errors import QueryError, TacitError, UnknownName
 from tacit.graph.graph import Graph
-from tacit.graph.prefixes import Prefixes
-from tacit.query.compile import compile_query
+from tacit.graph.labels.prefixes import Prefixes
 from tacit.query.formula import quoted
 from tacit.query.names import bind
+from tacit.query.plans.compile import compile_query
 from tacit.query.reading import Reading
-from tacit.query.sparql import parse_sparql
-from tacit.query.text import parse
+from tacit.query.sparql.sparql import parse_sparql
+from tacit.query.text.text import parse
 
 pytest.importorskip("rdflib")
 

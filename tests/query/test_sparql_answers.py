@@ -8,8 +8,8 @@ import pytest
 
 from tacit.errors import QueryError
 from tacit.query.reading import Reading
-from tacit.query.sparql import parse_sparql
-from tacit.query.text import parse
+from tacit.query.sparql.sparql import parse_sparql
+from tacit.query.text.text import parse
 
 pytest.importorskip("rdflib")
 

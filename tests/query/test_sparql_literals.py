@@ -9,12 +9,12 @@ import pytest
 from tacit.errors import QueryError
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
-from tacit.graph.prefixes import Prefixes
-from tacit.query.compile import compile_query
+from tacit.graph.labels.prefixes import Prefixes
 from tacit.query.formula import quoted
 from tacit.query.names import bind
-from tacit.query.sparql import parse_sparql
-from tacit.query.text import parse
+from tacit.query.plans.compile import compile_query
+from tacit.query.sparql.sparql import parse_sparql
+from tacit.query.text.text import parse
 
 pytest.importorskip("rdflib")
 

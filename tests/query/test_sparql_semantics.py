@@ -16,8 +16,8 @@ from tacit.errors import PlanError, QueryError
 from tacit.graph.graph import Graph
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable
 from tacit.query.reading import Reading
-from tacit.query.sparql import parse_sparql
-from tacit.query.text import parse
+from tacit.query.sparql.sparql import parse_sparql
+from tacit.query.text.text import parse
 
 pytest.importorskip("rdflib")
 oxigraph = pytest.importorskip("pyoxigraph")

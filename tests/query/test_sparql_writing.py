@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from formulas import Facts, answers, fact_sets, queries
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph
-from tacit.graph.prefixes import Prefixes
+from tacit.graph.labels.prefixes import Prefixes
 from tacit.query.formula import Atom, Entity, Query, Variable
 from tacit.query.reading import read
-from tacit.query.sparql_writing import to_sparql
-from tacit.query.text import parse
+from tacit.query.sparql.writer import to_sparql
+from tacit.query.text.text import parse
 
 
 def written(query: Query) -> str:

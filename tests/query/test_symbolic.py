@@ -11,16 +11,16 @@ from formulas import ENTITIES, RELATIONS, queries, symbolic_answers, tables, tru
 from tacit.errors import UnknownName
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph
-from tacit.query import plan as p
-from tacit.query import symbolic
-from tacit.query.betae_structures import DE_MORGAN
-from tacit.query.compile import compile_query
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
-from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.sets import Sets
-from tacit.query.shapes import SHAPES, Shape
-from tacit.query.symbolic import answers, easy_and_hard, with_answers
-from tacit.query.text import parse
+from tacit.query.plans import plan as p
+from tacit.query.plans import symbolic
+from tacit.query.plans.compile import compile_query
+from tacit.query.plans.sets import Sets
+from tacit.query.plans.symbolic import answers, easy_and_hard, with_answers
+from tacit.query.sampling.betae_structures import DE_MORGAN
+from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.shapes import SHAPES, Shape
+from tacit.query.text.text import parse
 
 Fact = tuple[int, str, int]
 

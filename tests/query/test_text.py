@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from formulas import queries, tuple_queries
 from tacit.errors import QueryError, TacitError, UnknownName
 from tacit.graph.graph import Graph
-from tacit.query.compile import compile_query
 from tacit.query.formula import Atom, Entity, Exists, Formula, Query, Variable, quoted
 from tacit.query.names import bind
-from tacit.query.text import MAX_CHARACTERS, locate, parse
+from tacit.query.plans.compile import compile_query
+from tacit.query.text.text import MAX_CHARACTERS, locate, parse
 
 C, T, V, X, Y = (Variable(name) for name in "ctvxy")
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from served_graphs import open_europe
-from tacit.engine.answers import Answers
+from tacit.engine.answers.answers import Answers
 from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model
-from tacit.server.answering import Answerer
-from tacit.server.jobs import EntityJob, Job, Kind
 from tacit.server.settings import Limits
+from tacit.server.workers.answering import Answerer
+from tacit.server.workers.jobs import EntityJob, Job, Kind
 
 BORDERS = "PREFIX : <tacit:> SELECT ?c {{ :France :borders ?c }} LIMIT {}"
 

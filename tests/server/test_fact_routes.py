@@ -14,11 +14,11 @@ import pytest
 
 import tacit
 from served import Running, running
-from tacit.changing import add_facts
 from tacit.graph.graph import Graph
-from tacit.server import fact_routes
-from tacit.server.fact_routes import FactsRequest, change
-from tacit.server.replies import Reply
+from tacit.run.changes import add_facts
+from tacit.server.routes import fact_routes
+from tacit.server.routes.fact_routes import FactsRequest, change
+from tacit.server.routes.replies import Reply
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import ServerSettings
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from served import Running
-from tacit.engine.answer_table import ESTIMATED
+from tacit.engine.answers.answer_table import ESTIMATED
 from tacit.query.reading import read
 from visits import NO_TEXT, Visit, needs_chromium
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tacit.server.jobs import Job, Kind
-from tacit.server.queue import Queue
 from tacit.server.settings import Limits
+from tacit.server.workers.jobs import Job, Kind
+from tacit.server.workers.queue import Queue
 
 
 def job(question: str, **more: object) -> Job:

@@ -8,12 +8,12 @@ from served import Running
 from served_graphs import BORDERS, EUROPE, SPEAKS, open_europe
 from tacit.engine.reasoner import Explanation
 from tacit.graph.graph import Graph
-from tacit.query.compile import compile_query
-from tacit.query.completions import Completions
 from tacit.query.names import bind
-from tacit.query.paraphrase import QuestionReader
+from tacit.query.plans.compile import compile_query
 from tacit.query.reading import read
-from tacit.query.text import parse
+from tacit.query.text.text import parse
+from tacit.query.words.completions import Completions
+from tacit.query.words.paraphrase import QuestionReader
 
 
 def test_a_question_is_read_in_every_form_it_has(service: Running) -> None:

@@ -14,8 +14,8 @@ import pytest
 import tacit
 from served import Running, running
 from tacit.errors import RunError
-from tacit.folder import ADAPTER, LOG_SUMS, MODEL, QUESTIONS, RESULTS, ROWS, SETTINGS, TRACE, WEIGHTS, RunFolder
 from tacit.graph.graph import Graph
+from tacit.run.folder import ADAPTER, LOG_SUMS, MODEL, QUESTIONS, RESULTS, ROWS, SETTINGS, TRACE, WEIGHTS, RunFolder
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import ServerSettings
 

@@ -19,7 +19,7 @@ from source_tree import ROOT
 from tacit.cli import app
 from tacit.cli.serve import notes
 from tacit.errors import RunError, SettingsError
-from tacit.making import train
+from tacit.run.training import train
 from tacit.server.serving import allow_files
 from tacit.server.settings import ServerSettings
 

@@ -27,10 +27,10 @@ from tacit.engine.engine import Engine
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.scorer import GraphScorer
-from tacit.server.answering import Answerer
-from tacit.server.jobs import Job, Kind
+from tacit.server.routes.sparql_formats import TSV, XML
 from tacit.server.settings import Limits
-from tacit.server.sparql_formats import TSV, XML
+from tacit.server.workers.answering import Answerer
+from tacit.server.workers.jobs import Job, Kind
 
 PREFIXES = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#> "
 QUERIES = {

@@ -12,9 +12,9 @@ from served_graphs import SPEAKS, open_europe
 from tables import TableScorer
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
-from tacit.server.answering import Answerer
-from tacit.server.jobs import Job, Kind
 from tacit.server.settings import Limits
+from tacit.server.workers.answering import Answerer
+from tacit.server.workers.jobs import Job, Kind
 
 pytest.importorskip("rdflib")
 

@@ -19,7 +19,7 @@ from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.server import serving
 from tacit.server.settings import Limits, ServerSettings
-from tacit.server.worker_group import ALONE, ServiceGroup
+from tacit.server.workers.worker_group import ALONE, ServiceGroup
 
 
 @pytest.fixture(scope="module")

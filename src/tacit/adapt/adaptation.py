@@ -12,15 +12,15 @@ from tacit.adapt.comparison import compare
 from tacit.adapt.loading import save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.variants import VariantTraining, save_variant
-from tacit.engine.calibration import Calibration
+from tacit.engine.atoms.calibration import Calibration
 from tacit.fitting.loop import Fitting, fit
 from tacit.fitting.progress import Progress
-from tacit.folder import ADAPTATION, RunFolder
 from tacit.graph.graph import Graph
-from tacit.links.memory import clear_memory_errors
 from tacit.links.scorer import Scorer
-from tacit.query.queries import QuerySet
-from tacit.query.query_folder import check_ids
+from tacit.links.training.memory import clear_memory_errors
+from tacit.query.sampling.queries import QuerySet
+from tacit.query.sampling.query_folder import check_ids
+from tacit.run.folder import ADAPTATION, RunFolder
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from tacit.engine.calibration import EVERY, Tails
+from tacit.engine.atoms.calibration import EVERY, Tails
 from tacit.errors import SettingsError
 from tacit.links.scorer import Scorer, VectorScorer
 

@@ -20,9 +20,9 @@ from tacit.adapt.query_batches import Batches
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.strengths import fitted_strengths
-from tacit.engine.atoms import Atoms
-from tacit.engine.calibration import Calibration, calibration
-from tacit.engine.known_facts import KnownFacts
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.calibration import Calibration, calibration
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.engine.reasoner import MessageReasoner
@@ -31,8 +31,8 @@ from tacit.fitting.checkpoint import Weights
 from tacit.fitting.task import Task, Timetable
 from tacit.graph.graph import Graph
 from tacit.links.scorer import BilinearScorer, Scorer
-from tacit.query.plan import Complement
-from tacit.query.queries import QuerySet, checksum
+from tacit.query.plans.plan import Complement
+from tacit.query.sampling.queries import QuerySet, checksum
 
 CHECKPOINT_SECONDS = 30.0
 

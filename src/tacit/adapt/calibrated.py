@@ -8,8 +8,8 @@ from torch import Tensor
 
 from tacit.adapt.adapter import Adapter
 from tacit.distributed.shards import Shards
-from tacit.engine.calibration import EVERY, ByRow, Calibration, Tails
-from tacit.engine.known_facts import KnownFacts
+from tacit.engine.atoms.calibration import EVERY, ByRow, Calibration, Tails
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import LOG2_E, log1mexp, steadily
 from tacit.errors import SettingsError
 

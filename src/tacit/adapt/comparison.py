@@ -11,15 +11,15 @@ from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.adapt.loading import load_adapter
 from tacit.adapt.settings import ENGINE, AdaptSettings
-from tacit.engine.calibration import calibration
+from tacit.engine.atoms.calibration import calibration
 from tacit.engine.engine import Engine
 from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.engine.settings import EngineSettings
-from tacit.folder import ADAPTER, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.scorer import Scorer
-from tacit.query.plan import Complement
-from tacit.query.queries import QuerySet
+from tacit.query.plans.plan import Complement
+from tacit.query.sampling.queries import QuerySet
+from tacit.run.folder import ADAPTER, RunFolder
 
 
 @dataclass(frozen=True)

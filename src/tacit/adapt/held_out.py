@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.query.queries import QuerySet
+from tacit.query.sampling.queries import QuerySet
 
 
 def set_apart(

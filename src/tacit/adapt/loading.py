@@ -7,8 +7,8 @@ import json
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.disk import from_json
-from tacit.folder import ADAPTER, RunFolder
 from tacit.links.scorer import Scorer
+from tacit.run.folder import ADAPTER, RunFolder
 
 
 def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> None:

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.engine.known_tails import KnownTails
+from tacit.engine.atoms.known_tails import KnownTails
 from tacit.graph.fact_index import Ints
-from tacit.query.queries import QuerySet
+from tacit.query.sampling.queries import QuerySet
 
 
 @dataclass(frozen=True, eq=False)

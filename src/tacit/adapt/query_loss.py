@@ -22,11 +22,11 @@ from torch import Tensor
 
 from tacit.adapt.query_batches import Batch
 from tacit.adapt.streamed_loss import StreamedTotals, literals, streamed
-from tacit.engine.known_tails import KnownTails
+from tacit.engine.atoms.known_tails import KnownTails
 from tacit.engine.logic import log1mexp
 from tacit.engine.reasoner import MessageReasoner
-from tacit.query.fold import Place
-from tacit.query.plan import Plan
+from tacit.query.plans.fold import Place
+from tacit.query.plans.plan import Plan
 
 _KEPT_ROWS = 6  # of a candidate: what scores were made of, on the way forward and back
 _LOWEST = -80.0  # log-scores end here: a score of zero has no gradient to follow

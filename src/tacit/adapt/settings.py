@@ -22,7 +22,7 @@ ENGINE = ("logic", "negation", "strength", "calibration")  # what an adapter is 
 
 
 def _shapes(given: str | Iterable[str]) -> tuple[str, ...]:
-    from tacit.query.shapes import parse_shapes
+    from tacit.query.sampling.shapes import parse_shapes
 
     return parse_shapes(given)
 
@@ -122,7 +122,7 @@ class AdaptSettings(Settings):
         usual = {recipe["calibration"] for recipe in RECIPES.values()}
         if self.learn != "negation" and self.calibration not in usual:  # of which torch has nothing to tell
             from tacit.adapt.calibrated import check
-            from tacit.engine import calibration
+            from tacit.engine.atoms import calibration
 
             check(calibration.CALIBRATIONS[self.calibration], self.condition)
 
@@ -131,8 +131,8 @@ class AdaptSettings(Settings):
             return
         if self.recipe == "paper":
             raise SettingsError(f"learn is {self.learn}, which is not the paper's; leave out one", "learn")
-        from tacit.query.plan import Complement
-        from tacit.query.shapes import SHAPES
+        from tacit.query.plans.plan import Complement
+        from tacit.query.sampling.shapes import SHAPES
 
         if not any(SHAPES[name].plan.has(Complement) for name in self.shapes):
             shapes = ",".join(self.shapes)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tacit.adapt.calibrated import Adapted
 from tacit.distributed.threads import spread
-from tacit.engine.atoms import Atoms
+from tacit.engine.atoms.atoms import Atoms
 from tacit.graph.fact_index import Ints
 from tacit.links.precision import STEADY, product
 from tacit.links.scorer import BilinearScorer

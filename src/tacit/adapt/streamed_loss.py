@@ -22,12 +22,12 @@ from tacit.adapt.calibrated import Adapted
 from tacit.adapt.query_batches import Batch
 from tacit.adapt.shared_rows import ComputedRows, SharedRows
 from tacit.distributed.threads import spread
-from tacit.engine.atoms import Atoms
-from tacit.engine.known_tails import KnownTails
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.known_tails import KnownTails
 from tacit.engine.logic import LOG2_E, Logic
 from tacit.graph.fact_index import Ints
 from tacit.links.scratch_memory import Rooms
-from tacit.query.plan import Complement, Plan, conjuncts, single_atom
+from tacit.query.plans.plan import Complement, Plan, conjuncts, single_atom
 
 Summed = tuple[Tensor, Tensor, Tensor]  # `Z` [Q], and its derivatives by the scale and the shift of each literal [A, Q]
 _CPU_BYTES = 3 * 2**20  # size of a block of numbers that stays in cache

@@ -18,8 +18,8 @@ import numpy as np
 from tacit.engine.ranking import reciprocal_ranks
 from tacit.engine.reasoner import Reasoner
 from tacit.graph.fact_index import Floats, Ints
-from tacit.query.plan import Complement, negated_relation, walk
-from tacit.query.queries import QuerySet
+from tacit.query.plans.plan import Complement, negated_relation, walk
+from tacit.query.sampling.queries import QuerySet
 
 FACTORS = (1.0, 2.0, 4.0, 8.0, 12.0, 20.0, 40.0, 0.5, 0.25)  # of equally good ones the first
 PRIORS = (math.inf, 100.0, 30.0, 10.0, 3.0)

@@ -12,10 +12,10 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import counted
 from tacit.graph.graph import Graph
-from tacit.query.queries import QuerySet, QuerySets
-from tacit.query.query_folder import has_queries, queries_for
-from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.queries import QuerySet, QuerySets
+from tacit.query.sampling.query_folder import has_queries, queries_for
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES
 
 QuerySource = str | Path | QuerySets | None
 

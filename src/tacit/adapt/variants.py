@@ -26,17 +26,17 @@ from tacit.adapt.calibrated import Adapted
 from tacit.adapt.loading import save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.streamed_loss import literals
-from tacit.engine.atoms import Atoms
+from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import MessageReasoner
 from tacit.errors import SettingsError
-from tacit.folder import RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import BilinearModel, FactorModel
 from tacit.links.loading import make_like, save_model
 from tacit.links.scorer import Scorer
-from tacit.query.queries import QuerySet
+from tacit.query.sampling.queries import QuerySet
+from tacit.run.folder import RunFolder
 
 VARIANTS = ("f", "af", "r", "c")
 

@@ -38,7 +38,7 @@ def adapt(
     drop: Annotated[bool, typer.Option("--drop", help="Delete the run's adapter instead.")] = False,
 ) -> None:
     """Train a score adapter on complex queries, and keep it in the run where it is better than what is there."""
-    from tacit.run import open as open_run
+    from tacit.run.run import open as open_run
 
     run = open_run(source, device=given.get("device", "auto"))
     if drop:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from tacit.engine.answers import Answer, Answers
+    from tacit.engine.answers.answers import Answer, Answers
+    from tacit.engine.answers.question_files import Outcome
     from tacit.engine.asked import Asked
     from tacit.engine.engine import Engine
-    from tacit.engine.question_files import Outcome
 
 PATIENCE = 60.0  # seconds that people wait without a sign
 
@@ -55,10 +55,10 @@ def ask(
     device: options.Device = "auto",
 ) -> None:
     """Ask a question of a trained graph, or many."""
-    from tacit.engine import answer_files, question_files
-    from tacit.graph.writing import check_format
-    from tacit.opening import facts_engine
-    from tacit.run import open as open_run
+    from tacit.engine.answers import answer_files, question_files
+    from tacit.graph.formats.writing import check_format
+    from tacit.run.opened import facts_engine
+    from tacit.run.run import open as open_run
 
     if (query is None) == (file is None):
         raise SettingsError("ask one question, or many with --file")
@@ -106,7 +106,7 @@ def _ask_many(
     engine: Engine, file: Path, out: Path | None, parameters: dict[str, str], json_: bool, page: dict[str, Any]
 ) -> None:
     """Ask the questions of a file; where some cannot be answered, the exit code says so."""
-    from tacit.engine.question_files import AskedFile, Tally
+    from tacit.engine.answers.question_files import AskedFile, Tally
 
     asked, tally = AskedFile(engine, file, parameters, page), Tally()
     if out is not None:
@@ -154,7 +154,7 @@ def show_on(console: Console, answers: Answers) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from tacit.engine.answer_table import AnswerTable, reason_lines
+    from tacit.engine.answers.answer_table import AnswerTable, reason_lines
 
     table, roomy = AnswerTable(answers), console.width >= 64
     console.print(Text(table.question, style="bold"))

@@ -9,10 +9,10 @@ import typer
 
 from tacit.cli import data, options
 from tacit.cli.terminal import say
-from tacit.graph.read_settings import ReadSettings
+from tacit.graph.settings import ReadSettings
 
 if TYPE_CHECKING:
-    from tacit.changing import Change
+    from tacit.run.changes import Change
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run folder.")]
 
@@ -27,7 +27,7 @@ def add(
 
     A service that serves the run answers from what it was until it gets SIGHUP.
     """
-    from tacit.changing import add_facts
+    from tacit.run.changes import add_facts
 
     _tell(run, add_facts(run, data.loaded(facts, **reading)))
 
@@ -44,7 +44,7 @@ def remove(
 
     A service that serves the run answers from what it was until it gets SIGHUP.
     """
-    from tacit.changing import remove_facts
+    from tacit.run.changes import remove_facts
 
     _tell(run, remove_facts(run, data.loaded(facts, **reading)))
 

@@ -29,7 +29,7 @@ def compare(
     out: Annotated[Path | None, typer.Option("--out", help="Write the comparison to this file, as JSON.")] = None,
 ) -> None:
     """Ask the same queries of several runs of one graph: MRR by shape, seconds and parameters in one table."""
-    from tacit.comparing import compare as compare_runs
+    from tacit.run.compare import compare as compare_runs
 
     comparison = compare_runs(sources, queries, shapes=shapes, seed=seed, device=device, out=out, progress=True, **how)
     for line in str(comparison).split("\n"):

@@ -36,8 +36,8 @@ def complete(
 ) -> None:
     """Predict the facts that a graph is missing: those that score best from both of their ends."""
     from tacit.graph.builder import counted
-    from tacit.graph.writing import check_format
-    from tacit.run import open
+    from tacit.graph.formats.writing import check_format
+    from tacit.run.run import open
 
     if out is not None:
         check_format(out)  # before hours of work

@@ -11,9 +11,9 @@ import typer
 from tacit.cli import options
 from tacit.cli.shell_completion import choice
 from tacit.cli.terminal import say
-from tacit.engine.aligned_cells import harmless
+from tacit.engine.answers.aligned_cells import harmless
 from tacit.errors import SettingsError
-from tacit.graph.read_settings import ReadSettings
+from tacit.graph.settings import ReadSettings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -141,7 +141,7 @@ def hardness(
     from rich.console import Console
 
     from tacit.evaluate.hardness import hardness as links_of
-    from tacit.query.query_folder import has_queries
+    from tacit.query.sampling.query_folder import has_queries
 
     missing = links_of(
         loaded(source), source if has_queries(source, split) else None, split, shapes, observed=observed, count=count,

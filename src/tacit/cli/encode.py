@@ -12,7 +12,7 @@ from tacit.cli import data, options
 from tacit.cli.interruption import resumable
 from tacit.cli.terminal import say
 from tacit.encode.settings import EncodeSettings
-from tacit.graph.read_settings import ReadSettings
+from tacit.graph.settings import ReadSettings
 
 
 @options.of_settings(EncodeSettings)
@@ -44,7 +44,7 @@ def encode(
 ) -> None:
     """Train an encoder, which answers whole questions, and keep it in a run of its own or in the run given."""
     from tacit.errors import SettingsError
-    from tacit.making import train_encoder
+    from tacit.run.training import train_encoder
     from tacit.sources import names_run
 
     runs = [each for each in source if names_run(each)]
@@ -54,7 +54,7 @@ def encode(
     if within:
         data.check_unread(reading, f"'{source[0]}' is a run, whose facts were")
     if drop:
-        from tacit.run import open as open_run
+        from tacit.run.run import open as open_run
 
         run = open_run(source[0], device="cpu")
         run.drop_encoder()

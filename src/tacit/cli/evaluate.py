@@ -36,7 +36,7 @@ def evaluate(
 ) -> None:
     """Rank the hard answers of queries: MRR and Hits@1, 3, 10, by BetaE's protocol."""
     from tacit.distributed.shards import Shards, leave, local_device
-    from tacit.run import open as open_run
+    from tacit.run.run import open as open_run
 
     processes = Shards.joined(0, PATIENCE)  # where torchrun started several
     run = open_run(source, device=local_device(device), adapted=not unadapted)
@@ -61,7 +61,7 @@ def report(
 ) -> None:
     """Write settings, tables and figures of a run as one page that needs no other file."""
     from tacit.evaluate.report import write_report
-    from tacit.training import find_run
+    from tacit.run.world import find_run
 
     say(f"wrote {write_report(find_run(source), out)}")
 

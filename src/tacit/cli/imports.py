@@ -10,7 +10,7 @@ import typer
 from tacit.cli import options, shell_completion
 from tacit.cli.data import check_unread, loaded
 from tacit.cli.terminal import say
-from tacit.graph.read_settings import ReadSettings
+from tacit.graph.settings import ReadSettings
 
 
 @options.of_settings(ReadSettings, "reading")
@@ -36,7 +36,7 @@ def import_(
     force: Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")] = False,
 ) -> None:
     """Import a link predictor that was trained with kbc, CQD or PyKEEN."""
-    from tacit.making import import_model
+    from tacit.run.training import import_model
 
     if graph is None:
         check_unread(reading, "no graph is given")

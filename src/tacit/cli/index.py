@@ -22,8 +22,8 @@ def index(
     seed: Annotated[int, typer.Option("--seed", help="Decides the clusters.")] = 0,
 ) -> None:
     """Build the index by which graphs of more than 200,000 entities are asked."""
-    from tacit.links.index_top import WORTH
-    from tacit.run import open as open_run
+    from tacit.links.finders.index import WORTH
+    from tacit.run.run import open as open_run
 
     run = open_run(source, device="cpu")
     built = run.index(nlist=nlist, seed=seed)

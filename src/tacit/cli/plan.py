@@ -11,7 +11,7 @@ from tacit.cli.data import check_unread, loaded
 from tacit.cli.parameters import Params, named
 from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
-from tacit.graph.read_settings import ReadSettings
+from tacit.graph.settings import ReadSettings
 
 
 @options.of_settings(EngineSettings, only=("k",))
@@ -26,7 +26,7 @@ def plan(
     param: Params = None,
 ) -> None:
     """Print how a question would be answered, as a tree of steps with what each costs."""
-    from tacit.query.describe import describe_question
+    from tacit.query.plans.describe import describe_question
 
     if not graph:
         check_unread(reading, "no graph is given")

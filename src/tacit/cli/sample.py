@@ -11,11 +11,11 @@ import typer
 from tacit.cli import options, shell_completion
 from tacit.cli.data import Graphs, loaded
 from tacit.cli.terminal import say
-from tacit.graph.read_settings import ReadSettings
-from tacit.query.sample_settings import SampleSettings
+from tacit.graph.settings import ReadSettings
+from tacit.query.sampling.settings import SampleSettings
 
 if TYPE_CHECKING:
-    from tacit.query.sampling import Sample
+    from tacit.query.sampling.sampling import Sample
 
 
 @options.of_settings(SampleSettings)
@@ -41,7 +41,7 @@ def sample(
 ) -> None:
     """Sample queries with easy and hard answers, and write them with the graph as a BetaE folder."""
     from tacit.graph.builder import counted
-    from tacit.query.query_folder import sample as sample_graph
+    from tacit.query.sampling.query_folder import sample as sample_graph
 
     facts = loaded(graph, **reading)
     samples = sample_graph(facts, out, shapes=shapes, templates=template or (), force=force, progress=True, **given)

@@ -12,8 +12,8 @@ from tacit.cli import options
 from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
-from tacit.server import fork_server
 from tacit.server.settings import LOOPBACK, Limits, ServerSettings
+from tacit.server.workers import fork_server
 
 if TYPE_CHECKING:
     from tacit.server.service import Service
@@ -49,7 +49,7 @@ def serve(
         from tacit.server.serving import serve as serve_runs
     except ModuleNotFoundError as error:
         raise SettingsError(f"the service needs {error.name}; install it with: pip install 'tacit[server]'") from None
-    from tacit.training import find_run
+    from tacit.run.world import find_run
 
     runs = {
         name: ServedRun.at(find_run(source).path, device, adapted=not unadapted, **engine)

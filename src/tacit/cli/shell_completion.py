@@ -33,7 +33,7 @@ def runs(incomplete: str) -> list[str]:
 
 def shapes(incomplete: str) -> list[str]:
     """Names of shapes, the last of those that commas separate."""
-    from tacit.query.shapes import SHAPES
+    from tacit.query.sampling.shapes import SHAPES
 
     before, comma, last = incomplete.rpartition(",")
     words = [*SHAPES] if comma else [*SHAPES, "positive", "negative", "all"]

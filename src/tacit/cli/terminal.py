@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tacit.engine.aligned_cells import harmless
+from tacit.engine.answers.aligned_cells import harmless
 
 
 def say(line: str, err: bool = False) -> None:

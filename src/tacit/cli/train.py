@@ -11,7 +11,7 @@ import typer
 from tacit.cli import data, options
 from tacit.cli.interruption import resumable
 from tacit.cli.terminal import say
-from tacit.graph.read_settings import ReadSettings
+from tacit.graph.settings import ReadSettings
 from tacit.links.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def train(
     Started by torchrun, several processes share the entities out among them.
     """
     from tacit.distributed.shards import leave, process_number
-    from tacit.making import train as train_run
+    from tacit.run.training import train as train_run
 
     facts = data.loaded(graph, **reading)
     leads = process_number() == 0

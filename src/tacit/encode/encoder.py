@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tacit.engine.reasoner import Reasoner
 from tacit.links.scorer import Scorer
-from tacit.query.plan import Plan
+from tacit.query.plans.plan import Plan
 
 
 @dataclass(frozen=True, eq=False)

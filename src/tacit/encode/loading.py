@@ -10,10 +10,10 @@ from tacit.encode.encoder import Encoder
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError
-from tacit.folder import ENCODER, ENCODING, RunFolder
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
 from tacit.links.scorer import Scorer
+from tacit.run.folder import ENCODER, ENCODING, RunFolder
 
 
 def save_encoder(run: RunFolder, encoder: Encoder, settings: EncodeSettings) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tacit.encode.beta import BetaE
-from tacit.encode.boxes import Query2Box
-from tacit.encode.cones import ConE
 from tacit.encode.encoder import Encoder
-from tacit.encode.fuzzy import FuzzQE
-from tacit.encode.gnnqe import GNNQE
-from tacit.encode.gqe import GQE
-from tacit.encode.lmpnn import LMPNN
+from tacit.encode.networks.gnnqe import GNNQE
+from tacit.encode.networks.lmpnn import LMPNN
+from tacit.encode.networks.ultra import Ultra
 from tacit.encode.settings import EncodeSettings
-from tacit.encode.ultra import Ultra
+from tacit.encode.spaces.beta import BetaE
+from tacit.encode.spaces.boxes import Query2Box
+from tacit.encode.spaces.cones import ConE
+from tacit.encode.spaces.fuzzy import FuzzQE
+from tacit.encode.spaces.gqe import GQE
 from tacit.graph.graph import Graph
 from tacit.links.scorer import Scorer
 

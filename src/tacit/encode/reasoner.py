@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from tacit.encode.encoder import Encoder
-from tacit.engine.loopless import Loopless
-from tacit.engine.possible import Possible
+from tacit.engine.atoms.possible import Possible
 from tacit.engine.reasoner import Reasoner, step_memory
+from tacit.engine.search.loopless import Loopless
 from tacit.errors import PlanError
-from tacit.query.plan import Plan, Union, walk
-from tacit.query.shapes import SHAPES
+from tacit.query.plans.plan import Plan, Union, walk
+from tacit.query.sampling.shapes import SHAPES
 
 if TYPE_CHECKING:
     from tacit.engine.engine import Engine

@@ -103,7 +103,7 @@ ENCODERS = tuple(BY_MODEL)
 
 
 def _shapes(given: str | Iterable[str]) -> tuple[str, ...]:
-    from tacit.query.shapes import parse_shapes
+    from tacit.query.sampling.shapes import parse_shapes
 
     return parse_shapes(given)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tacit.query.formula import Query
-from tacit.query.plan import Prepared
+from tacit.query.plans.plan import Prepared
 from tacit.query.reading import Reading
 
 

@@ -10,40 +10,40 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from tacit.engine.answers import LIKELY, Answer, Answers, Count
+from tacit.engine.answers.answers import LIKELY, Answer, Answers, Count
+from tacit.engine.answers.kinds import answered
+from tacit.engine.answers.paging import Page, check_number
 from tacit.engine.asked import Asked, Question
-from tacit.engine.atoms import Atoms
-from tacit.engine.calibration import Calibration, calibration
-from tacit.engine.continuous import ContinuousReasoner
-from tacit.engine.kinds import answered
-from tacit.engine.known_facts import KnownFacts
-from tacit.engine.list_reasoner import ListReasoner
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.calibration import Calibration, calibration
+from tacit.engine.atoms.known_facts import KnownFacts
+from tacit.engine.atoms.possible import Possible
 from tacit.engine.logic import Logic
-from tacit.engine.new_answers import NewAnswers
-from tacit.engine.paging import Page, check_number
-from tacit.engine.possible import Possible
 from tacit.engine.reasoner import CertifiedReasoner, MessageReasoner, Reasoner, SymbolicReasoner
+from tacit.engine.search.continuous import ContinuousReasoner
+from tacit.engine.search.list_reasoner import ListReasoner
+from tacit.engine.search.new_answers import NewAnswers
 from tacit.engine.settings import EngineSettings
 from tacit.engine.work import survive_forks, threads_to_answer
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph, no_triples
-from tacit.links.codes import shared_codes
-from tacit.links.finders import Finders, checked
-from tacit.links.index_top import WORTH
-from tacit.links.scan import LooplessScan
+from tacit.links.finders.codes import shared_codes
+from tacit.links.finders.finder import TopScorer
+from tacit.links.finders.finders import Finders, checked
+from tacit.links.finders.index import WORTH
+from tacit.links.finders.scan import LooplessScan
 from tacit.links.scorer import Scorer, shards_of
-from tacit.links.top import TopScorer
-from tacit.query.compile import compile_query
-from tacit.query.cost import sets_in
-from tacit.query.describe import describe
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
-from tacit.query.parameters import check_unused
-from tacit.query.plan import Plan
-from tacit.query.plan_traits import listable
+from tacit.query.plans.compile import compile_query
+from tacit.query.plans.cost import sets_in
+from tacit.query.plans.describe import describe
+from tacit.query.plans.plan import Plan
+from tacit.query.plans.symbolic import answers as symbolic_sets
+from tacit.query.plans.traits import listable
 from tacit.query.reading import Reading, read
-from tacit.query.symbolic import answers as symbolic_sets
+from tacit.query.text.parameters import check_unused
 
 _SECONDS = 2e-8, 2e-10  # for a score that is combined with others: on a core, on a GPU
 

@@ -13,8 +13,8 @@ from tacit.distributed.shards import Shards
 from tacit.engine.reasoner import Reasoner
 from tacit.engine.work import threads_to_answer
 from tacit.links.ranking import Ties, by_query, numbers, ranks
-from tacit.query.plan import Plan
-from tacit.query.queries import AnswerSets, QuerySet
+from tacit.query.plans.plan import Plan
+from tacit.query.sampling.queries import AnswerSets, QuerySet
 
 _AT_MOST = 512  # queries in a batch
 

@@ -13,22 +13,22 @@ import torch
 from torch import Tensor
 
 from tacit.distributed.shards import Shards
-from tacit.engine.atoms import Atoms
-from tacit.engine.best_answers import BestAnswers, Wanted, loose
-from tacit.engine.best_first import BestFirst
-from tacit.engine.coarse_search import CoarseSearch
-from tacit.engine.known_reasons import Implied
+from tacit.engine.answers.known_reasons import Implied
+from tacit.engine.answers.reasons import Proof, Reasons
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.remembered_atoms import RememberedAtoms
 from tacit.engine.logic import ZERO, Logic
-from tacit.engine.reasons import Proof, Reasons
-from tacit.engine.remembered_atoms import RememberedAtoms
-from tacit.engine.scores import Scores, checked
-from tacit.engine.sharded import best_answers
+from tacit.engine.search.best_answers import BestAnswers, Wanted, loose
+from tacit.engine.search.best_first import BestFirst
+from tacit.engine.search.coarse_search import CoarseSearch
+from tacit.engine.search.scores import Scores, checked
+from tacit.engine.search.sharded import best_answers
 from tacit.errors import PlanError
 from tacit.graph.fact_index import FactIndex
-from tacit.links.codes import FEW
-from tacit.query.plan import Plan, Row
-from tacit.query.plan_traits import negates_hops, settled, without_hops
-from tacit.query.symbolic import answers as symbolic_sets
+from tacit.links.finders.codes import FEW
+from tacit.query.plans.plan import Plan, Row
+from tacit.query.plans.symbolic import answers as symbolic_sets
+from tacit.query.plans.traits import negates_hops, settled, without_hops
 
 if TYPE_CHECKING:
     from tacit.engine.engine import Engine

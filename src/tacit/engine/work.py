@@ -10,7 +10,7 @@ from functools import cache
 import torch
 
 from tacit.distributed.threads import nobody_at_work, threads_for
-from tacit.query.plan import Condition, Plan, Project
+from tacit.query.plans.plan import Condition, Plan, Project
 
 _FEW = 2**15  # scores that one thread has nearly as soon as two
 _TRIED = 64  # candidates of a hop, at least

@@ -19,13 +19,13 @@ from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import Results
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.fitting.progress import Progress
-from tacit.folder import ADAPTER, RunFolder, versions
 from tacit.graph.graph import SPLITS, Graph
-from tacit.opening import RunWeights, described, engine_of
-from tacit.query.hardness import missing_links
-from tacit.query.queries import QuerySet, checksum
-from tacit.query.query_folder import check_ids, queries_for
-from tacit.query.shapes import parse_shapes
+from tacit.query.sampling.hardness import missing_links
+from tacit.query.sampling.queries import QuerySet, checksum
+from tacit.query.sampling.query_folder import check_ids, queries_for
+from tacit.query.sampling.shapes import parse_shapes
+from tacit.run.folder import ADAPTER, RunFolder, versions
+from tacit.run.opened import RunWeights, described, engine_of
 
 RELIABILITY_QUERIES = 500
 # Settings that change no answer (ranks are among all entities, whatever finds candidates), and those of one search.

@@ -11,9 +11,9 @@ import numpy as np
 from tacit.errors import SettingsError
 from tacit.evaluate.evaluation import observed_before, queries_of
 from tacit.fitting.progress import Progress
-from tacit.query.hardness import missing_links
-from tacit.query.queries import QuerySet
-from tacit.query.query_folder import draw, has_queries, shapes_of
+from tacit.query.sampling.hardness import missing_links
+from tacit.query.sampling.queries import QuerySet
+from tacit.query.sampling.query_folder import draw, has_queries, shapes_of
 from tacit.sources import NameOrPath, load
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from tacit.evaluate.settings import EvaluateSettings
 from tacit.fitting.progress import Progress, counting
 from tacit.graph.graph import SPLITS, Graph
 from tacit.links.ranking import Ties
-from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.shapes import SHAPES
+from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.shapes import SHAPES
 
 USUAL = EvaluateSettings()
 FILTERED = "easy and hard answers"  # what never competes with the answer that is ranked

@@ -15,15 +15,15 @@ import torch
 from tacit.distributed.shards import Shards
 from tacit.engine.engine import Engine
 from tacit.engine.ranking import mean_reciprocal_ranks
-from tacit.folder import QUESTIONS, RunFolder
 from tacit.graph.graph import Graph
-from tacit.links.fact_validation import Validate
 from tacit.links.scorer import Scorer
 from tacit.links.settings import TrainSettings
-from tacit.query.plan import Plan, Project, Row, walk
-from tacit.query.queries import AnswerSets, QuerySet
-from tacit.query.sampling import sample
-from tacit.query.shapes import SHAPES
+from tacit.links.training.fact_validation import Validate
+from tacit.query.plans.plan import Plan, Project, Row, walk
+from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES
+from tacit.run.folder import QUESTIONS, RunFolder
 
 ASKED = ("1p", "2p", "3p", "2i", "3i", "pi", "ip")
 CANDIDATES = 32  # of a variable, at most

@@ -17,8 +17,8 @@ from tacit.disk import from_json
 from tacit.errors import DataError
 from tacit.graph.fact_index import Floats
 from tacit.links.ranking import MEANS, METRICS, by_query
-from tacit.query.queries import QuerySet
-from tacit.query.shapes import NEGATIVE, POSITIVE
+from tacit.query.sampling.queries import QuerySet
+from tacit.query.sampling.shapes import NEGATIVE, POSITIVE
 
 AVERAGES = {"avg_p": POSITIVE, "avg_n": NEGATIVE}
 

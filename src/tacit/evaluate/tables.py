@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tacit.engine.aligned_cells import harmless
+from tacit.engine.answers.aligned_cells import harmless
 from tacit.evaluate.results import AVERAGES, average
 from tacit.links.ranking import METRICS
-from tacit.query.shapes import NEGATIVE, POSITIVE
+from tacit.query.sampling.shapes import NEGATIVE, POSITIVE
 
 if TYPE_CHECKING:
     from rich.table import Table

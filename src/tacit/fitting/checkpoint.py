@@ -17,7 +17,7 @@ from tacit.disk import from_json
 from tacit.errors import RunError
 from tacit.fitting.parts import RunFiles
 from tacit.fitting.position import FORMAT, Position, about, anew, no_checkpoint
-from tacit.folder import MODEL
+from tacit.run.folder import MODEL
 
 Weights = Mapping[str, Tensor]
 

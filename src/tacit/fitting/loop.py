@@ -21,7 +21,7 @@ from tacit.fitting.parts import RunFiles
 from tacit.fitting.position import Position, anew
 from tacit.fitting.progress import Event, Pace, Progress, duration, shown
 from tacit.fitting.task import Task
-from tacit.folder import BEST, RunFolder, versions
+from tacit.run.folder import BEST, RunFolder, versions
 from tacit.settings import Settings
 
 LONG = 60.0  # seconds of training worth a warning

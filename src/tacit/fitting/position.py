@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.disk import from_json
 from tacit.errors import RunError
-from tacit.folder import ADAPTATION, RunFolder
+from tacit.run.folder import ADAPTATION, RunFolder
 
 FORMAT = "tacit checkpoint 3"
 

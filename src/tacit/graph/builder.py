@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tacit.errors import LimitError
 from tacit.graph.fact_index import paired, within
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, directed, no_triples
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.vocabulary import Vocabulary
 
 Ranked = dict[str, list[tuple[int, str]]]  # readable names of each term, with ranks: the lower, the better
 

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import DataError, SettingsError
-from tacit.graph.betae import is_betae, read_betae
 from tacit.graph.builder import Builder, Ranked, by_rank
-from tacit.graph.files import PACKINGS, extension, unpacked
-from tacit.graph.frames import is_frame, read_frame
+from tacit.graph.formats.betae import is_betae, read_betae
+from tacit.graph.formats.files import PACKINGS, extension, unpacked
+from tacit.graph.formats.frames import is_frame, read_frame
+from tacit.graph.formats.label_tables import TABLES, read_table
+from tacit.graph.formats.neo4j import Export, read_neo4j
+from tacit.graph.formats.rdf import RDF_FORMATS, labelling, read_rdf
+from tacit.graph.formats.spooling import pipe, standard_input
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.joining import joined
-from tacit.graph.label_tables import TABLES, read_table
-from tacit.graph.naming import NAMES, NAMING, read_names, read_prefixes
-from tacit.graph.neo4j import Export, read_neo4j
-from tacit.graph.prefixes import Prefixes
-from tacit.graph.rdf import RDF_FORMATS, labelling, read_rdf
-from tacit.graph.read_settings import STANDARD_INPUT, ReadSettings
-from tacit.graph.spooling import pipe, standard_input
+from tacit.graph.labels.naming import NAMES, NAMING, read_names, read_prefixes
+from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.settings import STANDARD_INPUT, ReadSettings
 
 if TYPE_CHECKING:
     import pandas

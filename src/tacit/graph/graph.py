@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError, SettingsError
 from tacit.graph.fact_index import FactIndex
-from tacit.graph.prefixes import Prefixes
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.labels.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from tacit.graph.statistics import Statistics
@@ -213,7 +213,7 @@ class Graph:
 
     def write(self, path: str | Path) -> None:
         """Write label facts: all together to a `.tsv` or `.txt` file, packed or not, or its splits to a folder."""
-        from tacit.graph.label_tables import write_tsv
+        from tacit.graph.formats.label_tables import write_tsv
 
         write_tsv(self, path)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.graph.builder import Builder, counted
 from tacit.graph.graph import SPLITS, Graph, is_absolute
-from tacit.graph.prefixes import Prefixes
+from tacit.graph.labels.prefixes import Prefixes
 
 BLANK = "_:"
 _FORWARD = np.array([1, 2, 1], dtype=np.int32)  # facts divided by these have the number of their relation alone

@@ -13,8 +13,8 @@ from tacit.graph.builder import packed
 from tacit.graph.fact_index import distinct, within
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples
 from tacit.graph.joining import BLANK, blank_stem, relabelling
-from tacit.graph.prefixes import Prefixes
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.labels.vocabulary import Vocabulary
 
 LabelColumn = Sequence[str | None]
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from tacit.disk import atomic_write, digest, mapped_array, write_array, write_text
 from tacit.errors import DataError, RunError
 from tacit.graph.fact_index import FactIndex
-from tacit.graph.files import BOM, lines
+from tacit.graph.formats.files import BOM, lines
 from tacit.graph.graph import SPLITS, Graph, names_both_ways
-from tacit.graph.label_trie import LabelTrie, is_large, trie_of
-from tacit.graph.prefixes import Prefixes
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.labels.trie import LabelTrie, is_large, trie_of
+from tacit.graph.labels.vocabulary import Vocabulary
 
 ENTITIES, RELATIONS, NAMES = "entities.txt", "relations.txt", "names.tsv"
 FACTS, KEYS, OFFSETS, TAILS = "facts.npy", "index-keys.npy", "index-offsets.npy", "index-tails.npy"

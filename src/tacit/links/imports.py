@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.errors import DataError, RunError, SettingsError
-from tacit.folder import RunFolder
+from tacit.graph.formats.pickle_trial import rehearse
 from tacit.graph.graph import INVERSE, Graph, directed
-from tacit.graph.pickle_trial import rehearse
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
 from tacit.links.loading import about, make_like, save_model
 from tacit.links.models import ComplEx
 from tacit.links.pykeen import MODEL_FILE, read_labels, read_model, read_triples
+from tacit.run.folder import RunFolder
 
 RECIPROCAL = ("interleaved", "stacked")
 _M = TypeVar("_M", bound=FactorModel)

@@ -11,11 +11,11 @@ from tacit.disk import MAPS
 from tacit.distributed.shards import Shards
 from tacit.errors import RunError, SettingsError
 from tacit.fitting.parts import RunFiles
-from tacit.folder import CHECKPOINT, MODEL, ON_PREDICTOR, RunFolder
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, DistanceModel
 from tacit.links.scorer import shards_of
+from tacit.run.folder import CHECKPOINT, MODEL, ON_PREDICTOR, RunFolder
 from tacit.settings import device_name
 
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.errors import DataError, SettingsError
-from tacit.graph.files import blocks, decoded
-from tacit.graph.vocabulary import Vocabulary
+from tacit.graph.formats.files import blocks, decoded
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model
 from tacit.links.models import MODELS

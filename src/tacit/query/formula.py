@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tacit.errors import QueryError
-from tacit.query import tokens
+from tacit.query.text import tokens
 
 MAX_DEPTH = 100
 MAX_ATOMS = 64

@@ -6,9 +6,9 @@ from unicodedata import normalize
 
 from tacit.errors import UnknownName
 from tacit.graph.graph import INVERSE, Graph
-from tacit.graph.vocabulary import Vocabulary
-from tacit.query.plan import Prepared
-from tacit.query.text import locate
+from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.query.plans.plan import Prepared
+from tacit.query.text.text import locate
 
 
 def bind(prepared: Prepared, graph: Graph) -> tuple[list[int], list[int]]:
@@ -18,8 +18,8 @@ def bind(prepared: Prepared, graph: Graph) -> tuple[list[int], list[int]]:
     accents are encoded. One that the graph does not have is an error that points at its place in the text, where the
     question came from a text.
 
-    >>> from tacit.query.compile import compile_query
-    >>> from tacit.query.text import parse
+    >>> from tacit.query.plans.compile import compile_query
+    >>> from tacit.query.text.text import parse
     >>> graph = Graph.of([("France", "borders", "Spain")])
     >>> bind(compile_query(parse("?c : Borders(spain, ?c)")), graph)
     ([1], [0])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph
 from tacit.query.formula import Query
-from tacit.query.text import parse
+from tacit.query.text.text import parse
 
 
 class Column(NamedTuple):
@@ -48,7 +48,7 @@ def read(text: str, graph: Graph | None = None, parameters: Mapping[str, str] | 
     >>> read("PREFIX : <tacit:> SELECT ?c { :France :borders ?c } LIMIT 3").limit
     3
     """
-    from tacit.query.sparql import is_sparql, parse_sparql  # here, since it makes readings
+    from tacit.query.sparql.sparql import is_sparql, parse_sparql  # here, since it makes readings
 
     text = text.removeprefix("\ufeff")  # with which some editors begin a file
     if not is_sparql(text):

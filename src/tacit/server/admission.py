@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 
-from tacit.server.replies import Reply, failure
+from tacit.server.routes.replies import Reply, failure
 from tacit.server.settings import ServerSettings
 
 if TYPE_CHECKING:

@@ -16,18 +16,18 @@ from starlette.staticfiles import StaticFiles
 from tacit import __version__
 from tacit.server import schemas
 from tacit.server.admission import Admission
-from tacit.server.entity_routes import add_entity_routes
-from tacit.server.error_replies import add_error_replies
-from tacit.server.fact_routes import add_facts_routes
-from tacit.server.jobs import Job, Kind
 from tacit.server.middleware import Guard, KnownHosts
 from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, NOT_ACCEPTABLE, SPARQL_BODY, SPARQL_REPLY, describe
-from tacit.server.replies import failure, success
+from tacit.server.routes.entity_routes import add_entity_routes
+from tacit.server.routes.error_replies import add_error_replies
+from tacit.server.routes.fact_routes import add_facts_routes
+from tacit.server.routes.replies import failure, success
+from tacit.server.routes.sparql_protocol import Asking, asking, with_status
 from tacit.server.runs import Chosen, Runs
 from tacit.server.served_run import Served
 from tacit.server.service import Service
 from tacit.server.settings import ServerSettings
-from tacit.server.sparql_protocol import Asking, asking, with_status
+from tacit.server.workers.jobs import Job, Kind
 
 PAGE = files("tacit.server") / "static"
 

@@ -6,7 +6,7 @@ import logging
 import sys
 from logging.handlers import WatchedFileHandler
 
-from tacit.engine.aligned_cells import harmless
+from tacit.engine.answers.aligned_cells import harmless
 from tacit.errors import SettingsError
 
 

@@ -12,7 +12,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from tacit.server.admission import Admission, Visit
 from tacit.server.metrics import Metrics
-from tacit.server.replies import Reply, failure
+from tacit.server.routes.replies import Reply, failure
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

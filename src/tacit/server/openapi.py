@@ -7,10 +7,10 @@ from typing import Any
 from fastapi import FastAPI
 
 from tacit.server.admission import OPEN
+from tacit.server.routes.sparql_formats import DESCRIPTIONS, JSON, RESULTS
+from tacit.server.routes.sparql_protocol import DIRECT, FORM
+from tacit.server.routes.sparql_results import DOUBLE
 from tacit.server.schemas import ErrorReply
-from tacit.server.sparql_formats import DESCRIPTIONS, JSON, RESULTS
-from tacit.server.sparql_protocol import DIRECT, FORM
-from tacit.server.sparql_results import DOUBLE
 
 DESCRIPTION = (
     "Answers logical questions over a knowledge graph that is missing facts, and says why. "

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tacit.disk import reading, state
 from tacit.errors import RunError
-from tacit.folder import OPENED, SETTINGS, RunFolder
 from tacit.graph.graph import Graph
-from tacit.opening import engine_of, read_weights
-from tacit.run import open as open_run
-from tacit.server.worker_group import ALONE, ServiceGroup
+from tacit.run.folder import OPENED, SETTINGS, RunFolder
+from tacit.run.opened import engine_of, read_weights
+from tacit.run.run import open as open_run
+from tacit.server.workers.worker_group import ALONE, ServiceGroup
 
 if TYPE_CHECKING:
     from tacit.engine.engine import Engine

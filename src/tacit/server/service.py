@@ -13,16 +13,16 @@ from fastapi.responses import Response
 
 from tacit import __version__
 from tacit.errors import LimitError, TacitError
-from tacit.query import tokens
-from tacit.query.completions import Completions
-from tacit.query.examples import examples
+from tacit.query.text import tokens
+from tacit.query.words.completions import Completions
+from tacit.query.words.examples import examples
 from tacit.server import schemas
-from tacit.server.jobs import Job, Kind
 from tacit.server.metrics import RunMetrics
-from tacit.server.pool import Pool
-from tacit.server.replies import Reply, refusal
+from tacit.server.routes.replies import Reply, refusal
 from tacit.server.served_run import Served
 from tacit.server.settings import ServerSettings
+from tacit.server.workers.jobs import Job, Kind
+from tacit.server.workers.pool import Pool
 
 log = logging.getLogger("tacit.server")
 _TRIES = 5  # to reload what is being changed

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tacit.errors import RunError, SettingsError
 from tacit.server.app import create_app
 from tacit.server.log_lines import write_log_lines
-from tacit.server.replies import failure
+from tacit.server.routes.replies import failure
 from tacit.server.runs import Runs
 from tacit.server.served_run import Served
 from tacit.server.service import Service

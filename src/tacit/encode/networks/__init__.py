@@ -1,0 +1,1 @@
+"""Graph networks and message passing as encoders."""

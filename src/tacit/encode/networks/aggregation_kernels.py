@@ -1,0 +1,336 @@
+"""Relational aggregation as kernels, where Triton can compile for the GPU.
+
+A program goes through a piece of at most 64 facts with everything it adds up in registers, so that each fact costs the
+rows it reads and nothing more. What the pieces of one key give is put together by a second kernel in a fixed order:
+there are no atomic additions, and the same numbers come out every time.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tacit.encode.networks.segments import Segments
+from tacit.links.precision import has_triton
+
+if TYPE_CHECKING:
+    from tacit.encode.networks.aggregation import SortedFacts
+
+MOST_TIES = 32767  # of one kind: two counts share an integer
+_COLUMNS = 1024  # at most, that one program handles
+_HELD = 6  # numbers that a piece leaves for each column: sum, squares, largest, smallest, and how often these occur
+
+
+@cache
+def _finish() -> Any:
+    """What makes the numbers of an entity of all its messages, as part of a kernel."""
+    import triton
+    import triton.language as tl
+
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def finish(  # type: ignore[no-untyped-def]
+        total, squares, high, low, highs, lows, row, columns, inside, boundary, counts, out, ties, width, d, least,
+        most: tl.constexpr, pna: tl.constexpr,
+    ):  # fmt: skip
+        own = tl.load(boundary + row * width + columns, mask=inside, other=0.0)
+        total += own
+        if pna:
+            count = tl.load(counts + row).to(tl.float32)
+            squares += own * own
+            highs = tl.where(own > high, 1.0, highs + (own == high).to(tl.float32))
+            lows = tl.where(own < low, 1.0, lows + (own == low).to(tl.float32))
+            mean = total / count
+            spread = tl.sqrt(tl.maximum(squares / count - mean * mean, least))
+            at = out + row * width * 4 + (columns // d) * 4 * d + columns % d
+            tl.store(at, mean, mask=inside)
+            tl.store(at + d, tl.maximum(high, own), mask=inside)
+            tl.store(at + 2 * d, tl.minimum(low, own), mask=inside)
+            tl.store(at + 3 * d, spread, mask=inside)
+            packed = tl.minimum(highs, most).to(tl.int32) + tl.minimum(lows, most).to(tl.int32) * (most + 1)
+            tl.store(ties + row * width + columns, packed, mask=inside)
+        else:
+            tl.store(out + row * width + columns, total, mask=inside)
+
+    return finish
+
+
+@cache
+def _pieces() -> Any:
+    """The kernel that goes through the facts of a piece."""
+    import triton
+    import triton.language as tl
+
+    finish = _finish()
+
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def pieces(  # type: ignore[no-untyped-def]
+        states, weights, boundary, counts, out, ties, held, keep, heads, relations, order, starts, stops, rows,
+        n, width, d, least, most: tl.constexpr, pna: tl.constexpr, masked: tl.constexpr, block: tl.constexpr,
+    ):  # fmt: skip
+        piece = tl.program_id(0)
+        columns = tl.program_id(1) * block + tl.arange(0, block)
+        inside = columns < width
+        total = tl.zeros((block,), tl.float32)
+        squares = tl.zeros((block,), tl.float32)
+        high = tl.full((block,), float("-inf"), tl.float32)
+        low = tl.full((block,), float("inf"), tl.float32)
+        highs = tl.zeros((block,), tl.float32)
+        lows = tl.zeros((block,), tl.float32)
+        for j in range(tl.load(starts + piece), tl.load(stops + piece)):
+            head = tl.load(heads + j).to(tl.int64)
+            relation = tl.load(relations + j).to(tl.int64)
+            state = tl.load(states + head * width + columns, mask=inside, other=0.0)
+            message = state * tl.load(weights + relation * width + columns, mask=inside, other=0.0)
+            top = message
+            bottom = message
+            if masked:
+                kept = tl.load(keep + tl.load(order + j)) != 0
+                message = tl.where(kept, message, 0.0)
+                top = tl.where(kept, message, float("-inf"))
+                bottom = tl.where(kept, message, float("inf"))
+            total += message
+            if pna:
+                squares += message * message
+                highs = tl.where(top > high, 1.0, highs + (top == high).to(tl.float32))
+                lows = tl.where(bottom < low, 1.0, lows + (bottom == low).to(tl.float32))
+                high = tl.maximum(high, top)
+                low = tl.minimum(low, bottom)
+        row = tl.load(rows + piece).to(tl.int64)
+        if row < n:
+            finish(
+                total, squares, high, low, highs, lows, row, columns, inside, boundary, counts, out, ties, width, d,
+                least, most, pna,
+            )  # fmt: skip
+        else:
+            at = held + (row - n) * width * 6 + columns
+            tl.store(at, total, mask=inside)
+            if pna:
+                tl.store(at + width, squares, mask=inside)
+                tl.store(at + 2 * width, high, mask=inside)
+                tl.store(at + 3 * width, low, mask=inside)
+                tl.store(at + 4 * width, highs, mask=inside)
+                tl.store(at + 5 * width, lows, mask=inside)
+
+    return pieces
+
+
+@cache
+def _joined() -> Any:
+    """The kernel that puts the pieces of an entity together."""
+    import triton
+    import triton.language as tl
+
+    finish = _finish()
+
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def joined(  # type: ignore[no-untyped-def]
+        held, boundary, counts, out, ties, wide, firsts, width, d, least,
+        most: tl.constexpr, pna: tl.constexpr, block: tl.constexpr,
+    ):  # fmt: skip
+        which = tl.program_id(0)
+        long = which.to(tl.int64) * 0  # places may be more than 32 bits count
+        columns = tl.program_id(1) * block + tl.arange(0, block)
+        inside = columns < width
+        total = tl.zeros((block,), tl.float32)
+        squares = tl.zeros((block,), tl.float32)
+        high = tl.full((block,), float("-inf"), tl.float32)
+        low = tl.full((block,), float("inf"), tl.float32)
+        highs = tl.zeros((block,), tl.float32)
+        lows = tl.zeros((block,), tl.float32)
+        for j in range(tl.load(firsts + which), tl.load(firsts + which + 1)):
+            at = held + (long + j) * width * 6 + columns
+            total += tl.load(at, mask=inside, other=0.0)
+            if pna:
+                squares += tl.load(at + width, mask=inside, other=0.0)
+                top = tl.load(at + 2 * width, mask=inside, other=0.0)
+                bottom = tl.load(at + 3 * width, mask=inside, other=0.0)
+                tops = tl.load(at + 4 * width, mask=inside, other=0.0)
+                bottoms = tl.load(at + 5 * width, mask=inside, other=0.0)
+                highs = tl.where(top > high, tops, tl.where(top == high, highs + tops, highs))
+                lows = tl.where(bottom < low, bottoms, tl.where(bottom == low, lows + bottoms, lows))
+                high = tl.maximum(high, top)
+                low = tl.minimum(low, bottom)
+        row = tl.load(wide + which).to(tl.int64)
+        finish(
+            total, squares, high, low, highs, lows, row, columns, inside, boundary, counts, out, ties, width, d,
+            least, most, pna,
+        )  # fmt: skip
+
+    return joined
+
+
+@cache
+def _slopes() -> Any:
+    """The kernel that adds up the gradients of a piece."""
+    import triton
+    import triton.language as tl
+
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def slopes(  # type: ignore[no-untyped-def]
+        fixed, other, base, factor, highs, lows, out, result, keep, keys, others, tails, order, starts, stops, rows,
+        width, d, pna: tl.constexpr, masked: tl.constexpr, block: tl.constexpr,
+    ):  # fmt: skip
+        piece = tl.program_id(0)
+        columns = tl.program_id(1) * block + tl.arange(0, block)
+        inside = columns < width
+        own = tl.load(fixed + tl.load(keys + piece).to(tl.int64) * width + columns, mask=inside, other=0.0)
+        places = (columns // d) * 4 * d + columns % d
+        total = tl.zeros((block,), tl.float32)
+        for j in range(tl.load(starts + piece), tl.load(stops + piece)):
+            tail = tl.load(tails + j).to(tl.int64) * width
+            met = tl.load(other + tl.load(others + j).to(tl.int64) * width + columns, mask=inside, other=0.0)
+            slope = tl.load(base + tail + columns, mask=inside, other=0.0)
+            if pna:
+                message = own * met
+                slope += message * tl.load(factor + tail + columns, mask=inside, other=0.0)
+                high = tl.load(out + tail * 4 + places + d, mask=inside, other=0.0)
+                low = tl.load(out + tail * 4 + places + 2 * d, mask=inside, other=0.0)
+                slope += tl.where(message == high, tl.load(highs + tail + columns, mask=inside, other=0.0), 0.0)
+                slope += tl.where(message == low, tl.load(lows + tail + columns, mask=inside, other=0.0), 0.0)
+            if masked:
+                slope = tl.where(tl.load(keep + tl.load(order + j)) != 0, slope, 0.0)
+            total += met * slope
+        tl.store(result + tl.load(rows + piece).to(tl.int64) * width + columns, total, mask=inside)
+
+    return slopes
+
+
+@cache
+def _added() -> Any:
+    """The kernel that adds up the pieces of a key."""
+    import triton
+    import triton.language as tl
+
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def added(result, wide, firsts, n, width, block: tl.constexpr):  # type: ignore[no-untyped-def]
+        which = tl.program_id(0)
+        long = which.to(tl.int64) * 0  # places may be more than 32 bits count
+        columns = tl.program_id(1) * block + tl.arange(0, block)
+        inside = columns < width
+        total = tl.zeros((block,), tl.float32)
+        for j in range(tl.load(firsts + which), tl.load(firsts + which + 1)):
+            total += tl.load(result + (long + n + j) * width + columns, mask=inside, other=0.0)
+        tl.store(result + tl.load(wide + which).to(tl.int64) * width + columns, total, mask=inside)
+
+    return added
+
+
+@cache
+def _shares() -> Any:
+    """The kernel that works out the gradients of single messages."""
+    import triton
+    import triton.language as tl
+
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def shares(  # type: ignore[no-untyped-def]
+        out, grad, ties, boundary, counts, base, factor, highs, lows, result, size, width, d, least,
+        most: tl.constexpr, block: tl.constexpr,
+    ):  # fmt: skip
+        at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+        inside = at < size
+        row = at // width
+        places = at // d * 4 * d + at % d
+        count = tl.load(counts + row, mask=inside, other=1).to(tl.float32)
+        mean = tl.load(out + places, mask=inside, other=0.0)
+        high = tl.load(out + places + d, mask=inside, other=0.0)
+        low = tl.load(out + places + 2 * d, mask=inside, other=0.0)
+        spread = tl.load(out + places + 3 * d, mask=inside, other=1.0)
+        falls = tl.load(grad + places + 3 * d, mask=inside, other=0.0) / (spread * count)
+        falls = tl.where(spread > least, falls, 0.0)
+        rest = tl.load(grad + places, mask=inside, other=0.0) / count - mean * falls
+        tied = tl.load(ties + at, mask=inside, other=1)
+        top = tl.load(grad + places + d, mask=inside, other=0.0) / (tied % (most + 1)).to(tl.float32)
+        bottom = tl.load(grad + places + 2 * d, mask=inside, other=0.0) / (tied // (most + 1)).to(tl.float32)
+        own = tl.load(boundary + at, mask=inside, other=0.0)
+        given = rest + own * falls + tl.where(own == high, top, 0.0) + tl.where(own == low, bottom, 0.0)
+        tl.store(base + at, rest, mask=inside)
+        tl.store(factor + at, falls, mask=inside)
+        tl.store(highs + at, top, mask=inside)
+        tl.store(lows + at, bottom, mask=inside)
+        tl.store(result + at, given, mask=inside)
+
+    return shares
+
+
+def available(states: Tensor) -> bool:
+    """Whether the kernels can take these states."""
+    return states.is_cuda and states.dtype == torch.float32 and has_triton()
+
+
+def gathered(
+    states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None, pna: bool, least: float
+) -> tuple[Tensor, Tensor]:
+    """What is aggregated, and how many messages are the largest and the smallest, two counts in an integer."""
+    n, b, d = states.shape
+    segments, width = facts.by_tail, b * d
+    out = states.new_empty((n, b, 4, d) if pna else (n, b, d))
+    ties = torch.empty((n, width) if pna else (0,), dtype=torch.int32, device=states.device)
+    counts = facts.degrees(keep) + 1
+    held = states.new_empty(segments.extra, _HELD, width)
+    block, blocks, warps = _sizes(width)
+    masked = keep is not None
+    _pieces()[len(segments.starts), blocks](
+        states, weights, boundary, counts, out, ties, held, counts if keep is None else keep, segments.heads,
+        segments.relations, segments.order, segments.starts, segments.stops, segments.rows, n, width, d, least,
+        MOST_TIES, pna, masked, block, num_warps=warps,
+    )  # fmt: skip
+    if len(segments.wide):
+        _joined()[len(segments.wide), blocks](
+            held, boundary, counts, out, ties, segments.wide, segments.firsts, width, d, least,
+            MOST_TIES, pna, block, num_warps=warps,
+        )  # fmt: skip
+    return out, ties
+
+
+class Slopes(NamedTuple):
+    """The gradient of a message `m`: `base + factor · m`, and a share of that of an extreme where it is one."""
+
+    base: Tensor  # [N, W]
+    factor: Tensor | None = None
+    highs: Tensor | None = None  # what each of the largest messages gets, [N, W]
+    lows: Tensor | None = None
+    out: Tensor | None = None  # [N, B, 4, d]
+
+
+def shared(
+    out: Tensor, grad: Tensor, ties: Tensor, boundary: Tensor, counts: Tensor, least: float
+) -> tuple[Slopes, Tensor]:
+    """The slopes of messages by what was made of them, and the gradient of the boundary condition."""
+    b, d = out.shape[1], out.shape[3]
+    base, factor, highs, lows, result = (torch.empty_like(boundary) for _ in range(5))
+    size = boundary.numel()
+    _shares()[(-(-size // _COLUMNS),)](
+        out, grad, ties, boundary, counts, base, factor, highs, lows, result, size, b * d, d, least,
+        MOST_TIES, _COLUMNS, num_warps=4,
+    )  # fmt: skip
+    return Slopes(base, factor, highs, lows, out), result
+
+
+def spread(
+    fixed: Tensor, other: Tensor, segments: Segments, others: Tensor, slopes: Slopes, keep: Tensor | None
+) -> Tensor:
+    """`Σ other ⊙ slope(fixed ⊙ other)` over the facts of each key, in the shape of what is `fixed` for a key."""
+    n, b, d = fixed.shape
+    width, base = b * d, slopes.base
+    result = fixed.new_empty(n + segments.extra, width)
+    block, blocks, warps = _sizes(width)
+    pna = slopes.out is not None
+    unused = (base, base, base, base)
+    factor, highs, lows, out = slopes[1:] if pna else unused
+    _slopes()[len(segments.starts), blocks](
+        fixed, other, base, factor, highs, lows, out, result, base if keep is None else keep, segments.keys, others,
+        segments.tails, segments.order, segments.starts, segments.stops, segments.rows, width, d,
+        pna, keep is not None, block, num_warps=warps,
+    )  # fmt: skip
+    if len(segments.wide):
+        _added()[len(segments.wide), blocks](result, segments.wide, segments.firsts, n, width, block, num_warps=warps)
+    return result[:n].view_as(fixed)
+
+
+def _sizes(width: int) -> tuple[int, int, int]:
+    """Columns of a program, programs side by side, and warps of each."""
+    block = min(_COLUMNS, max(32, 1 << (width - 1).bit_length()))
+    return block, -(-width // block), max(1, min(8, block // 128))

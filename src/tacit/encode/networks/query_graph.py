@@ -1,0 +1,175 @@
+"""The query graphs of a plan: which terms its atoms link, and with which sign, whatever tree the plan makes of them.
+
+A plan reads a question as a tree of sets; here the tree is undone. A union makes one graph for each of its branches, a
+cut variable is a variable again, so that cycles are cycles, and a negated atom is a link of negative sign. A negated
+part of more than one atom, or with a variable of its own, is a question in itself: its answer becomes a variable
+`w` of its own, and that is *denied* to the term `u` it speaks of: a link without relation, of negative sign, one way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import product
+from typing import NoReturn
+
+from tacit.encode.spaces.schedule import few
+from tacit.errors import PlanError
+from tacit.query.plans.fold import Fold, Place
+from tacit.query.plans.plan import Best, Complement, Condition, Everything, Plan, Project, Relation, Step
+
+FREE = 0  # the variable asked for; others are numbered from 1 on, the entity of slot `s` is `-1 - s`
+
+
+@dataclass(frozen=True)
+class Link:
+    """An atom between two terms, or the denial of a variable to another, which is no relation."""
+
+    source: int
+    target: int
+    relation: Relation | None
+    negated: bool = False
+
+
+Links = tuple[Link, ...]
+
+
+@dataclass(frozen=True)
+class QueryGraph:
+    """The links of one branch of a question; `answers` are the free variable and what is denied to others."""
+
+    links: Links
+
+    @cached_property
+    def answers(self) -> set[int]:
+        """The variables that stand for the answers of a question: the one asked for, and those of negated parts."""
+        return {FREE, *(link.source for link in self.links if link.relation is None)}
+
+    @cached_property
+    def distances(self) -> dict[int, int]:
+        """How many links lie between each term and the variable asked for, the way messages go."""
+        distances, reached = {FREE: 0}, [FREE]
+        for term in reached:  # which grows as it is read
+            for sender, _, _ in self.received(term):
+                if sender not in distances:
+                    distances[sender] = distances[term] + 1
+                    if sender >= FREE:  # an entity is what it is, and passes nothing on
+                        reached.append(sender)
+        return distances
+
+    @property
+    def depth(self) -> int:
+        """How many rounds of messages it takes to hear of every term."""
+        return max(self.distances.values())
+
+    def received(self, term: int) -> list[tuple[int, Relation | None, bool]]:
+        """Who sends a term messages, over which relation, read towards the term, and whether they are negated."""
+        senders: list[tuple[int, Relation | None, bool]] = []
+        for link in self.links:
+            if link.target == term:
+                senders.append((link.source, link.relation, link.negated))
+            if link.source == term and link.relation is not None:
+                back = replace(link.relation, flip=not link.relation.flip)
+                senders.append((link.target, back, link.negated))
+        return senders
+
+
+@lru_cache(maxsize=1024)
+def query_graphs(plan: Plan) -> tuple[QueryGraph, ...]:
+    """The query graphs of a plan, one for each branch of its unions.
+
+    A `PlanError` names what no graph around one variable can say.
+
+    >>> from tacit.query.sampling.shapes import SHAPES
+    >>> query_graphs(SHAPES["1p"].plan)[0].links
+    (Link(source=-1, target=0, relation=Relation(slot=0, flip=False), negated=False),)
+    """
+    graphs = tuple(map(QueryGraph, dict.fromkeys(_Atoms().of(plan.root, Place(target=FREE)))))
+    for graph in graphs:
+        if not graph.links:
+            _refuse("a part that says nothing of its answers (Everything)")
+        said = [{link.source, link.target} for link in graph.links]
+        if any(max(ends) < FREE or not ends <= graph.distances.keys() for ends in said):
+            _refuse("a part that no answer occurs in (Best, At)")
+    return graphs
+
+
+class _Atoms(Fold[int, tuple[Links, ...]]):
+    """Values the steps of a plan by their links, branch by branch; an end is a term."""
+
+    def __init__(self) -> None:
+        self.count = 0  # variables so far
+        self.cut: dict[int, int] = {}  # variables that fill entity slots
+        self.scope = [FREE]  # variables that what is valued may speak of
+
+    def entity(self, slot: int) -> int:
+        """The entity of the slot, or the variable that was cut there."""
+        return self.cut.get(slot, -1 - slot)
+
+    def relation(self, step: Relation, place: Place[int]) -> tuple[Links, ...]:
+        """One link."""
+        return ((Link(place.start, place.end, step),),)
+
+    def project(self, step: Project, place: Place[int]) -> tuple[Links, ...]:
+        """The links around a new variable."""
+        variable = self._opened()
+        parts = [self.of(step.source, Place(target=variable)), self.of(step.edge, replace(place, source=variable))]
+        self.scope.pop()
+        return self.all(parts, place)
+
+    def condition(self, step: Condition, place: Place[int]) -> tuple[Links, ...]:
+        """The links of the body, where the slot is a variable again; candidates say nothing that it does not."""
+        self.cut[step.slot] = self._opened()
+        inside = self.of(step.body, place)
+        self.scope.pop()
+        del self.cut[step.slot]
+        return inside
+
+    def everything(self, step: Everything, place: Place[int]) -> tuple[Links, ...]:
+        """No link."""
+        return ((),)
+
+    def all(self, parts: Sequence[tuple[Links, ...]], place: Place[int]) -> tuple[Links, ...]:
+        """The links of all parts together, for each choice of branches."""
+        return few(tuple(dict.fromkeys(sum(choice, ()))) for choice in product(*parts))
+
+    def any(self, parts: Sequence[tuple[Links, ...]], place: Place[int]) -> tuple[Links, ...]:
+        """All branches."""
+        return few(branch for part in parts for branch in part)
+
+    def negation(self, step: Complement[Step], part: tuple[Links, ...], place: Place[int]) -> tuple[Links, ...]:
+        """What denies every branch."""
+        return self.all([(self._denied(branch),) for branch in part], place)
+
+    def best(self, step: Best, place: Place[int]) -> NoReturn:
+        """Refused: it says nothing of an answer."""
+        _refuse("a part that no answer occurs in (Best)")
+
+    def _denied(self, links: Links) -> Links:
+        """The links that deny what some links say."""
+        ends = {end for link in links for end in (link.source, link.target)}
+        outer, inner = ends.intersection(self.scope), {end for end in ends if end > 0}.difference(self.scope)
+        if len(links) == 1 and not inner and links[0].relation is not None:
+            return (replace(links[0], negated=not links[0].negated),)
+        if len(outer) != 1:
+            _refuse("a negation of several atoms that speaks of two variables, or of none (Complement)")
+        (term,) = outer
+        answer = self._opened()
+        self.scope.pop()
+        there = {term: answer}
+        moved = [
+            replace(link, source=there.get(link.source, link.source), target=there.get(link.target, link.target))
+            for link in links
+        ]
+        return (*moved, Link(answer, term, None, negated=True))
+
+    def _opened(self) -> int:
+        """A new variable, in scope."""
+        self.count += 1
+        self.scope.append(self.count)
+        return self.count
+
+
+def _refuse(step: str) -> NoReturn:
+    raise PlanError(f"a query graph cannot say {step}; ask without it, or with another search")

@@ -1,0 +1,158 @@
+"""Fuzzy sets as states: product logic on all entities, and a graph network that follows relations.
+
+For training a state is two sets side by side, as log-scores: what the network thinks, and the exact set of the training
+facts. Both go through the same logic; the exact one says which facts a hop follows, so that training can take some of
+them away, and in the end it is the answers to learn.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import reduce
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from tacit.encode.encoder import Drawn, Encoder
+from tacit.encode.networks.aggregation import DirectedFacts, SortedFacts
+from tacit.encode.networks.exact_sets import followed, inverse_places, kept, reached
+from tacit.encode.networks.projection_reasoner import ProjectionReasoner, ProjectionScorer
+from tacit.encode.settings import EncodeSettings
+from tacit.encode.spaces.space import Space
+from tacit.engine.logic import Logic, log1mexp
+from tacit.engine.reasoner import step_memory
+from tacit.errors import PlanError
+from tacit.links.scorer import Scorer
+from tacit.query.plans.plan import Loop, Plan
+
+LOGIC = Logic("product")
+LEAST = -60.0  # a log-score below which nothing is learnt
+_LIVE = 16  # rows of `N · d` numbers that a hop of one set takes at once
+
+
+class SetProjector(Space):
+    """A graph network as an encoder; at test it reads the facts of the train split, and no others."""
+
+    unions = True
+
+    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: DirectedFacts) -> None:
+        super().__init__(num_entities, num_relations, settings)
+        self.width = 2 * num_entities
+        self.facts = SortedFacts(triples, num_entities, num_relations)
+        self.register_buffer("inverses", inverse_places(self.facts), persistent=False)
+
+    inverses: Tensor
+
+    @abstractmethod
+    def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
+        """Logits of what relations lead to from fuzzy sets, `[n, N] x [n] -> [n, N]`, by the facts that are kept."""
+
+    def hop(self, log_sets: Tensor, relations: Tensor, memory: int | None = None) -> Tensor:
+        """The same for scoring, with as many sets at once as the memory (in bytes) allows."""
+        memory = step_memory(None, self.device) if memory is None else memory
+        at_once = max(1, memory // (4 * _LIVE * self.num_entities * self.settings.width))
+        with torch.no_grad():
+            parts = zip(log_sets.split(at_once), relations.split(at_once), strict=True)
+            return torch.cat([self.network(*part) for part in parts]) if len(relations) else log_sets
+
+    def singletons(self, entities: Tensor) -> Tensor:
+        """The log-scores of sets that hold one entity each, `[n] -> [n, N]`."""
+        empty = torch.full((len(entities), self.num_entities), -torch.inf, device=entities.device)
+        return empty.scatter(1, entities[:, None], 0.0)
+
+    def anchor(self, entities: Tensor) -> Tensor:
+        """A set of one entity, twice."""
+        return self.singletons(entities).repeat(1, 2)
+
+    def project(self, states: Tensor, relations: Tensor) -> Tensor:
+        """A hop of both sets: the network's over the facts that training leaves to it, the exact one over all."""
+        sets, exact = states.chunk(2, 1)
+        over = followed(exact == 0.0, relations, self.facts)
+        keep = None
+        if self.training:
+            draws = torch.rand(len(self.facts), device=states.device)
+            keep = kept(over, self.facts, self.inverses, self.settings.dropout, draws)
+        logits = self.network(sets if self.settings.through else sets.detach(), relations, keep)
+        return torch.cat([logsigmoid(logits), log_indicators(reached(over, self.facts))], 1)
+
+    def intersect(self, states: Tensor) -> Tensor:
+        """The product."""
+        return states.sum(1)
+
+    def union(self, states: Tensor) -> Tensor:
+        """The probabilistic sum."""
+        return reduce(LOGIC.disjunction, states.unbind(1))
+
+    def complement(self, states: Tensor) -> Tensor:
+        """What is left of 1."""
+        return LOGIC.negation(states)
+
+    def everything(self) -> Tensor:
+        """All entities, twice."""
+        return torch.zeros(self.width, device=self.device)
+
+    def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
+        """Log-odds of entities."""
+        logits = log_odds(states[:, : self.num_entities])
+        return logits if entities is None else logits[:, entities]
+
+    def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
+        """Log-odds of a state's own entities."""
+        return self.match(states).gather(1, entities)
+
+    def check(self, plan: Plan) -> None:
+        """Raise a `PlanError` for an atom with one variable at both ends, which would take a hop from every entity."""
+        if plan.has(Loop):
+            raise PlanError(f"{self.name} has no atom with one variable at both ends (Loop); ask with search beam")
+
+    def check_learning(self, plan: Plan) -> None:
+        """Raise a `PlanError` for what has no state: the engine's algebra answers more than states can be made for."""
+        super().check(plan)
+
+    def logits(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        """Log-odds of every entity, `[B, E] x [B, R] -> [B, N]`; of a single atom what the network says."""
+        return self.reasoner().ranking(plan, entities, relations)
+
+    logits_of = Encoder.logits_of  # by states, single atoms would be rounded
+
+    def loss(self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None) -> Tensor:
+        """With the loss `sets` that of all entities against all answers, which the exact sets are."""
+        if self.settings.loss != "sets":
+            return super().loss(batch, negatives, often)
+        outputs = self.states([(drawn.plan, drawn.entities, drawn.relations) for drawn in batch])
+        sets, exact = torch.cat([branches[0] for branches in outputs]).chunk(2, 1)
+        weights = torch.cat([drawn.weights for drawn in batch])
+        return (set_loss(sets, exact == 0.0, self.settings.adversarial) * weights).sum()
+
+    def reasoner(self, memory: float | None = None, trained: str = "") -> ProjectionReasoner:
+        """Hops by the network, all else by the engine's own algebra."""
+        return ProjectionReasoner(self, LOGIC, memory, trained)
+
+    def scorer(self) -> Scorer:
+        """The network as a link predictor: what a relation leads to from one entity."""
+        return ProjectionScorer(self)
+
+
+def log_indicators(sets: Tensor) -> Tensor:
+    """The log-scores 0 and minus infinity of exact sets."""
+    return torch.zeros(sets.shape, device=sets.device).masked_fill(~sets, -torch.inf)
+
+
+def log_odds(log_sets: Tensor) -> Tensor:
+    """`log x - log(1 - x)`."""
+    return log_sets - log1mexp(log_sets)
+
+
+def set_loss(log_sets: Tensor, answers: Tensor, adversarial: float) -> Tensor:
+    """Cross entropy of fuzzy sets over all entities with their answers, `[n, N] x [n, N] -> [n]`.
+
+    Right answers count alike, wrong ones by a softmax of `adversarial` times their log-odds; each side makes up a half.
+    """
+    scores = log_sets.clamp(min=LEAST)
+    right = -(scores * answers).sum(1) / answers.sum(1).clamp(min=1)
+    wrong = -log1mexp(scores).clamp(min=LEAST)
+    odds = log_odds(log_sets.detach().clamp(LEAST, -1e-7)).masked_fill(answers, -torch.inf)
+    shares = torch.softmax(adversarial * odds, 1).nan_to_num(0.0)  # where everything is an answer
+    return 0.5 * (right + (shares * wrong).sum(1))

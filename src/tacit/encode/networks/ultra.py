@@ -1,0 +1,189 @@
+"""ULTRA and UltraQuery (Galkin et al., 2024): a graph network without a weight for any relation or entity.
+
+A first network runs over the graph of relations, in which two are joined where they share an entity, and gives every
+relation a vector relative to the one that is asked for. With these a second network follows that relation over the
+facts. So weights that were trained on some graphs answer questions over any other; those published can be imported.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import deque
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tacit.encode.network import network
+from tacit.encode.networks.aggregation import DirectedFacts, SortedFacts
+from tacit.encode.networks.graph_network import SummedLayer, boundary_of, read, reset_linear, states_after
+from tacit.encode.networks.set_projection import SetProjector
+from tacit.encode.settings import EncodeSettings
+from tacit.errors import DataError
+from tacit.graph.graph import Graph
+from tacit.links.imports import load_tensors
+from tacit.run.folder import ENCODER, RunFolder
+
+_KEPT = 1 << 28  # numbers of vectors of relations that are kept
+JOINTS = 4  # ways to share an entity: head and head, tail and tail, head and tail, tail and head
+_OURS = re.compile(r"(?:model\.)*((?:relation|entity)_model\..+)")
+_LAYER = re.compile(r"entity_model\.layers\.(\d+)\.linear\.weight")
+
+
+class _RelationLayer(SummedLayer):
+    """A layer over the graph of relations, with a vector for each way to be joined."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.relation = nn.Embedding(JOINTS, width)
+
+    def relations(self, boundary: Tensor) -> Tensor:
+        """The vectors of the ways to be joined, the same for each query."""
+        return self.relation.weight[:, None].expand(-1, boundary.shape[1], -1)
+
+
+class _EntityLayer(SummedLayer):
+    """A layer over the facts, with a map of its own of the vectors of relations."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.relation_projection = network(width, width, 1, width)
+
+    def relations(self, vectors: Tensor) -> Tensor:
+        """Vectors of relations for the inverses: a message goes to the head of a fact in the published network."""
+        along: Tensor = self.relation_projection(vectors).unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
+        return along
+
+
+class _RelationNetwork(nn.Module):
+    """The network over the graph of relations; parts are named as in published checkpoints."""
+
+    def __init__(self, width: int, layers: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(_RelationLayer(width) for _ in range(layers))
+
+    def forward(self, boundary: Tensor, joints: SortedFacts) -> Tensor:
+        """The vectors of relations."""
+        return deque(states_after(self.layers, boundary, boundary, joints), 1).pop()
+
+
+class _EntityNetwork(nn.Module):
+    """The network over the facts."""
+
+    def __init__(self, width: int, layers: int, hidden: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(_EntityLayer(width) for _ in range(layers))
+        self.mlp = network(2 * width, hidden, 1, 1)
+
+    def forward(
+        self, boundary: Tensor, query: Tensor, vectors: Tensor, facts: SortedFacts, keep: Tensor | None
+    ) -> Tensor:
+        """The logits of all entities."""
+        return read(self.mlp, deque(states_after(self.layers, vectors, boundary, facts, keep), 1), query)
+
+
+class Ultra(SetProjector):
+    """Both networks; the graph of relations is that of all train facts, also where training takes some away."""
+
+    name = "UltraQuery"
+
+    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: DirectedFacts) -> None:
+        super().__init__(num_entities, num_relations, settings, triples)
+        d, count = settings.width, settings.layers
+        self.relation_model = _RelationNetwork(d, count)
+        self.entity_model = _EntityNetwork(d, count, settings.hidden)
+        self.joints = SortedFacts(relation_graph(triples, num_relations), num_relations, JOINTS)
+        self._kept: dict[int, Tensor] = {}
+
+    def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
+        """The logits of a hop, `[n, N] x [n] -> [n, N]`."""
+        vectors = self._vectors(relations) if torch.is_grad_enabled() else self._kept_vectors(relations)
+        query = vectors[relations, torch.arange(len(relations), device=relations.device)]
+        logits: Tensor = self.entity_model(boundary_of(log_sets, query), query, vectors, self.facts, keep)
+        return logits
+
+    def _vectors(self, relations: Tensor) -> Tensor:
+        """The vectors of all relations relative to some that are asked for, `[n] -> [R, n, d]`."""
+        n, d = len(relations), self.settings.width
+        start = torch.zeros(self.num_relations, n, d, device=relations.device)
+        boundary = start.index_put((relations, torch.arange(n, device=relations.device)), start.new_ones(d))
+        vectors: Tensor = self.relation_model(boundary, self.joints)
+        return vectors
+
+    def _kept_vectors(self, relations: Tensor) -> Tensor:
+        """The same, worked out once for each relation, as long as there is room."""
+        asked, kept = relations.tolist(), self._kept
+        if len(kept.keys() | set(asked)) * self.num_relations * self.settings.width > _KEPT:
+            kept = {}
+        missing = sorted(set(asked) - kept.keys())
+        if missing:
+            vectors = self._vectors(torch.tensor(missing, device=relations.device))
+            # Others may ask at the same time: what they look at stays as it is.
+            kept = self._kept = kept | dict(zip(missing, vectors.unbind(1), strict=True))
+        return torch.stack([kept[relation] for relation in asked], 1)
+
+    def renew(self) -> None:
+        """Forget what was worked out with other weights."""
+        self._kept = {}
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Draw the first weights."""
+        reset_linear(self, generator)
+        self.renew()
+
+
+def relation_graph(triples: DirectedFacts, num_relations: int) -> NDArray[np.int64]:
+    """Facts `(j, joint, i)` of the graph of relations, from directed triples with their inverses.
+
+    The tails of a relation are the heads of its inverse, so that one product says which share an entity at any end.
+
+    >>> relation_graph(np.array([[0, 0, 1], [1, 1, 0], [1, 2, 2], [2, 3, 1]]), 4)[:3]
+    array([[0, 0, 0],
+           [1, 0, 1],
+           [2, 0, 1]])
+    """
+    entities, relations = np.unique(triples[:, :2].astype(np.int64), axis=0).T
+    size = int(entities.max(initial=-1)) + 1
+    at = torch.from_numpy(np.stack([relations, entities]))
+    with warnings.catch_warnings():  # torch calls the sparse rows that the product is made of a beta
+        warnings.simplefilter("ignore", UserWarning)
+        heads = torch.sparse_coo_tensor(at, torch.ones(at.shape[1]), (num_relations, size))
+        shared = torch.sparse.mm(heads, heads.t()).coalesce().indices().numpy()  # (i, j) whose heads share an entity
+    ends = [shared, shared ^ 1, shared ^ np.array([[0], [1]]), shared ^ np.array([[1], [0]])]
+    joints = [np.stack([j, np.full_like(i, joint), i], 1) for joint, (i, j) in enumerate(ends)]
+    edges = np.concatenate(joints)
+    return edges[np.lexsort((edges[:, 0], edges[:, 2], edges[:, 1]))]
+
+
+def import_checkpoint(path: str | Path, graph: Graph) -> tuple[Ultra, EncodeSettings]:
+    """ULTRA with the weights of a published checkpoint, such as `ultraquery.pth`, over the train facts of a graph.
+
+    The file is one of plain tensors; nothing in it is executed. A run with ULTRA, of any graph, is as good as a file.
+    """
+    path = Path(path)
+    run, weights = path.parent if path.name == ENCODER else path, {}
+    for name, tensor in RunFolder.open(run).tensors(ENCODER).items() if run.is_dir() else load_tensors(path):
+        match = _OURS.fullmatch(name)
+        if match:
+            weights[match[1]] = tensor.float()
+    layers = {name: tensor for name, tensor in weights.items() if _LAYER.fullmatch(name)}
+    if not layers or any(tensor.ndim != 2 for tensor in layers.values()) or "entity_model.mlp.0.weight" not in weights:
+        raise DataError("has no relation_model and entity_model; give a checkpoint of ULTRA or UltraQuery", path)
+    settings = EncodeSettings(
+        "ultra", recipe="paper", width=len(next(iter(layers.values()))), layers=len(layers),
+        hidden=len(weights["entity_model.mlp.0.weight"]),
+    ).settled(graph.num_entities)  # fmt: skip
+    encoder = Ultra(graph.num_entities, graph.num_relations, settings, graph.triples("train"))
+    for name, own in encoder.state_dict().items():
+        given = weights.pop(name, None)
+        if given is None or given.shape != own.shape or not bool(given.isfinite().all()):
+            is_there = "is missing" if given is None else f"is {tuple(given.shape)} or not finite"
+            raise DataError(f"{name} {is_there}; {tuple(own.shape)} finite numbers are needed", path)
+        own.copy_(given)
+    if weights:
+        raise DataError(f"holds {next(iter(weights))}, which ULTRA does not have", path)
+    encoder.renew()
+    return encoder.requires_grad_(False).eval(), settings

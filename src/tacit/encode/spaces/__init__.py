@@ -1,0 +1,1 @@
+"""Query embeddings: spaces whose points stand for questions."""

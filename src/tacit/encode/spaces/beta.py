@@ -1,0 +1,109 @@
+"""BetaE: a question is a list of Beta distributions, and its answers are the entities whose own are near them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from tacit.encode.network import exact_products, network, quiet
+from tacit.encode.settings import EncodeSettings
+from tacit.encode.spaces.attention import Attention, reset_layers
+from tacit.encode.spaces.rows import rows
+from tacit.encode.spaces.space import Space
+
+LEAST, MOST = 0.05, 1e9  # of a parameter of a distribution
+START = 0.4  # how far from 1 parameters start at most, where projections are residual
+
+
+class BetaE(Space):
+    """A state is `q = (α, β)`; logits are `γ - Σ KL(Beta(v) ‖ Beta(q))`.
+
+    Beta distributions are one exponential family, so the divergence from all entities is one matrix product:
+    `h(q) + f(v) - ⟨q, φ(v)⟩` with `φ = (ψ(a) - ψ(a+b), ψ(b) - ψ(a+b))`, `f = Σ -lnB(a, b) + ⟨v, φ⟩`, `h = Σ lnB(α, β)`.
+    Large numbers cancel in it: it is never rounded to TF32.
+
+    Where projections are `residual`, which the published ones are not, a relation moves the parameters of a state, and
+    the network, which starts at 0, corrects where to; in narrow models parameters start nearer to 1.
+    """
+
+    name = "BetaE"
+    narrows = True
+    features: Tensor | None  # φ and f of all entities, [N, W] and [N], while the weights stay as they are
+    offsets: Tensor | None
+
+    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
+        super().__init__(num_entities, num_relations, settings)
+        width, self.margin, self.residual = settings.width, settings.margin, settings.residual
+        self.width = 2 * width
+        of_relation = 2 * width if self.residual else width
+        self.entities = nn.Parameter(torch.empty(num_entities, 2 * width))
+        self.relations = nn.Parameter(torch.empty(num_relations, of_relation))
+        self.hop = network(2 * width + of_relation, settings.hidden, settings.layers, 2 * width)
+        self.attention = Attention(2 * width, width)
+        self.register_buffer("features", None, persistent=False)
+        self.register_buffer("offsets", None, persistent=False)
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Tables are uniform in a range by margin and width, which narrow models would make wide."""
+        reach = 2 * (self.margin + 2) / self.width
+        reach = min(START, reach) if self.residual else reach
+        for table in (self.entities, self.relations):
+            nn.init.uniform_(table, -reach, reach, generator=generator)
+        reset_layers(self, generator)
+        if self.residual:
+            quiet(self.hop)
+
+    def renew(self) -> None:
+        """Keep what a divergence takes of every entity."""
+        with torch.no_grad():
+            self.features, self.offsets = _terms(regular(self.entities))
+
+    def anchor(self, entities: Tensor) -> Tensor:
+        """The distributions of entities."""
+        return regular(rows(self.entities, entities))
+
+    def project(self, states: Tensor, relations: Tensor) -> Tensor:
+        """Where a network leads, by state and relation."""
+        moves = rows(self.relations, relations)
+        moved: Tensor = self.hop(torch.cat((states, moves), 1))
+        return regular(states - 1 + moves + moved if self.residual else moved)
+
+    def intersect(self, states: Tensor) -> Tensor:
+        """Means of the parameters of the parts, by attention, which is one for both parameters of a distribution."""
+        weights: Tensor = self.attention(states)
+        return (torch.cat((weights, weights), 2) * states).sum(1)
+
+    def complement(self, states: Tensor) -> Tensor:
+        """Distributions that are dense where these are sparse: `(1/α, 1/β)`."""
+        return 1 / states
+
+    def everything(self) -> Tensor:
+        """Uniform distributions, which are their own complement."""
+        return torch.ones(self.width, device=self.device)
+
+    def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
+        """The margin minus the divergence."""
+        if entities is None and self.features is not None and self.offsets is not None and not self.training:
+            features, offsets = self.features, self.offsets
+        else:
+            features, offsets = _terms(regular(rows(self.entities, entities)))
+        return self.margin - _volume(states)[:, None] - offsets + exact_products(states, features)
+
+
+def regular(parameters: Tensor) -> Tensor:
+    """Parameters of distributions from any numbers: 1 more, and not below 0.05."""
+    return (1 + parameters).clamp(LEAST, MOST)
+
+
+def _volume(states: Tensor) -> Tensor:
+    """`h`: the sum of `ln B(α, β)`, `[..., W] -> [...]`."""
+    alpha, beta = states.chunk(2, -1)
+    return (torch.lgamma(alpha) + torch.lgamma(beta) - torch.lgamma(alpha + beta)).sum(-1)
+
+
+def _terms(entities: Tensor) -> tuple[Tensor, Tensor]:
+    """`φ` and `f` of the distributions of entities, `[..., W] -> [..., W], [...]`."""
+    a, b = entities.chunk(2, -1)
+    both = torch.digamma(a + b)
+    features = torch.cat((torch.digamma(a) - both, torch.digamma(b) - both), -1)
+    return features, (entities * features).sum(-1) - _volume(entities)

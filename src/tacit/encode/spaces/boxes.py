@@ -1,0 +1,62 @@
+"""Query2Box: a question is a box, and the entities inside it are its answers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from tacit.encode.settings import EncodeSettings
+from tacit.encode.spaces.attention import Attention, reset_layers
+from tacit.encode.spaces.pairs import box
+from tacit.encode.spaces.rows import rows
+from tacit.encode.spaces.space import Space
+
+INSIDE = 0.02  # what distance inside a box counts
+
+
+class Query2Box(Space):
+    """A state is a centre and an offset; logits are `γ - ‖relu(δ - o)‖₁ - 0.02 ‖min(δ, o)‖₁` with `δ = |v - c|`.
+
+    Nothing keeps offsets above 0, as in the published code; the distance inside is `|min(δ, o)|` then, too.
+    """
+
+    name = "Query2Box"
+
+    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
+        super().__init__(num_entities, num_relations, settings)
+        width, self.margin = settings.width, settings.margin
+        self.width = 2 * width
+        self.entities = nn.Parameter(torch.empty(num_entities, width))
+        self.relations = nn.Parameter(torch.empty(num_relations, 2 * width))  # what moves the centre, and the offset
+        self.attention = Attention(width)
+        self.inner, self.outer = nn.Linear(width, width), nn.Linear(width, width)
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Tables are uniform in a range by margin and width; offsets start above 0."""
+        reach = (self.margin + 2) / self.entities.shape[1]
+        for table in (self.entities, self.relations):
+            nn.init.uniform_(table, -reach, reach, generator=generator)
+        with torch.no_grad():
+            self.relations.chunk(2, 1)[1].abs_()
+        reset_layers(self, generator)
+
+    def anchor(self, entities: Tensor) -> Tensor:
+        """Boxes of no size around entities."""
+        centres = rows(self.entities, entities)
+        return torch.cat((centres, torch.zeros_like(centres)), 1)
+
+    def project(self, states: Tensor, relations: Tensor) -> Tensor:
+        """Move and widen by the relation."""
+        return states + rows(self.relations, relations)
+
+    def intersect(self, states: Tensor) -> Tensor:
+        """A box about the mean of the centres, by attention, no wider than the narrowest part."""
+        centres, offsets = states.chunk(2, 2)
+        centre = (self.attention(centres) * centres).sum(1)
+        shrink = torch.sigmoid(self.outer(self.inner(offsets).relu().mean(1)))
+        return torch.cat((centre, offsets.amin(1) * shrink), 1)
+
+    def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
+        """The margin minus the distance."""
+        centres, offsets = states.chunk(2, 1)
+        return self.margin - box(centres, offsets, rows(self.entities, entities), INSIDE)

@@ -1,0 +1,121 @@
+"""ConE: a question is a list of cones, and the entities whose angles lie in them are its answers."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+
+from tacit.encode.network import network, quiet
+from tacit.encode.settings import EncodeSettings
+from tacit.encode.spaces.attention import reset_layers
+from tacit.encode.spaces.pairs import cone
+from tacit.encode.spaces.rows import rows
+from tacit.encode.spaces.space import Space
+
+INSIDE = 0.02  # what distance inside a cone counts
+NEAR = 1e-3  # to the origin: a mean of directions that has none
+UNIT = 0.2  # what stands for one turn in a table where projections are residual, and
+START = 0.1  # the share of it over which angles start
+
+
+class ConE(Space):
+    """A state is axes θ and apertures ω in [0, π]: cones from θ - ω to θ + ω. Logits are `γ - m · distance`, m learned.
+
+    Apertures are dropped before their minimum is taken, in training alone, as published: one dropped part closes a
+    cone. Directions are added up by `atan2`. Where projections are `residual`, which the published ones are not, a
+    relation turns the axes, and the network, which starts at 0, corrects how far; distances start three times as large.
+    A number of a table then stands for the same angle whatever the width; by margin and width, as published, a step of
+    Adam would turn a wide model several times as far as a narrow one. Angles start near each other.
+    """
+
+    name = "ConE"
+    narrows = True
+
+    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
+        super().__init__(num_entities, num_relations, settings)
+        width, self.margin, self.residual, self.dropped = (
+            settings.width, settings.margin, settings.residual, settings.dropout,
+        )  # fmt: skip
+        self.width, self.reach = 2 * width, (self.margin + 2) / width
+        self.unit: Tensor
+        # Kept with the weights, since a table alone does not say what its numbers stand for.
+        self.register_buffer("unit", torch.tensor(UNIT if self.residual else self.reach), persistent=self.residual)
+        self.entities = nn.Parameter(torch.empty(num_entities, width))
+        self.relations = nn.Parameter(torch.empty(num_relations, 2 * width))
+        self.hop = network(2 * width, settings.hidden, settings.layers, 2 * width)
+        self.weigh = network(2 * width, width, 1, width)
+        self.inner, self.outer = nn.Linear(2 * width, width), nn.Linear(width, width)
+        self.scale = nn.Parameter(torch.empty(()))
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Tables are uniform over what stands for one turn; where projections are residual, angles over a tenth."""
+        for table in (self.entities, self.relations):
+            nn.init.uniform_(table, -float(self.unit), float(self.unit), generator=generator)
+        reset_layers(self, generator)
+        nn.init.constant_(self.scale, self.reach * (1.5 if self.residual else 0.5))
+        if self.residual:
+            quiet(self.hop)
+            with torch.no_grad():
+                self.entities.mul_(START)
+                self.relations.chunk(2, 1)[0].mul_(START)
+
+    def anchor(self, entities: Tensor) -> Tensor:
+        """Cones of no aperture at the angles of entities."""
+        angles = axis(rows(self.entities, entities) / self.unit)
+        return torch.cat((angles, torch.zeros_like(angles)), 1)
+
+    def project(self, states: Tensor, relations: Tensor) -> Tensor:
+        """Where a network leads, from the state turned and widened by the relation."""
+        moves = rows(self.relations, relations) / self.unit
+        turned = states + axis(moves)
+        axes, apertures = self.hop(turned).chunk(2, 1)
+        if self.residual:
+            axes = turned.chunk(2, 1)[0] + axis(axes)
+            axes = axes - 2 * math.pi * (axes / (2 * math.pi)).round()
+            return torch.cat((axes, aperture(moves.chunk(2, 1)[1] + apertures - 1)), 1)
+        return torch.cat((axis(axes), aperture(apertures)), 1)
+
+    def intersect(self, states: Tensor) -> Tensor:
+        """Cones about the mean direction of the axes, by attention, no wider than the narrowest part."""
+        axes, apertures = states.chunk(2, 2)
+        edges = torch.cat((axes - apertures, axes + apertures), 2)
+        weights = torch.softmax(self.weigh(edges), 1)
+        shrink = torch.sigmoid(self.outer(self.inner(edges).relu().mean(1)))
+        narrowest = dropout(apertures, self.dropped, self.training).amin(1).clamp(max=math.pi)
+        return torch.cat((_direction(weights, axes), narrowest * shrink), 1)
+
+    def complement(self, states: Tensor) -> Tensor:
+        """The cones beside these: `(θ ± π, π - ω)`."""
+        axes, apertures = states.chunk(2, 1)
+        return torch.cat((torch.where(axes >= 0, axes - math.pi, axes + math.pi), math.pi - apertures), 1)
+
+    def everything(self) -> Tensor:
+        """Cones of a full turn."""
+        none = torch.zeros(self.width // 2, device=self.device)
+        return torch.cat((none, none + math.pi))
+
+    def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
+        """The margin minus the distance."""
+        angles = axis(rows(self.entities, entities) / self.unit)
+        axes, apertures = states.chunk(2, 1)
+        return self.margin - self.scale * cone(axes, apertures, angles, INSIDE)
+
+
+def axis(numbers: Tensor) -> Tensor:
+    """Any numbers as angles in [-π, π]."""
+    return math.pi * torch.tanh(numbers)
+
+
+def aperture(numbers: Tensor) -> Tensor:
+    """Any numbers as apertures in [0, π]."""
+    return math.pi / 2 * (torch.tanh(2 * numbers) + 1)
+
+
+def _direction(weights: Tensor, axes: Tensor) -> Tensor:
+    """The directions of weighted sums of directions, `[n, k, d] x [n, k, d] -> [n, d]`."""
+    x, y = (weights * axes.cos()).sum(1), (weights * axes.sin()).sum(1)
+    # Opposite directions leave none: the slope would have no bound.
+    return torch.atan2(y, torch.where(x * x + y * y < NEAR * NEAR, NEAR, x))

@@ -1,0 +1,95 @@
+"""The contract of query embeddings: spaces whose points stand for questions, and operators on them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from tacit.encode.spaces.matching import Matching, Slots
+from tacit.encode.spaces.schedule import Schedule, schedule_of
+from tacit.errors import PlanError
+from tacit.query.plans.plan import Plan
+
+
+class Space(Matching):
+    """Where questions live: a state is one row of numbers, and operators map states to states, row by row.
+
+    A model is these functions and nothing else. How plans become batches of operators is the schedule's business, how
+    logits become a loss that of the losses.
+    """
+
+    width: int  # numbers of a state, W
+    unions = False  # whether it has a union of its own; else the branches of a union are kept apart
+
+    @abstractmethod
+    def anchor(self, entities: Tensor) -> Tensor:
+        """The states of entities, `[n] -> [n, W]`."""
+
+    @abstractmethod
+    def project(self, states: Tensor, relations: Tensor) -> Tensor:
+        """Where relations lead, `[n, W] x [n] -> [n, W]`."""
+
+    @abstractmethod
+    def intersect(self, states: Tensor) -> Tensor:
+        """What k states have in common, `[n, k, W] -> [n, W]`."""
+
+    def union(self, states: Tensor) -> Tensor:
+        """What any of k states holds, `[n, k, W] -> [n, W]`; only where `unions`."""
+        raise self.lacks("union")
+
+    def complement(self, states: Tensor) -> Tensor:
+        """What a state leaves out, `[n, W] -> [n, W]`."""
+        raise self.lacks("complement")
+
+    def everything(self) -> Tensor:
+        """The state of all entities, `[W]`."""
+        raise self.lacks("everything")
+
+    def lacks(self, operator: str) -> PlanError:
+        """The error for a question that needs an operator which the model does not have."""
+        reasons = {
+            "union": "has no union of its own",
+            "complement": "has no complement (Complement); ask without negation, or another model",
+            "everything": "has no state of all entities (Everything); every variable needs an atom to an entity",
+        }
+        return PlanError(f"{self.name} {reasons[operator]}")
+
+    def check(self, plan: Plan) -> None:
+        """Raise a `PlanError` that names the first step for which there is no operator."""
+        for kind in sorted(schedule_of((plan,), self.unions).kinds):
+            if getattr(type(self), kind) is getattr(Space, kind):
+                raise self.lacks(kind)
+
+    def states(self, queries: Sequence[Slots]) -> list[list[Tensor]]:
+        """The states of the branches of queries of any mix of plans, `[n, W]` each."""
+        schedule = schedule_of(tuple(plan for plan, _, _ in queries), self.unions)
+        values: dict[int, Tensor] = {}
+        for step in schedule.steps:
+            states = self._states_of(schedule, step, values, queries)
+            sizes = [len(queries[schedule.operations[number].plan][2]) for number in step]
+            values.update(zip(step, states.split(sizes), strict=True))
+        return [[values[branch] for branch in branches] for branches in schedule.outputs]
+
+    def _states_of(
+        self, schedule: Schedule, step: tuple[int, ...], values: dict[int, Tensor], queries: Sequence[Slots]
+    ) -> Tensor:
+        """The states of a step: one call of an operator for all of its operations."""
+        operations = [schedule.operations[number] for number in step]
+        kind, arity = operations[0].kind, len(operations[0].inputs)
+        inputs = [torch.cat([values[operation.inputs[i]] for operation in operations]) for i in range(arity)]
+        match kind:
+            case "anchor":
+                return self.anchor(torch.cat([queries[each.plan][1][:, each.slot] for each in operations]))
+            case "everything":
+                return self.everything().expand(sum(len(queries[each.plan][2]) for each in operations), -1)
+            case "project":
+                relations = [queries[each.plan][2][:, each.slot] ^ int(each.flip) for each in operations]
+                return self.project(inputs[0], torch.cat(relations))
+            case "complement":
+                return self.complement(inputs[0])
+            case "union":
+                return self.union(torch.stack(inputs, 1))
+        return self.intersect(torch.stack(inputs, 1))

@@ -1,0 +1,323 @@
+"""The training of an encoder: a step is queries of all shapes at once, drawn on the device, with their loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim import Adam, AdamW
+
+from tacit.encode.encoder import Drawn, Encoder
+from tacit.encode.models import make_encoder
+from tacit.encode.settings import TRAINED, EncodeSettings
+from tacit.encode.training.draws import draws, plans_of
+from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
+from tacit.errors import PlanError, TrainingError
+from tacit.fitting.checkpoint import Weights
+from tacit.fitting.task import Task, Timetable, seed_of
+from tacit.graph.graph import Graph
+from tacit.links.loading import pick_device
+from tacit.links.scorer import Scorer
+from tacit.query.plans.plan import Plan
+from tacit.query.sampling.queries import QuerySet, checksum
+from tacit.query.sampling.sampling import sample
+from tacit.query.sampling.shapes import SHAPES
+
+COLUMNS = ("entities", "relations", "answers", "weights")  # of what is drawn
+WASTE = 0.99  # shapes that are hard to find are given up early
+WARM = 3  # steps before one is recorded
+AHEAD = 32  # steps that may wait for a GPU, whose time the clock would not see
+BLOCK = 16  # steps whose queries are drawn together: to draw takes many small operations, however many the queries
+
+
+class EncoderTraining(Task):
+    """A step is drawn, scored and followed; a validation the ranks of the hard answers of other queries.
+
+    What a step draws depends on seed and number alone, so that nothing of it needs to be kept. On a GPU a step is
+    recorded once and replayed: nothing in it waits for the host, and its queries lie where those before it lay.
+    """
+
+    faster = "fewer steps, minutes or a smaller batch would be faster"
+
+    def __init__(
+        self,
+        graph: Graph,
+        settings: EncodeSettings,
+        queries: Mapping[str, QuerySet] | None = None,
+        valid: Mapping[str, QuerySet] | None = None,
+        scorer: Scorer | None = None,
+    ) -> None:
+        self.settings, self.device = settings, pick_device(settings.device)
+        encoder = make_encoder(settings, graph, scorer)
+        encoder.reset(torch.Generator().manual_seed(settings.seed))
+        self.module: Encoder = encoder.to(self.device)
+        self.module.narrow = self.precision == "bf16"
+        self.remedy = _remedy(settings, encoder, self.precision)
+        self.queries = {
+            name: query_set.share(settings.share, settings.seed) for name, query_set in (queries or {}).items()
+        }
+        self.shapes, self.num_entities = self._shapes(), graph.num_entities
+        self.draws = draws(
+            self.shapes, self.queries, graph.index("train"), graph.num_entities, settings.batch, BLOCK, self.device,
+            settings.negated, settings.answers,
+        )  # fmt: skip
+        self._often = self._expected()
+        self.valid = self._valid(graph, valid)
+        self.optimizer = self._optimizer()
+        self.clock: Callable[[], float] = lambda: 0.0  # the share of the time that is over
+        self._loss = torch.zeros((), device=self.device)
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._steps = 0  # in this process
+        self._block, self._drawn = -1, list[Drawn]()  # the queries of a block of steps
+        self._place = torch.zeros(1, dtype=torch.long, device=self.device)  # of a step in its block
+        self._aim(0)  # what cannot be drawn is found before anything is replaced
+
+    @property
+    def precision(self) -> str:
+        """Of products, while it learns."""
+        settings = self.settings
+        if settings.precision != "auto":
+            return settings.precision
+        if self.device.type != "cuda":
+            return "float32"
+        return "bf16" if settings.recipe == "lean" and self.module.narrows else "tf32"
+
+    @property
+    def products(self) -> str:
+        """The precision of all products but those of networks that learn."""
+        return "tf32" if self.precision == "bf16" else self.precision
+
+    @property
+    def flops(self) -> float:
+        """About how much a step computes: distances to negatives, or layers over all entities, there and back."""
+        settings, many = self.settings, self.num_entities
+        if settings.loss == "sets":
+            return 200.0 * settings.batch * many * settings.layers * settings.width**2
+        width = settings.width or self.module.get_buffer("entities").shape[1]  # that of the link predictor
+        return 30.0 * settings.batch * (min(settings.negatives, many) + settings.answers) * width
+
+    def schedule(self) -> Timetable:
+        """Steps, or minutes of them, validated a few times on the way."""
+        settings = self.settings
+        between = max(1, round(settings.validate_every * settings.steps))
+        return Timetable(
+            name="encode",
+            unit="step",
+            units=settings.steps,
+            steps_per_unit=1,
+            round=between,
+            validate_every=between,
+            patience=settings.steps,
+            examples="queries",
+            checkpoint_seconds=settings.checkpoint_seconds,
+            seconds=None if settings.minutes is None else 60 * settings.minutes,
+            parts=max(1, round(1 / settings.validate_every)),
+        )
+
+    def step(self, number: int) -> tuple[Tensor, int]:
+        """Learn from other queries, at the learning rate of the time."""
+        self._aim(number)
+        self._steps += 1
+        if self.device.type != "cuda" or not self.module.captured:
+            self._learn()
+        elif self._steps <= WARM:
+            self._learn_aside()
+        else:
+            if self._graph is None:
+                self._graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self._graph):
+                    self._learn()
+            self._graph.replay()
+        if self.device.type == "cuda" and self._steps % AHEAD == 0:
+            torch.cuda.synchronize(self.device)
+        return self._loss, self.settings.batch
+
+    def _aim(self, number: int) -> None:
+        """Set what a step depends on beside weights: the learning rate, its queries, and the source of negatives."""
+        settings = self.settings
+        share = max(number / settings.steps, self.clock())
+        rate = settings.lr * falling(settings.decay, share)
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        block, place = divmod(number, BLOCK)
+        if block != self._block:
+            self._seed(block, 0)
+            self._draw()
+            self._block = block
+        self._place.fill_(place)
+        self._seed(block, 1 + place)
+
+    def _seed(self, *numbers: int) -> None:
+        drawn = seed_of(self.settings.seed, *numbers)
+        torch.default_generator.manual_seed(drawn)
+        if self.device.type == "cuda":
+            torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(drawn)
+
+    def _draw(self) -> None:
+        """Draw the queries of a block of steps, to where a recorded step looks for them."""
+        fresh = [draw() for draw in self.draws]
+        if not self._drawn and not any(bool(drawn.weights.any()) for drawn in fresh):
+            raise TrainingError(
+                f"no {' or '.join(self.shapes)} query with an answer could be drawn from the train facts; learn from "
+                "other shapes, or from queries that are given"
+            )
+        for held, drawn in zip(self._drawn, fresh, strict=False):
+            for name in COLUMNS:
+                getattr(held, name).copy_(getattr(drawn, name))
+        self._drawn = self._drawn or fresh
+
+    def batch(self) -> list[Drawn]:
+        """The queries of a step."""
+        return [
+            Drawn(drawn.plan, *(_part(getattr(drawn, name), self._place) for name in COLUMNS)) for drawn in self._drawn
+        ]
+
+    def _learn(self) -> None:
+        """Follow the loss of queries, the mean by weight."""
+        self.module.train()
+        self.optimizer.zero_grad(set_to_none=False)  # where gradients are, rows of tables are added
+        batch = self.batch()
+        negatives = self.negatives(torch.cat([drawn.answers[:, 0] for drawn in batch]))
+        loss = self.module.loss(batch, negatives, None if self._often is None else self._often[negatives])
+        loss = loss / torch.cat([drawn.weights for drawn in batch]).sum().clamp(min=1e-6)
+        loss.backward()
+        self.optimizer.step()
+        self._loss.copy_(loss.detach() * self.settings.batch)
+
+    def _learn_aside(self) -> None:
+        """Learn on a stream of its own, as what is to be recorded must have run before."""
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            self._learn()
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+
+    @property
+    def _likely(self) -> int:
+        """How many of the shared negatives answer other queries of the batch."""
+        return round(self.settings.likely * self.settings.negatives)
+
+    def _expected(self) -> Tensor | None:
+        """The logs of how often each entity is to be drawn among the negatives of a step, `[N]`.
+
+        None where the loss is no softmax, whose sum over all entities what is drawn stands for, or all are there.
+        """
+        settings, many, likely = self.settings, self.num_entities, self._likely
+        if settings.loss != "softmax" or settings.private or settings.negatives >= many or not likely:
+            return None
+        answers = sum((draw.count * draw.shares(many) for draw in self.draws), torch.zeros(many, dtype=torch.double))
+        often = (settings.negatives - likely) / many + likely * answers / answers.sum()
+        return often.log().float().to(self.device)
+
+    def negatives(self, answers: Tensor) -> Tensor:
+        """Entities to compare with, by an answer `[n]` to each query of a batch.
+
+        `[n, K]` where they are private; else `[K]`, all of them where there are no more, and *likely* ones among them,
+        which answer other queries: of the kinds that questions are about, and so the hardest to tell from right ones.
+        """
+        settings, many = self.settings, self.num_entities
+        if settings.private:
+            return torch.randint(many, (len(answers), settings.negatives), device=self.device)
+        if settings.negatives >= many:
+            return torch.arange(many, device=self.device)
+        places = torch.randint(len(answers), (self._likely,), device=self.device)
+        anywhere = torch.randint(many, (settings.negatives - self._likely,), device=self.device)
+        return torch.cat((answers[places], anywhere))
+
+    def validate(self) -> dict[str, float]:
+        """The mean reciprocal rank of each shape."""
+        self.module.eval()
+        self.module.renew()
+        return mean_reciprocal_ranks(self.module.reasoner(), self.valid)
+
+    def restore(self, state: Weights) -> None:
+        """A step must be recorded anew."""
+        self._graph, self._steps = None, 0
+
+    def checksums(self) -> dict[str, str]:
+        """What tells the queries that it learns from and is validated with, and what it rests on, from others."""
+        queries = {"queries": checksum(self.queries), "validation queries": checksum(self.valid)}
+        return queries | self.module.checksums()
+
+    def _optimizer(self) -> Adam:
+        trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        settings, on_gpu = self.settings, self.device.type == "cuda"
+        rate = torch.tensor(settings.lr, device=self.device) if on_gpu else settings.lr
+        kind = AdamW if settings.weight_decay else Adam
+        return kind(trained, lr=rate, weight_decay=settings.weight_decay, fused=True, capturable=on_gpu)
+
+    def _shapes(self) -> tuple[str, ...]:
+        """The shapes to learn from: those chosen; else, of those given or usual, all that the encoder can."""
+        chosen = self.settings.shapes
+        plans = plans_of(chosen or self.queries or TRAINED, self.queries)
+        if chosen is not None:
+            for plan in plans.values():
+                self.module.check_learning(plan)
+            return chosen
+        shapes = tuple(name for name, plan in plans.items() if _passes(self.module.check_learning, plan))
+        if not shapes:
+            raise TrainingError(f"model {self.settings.model} can learn from none of the shapes {', '.join(plans)}")
+        return shapes
+
+    def _valid(self, graph: Graph, valid: Mapping[str, QuerySet] | None) -> dict[str, QuerySet]:
+        """The queries to validate with, of shapes that the encoder can express."""
+        most, seed = self.settings.validate_queries, self.settings.seed
+        if valid is None:
+            shapes = [name for name, shape in SHAPES.items() if _passes(self.module.check, shape.plan)]
+            return sampled(graph, shapes, most, seed)
+        kept = {
+            name: query_set for name, query_set in valid.items() if _passes(self.module.check, query_set.shape.plan)
+        }
+        return with_hard_answers(kept, most, np.random.default_rng(seed))
+
+
+def sampled(graph: Graph, shapes: Iterable[str], most: int, seed: int) -> dict[str, QuerySet]:
+    """Queries to validate with, from the valid facts; none where there are no such facts."""
+    there = len(graph.valid) > 0
+    return {
+        name: drawn
+        for name in shapes
+        if there and len(drawn := sample(graph, SHAPES[name], "valid", most, seed=seed, waste=WASTE).queries)
+    }
+
+
+def falling(decay: str, share: float) -> float:
+    """The factor of the learning rate when a share of the training is done.
+
+    >>> falling("cosine", 0.5), falling("steps", 0.5), falling("steps", 0.8), falling("none", 1.0)
+    (0.5, 0.2, 0.04, 1.0)
+    """
+    if decay == "cosine":
+        return round(0.5 * (1 + math.cos(math.pi * min(1.0, share))), 12)
+    return 1.0 if decay == "none" or share < 0.5 else 0.2 if share < 0.75 else 0.04
+
+
+def _remedy(settings: EncodeSettings, encoder: Encoder, precision: str) -> str:
+    """What keeps numbers from exploding, of what the encoder learns by."""
+    high = {"lr": settings.lr, "weight_decay": settings.weight_decay, "margin": getattr(encoder, "margin", 0.0)}
+    advice = [f"lower {name} (it is {value:g})" for name, value in high.items() if value]
+    if hasattr(encoder, "temperature"):
+        advice.append(f"raise temperature (it is {settings.temperature:g})")
+    if precision != "float32":
+        advice.append("use precision float32")
+    return ", or ".join(advice)
+
+
+def _passes(check: Callable[[Plan], None], plan: Plan) -> bool:
+    """Whether a check lets a plan through."""
+    try:
+        check(plan)
+    except PlanError:
+        return False
+    return True
+
+
+def _part(column: Tensor, place: Tensor) -> Tensor:
+    """What a column of a block's queries has for the step at a place."""
+    return column.view(BLOCK, len(column) // BLOCK, *column.shape[1:]).index_select(0, place)[0]

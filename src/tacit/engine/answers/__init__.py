@@ -1,0 +1,1 @@
+"""From scores to answers that people and programs read, with reasons."""

@@ -1,0 +1,105 @@
+"""Answers in files: as a table, or as the solutions of a result set in RDF."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.graph.formats.files import extension
+from tacit.graph.formats.writing import NUMBER, RDF, TEXT, TRUTH, WHOLE, check_format, write_lines, write_table
+from tacit.graph.labels.terms import SCHEME, n_triples
+
+if TYPE_CHECKING:
+    from tacit.engine.answers.answers import Answer, Answers
+
+FORMATS = (".csv", ".json", ".jsonl", ".parquet", ".nt", ".ttl")
+
+_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+_RS = "http://www.w3.org/2001/sw/DataAccess/tests/result-set#"
+_XSD = "http://www.w3.org/2001/XMLSchema#"
+
+
+def write(path: str | Path, answers: Answers, kind: str = "") -> None:
+    """Write answers in a format, by default the one that the name of the file ends in."""
+    if not kind:
+        check_format(path, FORMATS, "answers")
+        kind = extension(Path(path))
+    if kind == ".json":
+        write_lines(path, [answers.to_json(indent=2)])
+    elif kind in RDF:
+        write_lines(path, statements(answers))
+    else:
+        write_table(path, columns(answers), rows(answers), kind)
+
+
+def columns(answers: Answers) -> dict[str, str]:
+    """The columns of answers as a table, and what each holds.
+
+    Where one variable was asked for, its label and name; else a label for each. Then what the first reason of an answer
+    chose for the others.
+    """
+    if answers.counted is not None:
+        return {"known": WHOLE, "expected": NUMBER}
+    asked = ["entity", "name"] if len(answers.variables) == 1 else [f"?{name}" for name in answers.variables]
+    chosen = [f"?{name}" for answer in answers for name in _chosen(answer)]
+    told = {"rank": WHOLE, **dict.fromkeys(asked, TEXT), "score": NUMBER, "known": TRUTH}
+    return told | dict.fromkeys(chosen, TEXT)
+
+
+def rows(answers: Answers) -> list[tuple[Any, ...]]:
+    """A row for each answer, with None for what it has no value of."""
+    if answers.counted is not None:
+        return [answers.counted]
+    names, table = list(columns(answers)), []
+    for rank, answer in answers.ranked:
+        cells: dict[str, Any] = {f"?{name}": value for name, value in (_chosen(answer) | answer.values).items()}
+        cells |= {name: getattr(answer, name) for name in ("entity", "name", "score", "known")} | {"rank": rank}
+        table.append(tuple(map(cells.get, names)))
+    return table
+
+
+def _chosen(answer: Answer) -> dict[str, str]:
+    return answer.witnesses[0].variables if answer.witnesses else {}
+
+
+def statements(answers: Answers) -> Iterator[str]:
+    """Lines of N-Triples: a result set, its variables, and a solution for each answer, with its place as index.
+
+    An answer is no fact of the graph, so none is written as one: it is what a question was answered with.
+    """
+    stem = "_:tacit"
+    while any(label.startswith(stem) for answer in answers for label in answer.values.values()):
+        stem += "_"  # the graph has blank nodes of its own
+    results = f"{stem}Results"
+    yield f"{results} <{_RDF}type> <{_RS}ResultSet> ."
+    yield f"{results} <{SCHEME}question> {_literal(answers.query)} ."
+    if answers.kind == "truth":
+        yield f"{results} <{_RS}boolean> {_typed('true' if answers.likely else 'false', 'boolean')} ."
+    if answers.counted is not None:
+        yield f"{results} <{SCHEME}known> {_typed(str(answers.counted.known), 'integer')} ."
+        yield f"{results} <{SCHEME}expected> {_typed(repr(answers.counted.expected), 'double')} ."
+    for variable in answers.variables:
+        yield f"{results} <{_RS}resultVariable> {_literal(variable)} ."
+    for rank, answer in answers.ranked:
+        solution = f"{stem}{rank}"
+        yield f"{results} <{_RS}solution> {solution} ."
+        yield f"{solution} <{_RS}index> {_typed(str(rank), 'integer')} ."
+        yield f"{solution} <{SCHEME}score> {_typed(repr(answer.score), 'double')} ."
+        yield f"{solution} <{SCHEME}known> {_typed('true' if answer.known else 'false', 'boolean')} ."
+        for number, (variable, label) in enumerate(answer.values.items(), start=1):
+            binding = f"{solution}x{number}"
+            yield f"{solution} <{_RS}binding> {binding} ."
+            yield f"{binding} <{_RS}variable> {_literal(variable)} ."
+            yield f"{binding} <{_RS}value> {n_triples(label, answers.prefixes)} ."
+
+
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
+
+
+def _literal(text: str) -> str:
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def _typed(text: str, kind: str) -> str:
+    return f'"{text}"^^<{_XSD}{kind}>'

@@ -1,0 +1,187 @@
+"""Why an answer came: the algebra of plans over proofs, each with the values its variables took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from tacit.engine.search.floors import just_below
+from tacit.engine.search.scores import Scores
+from tacit.engine.search.sharded import at, own
+from tacit.query.plans.fold import Fold, Place
+from tacit.query.plans.plan import (
+    Best,
+    Complement,
+    Condition,
+    Everything,
+    Intersect,
+    Node,
+    Project,
+    Relation,
+    Step,
+    Union,
+)
+from tacit.query.plans.traits import hands_on
+
+
+@dataclass(frozen=True)
+class ScoredAtom:
+    """One atom `relation(subject, object)` by forward ids, as the engine valued it."""
+
+    subject: int
+    relation: int
+    object: int
+    score: float  # log-score
+    observed: bool
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Why something holds as far as it does: an atom, or `and`, `or`, `not` of smaller proofs, with its log-score."""
+
+    kind: str  # "atom", "and", "or", "not" or "true"
+    score: float
+    parts: tuple[Proof, ...] = ()
+    atom: ScoredAtom | None = None
+    values: tuple[tuple[int, int], ...] = ()  # variable -> entity, chosen here
+
+    def substitution(self) -> dict[int, int]:
+        """The entity of every bound variable."""
+        values = dict(self.values)
+        for part in self.parts:
+            values |= part.substitution()
+        return values
+
+    def choosing(self, variable: int, entity: int) -> Proof:
+        """The same proof with the value of one more variable."""
+        return replace(self, values=(*self.values, (variable, entity)))
+
+
+class Reasons(Fold[int, Proof]):
+    """Walks a plan backwards from an answer of one query, choosing for each variable what the search chose."""
+
+    def __init__(self, scores: Scores, answers: Sequence[int] = ()) -> None:
+        self.scores = scores  # of one query, remembering every set
+        self.answers = answers  # whose reasons may be asked for, and are looked for together
+        self._chosen: dict[tuple[Condition, int], int] = {}
+
+    def proofs(self, root: Node, answer: int, count: int = 1) -> list[Proof]:
+        """The best proofs of an answer, best first: alternatives differ in the variable next to the answer."""
+        place = Place(target=answer)
+        if count > 1 and isinstance(root, Project):
+            return [self._through(root, place, s) for s in self._sources(root, answer, count)]
+        if count > 1 and isinstance(root, Intersect | Union):
+            varied = next((part for part in root.parts if isinstance(part, Project)), None)
+            if varied is not None:
+                others = [[self.of(part, place)] for part in root.parts]
+                others[root.parts.index(varied)] = self.proofs(varied, answer, count)
+                join = self.all if isinstance(root, Intersect) else self.any
+                most = max(map(len, others))
+                return [join([proofs[min(i, len(proofs) - 1)] for proofs in others], place) for i in range(most)]
+        return [self.of(root, place)]
+
+    def entity(self, slot: int) -> int:
+        return int(self.scores.entities[0, slot])
+
+    def relation(self, step: Relation, place: Place[int]) -> Proof:
+        relation = int(self.scores.relations[0, step.slot]) ^ int(step.flip)
+        atoms, s, t = self.scores.atoms, place.start, place.end
+        head, along, tail = (torch.tensor([i], device=atoms.device) for i in (s, relation, t))
+        score = float(atoms.of(head, along, tail))
+        observed = atoms.facts is not None and bool(atoms.facts.contains(head, along, tail))
+        subject, object_ = (t, s) if relation & 1 else (s, t)
+        return Proof("atom", score, atom=ScoredAtom(subject, relation & ~1, object_, score, observed))
+
+    def project(self, step: Project, place: Place[int]) -> Proof:
+        return self._through(step, place, self._sources(step, place.end, 1)[0])
+
+    def best(self, step: Best, place: Place[int]) -> Proof:
+        entity = int(self.scores.atoms.shards.top(self.scores.whole(step.part), 1)[1])
+        return self.of(step.part, Place(target=entity)).choosing(step.variable, entity)
+
+    def condition(self, step: Condition, place: Place[int]) -> Proof:
+        t = place.end
+        cut = torch.tensor([self._cut(step, t)], device=self.scores.relations.device)
+        for floor in (self._floor(step, [t]), None):  # none, where another candidate was followed
+            inner = replace(self.scores.repeated(1, step.slot, cut), keep=True, floor=floor)
+            if floor is None or float(inner.value(step.body, cut.new_tensor([t]))) > float(floor):
+                break
+        return self._inside(inner).of(step.body, place).choosing(step.variable, int(cut))
+
+    def everything(self, step: Everything, place: Place[int]) -> Proof:
+        return Proof("true", 0.0)
+
+    def all(self, parts: Sequence[Proof], place: Place[int]) -> Proof:
+        return _joined("and", parts, self.scores.logic.all)
+
+    def any(self, parts: Sequence[Proof], place: Place[int]) -> Proof:
+        return _joined("or", parts, self.scores.logic.any)
+
+    def negation(self, step: Complement[Step], part: Proof, place: Place[int]) -> Proof:
+        strength = self.scores.atoms.strength(step, self.scores.relations)
+        return _joined("not", [part], lambda values: self.scores.logic.negation(values[0], strength))
+
+    def _through(self, step: Project, place: Place[int], s: int) -> Proof:
+        edge = self.of(step.edge, replace(place, source=s))
+        if isinstance(step.source, Everything):
+            return edge.choosing(step.variable, s)
+        return self.all([self.of(step.source, Place(target=s)), edge], place).choosing(step.variable, s)
+
+    def _cut(self, step: Condition, t: int) -> int:
+        """The value of a cut variable that reaches `t` best, among those that the search kept."""
+        if (step, t) not in self._chosen:
+            ends = list(self.answers) if t in self.answers else [t]
+            self._chosen |= {(step, end): cut for end, cut in zip(ends, self._cuts(step, ends), strict=True)}
+        return self._chosen[step, t]
+
+    def _cuts(self, step: Condition, ends: list[int]) -> list[int]:
+        """The values of a cut variable that reach some entities best."""
+        scores, (_, ids), floor = self.scores, self.scores.candidates(step), self._floor(step, ends)
+        targets, shards = ids.new_tensor(ends), self.scores.atoms.shards
+        if floor is not None:
+            room = torch.full((1, scores.atoms.num_entities), -torch.inf, device=ids.device)
+            above = replace(scores, floor=floor, room=own(shards, room.index_fill(1, targets, 0.0)), keep=False)
+            if (promising := above.promising(step, ids)).numel():
+                scores, ids = above, promising
+        cuts, best = ids[0, :1].expand(len(ends)), torch.full((len(ends),), -torch.inf, device=ids.device)
+        for few in ids[0].split(max(1, scores.memory // (64 * scores.atoms.widest))):
+            table = scores.repeated(len(few), step.slot, few).whole(step.body)
+            pairs = torch.cartesian_prod(torch.arange(len(few), device=ids.device), targets)
+            values, places = at(shards, table, *pairs.unbind(dim=1)).view(len(few), -1).max(dim=0)
+            cuts, best = torch.where(values > best, few[places], cuts), torch.maximum(values, best)
+        chosen: list[int] = cuts.tolist()
+        return chosen
+
+    def _floor(self, step: Condition, ends: list[int]) -> Tensor | None:
+        """What a cycle is worth at some entities, `[1]`, where what is worth less is not what the search chose."""
+        if step not in self.scores.values or not hands_on(step.body):
+            return None
+        targets = torch.tensor(ends, device=self.scores.relations.device)
+        reached = at(self.scores.atoms.shards, self.scores.whole(step), torch.zeros_like(targets), targets)
+        return reached.new_tensor([just_below(float(reached.min()))])
+
+    def _inside(self, scores: Scores) -> Reasons:
+        """The same for the query with a cut variable filled in."""
+        return Reasons(scores)
+
+    def _sources(self, step: Project, t: int, count: int) -> list[int]:
+        """The values of a projection's variable that reach `t` best, among those that the search kept."""
+        scores = self.scores
+        values, ids = scores.candidates(step)
+        # A hop is worth at most its start: the search's choice is among the starts worth at least the value reached.
+        reached = scores.value(step, ids.new_tensor([t]))[0]
+        order = values[0].argsort(descending=True, stable=True)
+        enough = int((values[0] >= reached - 1e-6 * reached.abs().clamp(min=1e-6)).sum())
+        order = order[: max(enough, 64 if count > 1 else 1)]
+        starts = ids[0, order]
+        edges = scores.repeated(len(starts)).of(step.edge, Place(starts, torch.full_like(starts, t)))[:, 0]
+        through = scores.logic.conjunction(values[0, order], edges)
+        return [int(s) for s in starts[through.argsort(descending=True, stable=True)[:count]]]
+
+
+def _joined(kind: str, parts: Sequence[Proof], join: Callable[[list[Tensor]], Tensor]) -> Proof:
+    """The proof of parts together, worth what they are worth joined."""
+    return Proof(kind, float(join([torch.tensor(part.score) for part in parts])), tuple(parts))

@@ -1,0 +1,1 @@
+"""From a plan to scores: the ways to search."""

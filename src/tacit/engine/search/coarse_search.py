@@ -1,0 +1,176 @@
+"""The best answers of questions without hops: bounds of all scores, and exact ones of whatever they leave open.
+
+The bounds come from codes of the keys, a quarter of the bytes to read, or from rows of scores. Exact scores are sums
+that do not depend on what is computed beside them, so answers are the same to the bit, whatever the bounds came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.calibration import EVERY
+from tacit.engine.atoms.known_tails import KnownTails
+from tacit.engine.atoms.possible import IMPOSSIBLE
+from tacit.engine.logic import ZERO, Logic
+from tacit.engine.search.best_answers import BestAnswers, Wanted
+from tacit.engine.search.bounds import Bounds, BoundsFold
+from tacit.engine.search.scores import checked
+from tacit.links.finders.codes import ROUNDING, Codes
+from tacit.links.precision import steady_product
+from tacit.links.scorer import BilinearScorer
+from tacit.query.plans.fold import Place
+from tacit.query.plans.plan import Complement, Node, Relation, Step, single_atom
+
+_CACHED = 2**17  # scores of a block of columns: a few such blocks stay in cache
+_GATHERED = 2**15  # keys that are gathered at a time
+_MANY = 16  # where more than one in so many entities is asked for, all of them are scored
+_LOST = 2.0**-18  # of a bound on its way through calibration and logic
+
+
+@dataclass(frozen=True, eq=False)
+class _Leaf:
+    """An atom `relation(head, ·)` of each query, `[B]`."""
+
+    heads: Tensor
+    relations: Tensor
+    queries: Tensor  # [B, D]
+    log_sums: Tensor
+    loops: KnownTails
+    known: KnownTails | None
+    row: Tensor | None  # [B, N], raw, where there are no codes to ask, or no sum of the row
+
+
+@dataclass(eq=False)
+class CoarseSearch:
+    """The search for the best answers of B queries, with slots `[B, E]` and `[B, R]`."""
+
+    atoms: Atoms
+    logic: Logic
+    codes: Codes | None
+    entities: Tensor
+    relations: Tensor
+    leaves: dict[tuple[int, Relation], _Leaf] = field(default_factory=dict)
+
+    def top(self, root: Node, wanted: Sequence[Wanted]) -> list[BestAnswers]:
+        """The best answers to each query."""
+        first = [torch.tensor(each.first, dtype=torch.long) for each in wanted]
+        ids = torch.cat([self._contenders(root, wanted), *first]).unique()
+        scores = checked(self._exact(root, ids), self.atoms.shards)
+        finer = self._exact(root, ids, raw=True) if single_atom(root) else [None] * len(wanted)
+        return [each.best_among(ids, *values) for each, *values in zip(wanted, scores, finer, strict=True)]
+
+    def _exact(self, root: Node, ids: Tensor, raw: bool = False) -> Tensor:
+        return torch.cat([_InColumns(self, few, raw).of(root).low for few in ids.split(_GATHERED)], dim=1)
+
+    def _contenders(self, root: Node, wanted: Sequence[Wanted]) -> Tensor:
+        """Whatever may be an answer to one of the queries, beside those that go first."""
+        n, raw = self.atoms.num_entities, single_atom(root) is not None and self.atoms.facts_on_top
+        counts = torch.tensor([max(1, each.count) for each in wanted])[:, None]
+        if int(counts.max()) > n // _MANY:
+            return torch.arange(n)
+        aside = [(row, i) for row, each in enumerate(wanted) for i in (*each.first, *each.without)]
+        taken = KnownTails(*torch.tensor(aside, dtype=torch.long).view(-1, 2).unbind(dim=1))
+        floors = torch.tensor([ZERO if raw else each.floor for each in wanted])[:, None]
+        cut = _Cut(counts, floors)
+        parts: list[tuple[Tensor, ...]] = []
+        for columns in self._blocks():
+            bounds = _InColumns(self, columns, raw).of(root)
+            for end in (bounds.low, bounds.high):
+                taken.lift(end, columns, ZERO)
+            if not parts:
+                cut.raise_by(bounds.low)
+            rows, places = (~(bounds.high < cut.value)).nonzero(as_tuple=True)  # what is no number is no less
+            if parts and len(rows):
+                cut.raise_by(_by_row(rows, bounds.low[rows, places], len(wanted)))
+            parts.append((rows, places + columns.start, bounds.high[rows, places]))
+        rows, ids, high = map(torch.cat, zip(*parts, strict=True))
+        return ids[~(high < cut.value[rows, 0]) & (high != ZERO)]
+
+    def _blocks(self) -> Iterator[slice]:
+        n, width = self.atoms.num_entities, max(1, _CACHED // len(self.relations))
+        for start in range(0, n, width):
+            yield slice(start, min(start + width, n))
+
+    def leaf(self, slot: int, step: Relation) -> _Leaf:
+        """What is to be known of an atom of all queries."""
+        if (slot, step) not in self.leaves:
+            atoms = self.atoms
+            heads, relations = self.entities[:, slot], self.relations[:, step.slot] ^ int(step.flip)
+            sums = atoms.kept_sums(heads, relations)
+            row = atoms.logits(heads, relations) if self.codes is None or sums is None else None
+            if sums is None and row is not None:
+                sums = atoms.keep_sums(row, heads, relations)
+            queries = cast(BilinearScorer, atoms.scorer).queries(heads, relations)
+            given = heads, relations, queries, cast(Tensor, sums)
+            self.leaves[slot, step] = _Leaf(*given, atoms.loops(heads, relations), atoms.known(heads, relations), row)
+        return self.leaves[slot, step]
+
+
+class _InColumns(BoundsFold[int]):
+    """Values a plan in some columns: bounds of a slice of them, or of single ones, by rising id, what they are worth.
+
+    With `raw`, that is what orders the answers to a single atom: logits, known ones above all.
+    """
+
+    def __init__(self, search: CoarseSearch, columns: slice | Tensor, raw: bool) -> None:
+        self.search, self.columns, self.raw = search, columns, raw
+        self.atoms, self.logic = search.atoms, search.logic
+        self.keys = cast(BilinearScorer, self.atoms.scorer).keys()[columns]
+
+    def entity(self, slot: int) -> int:
+        return slot
+
+    def strength(self, step: Complement[Step]) -> Tensor | None:
+        return self.atoms.strength(step, self.search.relations)
+
+    def relation(self, step: Relation, place: Place[int]) -> Bounds:
+        leaf = self.search.leaf(place.start, step)
+        if isinstance(self.columns, slice):
+            rough, slack = self._bounded(leaf, self.columns)
+            return Bounds(self._scored(leaf, rough - slack), self._scored(leaf, rough + slack))
+        exact = self._scored(leaf, steady_product(leaf.queries, self.keys))
+        return Bounds(exact, exact)
+
+    def _bounded(self, leaf: _Leaf, columns: slice) -> tuple[Tensor, Tensor]:
+        if leaf.row is None:
+            return cast(Codes, self.search.codes).products(leaf.queries, columns)
+        lengths = torch.linalg.vector_norm(leaf.queries, dim=1, keepdim=True)
+        return leaf.row[:, columns], lengths * (ROUNDING * leaf.queries.shape[1] * self.atoms.longest)
+
+    def _scored(self, leaf: _Leaf, logits: Tensor) -> Tensor:
+        leaf.loops.lift(logits, self.columns, IMPOSSIBLE)
+        scores, certain = logits, torch.inf
+        if not self.raw:
+            calibrated = self.atoms.calibration.summed(logits, leaf.heads, leaf.relations, EVERY, leaf.log_sums)
+            scores, certain = self.atoms.capped(calibrated), self.atoms.observed
+        if leaf.known is not None:
+            leaf.known.lift(scores, self.columns, certain)
+        return scores
+
+
+class _Cut:
+    """What an answer must be worth to be among the best `counts[B, 1]`, and no less than `floors[B, 1]`."""
+
+    def __init__(self, counts: Tensor, floors: Tensor) -> None:
+        self.counts, self.floors, self.value = counts, floors, floors
+        self._lowest = torch.full((len(counts), int(counts.max())), ZERO)  # that the best can be, falling
+
+    def raise_by(self, low: Tensor) -> None:
+        """Look at lower bounds of more entities, `[B, n]`."""
+        self._lowest = torch.cat([self._lowest, low], dim=1).topk(self._lowest.shape[1]).values
+        last = self._lowest.gather(1, self.counts - 1)
+        last = torch.where(last.isfinite(), last - last.abs() * _LOST, last)
+        self.value = torch.maximum(last, self.floors)
+
+
+def _by_row(rows: Tensor, values: Tensor, batch: int) -> Tensor:
+    """Values by rising row, side by side, `[P] x [P] -> [B, n]`, nothing where a row has fewer."""
+    sizes = torch.bincount(rows, minlength=batch)
+    places = torch.arange(len(rows)) - (sizes.cumsum(0) - sizes)[rows]
+    return values.new_full((batch, int(sizes.max())), ZERO).index_put((rows, places), values)

@@ -1,0 +1,104 @@
+"""Fuzzy sets whose entities are shared out over processes: what is asked of a set as a whole, whoever holds it.
+
+A process holds the columns of its own entities, `[B, n]`. What it learns from the others is a few values and ids, the
+same on every process; with one process nothing is asked, and sets are what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tacit.distributed.shards import Shards, share
+from tacit.distributed.ties import best
+from tacit.engine.logic import ZERO
+from tacit.engine.search.best_answers import BestAnswers, Wanted, unsettled
+
+
+def whole(shards: Shards, values: Tensor) -> Tensor:
+    """The values of all entities, `[B, n] -> [B, N]`: as many bytes as there are entities, as exact search needs."""
+    if shards.world == 1:
+        return values
+    widest = widest_share(shards)
+    parts = shards.gathered(F.pad(values, (0, widest - values.shape[1])))  # [W, B, widest]
+    spans = (share(shards.total, rank, shards.world) for rank in range(shards.world))
+    return torch.cat([part[:, : stop - start] for part, (start, stop) in zip(parts, spans, strict=True)], dim=1)
+
+
+def at(shards: Shards, values: Tensor, rows: Tensor, entities: Tensor) -> Tensor:
+    """The value of an entity in each of some rows, `[B, n] x [M] x [M] -> [M]`, from the process that holds it."""
+    if shards.world == 1:
+        return values[rows, entities]
+    held, places = shards.inside(entities)
+    return shards.sum(torch.where(held, values[rows, places], 0.0))
+
+
+def largest(shards: Shards, values: Tensor) -> Tensor:
+    """The largest of the values that the processes have at each place."""
+    return values if shards.world == 1 else shards.gathered(values).amax(dim=0)
+
+
+def own(shards: Shards, values: Tensor) -> Tensor:
+    """The own columns of what every process has whole, `[B, N] -> [B, n]`."""
+    return values[:, shards.start : shards.stop]
+
+
+def best_answers(
+    shards: Shards,
+    wanted: Wanted,
+    scores: Tensor,
+    finer: Tensor | None = None,
+    bounds: tuple[Tensor, Tensor] | None = None,
+) -> BestAnswers:
+    """The answers by scores `[n]` of which every process has its own, as `Wanted.best` lists and certifies them.
+
+    The best of every process, and what most stands in their way there, decide as all entities would.
+    """
+    if shards.world == 1:
+        return wanted.best(scores, finer, bounds)
+    first, without = (_held(shards, ids) for ids in (wanted.first, wanted.without))
+    own = replace(wanted, first=first, without=without)
+    columns = _contenders(own, scores, finer, bounds)
+    kept = torch.tensor(columns, dtype=torch.long)
+    given = [scores, *([] if finer is None else [finer]), *(bounds or ())]
+    rows = torch.stack([values[kept] for values in given])
+    missing = wanted.count + 2 - len(kept)  # of two groups, something may stand in the way
+    ids = shards.gathered(F.pad(kept + shards.start, (0, missing), value=-1)).flatten()
+    values = shards.gathered(F.pad(rows, (0, missing))).transpose(0, 1).flatten(1)[:, ids >= 0]
+    ids, order = ids[ids >= 0].sort()
+    if not len(ids):  # nothing is an answer, which is certain where bounds say so
+        return BestAnswers([], [], None if bounds is None else True)
+    values = values[:, order]
+    lower_and_upper = None if bounds is None else (values[-2], values[-1])
+    return wanted.best_among(ids, values[0], None if finer is None else values[1], lower_and_upper)
+
+
+def _held(shards: Shards, ids: Sequence[int]) -> list[int]:
+    """The columns of those entities that this process holds."""
+    here, places = shards.inside(torch.tensor(ids, dtype=torch.long))
+    columns: list[int] = places[here].tolist()
+    return columns
+
+
+def _contenders(own: Wanted, scores: Tensor, finer: Tensor | None, bounds: tuple[Tensor, Tensor] | None) -> list[int]:
+    """The columns of the best answers, and of the highest that is unsettled, of those that go first and of others."""
+    columns = own.order(own.lifted(scores), finer)
+    if bounds is None:
+        return columns
+    lower, upper = map(own.lifted, bounds)
+    left = upper.masked_fill(~unsettled(lower, upper), ZERO).index_fill(0, torch.tensor(columns).long(), ZERO)
+    ahead = own.ahead(left)
+    for group in (ahead, ~ahead):
+        highest = best(left.masked_fill(~group, ZERO)[None], 1)[1]
+        if float(left[highest]) > ZERO and bool(group[highest]):
+            columns.append(int(highest))
+    return columns
+
+
+def widest_share(shards: Shards) -> int:
+    """How many entities a process holds at most: what decides the sizes of steps must be the same everywhere."""
+    return -(-shards.total // shards.world)

@@ -1,0 +1,165 @@
+"""Which column of a table is head, relation and tail: told by the user, by a header, or doubted by what is in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tacit.errors import DataError, SettingsError
+from tacit.graph.builder import Builder, counted
+from tacit.graph.formats.delimited import COLUMNS
+
+Order = tuple[int, int, int]  # the positions of head, relation and tail
+USUAL: Order = (0, 1, 2)
+SOME = 10  # lines to doubt the first one by
+_ENOUGH = 100  # lines to judge columns by
+_FEWER = 5  # times fewer distinct values than the relations are far fewer
+_LONGEST = 100  # letters of a word that names a column
+_SHARED = 0.1  # of the relations that are entities, too, are too many
+SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2'"
+_MELT = "; a table with a column for each relation is melted into these first"
+_WORDS = {
+    "head": "head h subject subj s source src from start node1 entity1 arg1",
+    "relation": "relation rel r relationship predicate pred p property type edge label link interaction",
+    "tail": "tail t object obj o target tgt dst dest destination to end node2 entity2 arg2",
+}
+_ROLES = {word: role for role, words in _WORDS.items() for word in words.split()}
+_TELLING = ("relation", "relationship", "predicate")  # hardly the label of anything
+_NEO4J = re.compile(r":(START_ID|END_ID|TYPE)\b.*")
+
+
+def column_order(columns: str, header: Sequence[str] = ()) -> Order:
+    """The places of head, relation and tail that `columns` gives, in a table that may have a header.
+
+    They are positions, or words for the three roles in the order of the file, or names of columns: where these are
+    such words they may be in any order, else they are those of head, relation and tail.
+
+    >>> column_order("head,tail,relation"), column_order("subject object predicate"), column_order("2,3,1")
+    ((0, 2, 1), (0, 2, 1), (1, 2, 0))
+    >>> column_order("year, book, author", ["author", "book", "pages", "year"])
+    (3, 1, 0)
+    """
+    words = words_of(columns)
+    if len(words) == len(set(words)) == 3:
+        roles = header_order(words)
+        if _are_positions(words):
+            return _order(int(word) - 1 for word in words)
+        if roles and len(header) <= 3:
+            return roles
+        if all(header.count(word) == 1 for word in words):
+            return _order(header.index(words[i]) for i in roles or USUAL)
+    wanted = "the three columns, as in 'head,tail,relation'," if len(header) <= 3 else f"three of {', '.join(header)}"
+    raise SettingsError(
+        f"columns '{columns}' must name {wanted} or give the positions of head, relation and tail, as in '1,3,2'",
+        "columns",
+    )
+
+
+def names_of(columns: str | None) -> set[str]:
+    """The names that `columns` gives, which are those of a header; none where it gives positions."""
+    words = words_of(columns or "")
+    return set() if _are_positions(words) else set(words)
+
+
+def words_of(columns: str) -> list[str]:
+    """The three words of `columns`, separated by commas, or by spaces where there are none."""
+    return [word.strip() for word in columns.split(",")] if "," in columns else columns.split()
+
+
+def _are_positions(words: Sequence[str]) -> bool:
+    return all(word.isdecimal() and int(word) for word in words)
+
+
+def header_order(words: Sequence[str]) -> Order | None:
+    """The order that a header gives: one word for each role, among others; None where it is none.
+
+    >>> header_order([":START_ID(Person)", ":END_ID", ":TYPE"]), header_order(["France", "type", "country"])
+    ((0, 2, 1), None)
+    """
+    roles = [_role(word) for word in words]
+    return _order(map(roles.index, COLUMNS)) if all(roles.count(role) == 1 for role in COLUMNS) else None
+
+
+def contradicts(words: Sequence[str], order: Order) -> bool:
+    """Whether the name of a column says that it is something else than an order takes it for.
+
+    >>> contradicts(["person", "city", "relation"], USUAL), contradicts(["person", "relation", "city"], USUAL)
+    (True, False)
+    """
+    roles = [(at, _role(word)) for at, word in enumerate(words)]
+    return any(role is not None and order[COLUMNS.index(role)] != at for at, role in roles)
+
+
+def _order(places: Iterable[int]) -> Order:
+    head, relation, tail = places
+    return head, relation, tail
+
+
+def is_half_a_header(fields: Sequence[str]) -> bool:
+    """Whether the first line of a table (three fields a line) looks like a header, though not of which columns.
+
+    Two of its words, or one that is hardly a label, name columns, and not the same one; none of the three is in its
+    column again.
+    """
+    first = fields[:3]
+    roles = {_role(word) for word in first if len(word) > 1} - {None}
+    telling = [word for word in first if word.lower() in _TELLING or _NEO4J.fullmatch(word)]
+    return (len(roles) > 1 or bool(telling)) and not any(word in fields[i + 3 :: 3] for i, word in enumerate(first))
+
+
+def told_order(
+    header: Sequence[str], columns: str | None, usual: Order, path: Path, line: int | None = None
+) -> tuple[Order, bool]:
+    """Where head, relation and tail stand in a table with these columns, and whether something told it."""
+    told = header_order(header) if columns is None else column_order(columns, header)
+    if told is None and len(header) != 3:
+        wide = f" or columns that say which are meant{_MELT}" if len(header) > 3 else ""
+        number = counted(len(header), "column")
+        raise DataError(f"has {number}; expected 3 ({', '.join(COLUMNS)}){wide}", path, line)
+    order = told or usual
+    if told is None and contradicts(header, order):
+        names = ", ".join(header)
+        raise DataError(f"its columns ({names}) are not all named as head, relation and tail; {SAY}", path, line)
+    if max(order) >= len(header):
+        raise SettingsError(
+            f"columns '{columns}' ask for column {max(order) + 1}, and {path} has {len(header)}", "columns"
+        )
+    return order, told is not None
+
+
+def review(
+    path: Path, split: str, builder: Builder, header: Sequence[str], order: Order, asked: bool, told: bool, lines: int
+) -> None:
+    """Refuses a train split without facts, notes how columns were read unasked, and doubts what nothing has told."""
+    if not lines and split == "train":  # the other splits may be empty: all facts are known ones
+        raise DataError("holds no facts; expected rows of head, relation and tail", path)
+    if not asked and len(header) > 3:
+        names = ", ".join(header[i] for i in order)
+        builder.notes.append(f"{split}: of {path.name} the columns {names} were read as {', '.join(COLUMNS)}")
+    elif not asked and order != USUAL:
+        names = ", ".join(COLUMNS[order.index(i)] for i in range(3))
+        builder.notes.append(f"{split}: the columns of {path.name} were read as {names}")
+    if not told and order == USUAL and lines >= _ENOUGH:
+        _doubt(path, split, builder)
+
+
+def _doubt(path: Path, split: str, builder: Builder) -> None:
+    """Notes a relation column with far more values than another, and refuses it where many of them are entities."""
+    heads, relations, tails = builder.distinct(split)
+    fewest = min(heads, tails)
+    if _FEWER * fewest > relations:
+        return
+    column, positions = (3, "1,3,2") if tails == fewest else (1, "2,1,3")
+    values = f"column 2, read as the relation, has {relations:,} different values and column {column} only {fewest:,}"
+    if builder.both() >= _SHARED * relations:
+        raise DataError(f"{values}; say which is the relation with columns, '{positions}' or '1,2,3'", path)
+    builder.notes.append(f"{split}: in {path.name} {values}; if that is the relation, give columns '{positions}'")
+
+
+def _role(word: str) -> str | None:
+    """What a word of a header stands for: `source_id`, `Head entity` and `:START_ID(City)` for the head."""
+    if len(word) > _LONGEST:
+        return None
+    plain = re.sub(r"\(.*\)|[\W_]", "", word.casefold())
+    return _ROLES.get(plain) or _ROLES.get(re.sub(r"(?<=.)(id|uri|iri|name|label|entity|node|type)$", "", plain))

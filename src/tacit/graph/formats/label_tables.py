@@ -1,0 +1,115 @@
+"""Label facts in three columns of a table: separated by tabs or commas, or of a Parquet file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit.errors import DataError
+from tacit.graph.builder import Builder
+from tacit.graph.formats.columns import (
+    SAY,
+    SOME,
+    USUAL,
+    Order,
+    header_order,
+    is_half_a_header,
+    names_of,
+    review,
+    told_order,
+)
+from tacit.graph.formats.delimited import COLUMNS, TEXTS, check_writable, chosen_fields, table_fields, table_rows
+from tacit.graph.formats.duckdb_tables import PARQUET, add_parquet, add_text, parquet_columns
+from tacit.graph.formats.files import BOM, PACKINGS, atomic_file, atomic_folder, extension
+from tacit.graph.graph import SPLITS, Graph, Triples
+from tacit.graph.labels.naming import NAMING, write_naming
+from tacit.graph.settings import ReadSettings
+
+TABLES = (*TEXTS, PARQUET)
+
+
+def read_table(path: Path, split: str, builder: Builder, reading: ReadSettings) -> None:
+    """Adds the facts of a table.
+
+    The order of its columns is what `columns` says, else what a header says, else that of the tables before it; columns
+    that look swapped are noted, or refused where there is little doubt. Of a table with more than three, `columns` or a
+    header must say which.
+    """
+    columns, usual = reading.columns, builder.order
+    if extension(path) == PARQUET:
+        header = parquet_columns(path)
+        order, told = told_order(header, columns, usual, path)
+        lines = add_parquet(path, split, builder, order)
+    else:
+        header = next((row for _, row in table_rows(path)), [])
+        order, told, lines = _add_text(path, split, builder, columns, usual, header)
+        first = [header[i] for i in order] if header else []
+        if lines >= SOME and builder.alone(split, *first):
+            builder.notes.append(
+                f"{split}: the first line of {path.name} has nothing in common with any other; "
+                f"if it is a header, give columns '{','.join(first)}'"
+            )
+    review(path, split, builder, header, order, columns is not None, told, lines)
+    if len(header) <= 3:
+        builder.order = order
+
+
+def _add_text(
+    path: Path, split: str, builder: Builder, columns: str | None, usual: Order, first: list[str]
+) -> tuple[Order, bool, int]:
+    """Adds the facts of a table of text; gives the order of columns, whether something told it, and the facts."""
+    wide, given = len(first) > 3, None
+    if columns is not None or wide:
+        given, _ = told_order(first, columns, usual, path, 1) if first else (usual, False)
+    order, told, lines = given or usual, given is not None, 0
+    named = bool(names_of(columns)) and names_of(columns) <= set(first)
+    blocks = (fields for fields in (chosen_fields(path, order) if wide else table_fields(path)) if fields)
+    for number, fields in enumerate(blocks):
+        if not number:
+            header = header_order(fields[:3])
+            skipped = named or header is not None or is_half_a_header(fields)
+            if skipped:
+                if (header := given or header) is None:
+                    names = f"its first line ({', '.join(fields[:3])}) names columns, but not head, relation and tail"
+                    raise DataError(f"{names}; {SAY}, or delete it", path)
+                order, told = header, True
+                builder.notes.append(f"{split}: the first line of {path.name} was taken for a header and skipped")
+                del fields[:3]
+            at_once = None if wide else add_text(path, split, builder, order, int(skipped))
+            if at_once is not None:
+                return order, told, at_once
+        if order != USUAL and not wide:
+            fields[0::3], fields[1::3], fields[2::3] = (fields[i::3] for i in order)
+        lines += len(fields) // 3
+        builder.add(split, fields)
+    return order, told, lines
+
+
+def write_tsv(graph: Graph, path: str | Path) -> None:
+    """Writes label facts: to one file, all splits together, where the name ends in `.tsv` or `.txt` (or in a packing
+    after these); to a folder with `train.tsv`, `valid.tsv` and `test.tsv` where it has no extension or is a folder.
+    """
+    path = Path(path)
+    if path.suffix and not path.is_dir():
+        if extension(path) not in (".tsv", ".txt"):
+            raise DataError(
+                f"can be written as .tsv or .txt, packed or not ({', '.join(PACKINGS)}), or as a folder (no extension)",
+                path,
+            )
+        with atomic_file(path) as file:
+            file.write(_lines(graph, graph.facts()))
+        return
+    with atomic_folder(path, NAMING) as folder:
+        write_naming(graph, folder)
+        for split in SPLITS:
+            (folder / f"{split}.tsv").write_bytes(_lines(graph, graph.split(split)))
+
+
+def _lines(graph: Graph, facts: Triples) -> bytes:
+    check_writable((*graph.entities, *graph.relations))
+    entities, relations = graph.entities.labels, graph.relations.labels
+    lines = [f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in facts.tolist()]
+    first = lines[0][:-1].split("\t") if lines else []
+    if first and (header_order(first) or is_half_a_header(first)):  # a reader takes the first away for a header
+        lines.insert(0, "\t".join(COLUMNS) + "\n")
+    text = "".join(lines).encode()
+    return BOM + text if text.startswith(BOM) else text  # a reader takes the first away, which is not the label's then

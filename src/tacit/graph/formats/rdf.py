@@ -1,0 +1,280 @@
+"""RDF files in every format that pyoxigraph parses, statement by statement."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+from urllib.parse import quote, unquote
+from xml.parsers import expat
+
+from tacit.errors import DataError
+from tacit.graph.builder import Builder, Ranked, counted
+from tacit.graph.formats.files import BOM, blocks, extension, opened
+from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.labels.terms import SCHEME, n_triples
+from tacit.graph.settings import ReadSettings
+
+if TYPE_CHECKING:
+    from pyoxigraph import Quad
+
+RDF_FORMATS = {  # pyoxigraph's name for what an extension tells
+    ".nt": "N_TRIPLES",
+    ".ttl": "TURTLE",
+    ".trig": "TRIG",
+    ".nq": "N_QUADS",
+    ".n3": "N3",
+    ".rdf": "RDF_XML",
+    ".owl": "RDF_XML",
+    ".xml": "RDF_XML",
+    ".jsonld": "JSON_LD",
+}
+_BATCH = 1000
+_LABELLED = ("N_TRIPLES", "N_QUADS")  # formats in which every blank node has a label
+_GROUPED = ("TRIG", "N_QUADS", "JSON_LD", "N3")  # formats in which statements may belong to a named graph or a formula
+_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+_NAMING = (
+    "<http://www.w3.org/2000/01/rdf-schema#label>",
+    "<http://www.w3.org/2004/02/skos/core#prefLabel>",
+    "<http://schema.org/name>",
+    "<https://schema.org/name>",
+)
+_DEEPEST = 1000  # things in things: the parser overflows its stack or takes minutes from about 15,000 on
+_BRACKETS = re.compile(rb"(?:[(\[{]\s*){%d}" % _DEEPEST)
+# An entity of plain text: one made of others can grow without end, one from elsewhere reads other files.
+_ENTITY = re.compile(rb'<!ENTITY\s+[^\s"%&<>]+\s+"(?:[^"&<]|&#\w+;){0,1000}"\s*>')
+_SKIPPED = {
+    "literals": "with a literal skipped; ask for literals to keep them",
+    "triples": "about other facts (RDF-star) skipped",
+    "formulas": "inside N3 formulas skipped",
+    "graphs": "of named graphs merged with the others",
+}
+
+
+def read_rdf(path: Path, split: str, builder: Builder, reading: ReadSettings) -> None:
+    """Adds the facts of a file in one of pyoxigraph's formats, and its prefixes.
+
+    `rdfs:label` and the like are no facts: they name their subjects, in `language` first. Another fact whose object is
+    a literal is kept or skipped as `literals` says; what was skipped or merged is noted. Terms stay as N-Triples writes
+    them until all are known: `labelling` then shortens them.
+    """
+    kind, literals = RDF_FORMATS[extension(path)], reading.literals
+    reader = _Reader(kind, "b" if split == "train" else split, literals, reading.language, builder.names)
+    statements = _statements(path, kind, builder.prefixes)
+    empty = True
+    while lines := list(map(str, islice(statements, _BATCH))):
+        text = " ".join(lines)
+        if '"' in text and not literals and kind not in _GROUPED:
+            lines = [line for line in lines if '"' not in line or reader.keeps(line)]
+            text = " ".join(lines)
+        fields = text.split(" ") if lines else []
+        if len(fields) != 3 * len(lines) or '"' in text or "_:" in text:  # not IRIs alone
+            fields = [term for line in lines for term in reader.fact(line)]
+        empty = empty and not fields
+        builder.add(split, fields)
+    noticed = reader.noticed
+    if empty and not noticed["names"]:
+        only = "has literals as its only objects; ask for literals to keep them"
+        raise DataError(only if noticed["literals"] else "holds no RDF statements that are facts", path)
+    builder.notes += [
+        f"{split}: {counted(noticed[what], 'fact')} {_SKIPPED[what]}" for what in _SKIPPED if noticed[what]
+    ]
+
+
+class _Reader:
+    """Says which terms of a statement make a fact, and counts what it leaves out.
+
+    Blank nodes without a label are numbered as they come: the parser's own names for them differ in each run.
+    """
+
+    def __init__(self, kind: str, stem: str, literals: bool, language: str, names: Ranked) -> None:
+        self._kind, self._stem, self._literals, self._language, self._names = kind, stem, literals, language, names
+        self._nodes: dict[str, str] = {}
+        self.noticed: Counter[str] = Counter()
+
+    def keeps(self, statement: str) -> bool:
+        """Whether a statement with a literal is of use where literals are not; told at once, as they may be many."""
+        if "<<" in statement or statement.split(" ", 2)[1] in _NAMING:
+            return True
+        self.noticed["literals"] += 1
+        return False
+
+    def fact(self, statement: str) -> tuple[str, ...]:
+        """Head, relation and tail of a statement as N-Quads writes it, or nothing."""
+        subject, predicate, object = statement.split(" ", 2)
+        if object.startswith("<<"):
+            self.noticed["triples"] += 1
+            return ()
+        end = object.rindex('"') if object[0] == '"' else 0
+        if (cut := object.find(" ", end)) > 0:
+            object = object[:cut]
+            self.noticed["formulas" if self._kind == "N3" else "graphs"] += 1
+            if self._kind == "N3":  # what a formula says is spoken of, not said
+                return ()
+        if self._kind not in _LABELLED:
+            subject, object = self._node(subject), self._node(object)
+        if end and predicate in _NAMING:
+            self.noticed["names"] += 1
+            self._name(subject, object, end)
+            return ()
+        if end and not self._literals:
+            self.noticed["literals"] += 1
+            return ()
+        return subject, predicate, object
+
+    def _name(self, subject: str, literal: str, end: int) -> None:
+        """Keeps a name with its rank: the language asked for, then none, then any."""
+        name = " ".join(str(json.loads(literal[: end + 1])).split())  # strings are escaped as JSON's are
+        tag, _, _ = literal[end + 1 :].lower().partition("--")
+        wanted = f"@{self._language.lower()}"
+        rank = 0 if tag == wanted or tag.startswith(f"{wanted}-") else 2 if tag.startswith("@") else 1
+        if name:
+            self._names.setdefault(subject, []).append((rank, name))
+
+    def _node(self, term: str) -> str:
+        return self._nodes.setdefault(term, f"_:{self._stem}{len(self._nodes) + 1}") if term[0] == "_" else term
+
+
+def _statements(path: Path, kind: str, prefixes: dict[str, str], by_line: bool = False) -> Iterator[Quad]:
+    """The statements of a file; its prefixes are added to `prefixes` on the way."""
+    try:
+        from pyoxigraph import RdfFormat, parse
+    except ImportError:
+        raise DataError("needs pyoxigraph to be read; install it with: pip install 'tacit[rdf]'", path) from None
+    if kind in _LABELLED:  # a statement a line: blocks of lines spare the parser from asking for each kilobyte
+        for line, block in blocks(path):
+            if block.count(b"<<(") > _DEEPEST:
+                for text in block.split(b"\n"):
+                    _check_depth(text.count(b"<<("), path)
+            try:
+                yield from parse(block, getattr(RdfFormat, kind))
+            except SyntaxError as error:
+                raise _fault(error, path, line - 1 + (error.lineno or 1)) from None
+        return
+    if kind == "RDF_XML":
+        _refuse_entities(path)
+    with opened(path) as file:
+        source = _Source(file, path, by_line, kind == "RDF_XML")
+        parser = parse(source, getattr(RdfFormat, kind), base_iri=f"file:///{quote(path.name)}")  # type: ignore[arg-type]
+        try:
+            for quad in parser:
+                yield quad
+                break
+            prefixes.update({**parser.prefixes, **prefixes})  # RDF/XML forgets them as elements end
+            yield from parser
+        except SyntaxError as error:
+            if not by_line and error.lineno is None:  # asked line by line, it stops where the fault is
+                for _ in _statements(path, kind, {}, by_line=True):
+                    pass
+            raise _fault(error, path, error.lineno or (source.lines if by_line else None)) from None
+        prefixes.update({**parser.prefixes, **prefixes})
+
+
+def _fault(error: SyntaxError, path: Path, line: int | None) -> DataError:
+    why = re.sub(r"^Parser error at line \d+ (?:between )?", "", error.msg)
+    if "remote contexts" in why:
+        why = "its context is another file; write that into this one"
+    return DataError(f"cannot be parsed: {' '.join(why.split())[:200]}", path, line)
+
+
+def _check_depth(depth: int, path: Path) -> None:
+    if depth > _DEEPEST:
+        raise DataError(f"nests more than {_DEEPEST:,} triples in one another", path)
+
+
+class _Source:
+    """The bytes of a file as a parser asks for them, without a byte order mark, and looked at before it does."""
+
+    def __init__(self, file: IO[bytes], path: Path, by_line: bool, xml: bool) -> None:
+        self._file, self._path, self._by_line = file, path, by_line
+        self._ended, self._depth, self.lines = True, 0, 0
+        self._xml = expat.ParserCreate() if xml else None
+        if self._xml:
+            self._xml.StartElementHandler, self._xml.EndElementHandler = self._begin, self._end
+            self._xml.ordered_attributes = True
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, or the next line."""
+        data = self._file.readline(size) if self._by_line else self._file.read(size)
+        start = not self.lines
+        self.lines += bool(data) and self._ended
+        self._ended = data.endswith(b"\n")
+        if self._xml:
+            self._check_xml(data)
+        elif _BRACKETS.search(data):
+            raise DataError(f"opens more than {_DEEPEST:,} brackets in a row", self._path)
+        elif self._depth or b"<<(" in data:
+            for inside in data.split(b")>>"):
+                depth, self._depth = self._depth + inside.count(b"<<("), 0
+                _check_depth(depth, self._path)
+            self._depth = depth
+        return data.removeprefix(BOM) if start else data
+
+    def _begin(self, name: str, attributes: list[str]) -> None:
+        self._depth += 1
+        if max(self._depth, len(attributes) // 2) > _DEEPEST:
+            raise DataError(f"nests more than {_DEEPEST:,} elements, or gives one as many attributes", self._path)
+
+    def _end(self, name: str) -> None:
+        self._depth -= 1
+
+    def _check_xml(self, data: bytes) -> None:
+        """Refuses XML that is not well-formed: pyoxigraph takes a file that was cut short for a whole one."""
+        assert self._xml is not None
+        try:
+            self._xml.Parse(data, not data)
+        except expat.ExpatError as error:
+            raise DataError(f"cannot be parsed: {expat.ErrorString(error.code)}", self._path, error.lineno) from None
+        except (LookupError, ValueError) as error:  # of an encoding that Python does not know, or not as such
+            raise DataError(f"cannot be parsed: {error!s:.100}; save the file as UTF-8", self._path) from None
+
+
+def _refuse_entities(path: Path) -> None:
+    """Refuses XML entities of more than some plain text, wherever they stand, before anything is made of them."""
+    with opened(path) as file:
+        head, rest = file.read(1 << 20), b""
+        for start in re.finditer(b"<!ENTITY", head):
+            if not _ENTITY.match(head, start.start()):
+                name = head[start.end() :].split(None, 2)[0].decode(errors="replace")[:40]
+                line = head.count(b"\n", 0, start.start()) + 1
+                raise DataError(
+                    f"declares entity '{name}' by more than 1,000 letters of plain text; write it out", path, line
+                )
+        before = head[-8:]
+        while rest := file.read(1 << 20):
+            if b"<!ENTITY" in before + rest:
+                raise DataError("declares entities beyond its first megabyte; write them out", path)
+            before = rest[-8:]
+
+
+def labelling(builder: Builder) -> tuple[Prefixes, Callable[[str], str]]:
+    """The prefixes of all IRIs collected, and the function from terms to labels.
+
+    In the scheme `tacit:` an IRI is a name, as Tacit writes it or a person does. Of several IRIs that spell one name
+    only Tacit's own is read as the name.
+    """
+    others = {name: namespace for name, namespace in builder.prefixes.items() if not namespace.startswith(SCHEME)}
+    prefixes = Prefixes(others, (term[term.rindex("<") + 1 : -1] for term in builder.terms() if term.endswith(">")))
+    if not prefixes and not all(term.startswith(f"<{SCHEME}") for term in builder.terms()):
+        prefixes = Prefixes({"rdf": _RDF})  # IRIs such as urn:isbn:1 have no namespace: one tells that terms are RDF's
+    spelt = Counter(unquote(term) for term in set(builder.terms()) if term.startswith(f"<{SCHEME}"))
+
+    def label(term: str) -> str:
+        if term.startswith(f"<{SCHEME}"):
+            name = unquote(term[len(SCHEME) + 1 : -1])
+            written = n_triples(name, prefixes)
+            only = spelt[unquote(term)] == 1 and written.startswith(f"<{SCHEME}")  # else it is another term's label
+            if name and (written == term or only):
+                return name
+        if term.startswith("<"):
+            return prefixes.label(term[1:-1])
+        if not term.endswith(">"):  # a blank node, or a literal without a type
+            return term
+        text, _, datatype = term.rpartition('"^^')
+        return f'{text}"^^{prefixes.label(datatype[1:-1])}'
+
+    return prefixes, label

@@ -1,0 +1,125 @@
+"""Tables, and facts with scores, written as they come: in the format of a file's extension."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from tacit.disk import is_device
+from tacit.errors import SettingsError
+from tacit.graph.formats.delimited import check_writable
+from tacit.graph.formats.files import atomic_file, extension, written
+from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.labels.terms import SCHEME, n_triples
+
+Scored = tuple[str, str, str, float]
+Cells = Sequence[Any]
+TEXT, NUMBER, WHOLE, TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"  # what a column of a table holds
+COLUMNS = {"subject": TEXT, "relation": TEXT, "object": TEXT, "score": NUMBER}
+RDF = (".nt", ".ttl")
+
+
+def check_format(path: str | Path, formats: Sequence[str] = (), what: str = "facts") -> None:
+    """Refuse a name whose extension is no format to write in, before there is anything to write."""
+    known = formats or (*_ROWS, *RDF, ".parquet")
+    if extension(Path(path)) not in known:
+        named = f"{', '.join(known[:-1])} or {known[-1]}"
+        raise SettingsError(f"'{path}' is no file of {what}; its name ends in {named}", "out")
+
+
+def write_scored(path: str | Path, facts: Iterable[Scored], prefixes: Prefixes) -> int:
+    """Write facts as they come, in the format of the file's extension, and return how many there were.
+
+    The file appears under its name once it is whole. Turtle says each score in an annotation (RDF-star), N-Triples
+    leaves scores out; neither has facts whose subject is a literal, since RDF has none.
+    """
+    path = Path(path)
+    check_format(path)
+    kind = extension(path)
+    if kind not in RDF:
+        return write_table(path, COLUMNS, facts)
+    return write_lines(path, filter(None, (_statement(fact, prefixes, kind == ".ttl") for fact in facts)))
+
+
+def write_table(path: str | Path, columns: Mapping[str, str], rows: Iterable[Cells], kind: str = "") -> int:
+    """Write the rows of a table as they come, and return how many there were; the file appears once it is whole.
+
+    `kind` is the extension of a format, by default that of the file.
+    """
+    path = Path(path)
+    kind = kind or extension(path)
+    if kind == ".parquet":
+        return _write_parquet(path, columns, rows)
+    line, names = _ROWS[kind], list(columns)
+    header = [] if kind == ".jsonl" else [line(names, names)]
+    return write_lines(path, chain(header, (line(names, row) for row in rows))) - len(header)
+
+
+def write_lines(path: str | Path, lines: Iterable[str]) -> int:
+    """Write lines as they come, and return how many there were; the file appears once it is whole."""
+    count = 0
+    with atomic_file(Path(path)) as file:
+        for line in lines:
+            file.write(f"{line}\n".encode("utf-8", "replace"))  # half of a surrogate pair has no bytes
+            count += 1
+    return count
+
+
+def _tsv(names: Cells, row: Cells) -> str:
+    check_writable(cell for cell in row if isinstance(cell, str))
+    return "\t".join(map(_cell, row))
+
+
+def _csv(names: Cells, row: Cells) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow(map(_cell, row))  # which quotes both of them
+    return line.getvalue()[:-2]
+
+
+def _json(names: Cells, row: Cells) -> str:
+    return json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+_ROWS: dict[str, Callable[[Cells, Cells], str]] = {".tsv": _tsv, ".csv": _csv, ".jsonl": _json}
+
+
+def _statement(fact: Scored, prefixes: Prefixes, scored: bool) -> str:
+    """A fact as N-Triples writes it, or as Turtle does with its score; nothing where its subject is a literal."""
+    subject, relation, object_ = (n_triples(label, prefixes) for label in fact[:3])
+    score = f"{{| <{SCHEME}score> {fact[3]:.6f} |}} " if scored else ""
+    return "" if subject.startswith('"') else f"{subject} {relation} {object_} {score}."
+
+
+def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Cells]) -> int:
+    try:
+        import duckdb
+    except ImportError:
+        raise SettingsError("writing Parquet needs duckdb; install it with: pip install 'tacit[large]'") from None
+    with written(path):
+        device = is_device(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=None if device else path.parent, prefix=f".{path.name}.") as scratch:
+            table, draft = Path(scratch) / "rows.jsonl", Path(scratch) / "rows.parquet"
+            count = write_table(table, columns, rows)
+            with duckdb.connect() as database:
+                read = database.read_json(str(table), columns=dict(columns), format="newline_delimited")
+                read.write_parquet(str(draft))
+            if device:
+                path.write_bytes(draft.read_bytes())
+            else:
+                draft.replace(path)
+    return count

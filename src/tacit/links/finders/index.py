@@ -1,0 +1,239 @@
+"""The best tails of rows by a cluster index of the keys (faiss, `IVF,SQ8`), scored again from the keys themselves."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch  # before faiss: on macOS each brings its own OpenMP, and the first one loaded is used
+import torch.nn.functional as F
+from torch import Tensor
+
+from tacit.disk import atomic_write, digest, from_json
+from tacit.errors import RunError, SettingsError
+from tacit.graph.fact_index import FactIndex
+from tacit.links.finders.finder import Top
+from tacit.links.finders.scan import LooplessScan, listed, pair_logits
+from tacit.links.scorer import BilinearScorer
+
+WORTH = 200_000  # entities below which a scan is faster
+NPROBE = 32
+_MARK = b"tacit index"  # at the very end of a file, after its stamp and the length of that
+_TRAINED = 48  # keys a cluster is found from
+_ADDED = 65536  # keys added at a time
+_FETCHED = 256  # candidates at least: codes order them nearly as keys do
+_SUMMED, _DRAWN = 1024, 16384  # best tails and others drawn at random, by which log Z is estimated
+_KNOWN, _BESIDE, _NEAREST = 8, 64, 4  # known tails of a row, what lies beside each, and the clusters that it is in
+_SUMMING, _EXACT = 128, 64  # clusters to look for the best tails in, and how many of these are scored from keys
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What an index is of."""
+
+    weights: str  # their fingerprint
+    entities: int
+    width: int
+    nlist: int  # clusters
+    seed: int  # that they were drawn by
+    error: float  # no score from codes is further off, for a query of length 1
+    digest: str = ""  # of the index itself, whose reader crashes where one was damaged
+
+
+@torch.no_grad()
+def build_index(path: Path, keys: Tensor, weights: str, nlist: int | None = None, seed: int = 0) -> Stamp:
+    """Write an index of keys with `nlist` clusters, `4 √N` by default, stamped with the fingerprint of the weights."""
+    for name, value, least in (("nlist", nlist, 1), ("seed", seed, 0)):
+        if value is not None and not least <= value < 2**31:  # faiss counts in 32 bits
+            raise SettingsError(f"{name} is {value}; it must be from {least} to {2**31 - 1}", name)
+    library = faiss_library()
+    count, width = keys.shape
+    nlist = min(count, nlist or max(1, round(4 * math.sqrt(count))))
+    index = library.index_factory(width, f"IVF{nlist},SQ8", library.METRIC_INNER_PRODUCT)
+    index.cp.seed, index.cp.niter, index.cp.min_points_per_centroid = seed, 10, 1
+    drawn = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[: max(_TRAINED * nlist, 1000)]
+    index.train(keys[drawn.sort().values].numpy())
+    lost = longest = 0.0
+    for part in keys.split(_ADDED):
+        rows = part.contiguous().numpy()
+        index.add(rows)
+        near = torch.from_numpy(index.sa_decode(index.sa_encode(rows)))
+        lost = max(lost, float(torch.linalg.vector_norm(part.double() - near.double(), dim=1).max()))
+        longest = max(longest, float(torch.linalg.vector_norm(part.double(), dim=1).max()))
+    stamp = Stamp(weights, count, width, nlist, seed, 1.001 * lost + 2.0**-21 * width * longest)  # sums round as well
+    atomic_write(path, lambda target: _write(index, stamp, target))
+    return stamp
+
+
+def read_stamp(path: Path) -> Stamp:
+    """What an index file is of; one that was cut short has none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - len(_MARK) - 8))
+            length, mark = int.from_bytes(file.read(8), "little"), file.read()
+            if mark != _MARK or length > size:
+                raise ValueError("its end is missing")
+            end = file.seek(max(0, size - len(_MARK) - 8 - length))
+            stamp = Stamp(**from_json(file.read(length)))
+        kinds = {
+            field.name: {"str": (str,), "int": (int,), "float": (float, int)}[str(field.type)]
+            for field in fields(Stamp)
+        }
+        if any(type(value) not in kinds[name] for name, value in asdict(stamp).items()) or stamp.nlist < 1:
+            raise ValueError("its stamp says something else")
+        if digest(path, end) != stamp.digest:
+            raise ValueError("it was changed")
+        return stamp
+    except (OSError, ValueError, TypeError) as error:
+        raise RunError(f"{path} is no index or damaged ({error}); build it again", command="index") from None
+
+
+class IndexTop:
+    """The best tails among those in the `nprobe` clusters nearest to a query and beside known tails, where `facts` are
+    given: fast, and some may be missing.
+
+    Scores are exact. What is not in the lists may score anything, unless all clusters are looked into; then lists
+    are proven. `log Z` is estimated from the best tails and a sample of all others.
+    """
+
+    def __init__(
+        self,
+        scorer: BilinearScorer,
+        path: Path,
+        weights: str,
+        loopless: Tensor,
+        nprobe: int = NPROBE,
+        facts: FactIndex | None = None,
+    ) -> None:
+        self.scorer, self.path, self.weights, self.loopless, self.facts = scorer, path, weights, loopless, facts
+        self.stamp = stamp = read_stamp(path)
+        if (stamp.weights, stamp.entities, stamp.width) != (weights, *scorer.keys().shape):
+            raise RunError(f"{path} was built for other weights than the run has; build it again", command="index")
+        self.nprobe = min(nprobe, self.stamp.nlist)
+        self._index = _mapped(path)
+        drawn = torch.randperm(scorer.num_entities, generator=torch.Generator().manual_seed(0))[:_DRAWN]
+        self._drawn = drawn.sort().values
+        self._drawn_keys = scorer.keys()[self._drawn]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return IndexTop, (self.scorer, self.path, self.weights, self.loopless, self.nprobe, self.facts)
+
+    @torch.no_grad()
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
+        """The best `m` tails that were found, `[B] x [B] -> [B, m]`."""
+        queries, count = self.scorer.queries(heads, relations), self.scorer.num_entities
+        fetched = min(count, max(_FETCHED, m + m // 4 + 2))
+        while True:
+            rows, ids, logits, last = self._candidates(queries, heads, relations, fetched)
+            top = listed(rows, ids, logits, len(heads), m)
+            if self.nprobe < self.stamp.nlist:
+                return Top(top.ids, top.logits, torch.full_like(top.rest, torch.inf))
+            unseen = last + torch.linalg.vector_norm(queries, dim=1) * self.stamp.error
+            if fetched == count or bool((unseen <= top.rest).all()):
+                return top
+            fetched = min(count, 2 * fetched)
+
+    @torch.no_grad()
+    def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """`log Z` of each row by the best tails and `(N - n) / |S|` times a sample `S` of the others: an estimate."""
+        if self.scorer.num_entities <= _DRAWN:
+            return LooplessScan(self.scorer, self.loopless).log_sums(heads, relations)
+        queries, ruled = self.scorer.queries(heads, relations), self.loopless[relations]
+        best, ids = self._search(queries, _SUMMED, min(self.stamp.nlist, max(self.nprobe, _SUMMING)))
+        rows, places = torch.arange(len(heads)).repeat_interleave(_EXACT), torch.arange(_EXACT).repeat(len(heads))
+        first = ids[:, :_EXACT].clamp(min=0).reshape(-1)  # these weigh most, and codes are a little off
+        best[rows, places] = pair_logits(queries, self.scorer.keys(), rows, first)
+        beside = self._beside(heads, relations)
+        beside = beside.masked_fill(_within(beside, ids), -1)
+        also, where = (beside >= 0).nonzero(as_tuple=True)
+        more = queries.new_full(beside.shape, -torch.inf)
+        more[also, where] = pair_logits(queries, self.scorer.keys(), also, beside[also, where])
+        best, ids = torch.cat([best, more], dim=1), torch.cat([ids, beside], dim=1)
+        best.masked_fill_((ids < 0) | (ruled[:, None] & (ids == heads[:, None])), -torch.inf)
+        others = queries @ self._drawn_keys.t()  # [B, S]
+        at = torch.searchsorted(self._drawn, ids).clamp(max=len(self._drawn) - 1)
+        twice = (self._drawn[at] == ids).nonzero(as_tuple=True)
+        others[twice[0], at[twice]] = -torch.inf  # counted among the best
+        others.masked_fill_(ruled[:, None] & (self._drawn == heads[:, None]), -torch.inf)
+        unseen = self.scorer.num_entities - ruled.long() - best.isfinite().sum(dim=1)
+        weight = (unseen / others.isfinite().sum(dim=1).clamp(min=1)).log()  # where none is left, they sum to 0
+        total = torch.logaddexp(best.logsumexp(dim=1), others.logsumexp(dim=1) + weight)
+        return total, torch.zeros_like(total, dtype=torch.bool)
+
+    def _beside(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """What lies beside known tails of rows, -1 where there are fewer, `[B, n]`: training has put it where they are,
+        and the clusters nearest to a query may not be theirs.
+        """
+        if self.facts is None:
+            return heads.new_empty(len(heads), 0)
+        rows, tails = map(torch.from_numpy, self.facts.neighbours(heads.numpy(), relations.numpy()))
+        place = torch.arange(len(rows)) - torch.searchsorted(rows, rows)
+        rows, tails, place = (part[place < _KNOWN] for part in (rows, tails.long(), place))
+        near = heads.new_full((len(heads), _KNOWN, _BESIDE), -1)
+        if len(rows):
+            near[rows, place] = self._search(self.scorer.keys()[tails], _BESIDE, min(_NEAREST, self.stamp.nlist))[1]
+        near = near.view(len(heads), -1).sort(dim=1).values
+        again = F.pad(near[:, 1:] == near[:, :-1], (1, 0))
+        return near.masked_fill(again, -1)
+
+    def _candidates(
+        self, queries: Tensor, heads: Tensor, relations: Tensor, count: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Pairs `(row, id)` by rising id with their logits, `[P]` each, and the lowest score from codes, `[B]`."""
+        scores, near = self._search(queries, count, self.nprobe)
+        last = torch.where(near < 0, torch.inf, scores).amin(dim=1)
+        if self.nprobe < self.stamp.nlist:
+            beside = self._beside(heads, relations)
+            near = torch.cat([near, beside.masked_fill(_within(beside, near), -1)], dim=1)
+        ids = near.sort(dim=1).values
+        rows, places = (ids >= 0).nonzero(as_tuple=True)
+        ids = ids[rows, places]
+        logits = pair_logits(queries, self.scorer.keys(), rows, ids)
+        logits.masked_fill_(self.loopless[relations[rows]] & (heads[rows] == ids), -torch.inf)
+        return rows, ids, logits, last
+
+    def _search(self, queries: Tensor, count: int, nprobe: int) -> tuple[Tensor, Tensor]:
+        """Scores from codes, falling, and ids, -1 where there are fewer, `[B, count]` each."""
+        library = faiss_library()
+        # A forked process has one thread, and would wait for others of a team that is gone.
+        library.omp_set_num_threads(torch.get_num_threads())
+        options = library.SearchParametersIVF(nprobe=nprobe)
+        scores, ids = self._index.search(queries.contiguous().numpy(), count, params=options)
+        return torch.from_numpy(scores), torch.from_numpy(ids)
+
+
+def _within(ids: Tensor, others: Tensor) -> Tensor:
+    """Whether each id of a row is among others of the same row, `[B, n] x [B, m] -> [B, n]`."""
+    ordered = others.sort(dim=1).values
+    places = torch.searchsorted(ordered, ids).clamp(max=ordered.shape[1] - 1)
+    return ordered.gather(1, places) == ids
+
+
+def faiss_library() -> Any:
+    """The package, or what to install."""
+    try:
+        import faiss
+    except ImportError:
+        raise SettingsError("an index needs faiss; install it with pip install 'tacit[index]'") from None
+    return faiss
+
+
+def _mapped(path: Path) -> Any:
+    library = faiss_library()
+    try:
+        return library.read_index(str(path), library.IO_FLAG_MMAP)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise RunError(f"{path} is damaged ({reason:.200}); build it again", command="index") from None
+
+
+def _write(index: Any, stamp: Stamp, target: str) -> None:
+    """The index, and after its end, which its reader stops at, the stamp."""
+    faiss_library().write_index(index, target)
+    said = json.dumps(asdict(replace(stamp, digest=digest(Path(target))))).encode()
+    with Path(target).open("ab") as file:
+        file.write(said + len(said).to_bytes(8, "little") + _MARK)

@@ -1,0 +1,300 @@
+"""Queries of one shape with their answers, and the BetaE files they are kept in."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DataError
+from tacit.graph.fact_index import distinct, spread, within
+from tacit.graph.formats.files import atomic_folder
+from tacit.graph.formats.pickles import load_pickle
+from tacit.graph.graph import SPLITS
+from tacit.query.sampling.betae_structures import Ids, from_tuples, to_tuples
+from tacit.query.sampling.shapes import Encoding, Shape, parse_shapes, shape_of
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerSets:
+    """The answers of many queries side by side: those of query `q` are `ids[offsets[q]:offsets[q + 1]]`, sorted.
+
+    >>> answers = AnswerSets.of([{5, 2}, set()])
+    >>> len(answers), answers[0], answers.counts
+    (2, array([2, 5], dtype=int32), array([2, 0]))
+    """
+
+    offsets: NDArray[np.int64]  # [Q + 1]
+    ids: Ids
+
+    @classmethod
+    def of(cls, sets: Iterable[Collection[int]]) -> AnswerSets:
+        """The answers given as one collection of ids per query."""
+        sets = list(sets)
+        given = list(chain.from_iterable(sets))
+        # Nested lists would be arrays of many dimensions, with more values than memory.
+        numbers = all(issubclass(kind, int | np.integer) for kind in set(map(type, given)))
+        flat = np.array(given if numbers else [None]) if given else np.empty(0, dtype=np.int64)
+        if flat.dtype.kind != "i" or (len(flat) and not 0 <= flat.min() <= flat.max() <= np.iinfo(np.int32).max):
+            raise DataError("answers must be entity ids: whole numbers from 0")
+        rows = np.repeat(np.arange(len(sets)), [len(ids) for ids in sets])
+        return cls.of_keys(distinct(rows << 32 | flat), len(sets), 1 << 32)
+
+    @classmethod
+    def of_keys(cls, keys: NDArray[np.int64], num_queries: int, num_entities: int) -> AnswerSets:
+        """The answers given as sorted distinct keys `query · N + entity`."""
+        offsets = np.searchsorted(keys, np.arange(num_queries + 1) * num_entities)
+        return cls(offsets, (keys % num_entities).astype(np.int32))
+
+    @classmethod
+    def none(cls, num_queries: int) -> AnswerSets:
+        """No answer to any of the queries."""
+        return cls(np.zeros(num_queries + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, query: int) -> Ids:
+        at = range(len(self))[query]
+        return self.ids[self.offsets[at] : self.offsets[at + 1]]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many answers each query has."""
+        return np.diff(self.offsets)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Which query each of `ids` answers."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    def keys(self, num_entities: int) -> NDArray[np.int64]:
+        """The answers as sorted distinct keys `query · N + entity`."""
+        return self.rows * num_entities + self.ids
+
+    def minus(self, other: AnswerSets) -> AnswerSets:
+        """The answers that the other does not have."""
+        width = int(max(self.ids.max(initial=0), other.ids.max(initial=0))) + 1
+        return self.where(~within(self.keys(width), other.keys(width)))
+
+    def where(self, kept: NDArray[np.bool_]) -> AnswerSets:
+        """Some of the answers: those that a mask over `ids` keeps."""
+        counts = np.bincount(self.rows[kept], minlength=len(self))
+        return AnswerSets(np.concatenate([[0], np.cumsum(counts)]), self.ids[kept])
+
+    def same(self, other: AnswerSets) -> NDArray[np.bool_]:
+        """Whether each query has the same answers in both."""
+        equal: NDArray[np.bool_] = self.counts == other.counts
+        mine, theirs = self.subset(np.flatnonzero(equal)), other.subset(np.flatnonzero(equal))
+        differ = mine.rows[mine.ids != theirs.ids]
+        equal[np.flatnonzero(equal)[differ]] = False
+        return equal
+
+    def subset(self, queries: NDArray[np.int64]) -> AnswerSets:
+        """The answers of some queries, in the order given."""
+        _, at = spread(self.offsets[queries], self.offsets[queries + 1])
+        return AnswerSets(np.concatenate([[0], np.cumsum(self.counts[queries])]), self.ids[at])
+
+    def to_sets(self) -> list[set[int]]:
+        """One set of ids per query."""
+        flat, ends = self.ids.tolist(), self.offsets.tolist()
+        return [set(flat[start:end]) for start, end in pairwise(ends)]
+
+
+@dataclass(frozen=True, eq=False)
+class QuerySet:
+    """Queries of one shape: the ids in their slots, and their answers.
+
+    *Easy* answers hold on the smaller graph, *hard* ones only on the larger: for test queries, without and with the
+    test facts; for train queries the smaller graph is empty, so that all their answers are hard.
+    """
+
+    shape: Shape
+    entities: Ids  # [Q, E]
+    relations: Ids  # [Q, R], directed
+    easy: AnswerSets
+    hard: AnswerSets
+    encoding: Encoding = "dnf"
+
+    @property
+    def name(self) -> str:
+        """The name of the shape, with the encoding where it is De Morgan's."""
+        return self.shape.name if self.encoding == "dnf" else f"{self.shape.name}-DM"
+
+    def __len__(self) -> int:
+        return len(self.entities)
+
+    def __getitem__(self, queries: slice) -> QuerySet:
+        return self.subset(np.arange(len(self))[queries])
+
+    def __repr__(self) -> str:
+        return f"QuerySet({len(self):,} {self.name} queries, {len(self.hard.ids):,} hard answers)"
+
+    def subset(self, queries: NDArray[np.int64]) -> QuerySet:
+        """Some of the queries, in the order given."""
+        return replace(
+            self,
+            entities=self.entities[queries],
+            relations=self.relations[queries],
+            easy=self.easy.subset(queries),
+            hard=self.hard.subset(queries),
+        )
+
+    def share(self, fraction: float, seed: int = 0) -> QuerySet:
+        """A random share of the queries, at least one where there are any."""
+        size = min(len(self), max(1, round(fraction * len(self))))
+        return self.subset(np.sort(np.random.default_rng(seed).choice(len(self), size, replace=False)))
+
+    def tuples(self) -> list[Any]:
+        """The queries as BetaE's nested tuples."""
+        return to_tuples(self.shape.encoded(self.encoding), self.entities, self.relations)
+
+
+QuerySets = Mapping[str, QuerySet]  # by shape
+
+
+def checksum(sets: Mapping[str, QuerySet]) -> str:
+    """What tells query sets from others that have the same names: eight hexadecimal digits."""
+    crc = 0
+    for name, queries in sorted(sets.items()):
+        answers = (part for each in (queries.easy, queries.hard) for part in (each.offsets, each.ids))
+        crc = zlib.crc32(name.encode(), crc)
+        for ids in (queries.entities, queries.relations, *answers):
+            crc = zlib.crc32(np.ascontiguousarray(ids, dtype=np.int64).tobytes(), crc)
+    return f"{crc:08x}"
+
+
+def read_queries(
+    folder: str | Path, split: str, shapes: str | Iterable[str] | None = None, *, absent_ok: bool = False
+) -> dict[str, QuerySet]:
+    """The queries of a BetaE folder by name, all of them or those of some shapes, sorted by their ids.
+
+    A shape that the folder does not have is an error, unless `absent_ok`.
+
+    Unions in De Morgan's form are sets of their own, `2u-DM` and `up-DM`. Train queries without a file of answers have
+    none here; `tacit.query.plans.symbolic.with_answers` finds them.
+    """
+    folder = Path(folder)
+    path = folder / f"{split}-queries.pkl"
+    if split not in SPLITS or not path.is_file():
+        raise DataError(f"no {split}-queries.pkl; a folder of queries has {_splits_of(folder)}", folder)
+    by_name: dict[str, tuple[Shape, Encoding, Any]] = {}
+    for structure, queries in _table(path, "structures and their queries").items():
+        try:
+            shape, encoding = shape_of(structure)
+            by_name[shape.name if encoding == "dnf" else f"{shape.name}-DM"] = (shape, encoding, queries)
+        except (DataError, TypeError, RecursionError) as error:
+            raise DataError(f"cannot be read as queries: {error}", path) from None
+    wanted = list(by_name) if shapes is None else parse_shapes(shapes) if isinstance(shapes, str) else tuple(shapes)
+    absent = [name for name in wanted if name not in by_name]
+    if absent and not absent_ok:
+        raise DataError(f"holds no {', '.join(absent)} queries; it holds {', '.join(by_name) or 'none'}", path)
+    easy, hard = _answer_files(folder, split)
+    sizes = _sizes(folder)
+    return {
+        name: _query_set(*by_name[name], easy, hard, sizes, path)
+        for name in wanted
+        if name in by_name and by_name[name][2]
+    }
+
+
+def _query_set(
+    shape: Shape,
+    encoding: Encoding,
+    queries: Any,
+    easy: Mapping[Any, Any],
+    hard: Mapping[Any, Any] | None,
+    sizes: tuple[int, int],
+    path: Path,
+) -> QuerySet:
+    try:
+        queries = list(queries)
+        entities, relations = from_tuples(queries, shape.encoded(encoding))
+        order = np.lexsort((*relations.T[::-1], *entities.T[::-1]))
+        queries = [queries[i] for i in order]
+        none: frozenset[int] = frozenset()
+        easy_answers, hard_answers = (
+            AnswerSets.of([table.get(query, none) for query in queries]) for table in (easy, hard or {})
+        )
+    except (DataError, TypeError, RecursionError) as error:
+        raise DataError(f"{shape.name} cannot be read: {error}", path) from None
+    for ids, kind, size in (
+        (entities, "entity", sizes[0]),
+        (relations, "relation", sizes[1]),
+        (easy_answers.ids, "entity", sizes[0]),
+        (hard_answers.ids, "entity", sizes[0]),
+    ):
+        if ids.max(initial=0) >= size:
+            raise DataError(f"{shape.name} has {kind} {ids.max()}, but the graph ends at {size - 1}", path)
+    if hard is not None and (lost := sum(query not in hard for query in queries)):
+        raise DataError(
+            f"{shape.name} has {lost:,} of {len(queries):,} queries that the file of answers beside it does not have; "
+            "take both from one place",
+            path,
+        )
+    return QuerySet(shape, entities[order], relations[order], easy_answers, hard_answers, encoding)
+
+
+def _answer_files(folder: Path, split: str) -> tuple[Mapping[Any, Any], Mapping[Any, Any] | None]:
+    """The tables of easy and hard answers; train queries have one table of answers, or none."""
+    if split == "train":
+        path = folder / "train-answers.pkl"
+        return {}, _table(path) if path.is_file() else None
+    return _table(folder / f"{split}-easy-answers.pkl"), _table(folder / f"{split}-hard-answers.pkl")
+
+
+def _table(path: Path, what: str = "queries and their answers") -> Mapping[Any, Any]:
+    """The dict of a pickle; lists that are longer together than the file would name one list over and over."""
+    table = load_pickle(path)
+    if not isinstance(table, dict):
+        raise DataError(f"does not hold a dict of {what}", path)
+    try:
+        length = sum(map(len, table.values()))
+    except TypeError:
+        raise DataError("cannot be read: it has something other than lists or sets under its keys", path) from None
+    if length > path.stat().st_size:
+        raise DataError(f"has {length:,} entries in a file of {path.stat().st_size:,} bytes", path)
+    return table
+
+
+def _sizes(folder: Path) -> tuple[int, int]:
+    """The numbers of entities and relation ids by `stats.txt`; without that file every id is in range."""
+    path = folder / "stats.txt"
+    if not path.is_file():
+        return 1 << 31, 1 << 31
+    try:
+        entities, relations = (int(line.split()[-1]) for line in path.read_text().split("\n") if line.strip())
+    except (ValueError, OSError):
+        raise DataError("does not hold 'numentity: N' and 'numrelations: R' on two lines", path) from None
+    return entities, relations
+
+
+def _splits_of(folder: Path) -> str:
+    there = [f"{split}-queries.pkl" for split in SPLITS if (folder / f"{split}-queries.pkl").is_file()]
+    return f"{' and '.join(there)} here" if there else "train-, valid- or test-queries.pkl, and this one has none"
+
+
+def write_queries(folder: str | Path, split: str, sets: Mapping[str, QuerySet] | Iterable[QuerySet]) -> None:
+    """Write the queries of one split as BetaE's pickles; files of the same names are replaced, all or none."""
+    queries: dict[Any, set[Any]] = defaultdict(set)
+    easy: dict[Any, set[int]] = defaultdict(set)
+    hard: dict[Any, set[int]] = defaultdict(set)
+    for queried in sets.values() if isinstance(sets, Mapping) else sets:
+        tuples = queried.tuples()
+        queries[queried.shape.encoded(queried.encoding)].update(tuples)
+        easy.update(zip(tuples, queried.easy.to_sets(), strict=True))
+        hard.update(zip(tuples, queried.hard.to_sets(), strict=True))
+    tables: dict[str, Any] = {"queries": queries}
+    tables |= {"answers": hard} if split == "train" else {"easy-answers": easy, "hard-answers": hard}
+    with atomic_folder(Path(folder)) as draft:
+        for name, table in tables.items():
+            # Protocol 4 is the newest that Python 3.7, which BetaE's own code asks for, can read.
+            (draft / f"{split}-{name}.pkl").write_bytes(pickle.dumps(table, protocol=4))

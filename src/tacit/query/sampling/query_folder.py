@@ -1,0 +1,293 @@
+"""Query folders: queries beside the graph they were made of, drawn for a graph, and read as queries of a graph.
+
+The pickles of such a folder speak of ids, which mean nothing without the labels beside them: queries are carried over
+to the ids of a graph by label, and refused where that cannot be done, or where the facts are others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.disk import from_json
+from tacit.errors import DataError, SettingsError
+from tacit.fitting.progress import Progress, counting
+from tacit.graph.builder import counted, packed
+from tacit.graph.formats.betae import is_betae, read_betae, read_vocabulary, write_betae
+from tacit.graph.formats.files import atomic_file
+from tacit.graph.graph import SPLITS, Graph, Triples
+from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.graph.stored import fingerprint
+from tacit.query.plans.symbolic import with_answers
+from tacit.query.sampling import sampling
+from tacit.query.sampling.betae_structures import Ids, label
+from tacit.query.sampling.queries import AnswerSets, QuerySet, read_queries, write_queries
+from tacit.query.sampling.sampling import Sample, can_miss, links_wanted
+from tacit.query.sampling.settings import SampleSettings
+from tacit.query.sampling.shapes import SHAPES, Encoding, Shape, parse_shapes
+from tacit.sources import NameOrPath, load
+
+if TYPE_CHECKING:
+    from tacit.graph.datasets import Facts
+
+MAPS = ("id2ent.pkl", "id2rel.pkl")
+
+
+class Translation(NamedTuple):
+    """The ids of a graph by the ids of a folder; -1 where the graph has no such label."""
+
+    entities: NDArray[np.int64]
+    relations: NDArray[np.int64]
+
+
+def queries_for(
+    graph: Graph, folder: str | Path, split: str, shapes: str | Iterable[str] | None = None, *, absent_ok: bool = False
+) -> dict[str, QuerySet]:
+    """The queries of a folder as queries of a graph, all of them or those of some shapes.
+
+    They are carried over by label where the folder has maps from ids to labels; where it has facts, those must be the
+    graph's. A folder without maps is taken where it says that it was made of this very graph. Train queries without
+    answers get theirs from the graph. De Morgan's forms of unions, the same questions once more, come only when asked
+    for by name.
+    """
+    folder = Path(folder)
+    sets = read_queries(folder, split, shapes, absent_ok=absent_ok)
+    if shapes is None:
+        plain = [name for name in sets if not name.endswith("-DM")]
+        sets = {name: sets[name] for name in dict.fromkeys([*SHAPES, *plain]) if name in plain}
+    translation = _translation(graph, folder, split)
+    carried = {name: _carried(queries, translation, folder) for name, queries in sets.items()}
+    return {
+        name: with_answers(queries, graph, "train") if split == "train" and not len(queries.hard.ids) else queries
+        for name, queries in carried.items()
+    }
+
+
+def has_queries(folder: str | Path, split: str) -> bool:
+    """Whether a folder has queries of a split."""
+    return (Path(folder) / f"{split}-queries.pkl").is_file()
+
+
+def _translation(graph: Graph, folder: Path, split: str) -> Translation:
+    """How ids of a folder read in a graph."""
+    if all((folder / name).is_file() for name in MAPS):
+        has_facts = all((folder / f"{split}.txt").is_file() for split in SPLITS)
+        there = read_betae(folder, folder.name) if has_facts else None
+        entities = there.entities if there else read_vocabulary(folder / MAPS[0], "entity")
+        relations = there.relations if there else read_vocabulary(folder / MAPS[1], "relation")
+        translation = Translation(_ids(entities, graph.entities), _ids(relations, graph.relations))
+        if there:
+            _check_facts(graph, there, translation, folder)
+        return translation
+    if _recorded(folder, split) != fingerprint(graph)._asdict():
+        raise DataError(
+            f"has no {' and '.join(MAPS)}, and does not say that its ids are those of {graph.name}; add the maps, or "
+            "sample queries of this graph",
+            folder,
+        )
+    return Translation(np.arange(graph.num_entities), np.arange(graph.num_relations))
+
+
+def _ids(there: Vocabulary, here: Vocabulary) -> NDArray[np.int64]:
+    if there == here:
+        return np.arange(len(here))
+    ids = {name: i for i, name in enumerate(here)}
+    return np.array([ids.get(name, -1) for name in there], dtype=np.int64)
+
+
+def _check_facts(graph: Graph, there: Graph, translation: Translation, folder: Path) -> None:
+    """Raise a `DataError` where queries were made of other facts: a run may have learned what they ask for.
+
+    A graph may lack the facts to validate and test with; those that it has must be the folder's.
+    """
+    for split in SPLITS:
+        mine, theirs = graph.split(split), _read_as(there.split(split), translation)
+        known = theirs[(theirs >= 0).all(axis=1)]
+        here, named = packed((mine, known), graph.num_entities, graph.num_relations)
+        others = np.setxor1d(here, named)
+        if (len(mine) or split == SPLITS[0]) and (len(others) or len(known) < len(theirs)):
+            different = counted(len(others) + len(theirs) - len(known), "fact")
+            raise DataError(
+                f"its queries were made of other facts than {graph.name} has: {different} of {split} in one and not in "
+                "the other; sample queries of this graph, or open the run that was trained on theirs",
+                folder,
+            )
+
+
+def _read_as(facts: Triples, translation: Translation) -> Triples:
+    """Facts in the ids of the graph, forward again where a relation is the inverse of what it was."""
+    heads, tails = translation.entities[facts[:, 0]], translation.entities[facts[:, 2]]
+    relations = translation.relations[facts[:, 1]]
+    turned = relations % 2 == 1
+    columns = (np.where(turned, tails, heads), relations - turned, np.where(turned, heads, tails))
+    columns[1][relations < 0] = -1
+    read: Triples = np.stack(columns, axis=1)
+    return read
+
+
+def _carried(queries: QuerySet, translation: Translation, folder: Path) -> QuerySet:
+    entities = _translated(queries.entities, translation.entities, "entity", queries.name, folder)
+    relations = _translated(queries.relations, translation.relations, "relation", queries.name, folder)
+    easy, hard = (
+        _answers(answers, translation.entities, queries.name, folder) for answers in (queries.easy, queries.hard)
+    )
+    return replace(queries, entities=entities, relations=relations, easy=easy, hard=hard)
+
+
+def _answers(answers: AnswerSets, table: NDArray[np.int64], name: str, folder: Path) -> AnswerSets:
+    ids = _translated(answers.ids, table, "entity", name, folder)
+    width = int(ids.max(initial=0)) + 1
+    return AnswerSets.of_keys(np.sort(answers.rows * width + ids), len(answers), width)
+
+
+def _translated(ids: Ids, table: NDArray[np.int64], kind: str, name: str, folder: Path) -> Ids:
+    if int(ids.max(initial=-1)) >= len(table):
+        raise DataError(f"{name} queries name {kind} {ids.max()}, but its labels end at {len(table) - 1}", folder)
+    carried: Ids = table[ids].astype(np.int32)
+    if (carried < 0).any():
+        lost = counted(len(np.unique(ids[carried < 0])), f"{kind} label")
+        raise DataError(f"{name} queries name {lost} that the graph does not have; they are of another graph", folder)
+    return carried
+
+
+def check_ids(queries: Mapping[str, QuerySet], graph: Graph) -> None:
+    """Raise a `DataError` where queries speak of ids that the graph does not have, or are none."""
+    if not isinstance(queries, Mapping) or not all(isinstance(each, QuerySet) for each in queries.values()):
+        raise SettingsError("queries are neither a query folder nor query sets by shape; give one of them", "queries")
+    for name, chosen in queries.items():
+        entities = np.concatenate([part.ravel() for part in (chosen.entities, chosen.easy.ids, chosen.hard.ids)])
+        for kind, ids, size in (
+            ("entity", entities, graph.num_entities),
+            ("relation", chosen.relations, graph.num_relations),
+        ):
+            wrong = ids[(ids < 0) | (ids >= size)]
+            if wrong.size:
+                raise DataError(
+                    f"the {name} queries speak of {kind} {wrong[0]:,}, but {graph.name} has 0 to {size - 1:,}; "
+                    "give queries of the graph the run was made for"
+                )
+
+
+def _recorded(folder: Path, split: str) -> Any:
+    """The fingerprint of the graph that a folder's queries were drawn from, where it says so."""
+    path = folder / f"{split}-sample.json"
+    try:
+        return from_json(path.read_text(encoding="utf-8")).get("fingerprint") if path.is_file() else None
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def sample(
+    graph: Facts | Sequence[Facts],
+    out: NameOrPath | None = None,
+    *,
+    shapes: str | Iterable[str] | None = None,
+    templates: str | Iterable[str] = (),
+    force: bool = False,
+    progress: Progress | bool = False,
+    **settings: Any,
+) -> dict[str, Sample]:
+    """Draw queries with easy and hard answers from a graph; with `out`, also write them there as a BetaE folder.
+
+    `shapes` are names as in `2i,3i,2in`, or all, positive, negative; `templates` are questions whose names stand for
+    any. `force` replaces queries of the split in the folder. `progress` hears an `Event` of each shape as its queries
+    are drawn, or True shows it. The queries of `2i` are `["2i"].queries`.
+
+    Settings are those of `SampleSettings`. Each shape gets `count` queries, of at most `max_answers` hard answers,
+    about the facts of a `split`, drawn by a `seed`; it is given up when more than the share `waste` of the tries is in
+    vain. With `missing`, 2 or "2+", the hard answers are those that exactly, or at least, so many links must be
+    predicted for; the others count as easy.
+    """
+    chosen = SampleSettings.of(settings)
+    if out is not None:
+        check_place(Path(out), chosen.split, force)
+    links = None if chosen.missing is None else links_wanted(chosen.missing, chosen.split)
+    wanted = shapes_of(shapes, templates, links)
+    for shape in wanted.values() if out is not None else ():
+        shape.encoded()  # what no file can hold is refused before it is drawn
+    loaded = load(graph)
+    options = chosen.to_dict()
+    samples = draw(loaded, wanted, progress=progress, **options)
+    if out is not None:
+        told = {name: value for name, value in options.items() if name != "missing" or value is not None}
+        write_query_folder(loaded, Path(out), chosen.split, samples, told)
+    return samples
+
+
+def draw(
+    graph: Graph,
+    shapes: Mapping[str, Shape],
+    split: str = "train",
+    count: int = 1000,
+    progress: Progress | bool = False,
+    **options: Any,
+) -> dict[str, Sample]:
+    """Queries of several shapes, each with what it took to find them; `options` are those of `sampling.sample`."""
+    samples = {}
+    with counting(progress) as counts:
+        for name, shape in shapes.items():
+            drawn = sampling.sample(graph, shape, split, count, progress=counts(name, count), **options)
+            encoding: Encoding = "dm" if name != shape.name else "dnf"
+            samples[name] = replace(drawn, queries=replace(drawn.queries, encoding=encoding))
+    if not any(len(drawn.queries) for drawn in samples.values()):
+        raise SettingsError(f"no query found; {'; '.join(map(str, samples.values()))}")
+    return samples
+
+
+def shapes_of(
+    names: str | Iterable[str] | None = None, templates: str | Iterable[str] = (), links: range | None = None
+) -> dict[str, Shape]:
+    """The shapes asked for by name and by template, as a folder will call them.
+
+    Where nothing is said they are all 14, or those that can miss so many links.
+    """
+    templates = [templates] if isinstance(templates, str) else list(templates)
+    chosen = parse_shapes(names or "all") if names or not templates else ()
+    shapes = {name: SHAPES[name.removesuffix("-DM")] for name in chosen}
+    if links is not None and not names:
+        shapes = {name: shape for name, shape in shapes.items() if can_miss(shape, links)}
+    if templates:
+        from tacit.query.text.text import parse
+
+        for text in templates:
+            shape = Shape.of(text, parse(text))
+            name = text if shape.structure is None else label(shape.structure)
+            shapes.setdefault(name, SHAPES.get(name, replace(shape, name=name)))
+    return shapes
+
+
+def check_place(folder: Path, split: str, force: bool = False) -> None:
+    """Raise a `DataError` where a folder holds queries of a split already, unless they may be replaced by `force`."""
+    if (folder / f"{split}-queries.pkl").exists() and not force:
+        raise DataError(f"holds {split} queries; choose another folder, or replace them with force", folder)
+
+
+def write_query_folder(
+    graph: Graph, folder: Path, split: str, samples: Mapping[str, Sample], settings: Mapping[str, Any]
+) -> None:
+    """Write queries as a BetaE folder, with the graph they are of and a report of how they were drawn."""
+    from tacit import __version__
+
+    _write_graph(graph, folder)
+    write_queries(folder, split, [drawn.queries for drawn in samples.values() if len(drawn.queries)])
+    shapes = {
+        name: {"queries": len(drawn.queries), "tries": drawn.tries, "turned_down": drawn.turned_down}
+        for name, drawn in samples.items()
+    }
+    about = {"tacit": __version__, "graph": graph.name, "fingerprint": fingerprint(graph)._asdict(), "split": split}
+    with atomic_file(folder / f"{split}-sample.json") as file:
+        file.write(json.dumps({**about, **settings, "shapes": shapes}, indent=2).encode() + b"\n")
+
+
+def _write_graph(graph: Graph, folder: Path) -> None:
+    """Write a graph beside its queries; a folder that holds another graph is left alone."""
+    if not is_betae(folder):
+        write_betae(graph, folder)
+    elif fingerprint(read_betae(folder, folder.name)) != fingerprint(graph):
+        raise DataError("holds another graph; choose another folder", folder)

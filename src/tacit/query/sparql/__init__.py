@@ -1,0 +1,1 @@
+"""Questions in SPARQL, read and written."""

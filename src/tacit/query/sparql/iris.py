@@ -1,0 +1,143 @@
+"""Which label of a graph an IRI or a literal of a query stands for.
+
+A prefixed name is the IRI that the query's own declarations make of it. In a graph that came from RDF an IRI stands for
+the label that the graph writes it as, and for no other; so does a literal. In a graph from tables, whose labels are no
+IRIs, it stands for the first of these that is a label: the IRI in angle brackets or as it is, the prefixed form that
+the query uses (`geo:Oslo`), and its last part with percent signs decoded, at last whatever its case, spaces, `_` and
+`-`. In the scheme `tacit:` everything after the colon is a name in any graph: after `PREFIX : <tacit:>`, `:France` and
+`<tacit:New%20York>` are names of entities.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote, urljoin
+
+from tacit.errors import QueryError, UnknownName
+from tacit.graph.graph import Graph
+from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.labels.terms import SCHEME
+from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.query.names import meant
+from tacit.query.sparql.source import SparqlText, is_value, kind
+from tacit.query.text.text import place
+
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"  # which `a` is short for
+_PLAIN = "http://www.w3.org/2001/XMLSchema#string"  # the type of a literal that names none
+_NAMED = {"\\": r"\\", '"': r"\"", "\b": r"\b", "\t": r"\t", "\n": r"\n", "\f": r"\f", "\r": r"\r"}
+# As in labels from RDF, whose literals are those that canonical N-Triples writes.
+_ESCAPES = str.maketrans({chr(i): f"\\u{i:04X}" for i in (*range(32), 127, 0xFFFE, 0xFFFF)} | _NAMED)
+
+
+class TermLabels:
+    """Finds the labels of a query's terms, as its parser gives them; without a graph it takes the plainest form."""
+
+    def __init__(self, source: SparqlText, prologue: Any, graph: Graph | None) -> None:
+        self.source, self.graph = source, graph
+        self.own: Prefixes | None = graph.prefixes if graph and graph.prefixes else None  # of a graph from RDF
+        self.base, self.prefixes = "", dict[str, str]()
+        for declared in prologue:
+            if declared.name == "Base":
+                self.base = self.iri(declared.iri)
+            else:
+                self.prefixes[declared.prefix or ""] = self.iri(declared.iri)
+
+    def entity(self, term: Any) -> str:
+        """The label of an entity, by its IRI or literal."""
+        return self._label(term, self.graph.entities if self.graph else None)
+
+    def relation(self, term: Any) -> str:
+        """The label of a relation, by its IRI."""
+        return self._label(term, self.graph.relations if self.graph else None)
+
+    def _label(self, term: Any, vocabulary: Vocabulary | None) -> str:
+        literal = self._literal(term)
+        iri = "" if literal else self.iri(term)
+        if self.own and vocabulary is not None:
+            label = literal or self.own.label(iri)
+            if label in vocabulary:
+                return label
+            if not iri.startswith(SCHEME):
+                near = _nearest(self.own, label, iri, vocabulary)
+                raise self._located(UnknownName(vocabulary.kind, iri or literal, near), term)
+        names = [literal, _text(term)] if literal else list(self._names(iri))
+        if vocabulary is None:
+            return names[-1]
+        try:
+            return vocabulary.labels[meant(vocabulary, *names)]
+        except UnknownName as error:
+            raise self._located(error, term) from None
+
+    def iri(self, term: Any) -> str:
+        """The IRI that a prefixed or relative name is short for."""
+        if kind(term) != "pname":
+            whole = str(term if _ABSOLUTE.match(term) else urljoin(self.base, term))
+            return whole + "#" * (term.endswith("#") and not whole.endswith("#"))  # which joining takes away
+        prefix, local = term.prefix or "", term.localname or ""
+        if prefix not in self.prefixes:
+            words = f"the prefix '{prefix}:' is not declared; PREFIX {prefix}: <tacit:> declares it"
+            raise QueryError(words, *(self._place(f"{prefix}:{local}") or ()))
+        return self.prefixes[prefix] + re.sub(r"\\(.)", r"\1", local)
+
+    def _literal(self, term: Any) -> str:
+        """A literal as N-Triples writes it; nothing of an IRI."""
+        if kind(term) == "literal":
+            language, datatype = term.lang, self.iri(term.datatype) if term.datatype else ""
+        elif is_value(term):
+            language, datatype = "", str(term.datatype)
+            self._check_value(str(term), datatype)
+        else:
+            return ""
+        typed = self.own.label(datatype) if self.own else f"<{datatype}>"
+        suffix = f"@{language.lower()}" if language else f"^^{typed}" if datatype not in ("", _PLAIN) else ""
+        return f'"{_text(term).translate(_ESCAPES)}"{suffix}'
+
+    def _check_value(self, value: str, datatype: str) -> None:
+        """Refuse a number that is written otherwise than rdflib hands it on: `05` is another literal than `5`."""
+        if not self.source.spelt(value):
+            written = f'"..."^^<{datatype}>' if self.own else '"..."'
+            raise QueryError(f"a number that is read as {value} is written otherwise; write it as {written}")
+
+    def _names(self, iri: str) -> Iterator[str]:
+        """What an IRI may be called in a graph from tables, the plainest last."""
+        if iri.startswith(SCHEME):
+            yield unquote(iri[len(SCHEME) :])
+            return
+        yield f"<{iri}>"  # first, since an IRI that Tacit has written is one of these
+        yield iri
+        for prefix, namespace in sorted(self.prefixes.items(), key=lambda item: -len(item[1])):
+            if namespace and iri.startswith(namespace):
+                yield (f"{prefix}:" if prefix else "") + iri[len(namespace) :]
+        yield unquote(re.split(r"[/#:]", iri)[-1]) or iri
+
+    def _located(self, error: UnknownName, term: Any) -> UnknownName:
+        written = [f"<{term}>", str(term), *(["a"] if str(term) == _TYPE else [])]
+        if kind(term) == "pname":
+            written = [f"{term.prefix or ''}:{term.localname or ''}"]
+        elif kind(term) == "literal":
+            written = [f"{mark}{_text(term)}{mark}" for mark in "\"'"]
+        at = next(filter(None, map(self._place, written)), None)
+        return error.located(*at) if at else error
+
+    def _place(self, written: str) -> tuple[int, int] | None:
+        """Line and column of the first use of a term."""
+        use = re.search(rf"(?<![\w?$:.-]){re.escape(written)}(?![\w:-])", self.source.text)
+        return place(self.source.text, use.start()) if use else None
+
+
+def _text(literal: Any) -> str:
+    """What stands between the quotes of a literal, escapes resolved."""
+    return str(literal.string if kind(literal) == "literal" else literal)
+
+
+def _nearest(own: Prefixes, label: str, iri: str, vocabulary: Vocabulary) -> list[str]:
+    """What may be meant by an IRI that a graph from RDF does not have: its last part in the graph's namespaces."""
+    if not iri:
+        return vocabulary.nearest(label)
+    last = re.split(r"[/#:]", iri)[-1]
+    same = [f"{prefix}:{last}" if prefix else last for prefix in own]
+    near = [name for name in same if name in vocabulary] or vocabulary.nearest(label) or vocabulary.nearest(last)
+    return [own.iri(name) or name for name in near[:3]]

@@ -1,0 +1,125 @@
+"""A SPARQL text beside the tree that rdflib made of it, to say where in the text something stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tacit.errors import QueryError
+from tacit.query.formula import Variable
+from tacit.query.text.text import place
+
+SUPPORTED = (
+    "(what is: SELECT, ASK and COUNT of triple patterns with ^, / and |, UNION, FILTER [NOT] EXISTS, MINUS, VALUES, "
+    "LIMIT, OFFSET, and answer:score)"
+)
+REFUSED = {  # the parser's word for a construct -> its name, and how it is written
+    "OptionalGraphPattern": ("OPTIONAL", r"OPTIONAL"),
+    "Bind": ("BIND", r"BIND"),
+    "InlineData": ("VALUES", r"VALUES"),
+    "ValuesClause": ("VALUES", r"VALUES"),
+    "SubSelect": ("a sub-query", r"\{\s*SELECT"),
+    "GraphGraphPattern": ("GRAPH", r"GRAPH"),
+    "ServiceGraphPattern": ("SERVICE", r"SERVICE"),
+    "GroupClause": ("grouping", r"GROUP\s+BY"),
+    "HavingClause": ("grouping", r"HAVING"),
+    "OrderClause": ("ORDER BY of anything but DESC(?score), as which answers come,", r"ORDER\s+BY"),
+    "LimitOffsetClauses": ("LIMIT 0 or OFFSET of a single result", r"LIMIT|OFFSET"),
+    "DatasetClause": ("FROM", r"FROM"),
+    "ConstructQuery": ("CONSTRUCT", r"CONSTRUCT"),
+    "DescribeQuery": ("DESCRIBE", r"DESCRIBE"),
+    "MinusGraphPattern": ("MINUS", r"MINUS"),
+    "Filter": ("FILTER on values", r"FILTER"),
+}
+_LONG = r"\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}"
+_STRING = rf"{_LONG}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
+_OPAQUE = re.compile(rf"{_STRING}|<[^<>\s]*>|\\.|#[^\n]*", re.DOTALL)  # where no keyword is one, and no number
+
+
+class SparqlText:
+    """The text of a query and its tree as they were read, for messages."""
+
+    def __init__(self, text: str, tree: Any) -> None:
+        self.text, self.nodes, self.variables = text, list(walked(tree)), mentioned(tree)
+        self.keywords = bare(text)
+
+    def refused(self, node: Any) -> QueryError:
+        """The error for a construct that is not read."""
+        return self.error(f"{REFUSED[node.name][0]} is not supported {SUPPORTED}", *self.written(node))
+
+    def written(self, node: Any) -> tuple[str, int]:
+        """How a construct is written, and how many that are written so come before it."""
+        spelled = REFUSED[node.name][1]
+        alike = [other for other in self.nodes if REFUSED.get(kind(other), ("", ""))[1] == spelled]
+        return keyword(spelled), next(at for at, other in enumerate(alike) if other is node)
+
+    def error(self, message: str, pattern: str, before: int = 0) -> QueryError:
+        """An error at a place that matches a pattern, after so many others that do."""
+        places = [match.start() for match in re.finditer(pattern, self.keywords, re.IGNORECASE)]
+        return QueryError(message, *place(self.text, places[before])) if len(places) > before else QueryError(message)
+
+    def spelt(self, value: str) -> bool:
+        """Whether all numbers, or truth values, that are read as a text are written so: rdflib reads `05` as 5."""
+        read = {id(node) for node in self.nodes if is_value(node) and str(node) == value}  # a subject may come again
+        written = re.findall(rf"(?<![\w.:?$+-]){re.escape(value)}(?!\w|\.\d)", self.keywords, re.IGNORECASE)
+        return len(written) >= len(read)
+
+    def of_variable(self, message: str, variable: Variable) -> QueryError:
+        """An error where a variable is first spoken of."""
+        return self.error(message, rf"[?$]{variable.name}\b")
+
+
+def bare(text: str) -> str:
+    """A query with spaces in place of what may look like anything: comments, literals and IRIs up to their ends."""
+    return _OPAQUE.sub(_blanked, text)
+
+
+def _blanked(part: re.Match[str]) -> str:
+    """Spaces as many; the end of a literal or an IRI stays, so that it is still a term."""
+    if part[0][0] == "\\":
+        return "__"  # an escape is a letter of a name, which goes on
+    return " " * (len(part[0]) - 1) + (" " if part[0][0] == "#" else part[0][-1])
+
+
+def keyword(words: str) -> str:
+    """A pattern for words that are no part of a name."""
+    return rf"(?<![\w?$:])(?:{words})\b"
+
+
+def walked(tree: Any) -> Iterator[Any]:
+    """All that a parsed tree holds, in the order in which it was written."""
+    yield tree
+    if isinstance(tree, dict):
+        for part in tree.values():
+            yield from walked(part)
+    elif not isinstance(tree, str) and isinstance(tree, Iterable):
+        for part in tree:
+            yield from walked(part)
+
+
+def kind(node: Any) -> str:
+    """The parser's word for a part of a tree; nothing for a term that is whole."""
+    return str(getattr(node, "name", "")) if isinstance(node, dict) else ""
+
+
+def is_variable(node: Any) -> bool:
+    """Whether a part of a tree is a variable."""
+    return type(node).__name__ == "Variable"
+
+
+def is_value(node: Any) -> bool:
+    """Whether a part of a tree is a number or a truth value, written without quotes."""
+    return type(node).__name__ == "Literal" and node.datatype is not None
+
+
+def mentioned(tree: Any) -> dict[Variable, None]:
+    """The variables anywhere in a tree, in the order in which they were written."""
+    return dict.fromkeys(Variable(str(node)) for node in walked(tree) if is_variable(node))
+
+
+def inner(expression: Any) -> Any:
+    """An expression without the operators around it that join nothing: rdflib wraps a term in all that bind looser."""
+    while kind(expression).endswith("Expression") and not getattr(expression, "other", None):
+        expression = expression.expr
+    return expression

@@ -1,0 +1,130 @@
+"""Questions written as SPARQL, which reads back as a question with the same answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import count
+
+from tacit.errors import QueryError
+from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.labels.terms import SCHEME, n_triples
+from tacit.query.formula import Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, rebuilt
+from tacit.query.plans.elimination import factored
+
+_LOCAL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+def to_sparql(query: Query, prefixes: Prefixes | None = None) -> str:
+    """The SELECT or ASK query that asks the same; labels are written as the prefixes of their graph make IRIs of them.
+
+    >>> from tacit.query.text.text import parse
+    >>> print(to_sparql(parse("?c : borders(France, ?c) & !speaks(?c, German)")))
+    PREFIX : <tacit:>
+    SELECT ?c WHERE {
+      :France :borders ?c .
+      FILTER NOT EXISTS {
+        ?c :speaks :German .
+      }
+    }
+    """
+    if query.kind == "relations" or (query.count and len(query.targets) > 1):
+        raise QueryError("SPARQL is written for entities, tuples of them, yes or no, and how many entities")
+    if open_ := [target for target in query.targets if target not in query.formula.free]:
+        raise QueryError(f"{open_[0]} occurs nowhere in the formula, and SPARQL could not give it a value")
+    writer, used = _Writer(prefixes or Prefixes({})), set(query.targets)
+    formula = _apart(query.formula, {target: target for target in query.targets}, used)
+    asked = " ".join(map(str, query.targets))
+    if query.count:
+        asked = f"(COUNT(DISTINCT {asked}) AS {_unused('count', used)})"
+    lines = [f"SELECT {asked} WHERE {{" if asked else "ASK {", *_indented(writer.group(formula, frozenset())), "}"]
+    opening = [f"PREFIX : <{SCHEME}>"] if writer.short else []
+    return "\n".join([*opening, *lines])
+
+
+class _Writer:
+    """Writes formulas as groups of patterns; `short` is whether a name was written with the empty prefix."""
+
+    def __init__(self, prefixes: Prefixes) -> None:
+        self.prefixes, self.short = prefixes, False
+
+    def group(self, formula: Formula, bound: frozenset[Variable]) -> Iterator[str]:
+        """The lines of a group whose solutions make a formula hold, where some variables have a value."""
+        _, parts = factored(formula)  # a variable of a group stands for some value without a quantifier
+        for atom in (part for part in parts if isinstance(part, Atom)):
+            yield f"{self.term(atom.subject)} {self.name(str(atom.relation))} {self.term(atom.object)} ."
+        bound = bound.union(*(part.free for part in parts if isinstance(part, Atom)))
+        unions = [part for part in parts if isinstance(part, Or) and _gives(part)]
+        for union in unions:
+            for number, part in enumerate(union.parts):
+                yield f"{'UNION ' * bool(number)}{{"
+                yield from _indented(self.group(part, frozenset()))
+                yield "}"
+        bound = bound.union(*(union.free for union in unions))
+        for part in parts:
+            if not isinstance(part, Atom) and part not in unions:
+                if not part.free <= bound:
+                    raise QueryError(
+                        f"{min(map(str, part.free - bound))} is open where SPARQL needs it to have a value"
+                    )
+                yield from self.filter(part, bound)
+
+    def filter(self, formula: Formula, bound: frozenset[Variable]) -> Iterator[str]:
+        """The lines of a filter that lets what makes a formula hold pass."""
+        if not isinstance(formula, Or):
+            yield from self.condition(formula, bound, "FILTER ")
+            return
+        yield "FILTER ("
+        for number, part in enumerate(formula.parts):
+            yield from _indented(self.condition(part, bound, "|| " * bool(number)))
+        yield ")"
+
+    def condition(self, formula: Formula, bound: frozenset[Variable], opening: str) -> Iterator[str]:
+        denied = isinstance(formula, Not)
+        yield f"{opening}{'NOT ' * denied}EXISTS {{"
+        yield from _indented(self.group(formula.part if isinstance(formula, Not) else formula, bound))
+        yield "}"
+
+    def term(self, term: Term) -> str:
+        return str(term) if isinstance(term, Variable) else self.name(term.name)
+
+    def name(self, label: str) -> str:
+        written = n_triples(label, self.prefixes)
+        if written.startswith("_:"):
+            raise QueryError(f"'{label}' has no IRI, by which SPARQL could name it")
+        local = written.removeprefix(f"<{SCHEME}").removesuffix(">")
+        if written != f"<{SCHEME}{local}>" or not _LOCAL.fullmatch(local):
+            return written
+        self.short = True
+        return f":{local}"
+
+
+def _gives(formula: Formula) -> bool:
+    """Whether every solution of a formula, as a group of its own, gives all its variables a value."""
+    if isinstance(formula, Or):
+        return all(part.free == formula.free and _gives(part) for part in formula.parts)
+    _, parts = factored(formula)
+    giving = [part for part in parts if isinstance(part, Atom) or (isinstance(part, Or) and _gives(part))]
+    given = frozenset[Variable]().union(*(part.free for part in giving))
+    return all(part.free <= given for part in parts)
+
+
+def _apart(formula: Formula, scope: dict[Variable, Variable], used: set[Variable]) -> Formula:
+    """The formula with a name of its own for each quantified variable, since a group of SPARQL has one scope."""
+    if isinstance(formula, Atom):
+        return Atom(formula.relation, *(term if isinstance(term, Entity) else scope[term] for term in formula.terms))
+    if isinstance(formula, Exists):
+        name = _unused(formula.variable.name, used)
+        used.add(name)
+        return Exists(name, _apart(formula.part, scope | {formula.variable: name}, used))
+    return rebuilt(formula, lambda part: _apart(part, scope, used))
+
+
+def _unused(name: str, used: set[Variable]) -> Variable:
+    """A variable of that name, or with a number behind it where it is taken."""
+    names = (Variable(f"{name}{number or ''}") for number in count())
+    return next(each for each in names if each not in used)
+
+
+def _indented(lines: Iterator[str]) -> Iterator[str]:
+    return (f"  {line}" for line in lines)

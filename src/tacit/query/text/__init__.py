@@ -1,0 +1,1 @@
+"""The text syntax of questions."""

@@ -1,0 +1,171 @@
+"""Questions as text: `?c : borders(France, ?c) & !speaks(?c, German)`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from tacit.errors import QueryError
+from tacit.query.formula import MAX_ATOMS, And, Atom, Entity, Formula, Not, Or, Query, Term, Variable, atoms, exists
+from tacit.query.text import tokens
+from tacit.query.text.parameters import Parameter, filled
+from tacit.query.text.quantify import quantified
+
+if TYPE_CHECKING:
+    from lark import Lark, Token
+
+MAX_CHARACTERS = 20_000
+MAX_BRACKETS = 100
+
+
+def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
+    """The query a text asks; a mistake is a `QueryError` that points at it.
+
+    Before the colon stands what is asked for: a variable, several, `count` and a variable, or nothing, where the answer
+    is yes or no. The colon stays: without it, who forgets the variable would be answered another question. A variable
+    that is neither asked for nor bound is existential, at the narrowest place that holds its atoms.
+
+    >>> parse("?c : borders(France, ?c) and not speaks(?c, German)")
+    <?c : borders(France, ?c) & !speaks(?c, German)>
+    >>> parse("?t : !(p(a, ?v) & q(?v, ?t)) & r^-1(?t, 'b c')")
+    <?t : !(exists ?v . p(a, ?v) & q(?v, ?t)) & r("b c", ?t)>
+    >>> parse("?a, ?b : borders(?a, ?b)"), parse(": borders(France, ?b)"), parse("count ?c : borders(France, ?c)")
+    (<?a, ?b : borders(?a, ?b)>, <: exists ?b . borders(France, ?b)>, <count ?c : borders(France, ?c)>)
+
+    `$name` stands for a label that is given among the `parameters`, whatever characters it has.
+
+    >>> parse("?c : borders($who, ?c)", {"who": 'the "Free" State'})
+    <?c : borders("the \\"Free\\" State", ?c)>
+    """
+    from lark import UnexpectedInput
+
+    from tacit.query.text.syntax_errors import explained
+
+    _check_size(text)
+    try:
+        said: tuple[tuple[Variable, ...], Formula, bool] = _parser().parse(text)  # type: ignore[assignment]
+    except UnexpectedInput as error:
+        raise explained(error, text) from None
+    if "\\" in text:
+        _check_escapes(text)
+    targets, formula, count = said
+    if sum(1 for _ in atoms(formula)) > MAX_ATOMS:
+        raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
+    if parameters or "$" in text:
+        formula = filled(formula, parameters or {})
+    return Query(targets, quantified(formula, formula.free.difference(targets)), count, text)
+
+
+def locate(text: str, kind: str, name: str) -> tuple[int, int] | None:
+    """The line and column where a text first uses a name as an entity or as a relation.
+
+    >>> locate("?c : borders(France, ?c)", "entity", "France")
+    (1, 14)
+    """
+    for word in _NAME.finditer(text):
+        role = "relation" if _APPLIED.match(text, word.end()) else "entity"
+        if role == kind and word[0][0] not in "?$" and _plain(word[0]) == name:
+            return place(text, word.start())
+    return None
+
+
+def place(text: str, at: int) -> tuple[int, int]:
+    """The line and column of a character of a text.
+
+    >>> place("one\\ntwo", 4)
+    (2, 1)
+    """
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+
+
+_NAME = re.compile(f"{tokens.STRING}|{tokens.VARIABLE}|{tokens.PARAMETER}|{tokens.NAME}", re.DOTALL)
+_APPLIED = re.compile(rf"\s*(?:{tokens.INVERSE})?\s*\(")
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
+
+
+def _plain(word: str) -> str:
+    """A name as it is meant: without its quotes and escapes, or that of a parameter."""
+    if word[0] == "$":
+        return Parameter(word[1:])
+    return _ESCAPE.sub(lambda escape: _character(escape) or "", word[1:-1]) if word[0] in "\"'" else word
+
+
+def _character(escape: re.Match[str]) -> str | None:
+    """The character that an escape stands for, if it stands for one; half of a surrogate pair is none."""
+    if escape[3]:
+        return _ESCAPED.get(escape[3])
+    code = int(escape[1] or escape[2], 16)
+    return chr(code) if code < 0xD800 or 0xE000 <= code <= 0x10FFFF else None
+
+
+def _check_escapes(text: str) -> None:
+    for word in _NAME.finditer(text):
+        for escape in _ESCAPE.finditer(word[0]) if word[0][0] in "\"'" else ():
+            if _character(escape) is None:
+                words = rf"""'{escape[0].strip()}' is no escape (\\ \" \' \n \t \r \u016b and \U0001F600 are)"""
+                raise QueryError(words, *place(text, word.start() + escape.start()))
+
+
+def _check_size(text: str) -> None:
+    if len(text) > MAX_CHARACTERS:
+        raise QueryError(f"the question is {len(text):,} characters long; at most {MAX_CHARACTERS:,} are read")
+    if text.count("(") <= MAX_BRACKETS:
+        return
+    depth = 0
+    for at, character in enumerate(_QUOTED.sub(lambda q: " " * len(q[0]), text)):
+        depth += (character == "(") - (character == ")")
+        if depth > MAX_BRACKETS:
+            raise QueryError(f"brackets are nested deeper than {MAX_BRACKETS} levels", *place(text, at))
+
+
+_QUOTED = re.compile(tokens.UNCLOSED, re.DOTALL)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Lark:
+    from lark import Lark
+
+    grammar = files("tacit.query.text").joinpath("grammar.lark").read_text(encoding="utf-8")
+    grammar = re.sub("<([A-Z]+)>", lambda word: getattr(tokens, word[1]).replace("/", r"\/"), grammar)
+    return Lark(grammar, start="query", parser="lalr", transformer=_Builder())
+
+
+class _Builder:
+    """Makes formulas of the grammar's rules while it parses; each method is named after its rule."""
+
+    def query(self, parts: list[Token | Formula]) -> tuple[tuple[Variable, ...], Formula, bool]:
+        formula: Formula = parts.pop()  # type: ignore[assignment]
+        count = bool(parts) and parts[0].type == "COUNT"  # type: ignore[union-attr]
+        return tuple(_variable(token) for token in parts[count:]), formula, count  # type: ignore[arg-type]
+
+    def disjunction(self, parts: list[Formula]) -> Formula:
+        return Or(tuple(parts))
+
+    def conjunction(self, parts: list[Formula]) -> Formula:
+        return And(tuple(parts))
+
+    def negation(self, parts: list[Formula]) -> Formula:
+        return Not(parts[0])
+
+    def exists(self, parts: list[Token | Formula]) -> Formula:
+        formula: Formula = parts.pop()  # type: ignore[assignment]
+        return exists([_variable(token) for token in parts], formula)  # type: ignore[arg-type]
+
+    def atom(self, tokens: list[Token]) -> Formula:
+        subject, object_ = _term(tokens[-2]), _term(tokens[-1])
+        if len(tokens) == 4:  # the inverse mark stands between the name and the arguments
+            subject, object_ = object_, subject
+        relation = _term(tokens[0])
+        return Atom(relation.name if isinstance(relation, Entity) else relation, subject, object_)
+
+
+def _variable(token: Token) -> Variable:
+    return Variable(token.value[1:])
+
+
+def _term(token: Token) -> Term:
+    return _variable(token) if token.type == "VARIABLE" else Entity(_plain(token.value))

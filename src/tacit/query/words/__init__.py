@@ -1,0 +1,1 @@
+"""Questions in words, for people who write no formula."""

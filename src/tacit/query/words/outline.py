@@ -1,0 +1,143 @@
+"""A question as nested conditions on one variable, the form in which people build it without a formula.
+
+A condition is a relation to an entity, or to something of which further conditions hold; conditions are joined by
+`and` or by `or`, and each can be denied. What has another form, such as a cycle, has no outline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tacit.errors import QueryError
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, flat
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Conditions on one thing, all of which hold, or any; none of them holds where it is denied."""
+
+    join: str  # "and" or "or"
+    parts: tuple[Statement | Conditions, ...] = ()
+    denied: bool = False
+
+
+@dataclass(frozen=True)
+class Statement:
+    """That a thing stands in a relation to an entity, or to something that a group of conditions describes."""
+
+    relation: str
+    other: str | Conditions
+    inverse: bool = False  # whether the thing is what the relation points at
+    denied: bool = False
+
+
+_ASKED = {
+    "tuples": "for several things at once",
+    "truth": "whether, not which",
+    "count": "how many there are",
+    "relations": "for a relation",
+}
+
+
+def outline(query: Query) -> Conditions:
+    """The conditions that a question puts on what it asks for; an error with the reason where it has none.
+
+    >>> from tacit.query.text.text import parse
+    >>> outline(parse("?c : borders(France, ?c)")).parts
+    (Statement(relation='borders', other='France', inverse=True, denied=False),)
+    >>> outline(parse("?c : borders(?c, ?d) & borders(?d, ?e) & borders(?e, ?c)"))
+    Traceback (most recent call last):
+    tacit.errors.QueryError: ?c and ?d are tied together in more than one way
+    """
+    if query.kind != "entities":
+        raise QueryError(f"it asks {_ASKED[query.kind]}")
+    return _group(query.target, [query.formula], frozenset())
+
+
+def with_statements(group: Conditions, change: Callable[[Statement], Statement]) -> Conditions:
+    """The same conditions with every step changed."""
+
+    def changed(part: Statement | Conditions) -> Statement | Conditions:
+        if isinstance(part, Conditions):
+            return with_statements(part, change)
+        other = part.other if isinstance(part.other, str) else with_statements(part.other, change)
+        return change(replace(part, other=other))
+
+    return replace(group, parts=tuple(map(changed, group.parts)))
+
+
+def _group(thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]) -> Conditions:
+    """What formulas that all hold say of a thing; `bound` variables stand for something."""
+    parts = _conditions(thing, formulas, bound)
+    return (
+        parts[0]
+        if len(parts) == 1 and isinstance(parts[0], Conditions) and not parts[0].denied
+        else Conditions("and", parts)
+    )
+
+
+def _conditions(
+    thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]
+) -> tuple[Statement | Conditions, ...]:
+    conditions: list[Statement | Conditions] = []
+    for about in _apart(list(formulas), bound):
+        links = [part for part in about if thing in part.free]
+        shared = bound.intersection(frozenset[Variable]().union(*(part.free for part in about)))
+        if len(about) == 1:
+            conditions += _condition(thing, about[0], shared)
+        elif len(links) == 1 and isinstance(links[0], Atom):
+            conditions.append(_step(thing, links[0], [part for part in about if part is not links[0]], shared))
+        else:
+            raise QueryError(f"{thing} and {min(map(str, shared))} are tied together in more than one way")
+    return tuple(conditions)
+
+
+def _condition(thing: Variable, formula: Formula, bound: frozenset[Variable]) -> Sequence[Statement | Conditions]:
+    """The conditions that one formula puts on a thing."""
+    match formula:
+        case Atom():
+            return [_step(thing, formula, [], bound)]
+        case Exists(variable, part):
+            if variable == thing:
+                raise QueryError(f"{thing} stands for two things")
+            return _conditions(thing, [part], bound | {variable})
+        case And():
+            return _conditions(thing, flat(formula, And), bound)
+        case Or(parts) if not bound:  # one thing for all alternatives is not one for each, as scores go
+            return [Conditions("or", tuple(_single(_conditions(thing, [part], bound)) for part in parts))]
+        case Not(part) if not bound:
+            return [_denied(_single(_conditions(thing, [part], bound)))]
+    raise QueryError(f"{thing} and {min(map(str, bound))} are tied together in more than one way")
+
+
+def _step(thing: Variable, atom: Atom, rest: list[Formula], bound: frozenset[Variable]) -> Statement:
+    if thing not in atom.terms or atom.subject == atom.object:
+        raise QueryError(f"'{atom}' does not lead from {thing} to another thing")
+    inverse, relation = atom.object == thing, str(atom.relation)  # of entities, so by its label
+    other = atom.subject if inverse else atom.object
+    if isinstance(other, Entity):
+        return Statement(relation, other.name, inverse)
+    if other not in bound:
+        raise QueryError(f"{thing} and {other} are tied together in more than one way")
+    return Statement(relation, _group(other, rest, bound - {other}), inverse)
+
+
+def _apart(formulas: list[Formula], bound: frozenset[Variable]) -> list[list[Formula]]:
+    """Formulas in heaps that share no bound variable, in their order."""
+    heaps: list[tuple[frozenset[Variable], list[Formula]]] = []
+    for formula in formulas:
+        mine, together = formula.free & bound, [formula]
+        for heap in [heap for heap in heaps if heap[0] & mine]:
+            heaps.remove(heap)
+            mine, together = mine | heap[0], [*heap[1], *together]
+        heaps.append((mine, together))
+    return [sorted(heap, key=formulas.index) for _, heap in heaps]
+
+
+def _single(parts: Sequence[Statement | Conditions]) -> Statement | Conditions:
+    return parts[0] if len(parts) == 1 else Conditions("and", tuple(parts))
+
+
+def _denied(part: Statement | Conditions) -> Statement | Conditions:
+    return replace(part, denied=True) if not part.denied else Conditions("and", (part,), denied=True)

@@ -1,0 +1,78 @@
+"""A question as it is understood, in the forms that people and other programs read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+from tacit.errors import QueryError
+from tacit.graph.graph import Graph
+from tacit.graph.redundancy import is_symmetric
+from tacit.query.formula import Query
+from tacit.query.reading import read
+from tacit.query.sparql.writer import to_sparql
+from tacit.query.words.outline import Conditions, Statement, outline, with_statements
+from tacit.query.words.wording import in_words, sentence
+
+
+class QuestionReader:
+    """Reads questions about a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._is_symmetric = cache(partial(is_symmetric, graph))
+
+    def told(self, text: str) -> dict[str, Any]:
+        """A question as text, as nested conditions, as a sentence and as SPARQL, or `None` where it cannot be."""
+        reading = read(text, self.graph)
+        query = reading.query
+        data: dict[str, Any] = {"query": str(query), "outline": None, "undrawable": None, "sentence": None}
+        if reading.among is not None:  # no formula says that what is asked for is one of some entities
+            return data | {"undrawable": "VALUES names what may answer it", "sparql": text}
+        try:
+            group = with_statements(outline(query), self._forward)
+            data |= {"outline": self._drawn(group), "sentence": self.sentence(group)}
+        except QueryError as error:
+            data["undrawable"] = str(error)
+        return data | {"sparql": self._sparql(query)}
+
+    def sentence(self, group: Conditions) -> str:
+        """Conditions in words; a relation that holds both ways is read the way that is shorter."""
+        return sentence(with_statements(group, self._named), self._called, self._holds_both_ways)
+
+    def _forward(self, step: Statement) -> Statement:
+        """A condition by the label of the forward relation: that of its inverse may read alike, as `+r` and `-r` do."""
+        known = self.graph.relations.get(step.relation) or 0
+        return replace(step, relation=self.graph.relations[known ^ 1], inverse=not step.inverse) if known % 2 else step
+
+    def _named(self, step: Statement) -> Statement:
+        """A condition by the readable name of its relation, where no other has it."""
+        relations, known = self.graph.relations, self.graph.relations.get(step.relation)
+        name = step.relation if known is None else relations.name(known)
+        return replace(step, relation=name) if relations.meant(name) == [known] else step
+
+    def _drawn(self, part: Conditions | Statement) -> dict[str, Any]:
+        """An outline as plain data, with what people call its entities and relations."""
+        if isinstance(part, Conditions):
+            return {"join": part.join, "not": part.denied, "parts": [self._drawn(each) for each in part.parts]}
+        known = self.graph.relations.get(part.relation)
+        words = in_words(part.relation if known is None else self.graph.relations.name(known))
+        step = {"relation": part.relation, "words": words, "inverse": part.inverse, "not": part.denied}
+        if isinstance(part.other, Conditions):
+            return step | {"of": self._drawn(part.other)}
+        return step | {"entity": part.other, "name": self._called(part.other)}
+
+    def _called(self, label: str) -> str:
+        known = self.graph.entities.get(label)
+        return label if known is None else self.graph.entities.name(known)
+
+    def _holds_both_ways(self, relation: str) -> bool:
+        known = self.graph.relations.get(relation)
+        return known is not None and self._is_symmetric(known)
+
+    def _sparql(self, query: Query) -> str | None:
+        try:
+            return to_sparql(query, self.graph.prefixes)
+        except QueryError:
+            return None

@@ -1,0 +1,196 @@
+"""Questions in words: a sentence for every question that has an outline, whatever its relations are called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tacit.query.words.outline import Conditions, Statement, with_statements
+
+_JOINTS = re.compile(r"[\s_\-.]+|(?<=[a-z0-9])(?=[A-Z])")
+_PREPOSITIONS = {"of", "in", "by", "for", "from", "to", "at", "on", "with", "near", "under", "over", "into", "as"}
+_LONGEST = 14  # letters of a word that is one; a longer one is several that nobody took apart
+_NO_VERBS = {"alias", "species", "series", "news", "status", "bus", "gas", "address", "class", "process", "business"}
+_BARE = re.compile(
+    r"(?:\w+(?:ed|en|rn)|held|found|made|built|set|sung|cast|known|adjacent|next|close|similar)"
+)  # no article
+_OPEN = re.compile(r"\bthat\b|^(?:either|both|at once)\b")  # what could go on with whatever follows it
+Name = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a relation's label reads: as a `verb`, a state (`being`), a `place`, or as a `noun` alone.
+
+    Verbs are borders, plays for, and uses with the noun currency; capital of is a state; in continent is a place.
+    """
+
+    kind: str
+    verb: str = ""
+    noun: str = ""
+
+    @property
+    def plain(self) -> str:
+        """The verb without the ending of the third person."""
+        first, _, rest = self.verb.partition(" ")
+        if first == "has":
+            first = "have"
+        elif re.search(r"(?:ss|sh|ch|x|zz|o)es$", first):
+            first = first[:-2]
+        elif first.endswith("ies") and len(first) > 4:  # carries, but not lies
+            first = f"{first[:-3]}y"
+        else:
+            first = first[:-1]
+        return f"{first} {rest}".strip()
+
+    @property
+    def leads(self) -> bool:
+        """Whether the thing that the relation points at can be said to be something of the other."""
+        return self.kind in ("noun", "place")
+
+
+def in_words(label: str) -> str:
+    """A relation's label as words: without its namespace, taken apart at underscores and capitals.
+
+    >>> in_words("capital_of"), in_words("concept:athletePlaysFor"), in_words("/people/person/nationality")
+    ('capital of', 'athlete plays for', 'nationality')
+    """
+    last = re.split(r"[/#:]", label.strip("<>/#: "))[-1] or label
+    return " ".join(word for word in _JOINTS.split(last) if word).lower() or label
+
+
+def sentence(question: Conditions, name: Name = str, symmetric: Callable[[str], bool] = lambda relation: False) -> str:
+    """A question in words; `name` is what people call an entity, `symmetric` relations read either way.
+
+    >>> from tacit.query.words.outline import outline
+    >>> from tacit.query.text.text import parse
+    >>> print(sentence(outline(parse("?c : borders(?c, Brazil) & !speaks(?c, Spanish)"))))
+    What borders Brazil but does not speak Spanish?
+    >>> print(sentence(outline(parse("?c : capital(France, ?c)"))), sentence(outline(parse("?c : eats(Tom, ?c)"))))
+    What is the capital of France? What does Tom eat?
+    """
+    question = with_statements(
+        question, lambda step: replace(step, inverse=step.inverse and not symmetric(step.relation))
+    )
+    if len(question.parts) == 1 and isinstance(step := question.parts[0], Statement) and not _does(step):
+        return f"What {_asked(step, name)}?"
+    return f"What {_joined(question, name)}?"
+
+
+def words_of(relation: str) -> Words:
+    """How a relation's label reads.
+
+    >>> words_of("uses_currency")
+    Words(kind='verb', verb='uses', noun='currency')
+    >>> words_of("in_continent").kind, words_of("capital_of").kind, words_of("has_timezone")
+    ('place', 'being', Words(kind='noun', verb='', noun='timezone'))
+    """
+    words = in_words(relation)
+    first, _, rest = words.partition(" ")
+    if first in ("is", "was") and rest:
+        return Words("being", rest)
+    if first == "has" and rest:
+        return Words("noun", noun=rest)
+    if first in _PREPOSITIONS and rest:
+        return Words("place", first, rest)
+    if re.fullmatch(r"[a-z]+[^s\W]s", first) and len(first) <= _LONGEST and first not in _NO_VERBS:
+        apart = rest and rest.split(" ")[0] not in _PREPOSITIONS
+        return Words("verb", first, rest) if apart else Words("verb", words)
+    if rest and words.split(" ")[-1] in _PREPOSITIONS:
+        doing = re.search(r" ([a-z]+[^s\W]s [a-z]+)$", words)  # of "athlete plays for", what the athlete does
+        if doing:
+            return Words("verb", doing[1])
+        return Words("being", words if _BARE.match(first) else f"{_article(first)} {words}")
+    return Words("noun", noun=words if all(len(word) <= _LONGEST for word in words.split()) else f"“{words}”")
+
+
+def _article(word: str) -> str:
+    return "an" if word[:1] in "aeio" else "a"
+
+
+def _does(step: Statement) -> bool:
+    """Whether the thing asked for can be the subject of what a step says."""
+    return not step.inverse or words_of(step.relation).leads
+
+
+def _asked(step: Statement, name: Name) -> str:
+    """What a question asks of the one thing that another end stands in a relation to."""
+    words, other, no = words_of(step.relation), _other(step, name), "not " * step.denied
+    if words.kind == "verb":
+        return f"{words.noun} does {other} {no}{words.plain}".strip()
+    return f"is {other} {no}{words.verb}"
+
+
+def _said(part: Statement | Conditions, name: Name) -> str:
+    """What is said of a thing, as the predicate of a sentence."""
+    if isinstance(part, Conditions):
+        return "is nothing that " * part.denied + _together(part, name)
+    words, other, no = words_of(part.relation), _other(part, name), part.denied
+    if part.inverse:
+        if words.leads:
+            return f"is {'not ' * no}the {words.noun} of {other}"
+        what = "nothing" if no else "something"
+        if words.noun:
+            what = f"{'no' if no else _article(words.noun)} {words.noun}"
+        return f"is {what} that {_clause(part, name)}"
+    noun = f" {words.noun}" if words.noun and isinstance(part.other, str) else ""
+    match words.kind:
+        case "noun":
+            return f"{'does not have' if no else 'has'} {other} as its {words.noun}"
+        case "verb":
+            return f"does not {words.plain}{noun} {other}" if no else f"{words.verb}{noun} {other}"
+    return f"is {'not ' * no}{words.verb}{noun} {other}"
+
+
+def _clause(step: Statement, name: Name) -> str:
+    """What another end does to a thing: "Brazil borders", "Paris is a capital of"."""
+    words = words_of(step.relation)
+    return f"{_other(step, name)} {'is ' * (words.kind == 'being')}{words.verb}"
+
+
+def _other(step: Statement, name: Name) -> str:
+    """The other end of a relation."""
+    if isinstance(step.other, str):
+        return name(step.other)
+    inside = step.other.parts
+    if not inside:
+        return "something"
+    if len(inside) == 1 and isinstance(only := inside[0], Statement) and not _does(only) and not only.denied:
+        return f"something that {_clause(only, name)}"
+    return f"something that {_together(step.other, name)}"
+
+
+def _joined(group: Conditions, name: Name) -> str:
+    """What is said of the thing asked for, all of it; what is denied comes last."""
+    if group.join == "or":
+        return _listed([_said(part, name) for part in group.parts], "or")
+    said, denied = ([_said(part, name) for part in _in_order(group) if part.denied is no] for no in (False, True))
+    both = [_listed(parts, "and") for parts in (said, denied) if parts]
+    return f"{',' * bool(_OPEN.search(both[0]))} but ".join(both)
+
+
+def _together(group: Conditions, name: Name) -> str:
+    """What is said of a thing inside a sentence, opened by a word, so that what follows is not taken for a part."""
+    parts = [_said(part, name) for part in _in_order(group)]
+    if len(parts) == 1:
+        return parts[0]
+    if group.join == "or":
+        return f"either {_listed(parts, 'or')}"
+    return f"{'both' if len(parts) == 2 else 'at once'} {_listed(parts, 'and')}"
+
+
+def _in_order(group: Conditions) -> list[Statement | Conditions]:
+    """The parts of a group: what the thing itself does comes first, what takes a clause later, what is denied last."""
+
+    def clauses(part: Statement | Conditions) -> int:
+        if isinstance(part, Conditions):
+            return 3
+        return 2 if isinstance(part.other, Conditions) else int(not _does(part))
+
+    return sorted(group.parts, key=lambda part: (part.denied, clauses(part)))
+
+
+def _listed(parts: Sequence[str], word: str) -> str:
+    before = ", ".join(parts[:-1])
+    return f"{before}{',' * bool(_OPEN.search(before))} {word} {parts[-1]}" if before else parts[0]

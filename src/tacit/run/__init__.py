@@ -1,0 +1,1 @@
+"""Runs: a graph with what was trained on it, kept in a folder."""

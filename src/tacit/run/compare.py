@@ -1,0 +1,227 @@
+"""Which of several runs answers best on their graph: the same queries asked of each, in one table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.disk import write_text
+from tacit.errors import RunError, SettingsError
+from tacit.evaluate.settings import EvaluateSettings
+from tacit.query.sampling.query_folder import sample
+from tacit.run.folder import ADAPTER, MODEL, ON_PREDICTOR, versions
+from tacit.run.opened import described, engine_of
+from tacit.run.run import Run, open
+from tacit.sources import NameOrPath
+
+# What needs torch is imported where it is used.
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tacit.engine.engine import Engine
+    from tacit.evaluate.results import Results
+    from tacit.fitting.progress import Progress
+    from tacit.graph.graph import Graph
+    from tacit.query.sampling.queries import QuerySet
+
+COUNT = 100  # queries of each shape that are drawn where none are given
+
+
+@dataclass(frozen=True)
+class System:
+    """One way to answer: a run's link predictor, that with its adapter, or its encoder."""
+
+    run: str
+    what: str  # "predictor", "adapted" or "encoder"
+    model: str  # as it is printed
+    trained: str  # with what, in a line
+    parameters: int
+    results: Results
+
+    @property
+    def seconds(self) -> float:
+        """The time that the ranking took."""
+        return sum(figures.seconds for figures in self.results.figures.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        told = {"run": self.run, "what": self.what, "model": self.model, "trained": self.trained}
+        measured = self.results.to_json()
+        seconds = round(self.seconds, 4)
+        return {**told, "parameters": self.parameters, **measured, "seconds": seconds}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The rows, and what is the same for all of them."""
+
+    rows: tuple[System, ...]
+    shared: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as `write` and the `out` of `compare` write it."""
+        return {**self.shared, "rows": [row.to_json() for row in self.rows], "versions": versions()}
+
+    def write(self, path: str | Path) -> None:
+        """Write the plain data to a file."""
+        write_text(Path(path), json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
+
+    @property
+    def conditions(self) -> str:
+        """What is the same for all rows, in a line."""
+        asked = ", ".join(f"{number} {name}" for name, number in self.shared["queries"].items())
+        how = ", ".join(f"{name} {value}" for name, value in self.shared.items() if name != "queries")
+        return f"MRR in percent; the same queries for all: {asked}; {how}"
+
+    def table(self) -> Table:
+        """The comparison for a terminal, a column each; a shape that one cannot express is blank."""
+        from rich.markup import escape
+
+        from tacit.evaluate.tables import columns_of, empty_table, percentages
+
+        figures = [percentages({"mrr": row.results.mrr}) for row in self.rows]
+        table = empty_table(("", *(escape(f"{row.run}\n{row.what}\n{row.model}") for row in self.rows)))
+        for name in columns_of(figures):
+            table.add_row(name, *(f"{values[name]:.1f}" if name in values else "" for values in figures))
+        table.add_section()
+        table.add_row("seconds", *(f"{row.seconds:.1f}" for row in self.rows))
+        table.add_row("parameters", *(f"{row.parameters:,}" for row in self.rows))
+        return table
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=20 + 20 * len(self.rows), force_terminal=False, color_system=None)
+        with console.capture() as captured:
+            console.print(self.table())
+        trained = [f"{row.run}, {row.what}: {row.trained}" for row in self.rows]
+        return "\n".join([captured.get().rstrip(), *trained, self.conditions])
+
+
+def compare(
+    runs: NameOrPath | Sequence[NameOrPath],
+    queries: NameOrPath | Mapping[str, QuerySet] | None = None,
+    split: str = "test",
+    shapes: str | None = None,
+    *,
+    limit: int | None = None,
+    ties: Any = "realistic",
+    seed: int = 0,
+    device: str = "auto",
+    out: NameOrPath | None = None,
+    progress: Progress | bool = False,
+) -> Comparison:
+    """Ask the same queries of one run or several of one graph, and rank the hard answers of each.
+
+    A run gives a row for its link predictor, one with its adapter and one for its encoder, as far as it has them.
+    `queries` are a query folder or query sets; by default 100 of each shape, or `limit`, are drawn from the split of
+    the graph. All observe the training facts; shapes that an encoder cannot express are left out of its row. `out` is a
+    JSON file to write; `progress` hears an `Event` of each shape as its queries are ranked, or True shows it.
+    """
+    from tacit.evaluate.evaluation import check_writable, observed_before
+    from tacit.evaluate.protocol import ranked
+
+    how = EvaluateSettings(split=split, limit=limit, ties=ties)
+    if out is not None:
+        check_writable(Path(out))
+    if not runs:
+        raise SettingsError("there are no runs to compare; give at least one", "runs")
+    opened = {str(source): open(source, device=device) for source in ([runs] if isinstance(runs, NameOrPath) else runs)}
+    first, *others = opened.values()
+    for other in others:
+        _check_graph(first, other)
+    drawn = _queries(first.graph, queries, how, shapes, seed)
+    observed = observed_before(split)
+    rows = []
+    names = [Path(source).name for source in opened]
+    for (source, run), name in zip(opened.items(), names, strict=True):
+        rows += _rows(run, name if names.count(name) == 1 else source, drawn, observed, how, progress)
+    asked = {name: len(each) for name, each in ranked(drawn, limit).items()}
+    origin = "drawn from the graph" if queries is None else "given" if isinstance(queries, Mapping) else str(queries)
+    shared = {"graph": first.graph.name, "split": split, "queries": asked, "origin": origin}
+    shared |= {"observed": "+".join(observed) or "none", "ties": ties, "mean": how.mean}
+    comparison = Comparison(tuple(rows), shared)
+    if out is not None:
+        comparison.write(out)
+    return comparison
+
+
+def _check_graph(first: Run, other: Run) -> None:
+    """Raise a `RunError` unless two runs are of one graph."""
+    if first.folder.fingerprint != other.folder.fingerprint:
+        labels = first.folder.fingerprint.labels != other.folder.fingerprint.labels
+        raise RunError(
+            f"runs '{first.folder.path}' and '{other.folder.path}' are of different graphs, {first.graph.name} and "
+            f"{other.graph.name}: their {'labels' if labels else 'facts'} differ; compare runs of one graph"
+        )
+
+
+def _queries(
+    graph: Graph,
+    queries: NameOrPath | Mapping[str, QuerySet] | None,
+    how: EvaluateSettings,
+    shapes: str | None,
+    seed: int,
+) -> dict[str, QuerySet]:
+    """The queries that all are asked."""
+    from tacit.evaluate.evaluation import queries_of
+
+    if queries is not None:
+        return queries_of(graph, queries, how.split, shapes)
+    samples = sample(graph, shapes=shapes, split=how.split, count=how.limit or COUNT, seed=seed)
+    drawn_queries = {name: drawn.queries for name, drawn in samples.items() if len(drawn.queries)}
+    if not drawn_queries:
+        raise SettingsError(
+            f"no queries could be drawn from the {how.split} facts of {graph.name}; give some", "queries"
+        )
+    return drawn_queries
+
+
+def _rows(
+    run: Run, name: str, queries: Mapping[str, QuerySet], observed: tuple[str, ...], how: EvaluateSettings,
+    progress: Progress | bool,
+) -> list[System]:  # fmt: skip
+    """The rows of a run."""
+    from tacit.evaluate.evaluation import relevant
+    from tacit.evaluate.protocol import evaluate
+
+    rows = []
+    for what, engine, model, trained, parameters in _ways(run, observed):
+        refused = engine.search.refusal
+        sets = {shape: each for shape, each in queries.items() if refused(each.shape.plan) is None}
+        results = evaluate(engine.reasoner, sets, how, {"split": how.split, **relevant(engine)}, progress)
+        rows.append(System(name, what, model, trained, parameters, results))
+    return rows
+
+
+def _ways(run: Run, observed: tuple[str, ...]) -> list[tuple[str, Engine, str, str, int]]:
+    """Each way that a run can be asked: what it is, its engine, its model, how it was trained, and its parameters."""
+    folder, weights, ways = run.folder, run.weights, []
+    asked = {"observed": observed}
+    if folder.has(MODEL):
+        settings = folder.settings["train"]
+        names = ("model", "rank", "epochs")
+        how = ", ".join(f"{name} {settings[name]}" for name in names if name in settings)
+        engine, model = engine_of(folder, weights, False, asked), type(weights.scorer).__name__
+        size = _size(weights.scorer)
+        ways.append(("predictor", engine.ranking(), model, how, size))
+        if folder.has(ADAPTER):
+            engine = engine_of(folder, weights, True, asked)
+            more = int(getattr(getattr(engine.adapter, "adapter", None), "num_parameters", 0))
+            how = described(folder.settings.get("adapt", {})) or how
+            ways.append(("adapted", engine.ranking(), model, how, size + more))
+    if weights.encoder is not None:
+        engine = engine_of(folder, weights, False, asked | {"search": "encoder"})
+        about, size = engine.about, _size(weights.encoder)
+        if folder.settings.get("encode", {}).get("model") in ON_PREDICTOR:
+            size += _size(weights.scorer)
+        ways.append(("encoder", engine, about["encoder"], about["encoding"], size))
+    return ways
+
+
+def _size(module: Any) -> int:
+    """The numbers that a model consists of, as its file holds them: without what pads a table."""
+    return sum(table.numel() for table in module.state_dict().values()) if hasattr(module, "state_dict") else 0

@@ -1,0 +1,85 @@
+"""Which run a name means, and the run of `world`, which is trained on first use."""
+
+from __future__ import annotations
+
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tacit.disk import LOCK, locked, write_error
+from tacit.errors import RunError
+from tacit.graph.stored import fingerprint
+from tacit.links.settings import TrainSettings
+from tacit.run.folder import FORMAT, RunFolder
+from tacit.sources import NameOrPath, cache_folder, is_run, is_world
+
+# What needs torch is imported where it is used.
+if TYPE_CHECKING:
+    from tacit.distributed.shards import Shards
+    from tacit.fitting.progress import Progress
+    from tacit.graph.graph import Graph
+
+WORLD = TrainSettings(device="cpu")
+
+
+def fit_predictor(
+    graph: Graph,
+    settings: TrainSettings,
+    folder: RunFolder,
+    shards: Shards,
+    progress: Progress | bool,
+    resume: bool = False,
+) -> None:
+    """Train the link predictor of a run folder, whose settings are settled."""
+    from tacit.evaluate.question_validation import validation
+    from tacit.links.training.link_training import train
+
+    validate = validation(graph, settings, folder, shards)
+    train(graph, settings, folder, progress, resume=resume, validate=validate)
+
+
+def find_run(source: NameOrPath) -> RunFolder:
+    """The run folder that is meant: a path that exists, or the trained `world`."""
+    return RunFolder.open(world_run() if is_world(source) else source)
+
+
+def world_run() -> Path:
+    """The folder of the trained `world`, made where it is missing; who comes second waits for the first."""
+    from tacit.graph.datasets import load  # and never what is called so here
+
+    graph = load("world")
+    path = world_folder(graph)
+    if _is_trained(path):
+        return path
+    from tacit.distributed.shards import Shards, world_size
+    from tacit.fitting.progress import Event, shown
+
+    if world_size() > 1:
+        raise RunError("world is trained on first use, by one process; ask it something without torchrun first")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with locked(path / LOCK):
+            if not _is_trained(path):
+                with shown(True) as tell:
+                    tell(Event("note", 0, 0, note=f"training world once; it is kept in {path}"))
+                settings = WORLD.settled(len(graph.train), graph.num_entities)
+                folder = RunFolder.create(path, graph, settings.to_dict(), force=True)
+                fit_predictor(graph, settings, folder, Shards(graph.num_entities), sys.stderr.isatty())
+    except (RunError, OSError) as error:
+        problem = write_error(path, error) if isinstance(error, OSError) else error
+        raise RunError(f"{problem}; set TACIT_CACHE to a folder that can be written") from None
+    return path
+
+
+def _is_trained(path: Path) -> bool:
+    from tacit.links.training.finished import is_complete
+
+    return is_run(path) and is_complete(RunFolder.open(path))
+
+
+def world_folder(graph: Graph) -> Path:
+    """Where the trained `world` is kept: facts or settings of another version of Tacit have another folder."""
+    settings = WORLD.settled(len(graph.train), graph.num_entities)
+    made_of = f"{FORMAT} {fingerprint(graph)} {settings}".encode()
+    return cache_folder() / f"world-{sha256(made_of).hexdigest()[:12]}"

@@ -1,0 +1,1 @@
+"""What the service answers at which address."""

@@ -1,0 +1,61 @@
+"""Everything that can go wrong between a request and its route, as one sentence and never a trace."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from tacit.errors import TacitError
+from tacit.server.routes.replies import failure, refusal
+from tacit.server.schemas import MANY, ONE
+
+log = logging.getLogger("tacit.server")
+
+
+def add_error_replies(app: FastAPI) -> None:
+    """Give an application its error replies."""
+    app.exception_handler(TacitError)(_refused)
+    app.exception_handler(RequestValidationError)(_malformed)
+    app.exception_handler(HTTPException)(_http)
+    app.exception_handler(Exception)(_fault)
+
+
+async def _refused(request: Request, error: TacitError) -> Response:
+    return refusal(error).response()
+
+
+async def _malformed(request: Request, error: RequestValidationError) -> Response:
+    first: dict[str, Any] = error.errors()[0]
+    if first["type"] == "json_invalid":
+        why = first.get("ctx", {}).get("error", "it has no end")
+        return failure(400, f"the request is not JSON: {why}").response()
+    loc = [part for part in first["loc"] if part not in (ONE, MANY)]
+    if loc == ["body"] and "json" not in request.headers.get("content-type", ""):
+        return failure(422, "send the request as JSON, with the header 'Content-Type: application/json'").response()
+    place = ".".join(str(part) for part in loc[1:])  # what comes first is where it was sent: body or query
+    where = f"'{place[:80]}'" if place else "the request"
+    return failure(422, f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}").response()
+
+
+async def _http(request: Request, error: HTTPException) -> Response:
+    status, told, path = error.status_code, error.detail, request.url.path[:100]
+    if status == 404 and told == "Not Found":  # which is all that Starlette says
+        told = f"there is no {path} here; /openapi.json lists what there is"
+    if status == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        allowed = "GET, HEAD" if allowed == "GET" else allowed  # what the guard makes of every GET
+        hint = f"; use {allowed}" if allowed else ""
+        return failure(405, f"{path} does not answer {request.method}{hint}").response(allow=allowed)
+    if told == "There was an error parsing the body":  # which is all that FastAPI says
+        told = "the request is not JSON: it is not UTF-8, or a number has too many digits"
+    return failure(status, told).response()
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    log.error("a request failed: %s %s", request.method, request.url.path, exc_info=error)
+    return failure(500, "the request could not be answered because of a fault in Tacit; the log has it").response()

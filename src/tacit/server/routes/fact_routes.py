@@ -1,0 +1,102 @@
+"""`POST /facts` and `POST /facts/remove`: other facts for a run that is served, and workers that know them."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import FastAPI
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from tacit.errors import TacitError
+from tacit.server.routes.replies import Reply, failure, refusal, success
+from tacit.server.runs import Chosen
+from tacit.server.served_run import ServedRun
+from tacit.server.service import Service
+from tacit.server.workers import fork_server
+
+FactRows = list[tuple[str, str, str]]
+LabelText = Annotated[str, Field(min_length=1, max_length=10_000)]
+NO_KEY = failure(403, "facts are changed through a service that has an API key alone; start it with TACIT_API_KEY set")
+NO_RUN = failure(422, "what is served here is no run folder, and its facts cannot be changed")
+CUT_SHORT = failure(503, "the change was cut short: all of it was made, or nothing; send it again")
+NOT_YET = failure(503, "the facts were changed, but the service still answers from what was before; its log says why")
+
+
+class FactsRequest(BaseModel):
+    """Facts to add or to remove."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    facts: list[tuple[LabelText, LabelText, LabelText]] = Field(
+        min_length=1,
+        description="Head, relation and tail of each; a relation that ends in ^-1 is read from its tail to its head.",
+        examples=[[["Atlantis", "borders", "France"]]],
+    )
+
+
+class FactsReply(BaseModel):
+    """What became of them."""
+
+    added: int
+    removed: int
+    unchanged: int = Field(description="Facts that were there already, or were not there to be removed.")
+    entities: int = Field(description="New entities, which got vectors that are fitted to their facts.")
+    relations: int = Field(description="New relations, likewise.")
+    seconds: float
+
+
+def add_facts_routes(app: FastAPI) -> None:
+    """Give an application the routes that change facts."""
+
+    @app.post("/facts", response_model=FactsReply, tags=["facts"])
+    async def add(asked: FactsRequest, service: Chosen) -> Response:
+        """Add facts; once this is answered, all workers know them."""
+        return (await change(service, asked, remove=False)).response()
+
+    @app.post("/facts/remove", response_model=FactsReply, tags=["facts"])
+    async def remove(asked: FactsRequest, service: Chosen) -> Response:
+        """Remove facts; they are no longer known, but what was learned of them stays learned."""
+        return (await change(service, asked, remove=True)).response()
+
+
+async def change(service: Service, asked: FactsRequest, remove: bool) -> Reply:
+    """The reply to a change, which goes on to its end also where the client hangs up."""
+    return await asyncio.shield(_change(service, asked, remove))
+
+
+async def _change(service: Service, asked: FactsRequest, remove: bool) -> Reply:
+    """The reply to a change, once the service answers from what it made of the run."""
+    served = service.edition.served
+    if not service.settings.keys():
+        return NO_KEY
+    if not isinstance(served, ServedRun):
+        return NO_RUN
+    try:
+        reply = await asyncio.to_thread(_apart, served.path, asked.facts, remove)
+    except BrokenProcessPool:
+        return CUT_SHORT
+    # What was there already may be newer than what is answered from: another process may have added it.
+    return NOT_YET if reply.status == 200 and not await service.change_over() else reply
+
+
+def _apart(path: Path, facts: FactRows, remove: bool) -> Reply:
+    """Make a change in a process of its own: questions stay as fast as before, and a crash takes nothing else along."""
+    with ProcessPoolExecutor(1, fork_server.context()) as process:
+        return process.submit(_changed, path, facts, remove).result()
+
+
+def _changed(path: Path, facts: FactRows, remove: bool) -> Reply:
+    """The reply to a change of the run in a folder."""
+    from tacit.run.changes import add_facts, remove_facts
+
+    try:
+        change = (remove_facts if remove else add_facts)(path, facts)
+    except TacitError as error:
+        return refusal(error)
+    told = {name: value for name, value in change.to_dict().items() if name in FactsReply.model_fields}
+    return success(told)

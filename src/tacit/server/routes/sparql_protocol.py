@@ -1,0 +1,107 @@
+"""What the SPARQL 1.1 protocol asks of a request, and of the status of a reply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from fastapi import HTTPException, Request
+
+from tacit.query.sparql.patterns import ANSWER
+from tacit.server.routes.replies import Reply
+from tacit.server.routes.sparql_formats import DESCRIPTIONS, RESULTS, chosen
+
+FORM, DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
+MAX_FIELDS = 20
+_FORMAT = ("format", "output", "results")  # names that clients have for it
+_REFUSED = {
+    "default-graph-uri": "there is one graph, which needs no name",
+    "named-graph-uri": "there is one graph, which needs no name",
+    "using-graph-uri": "nothing can be changed",
+    "using-named-graph-uri": "nothing can be changed",
+    "update": "nothing can be changed",
+}
+
+# What the endpoint says of itself, where it is asked for nothing else (SPARQL 1.1 Service Description).
+_SERVICE = "http://www.w3.org/ns/sparql-service-description#"
+_TURTLE = f"""
+@prefix sd: <{_SERVICE}> .
+@prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix formats: <http://www.w3.org/ns/formats/> .
+_:service a sd:Service ;
+  sd:supportedLanguage sd:SPARQL11Query ;
+  sd:resultFormat {", ".join(f"formats:SPARQL_Results_{name}" for name in dict.fromkeys(RESULTS.values()))} ;
+  sd:propertyFeature <{ANSWER}score>, <{ANSWER}known> .
+<{ANSWER}score> a rdf:Property ;
+  rdfs:comment "How far an answer holds, in [0, 1]: the subject is a selected variable."@en .
+<{ANSWER}known> a rdf:Property ;
+  rdfs:comment "Whether the known facts imply an answer: the subject is a selected variable."@en .
+"""
+
+
+class Asking(NamedTuple):
+    """A request of the protocol: its query, or None for the service description, and the media type of the reply."""
+
+    query: str | None
+    media_type: str
+    endpoint: str
+
+    def description(self) -> Reply:
+        """What the endpoint says of itself."""
+        from pyoxigraph import BlankNode, NamedNode, RdfFormat, Triple, parse, serialize
+
+        parser, format = parse(_TURTLE, RdfFormat.TURTLE), getattr(RdfFormat, DESCRIPTIONS[self.media_type])
+        place = Triple(BlankNode("service"), NamedNode(f"{_SERVICE}endpoint"), NamedNode(self.endpoint))
+        triples = [place, *(quad.triple for quad in parser)]
+        written = serialize(triples, format=format, prefixes=dict(parser.prefixes))
+        return Reply(200, bytes(written or b""), self.media_type)
+
+
+async def asking(request: Request) -> Asking:
+    """The request as the protocol has it; whatever would be ignored is refused."""
+    fields = [*request.query_params.multi_items(), *(await _form(request))]
+    for name, why in _REFUSED.items():
+        if any(field == name for field, _ in fields):
+            raise HTTPException(400, f"'{name}' is not supported: {why}")
+    queries = [value for field, value in fields if field == "query"]
+    if len(queries) > 1:
+        raise HTTPException(400, f"the request has {len(queries)} queries; send one at a time")
+    if not queries and request.method == "POST":
+        raise HTTPException(400, f"the form has no field 'query' with the SPARQL query, nor is it sent as {DIRECT}")
+    offered: Sequence[str] = list(RESULTS if queries else DESCRIPTIONS)
+    accepted = ", ".join(request.headers.getlist("accept"))
+    media_type = chosen(accepted, [value for field, value in fields if field in _FORMAT], offered)
+    if media_type is None:
+        raise HTTPException(406, f"a reply can be {', '.join(offered)}; ask for one by 'Accept' or 'format'")
+    run = urlencode([field for field in fields if field[0] == "run"])  # an endpoint of its own
+    return Asking(queries[0] if queries else None, media_type, str(request.url.replace(query=run, fragment="")))
+
+
+async def _form(request: Request) -> list[tuple[str, str]]:
+    """The fields that the body of a POST brings; a body that is a query is one."""
+    if request.method != "POST":
+        return []
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind not in (FORM, DIRECT):
+        raise HTTPException(400, f"send the SPARQL query as {DIRECT}, or as the field 'query' of {FORM}")
+    try:
+        body = (await request.body()).decode("utf-8")
+        if kind == DIRECT:
+            return [("query", body)]
+        fields = parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
+    except UnicodeDecodeError:
+        raise HTTPException(400, "the request is not UTF-8") from None
+    except ValueError:
+        raise HTTPException(400, f"the form has more than {MAX_FIELDS} fields") from None
+    for name in ("new", "run"):  # and not ignored: the answers would be others
+        if any(field == name for field, _ in fields):
+            raise HTTPException(400, f"the form has a field '{name}'; give it in the address: /sparql?{name}=...")
+    return fields
+
+
+def with_status(reply: Reply) -> Reply:
+    """A reply with the status of the protocol: clients show the message of a query that is refused with 400."""
+    return replace(reply, status=400) if reply.status == 422 else reply

@@ -1,0 +1,1 @@
+"""The processes that answer, and the queue in front of them."""

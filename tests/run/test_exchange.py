@@ -1,0 +1,161 @@
+"""Files that are exchanged together: whatever moment a process is killed at, all of them are old or all are new."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from tacit.disk import DRAFT, LOCK, atomic_write, exchanging, finish_exchange, is_device, reading
+from tacit.errors import RunError
+from tacit.graph.formats.files import atomic_file
+from tacit.graph.formats.writing import WHOLE, write_table
+
+OLD, NEW = {"a": "old", "b": "old", "gone": "old"}, {"a": "new", "b": "new", "c": "new"}
+
+
+@contextmanager
+def images(folder: Path, into: Path) -> Iterator[list[Path]]:
+    """What a crash would leave: copies of a folder from before each operation that changes a name in it."""
+    kept: list[Path] = []
+
+    def keep() -> None:
+        kept.append(into / str(len(kept)))
+        shutil.copytree(folder, kept[-1])
+
+    def watched(name: str):  # type: ignore[no-untyped-def]
+        original = getattr(Path, name)
+
+        def call(self: Path, *given: object, **more: object) -> object:
+            if self.parent.name != DRAFT:  # what is not decided is thrown away, however much of it there is
+                keep()
+            return original(self, *given, **more)
+
+        return patch.object(Path, name, call)
+
+    with watched("rename"), watched("replace"), watched("unlink"), watched("rmdir"), watched("mkdir"):
+        yield kept
+    keep()
+
+
+def written(folder: Path) -> dict[str, str]:
+    return {file.name: file.read_text() for file in folder.iterdir() if file.is_file() and file.name != LOCK}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, text in OLD.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def exchange(folder: Path) -> None:
+    with exchanging(folder, lambda: ["gone"]) as draft:
+        for name, text in NEW.items():
+            (draft / name).write_text(text)
+
+
+def test_a_crash_at_any_moment_leaves_all_old_or_all_new(folder: Path, tmp_path: Path) -> None:
+    with images(folder, tmp_path / "images") as kept:
+        exchange(folder)
+    assert written(folder) == NEW
+    seen = []
+    for image in kept:
+        with images(image, tmp_path / f"again-{image.name}") as again:  # who makes up for a crash may crash as well
+            finish_exchange(image)
+        assert written(image) in (OLD, NEW)
+        seen.append(written(image) == NEW)
+        for second in again:
+            finish_exchange(second)
+            assert written(second) == written(image)
+    assert seen == sorted(seen)
+    assert True in seen[:-1]
+    assert False in seen
+
+
+def test_what_raises_or_writes_nothing_changes_nothing(folder: Path) -> None:
+    with pytest.raises(KeyError), exchanging(folder, lambda: ["gone"]) as draft:
+        raise KeyError((draft / "a").write_text("half"))
+    with exchanging(folder, lambda: ["gone"]):
+        pass
+    assert written(folder) == OLD
+    assert not (folder / DRAFT).exists()
+
+
+def test_one_exchange_waits_for_another_and_readers_for_the_moment_of_change(folder: Path) -> None:
+    for name in "ab":
+        (folder / name).write_text("0")
+
+    def count() -> None:
+        with exchanging(folder) as draft:
+            (draft / "a").write_text(str(int((folder / "a").read_text()) + 1))
+            (draft / "b").write_text((draft / "a").read_text())
+
+    def look() -> None:
+        while writers[-1].is_alive():
+            with reading(folder):
+                seen.append((folder / "a").read_text() == (folder / "b").read_text())
+
+    seen: list[bool] = []
+    writers = [threading.Thread(target=count) for _ in range(8)]
+    reader = threading.Thread(target=look)
+    for thread in (*writers, reader):
+        thread.start()
+    for thread in (*writers, reader):
+        thread.join()
+    assert (folder / "a").read_text() == "8"
+    assert seen
+    assert all(seen)
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="cannot be written"), exchanging(tmp_path / "absent"):
+        pass
+
+
+def by_write(path: Path) -> None:
+    atomic_write(path, lambda target: Path(target).write_bytes(b"new"))
+
+
+def by_file(path: Path) -> None:
+    with atomic_file(path) as file:
+        file.write(b"new")
+
+
+def by_parquet(path: Path) -> None:
+    pytest.importorskip("duckdb")
+    write_table(path, {"a": WHOLE}, [(1,)], ".parquet")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="devices are no files there")
+@pytest.mark.parametrize("write", [by_write, by_file, by_parquet])
+def test_devices_and_pipes_are_written_to_and_stay(tmp_path: Path, write: Callable[[Path], None]) -> None:
+    null, pipe, got = tmp_path / "null", tmp_path / "pipe", list[bytes]()
+    null.symlink_to(os.devnull)  # replacing the device itself would break the machine
+    write(null)
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    write(pipe)
+    reader.join(10)
+    assert got[0][:4] in (b"new", b"PAR1")
+    assert (null.is_symlink(), pipe.is_fifo(), {file.name for file in tmp_path.iterdir()}) == (
+        True,
+        True,
+        {"null", "pipe"},
+    )
+    assert all(is_device(Path(name)) for name in ("/dev/null", "/dev/stdout"))
+    with (tmp_path / "shown").open("wb") as shown:  # as stdout may be
+        (tmp_path / "there").symlink_to(f"/dev/fd/{shown.fileno()}")
+        write(tmp_path / "there")
+    assert (tmp_path / "there").is_symlink()
+    assert (tmp_path / "shown").read_bytes()
+    assert not any(is_device(path) for path in (tmp_path, tmp_path / "file", Path(__file__)))
