@@ -127,7 +127,7 @@ def test_asking_loads_nothing_it_does_not_need(tmp_path: Path, monkeypatch: pyte
         "import sys; sys.argv = ['tacit', 'ask', 'world', '?c : borders(France, ?c)']\n"
         "from tacit.cli import app\n"
         "app(standalone_mode=False)\n"
-        "needless = ('rich.', 'rdflib', 'matplotlib', 'pandas', 'fastapi', 'tacit.links.link', 'tacit.adapt.a')\n"
+        "needless = ('rich.', 'rdflib', 'matplotlib', 'pandas', 'fastapi', 'tacit.links.training.l', 'tacit.adapt.a')\n"
         "print([name for name in sys.modules if name.startswith(needless)])"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
