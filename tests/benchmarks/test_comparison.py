@@ -92,10 +92,10 @@ def test_no_turn_is_begun_that_may_end_too_late(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_matters_is_measured_before_and_after(tmp_path: Path) -> None:
-    arguments = ["--tiny", "--turns", "1", "--parts", "train_step", "--against", str(SRC.parent)]
+    arguments = ["--tiny", "--turns", "1", "--parts", "load", "--against", str(SRC.parent)]
     before_after.main([*arguments, "--out", str(tmp_path)])
     written = json.loads((tmp_path / "before_after.json").read_text())
-    assert {"before", "after", "ratio"} <= set(written["figures"]["train_step world tacit auto ms"])
+    assert {"before", "after", "ratio"} <= set(written["figures"]["load table per second"])
     assert written["versions"]["before"] == written["versions"]["after"]
     assert {"python", "torch", "git", "device"} <= set(written["versions"]["after"])
     with pytest.raises(SystemExit):
