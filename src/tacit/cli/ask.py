@@ -56,8 +56,8 @@ def ask(
 ) -> None:
     """Ask a question of a trained graph, or many."""
     from tacit.engine.answers import answer_files, question_files
+    from tacit.engine.engine import Engine
     from tacit.graph.formats.writing import check_format
-    from tacit.run.opened import facts_engine
     from tacit.run.run import open as open_run
 
     if (query is None) == (file is None):
@@ -66,7 +66,7 @@ def ask(
         check_format(out, (answer_files if file is None else question_files).FORMATS, "answers")
     parameters = named(param)
     if symbolic:
-        engine = facts_engine(loaded(source), **given)
+        engine = Engine.of_facts(loaded(source), **given)
     else:
         engine = open_run(source, device=device, adapted=not unadapted, **given).engine
     page: dict[str, Any] = {

@@ -26,10 +26,11 @@ def plan(
     param: Params = None,
 ) -> None:
     """Print how a question would be answered, as a tree of steps with what each costs."""
-    from tacit.query.plans.describe import describe_question
+    from tacit.query.reading import read
 
     if not graph:
         check_unread(reading, "no graph is given")
     known = loaded(graph, **reading) if graph else None
-    for line in describe_question(query, known, EngineSettings.of(given).k, named(param)).split("\n"):
+    asked = read(query, known, named(param)).query
+    for line in asked.plan(known, EngineSettings.of(given).k).split("\n"):
         say(line)

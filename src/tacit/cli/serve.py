@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,11 +12,9 @@ from tacit.cli import options
 from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
+from tacit.server import serve as serve_runs
 from tacit.server.settings import LOOPBACK, Limits, ServerSettings
 from tacit.server.workers import fork_server
-
-if TYPE_CHECKING:
-    from tacit.server.service import Service
 
 MOST = ("body", "atoms", "nesting", "k", "top", "queue", "connections", "per_client", "rate")
 
@@ -44,25 +42,16 @@ def serve(
     """Serve a page to ask questions on, and the same over HTTP and SPARQL."""
     settings = ServerSettings.of(given | {"limits": Limits.of(limits)})
     fork_server.start()
-    try:
-        from tacit.server.served_run import ServedRun
-        from tacit.server.serving import serve as serve_runs
-    except ModuleNotFoundError as error:
-        raise SettingsError(f"the service needs {error.name}; install it with: pip install 'tacit[server]'") from None
+    from tacit.run.run import Run
     from tacit.run.world import find_run
 
     runs = {
-        name: ServedRun.at(find_run(source).path, device, adapted=not unadapted, **engine)
+        name: Run(find_run(source), device=device, adapted=not unadapted, **engine)
         for name, source in named(sources).items()
     }
     for note in notes(settings):
         say(f"note: {note}", err=True)
-
-    def ready(service: Service, address: str) -> None:
-        graph = service.edition.graph
-        say(f"{graph.name}: {graph.num_entities:,} entities, ready at {address}  (Ctrl-C ends it)")
-
-    serve_runs(runs, settings, ready)
+    serve_runs(runs, **settings.given)
 
 
 def notes(settings: ServerSettings) -> Iterator[str]:

@@ -13,6 +13,7 @@ from tacit.errors import RunError
 from tacit.graph.graph import Graph
 from tacit.run.folder import OPENED, SETTINGS, RunFolder
 from tacit.run.opened import engine_of, read_weights
+from tacit.run.run import Run
 from tacit.run.run import open as open_run
 from tacit.server.workers.worker_group import ALONE, ServiceGroup
 
@@ -52,6 +53,12 @@ class ServedRun:
         """The run in a folder as it stands now; the settings are those of `open`."""
         with reading(Path(path)):
             return cls(Path(path), device, _state(Path(path)), settings)
+
+    @classmethod
+    def of(cls, run: Run) -> ServedRun:
+        """A run that was opened, as its folder stands now."""
+        opened = run._opened
+        return cls.at(opened.folder.path, opened.device, adapted=opened.adapted, **opened.settings)
 
     def graph(self) -> Graph:
         """The graph the run was made for."""

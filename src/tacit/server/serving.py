@@ -104,7 +104,7 @@ class Server(uvicorn.Server):
         served: Mapping[str, Served],
         settings: ServerSettings,
         listener: socket.socket,
-        say: Callable[[Service, str], Any],
+        ready: Callable[[Service, str], Any],
     ) -> None:
         config = uvicorn.Config(
             create_app(served, settings),
@@ -122,7 +122,7 @@ class Server(uvicorn.Server):
         self.runs: Runs = config.app.state.runs  # type: ignore[union-attr]
         for service in self.runs.services.values():
             place = "" if service is self.runs.first else f"?{urlencode({'run': service.name})}"
-            service.announce = partial(say, service, url(listener) + place)
+            service.announce = partial(ready, service, url(listener) + place)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the workers, then listen."""
@@ -135,12 +135,12 @@ class Server(uvicorn.Server):
                 service.announce()
 
 
-def serve(served: Mapping[str, Served], settings: ServerSettings, say: Callable[[Service, str], Any] = print) -> None:
-    """Serve until interrupted; `say` gets each service and its address once questions can be asked."""
+def serve_runs(served: Mapping[str, Served], settings: ServerSettings, ready: Callable[[Service, str], Any]) -> None:
+    """Serve until interrupted; `ready` gets each service and its address once questions can be asked."""
     write_log_lines()
     allow_files(settings.limits.connections + SPARE)
     with listen(settings.host, settings.port) as listener:
-        server = Server(served, settings, listener, say)
+        server = Server(served, settings, listener, ready)
         try:
             server.run(sockets=[listener])
         except SystemExit:  # how uvicorn says that the application did not start
