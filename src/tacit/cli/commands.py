@@ -12,14 +12,14 @@ from typer.core import TyperGroup
 
 # Where each command is, and what the list of all of them says of it.
 COMMANDS = {
-    "plan": ("plan.plan", "Show how a question would be answered."),
+    "plan": ("ask.plan", "Show how a question would be answered."),
     "train": ("train.train", "Train a link predictor on a graph."),
-    "import": ("imports.import_", "Import a link predictor trained elsewhere."),
+    "import": ("train.import_", "Import a link predictor trained elsewhere."),
     "sample": ("sample.sample", "Sample queries with their answers."),
     "adapt": ("adapt.adapt", "Adapt the scores of a run to questions."),
     "encode": ("encode.encode", "Train an encoder of whole questions."),
     "eval": ("evaluate.evaluate", "Measure how well a run predicts."),
-    "compare": ("compare.compare", "Compare runs by the same queries."),
+    "compare": ("evaluate.compare", "Compare runs by the same queries."),
     "index": ("index.index", "Build the index of a large graph."),
     "ask": ("ask.ask", "Ask a question, and why."),
     "complete": ("complete.complete", "Predict the facts a graph is missing."),

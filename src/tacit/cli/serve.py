@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from tacit.cli import options
 from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
@@ -22,7 +20,6 @@ MOST = ("body", "atoms", "nesting", "k", "top", "queue", "connections", "per_cli
 @options.of_settings(
     ServerSettings,
     flags={"trusted_hosts": "--trust-host", "trusted_proxies": "--trust-proxy"},
-    variables={"api_key": "TACIT_API_KEY"},
 )
 @options.of_settings(
     Limits,
@@ -32,7 +29,7 @@ MOST = ("body", "atoms", "nesting", "k", "top", "queue", "connections", "per_cli
 )
 @options.of_settings(EngineSettings, "engine")
 def serve(
-    sources: Annotated[list[str], typer.Argument(metavar="RUN|world", help="Runs, or world; NAME=RUN names one.")],
+    sources: Annotated[list[str], options.run_argument("Runs, or world; NAME=RUN names one.")],
     given: dict[str, Any],
     limits: dict[str, Any],
     engine: dict[str, Any],
