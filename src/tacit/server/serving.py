@@ -21,9 +21,8 @@ from tacit.errors import RunError, SettingsError
 from tacit.server.app import create_app
 from tacit.server.log_lines import write_log_lines
 from tacit.server.routes.replies import failure
-from tacit.server.runs import Runs
 from tacit.server.served_run import Served
-from tacit.server.service import Service
+from tacit.server.service import Runs, Service
 from tacit.server.settings import ServerSettings
 
 if TYPE_CHECKING:
