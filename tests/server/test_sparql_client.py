@@ -27,7 +27,7 @@ from tacit.engine.engine import Engine
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.scorer import GraphScorer
-from tacit.server.routes.sparql_formats import TSV, XML
+from tacit.server.routes.sparql_results import TSV, XML
 from tacit.server.settings import Limits
 from tacit.server.workers.answering import Answerer
 from tacit.server.workers.jobs import Job

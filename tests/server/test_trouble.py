@@ -18,8 +18,8 @@ from served_graphs import DEADLY, EUROPE, SLOW, Made, europe
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.server import serving
+from tacit.server.served_run import ALONE, ServiceGroup
 from tacit.server.settings import Limits, ServerSettings
-from tacit.server.workers.worker_group import ALONE, ServiceGroup
 
 
 @pytest.fixture(scope="module")

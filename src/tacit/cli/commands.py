@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import UserDict
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -35,7 +35,7 @@ class Commands(TyperGroup):
     """All commands, listed without being loaded."""
 
     def __init__(self, **about: Any) -> None:
-        super().__init__(**{**about, "commands": _Loaded()})
+        super().__init__(**{**about, "commands": _Loaded(COMMANDS)})
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Their names, in the order of the list."""
@@ -47,17 +47,11 @@ class Commands(TyperGroup):
             formatter.write_dl([(name, short) for name, (_, short) in COMMANDS.items()])
 
 
-class _Loaded(Mapping[str, Any]):
+class _Loaded(UserDict[str, Any]):
     """Commands that are made, with their options, when they are looked up."""
 
     def __getitem__(self, name: str) -> Any:
         return _made(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
 
 
 @cache

@@ -74,11 +74,10 @@ def import_(
 
 def _question(graph: Graph) -> str:
     """A question that the first fact of a graph answers."""
-    from tacit.query.formula import Atom, Entity, Query, Variable
+    from tacit.query.formula import quoted
 
     head, relation, _ = graph.train[0].tolist()
-    x = Variable("x")
-    return str(Query(x, Atom(graph.relations[relation], Entity(graph.entities[head]), x)))
+    return f"?x : {quoted(graph.relations[relation])}({quoted(graph.entities[head])}, ?x)"
 
 
 def _report(out: Path, results: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from fastapi import HTTPException, Request
 
 from tacit.query.sparql.patterns import ANSWER
 from tacit.server.routes.replies import Reply
-from tacit.server.routes.sparql_formats import DESCRIPTIONS, RESULTS, chosen
+from tacit.server.routes.sparql_results import DESCRIPTIONS, RESULTS, chosen
 
 FORM, DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
 MAX_FIELDS = 20

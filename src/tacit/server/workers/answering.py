@@ -17,8 +17,7 @@ from tacit.query.formula import atoms
 from tacit.query.sparql.sparql import is_sparql
 from tacit.query.words.paraphrase import QuestionReader
 from tacit.server.routes.replies import Reply, encoded, failure, refusal, success
-from tacit.server.routes.sparql_formats import written
-from tacit.server.routes.sparql_results import results
+from tacit.server.routes.sparql_results import results, written
 from tacit.server.settings import Limits
 from tacit.server.workers.jobs import EntityJob, Job
 
