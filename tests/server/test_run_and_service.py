@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -75,26 +74,25 @@ def test_facts_about_an_entity_are_the_same(run: tacit.Run, served: Running) -> 
         run.facts("Frnce")
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_a_run_is_served_from_python(run: tacit.Run, several: bool) -> None:
+def test_a_run_is_served_from_python_as_it_was_opened(run: tacit.Run) -> None:
     replies: list[Any] = []
 
     def visit(address: str) -> None:
         try:
-            replies.append(httpx.get(f"{address.split('?')[0]}health").json())
+            replies.append(httpx.get(f"{address}health").json())
         finally:
             os.kill(os.getpid(), signal.SIGINT)
 
     def ready(service: object, address: str) -> None:
         threading.Thread(target=visit, args=[address]).start()
 
-    runs: Any = {"mine": Path(run.folder.path)} if several else tacit.open(run.folder.path, device="cpu", k=7)
+    opened = tacit.open(run.folder.path, device="cpu", k=7)
     with pytest.raises(KeyboardInterrupt):
-        tacit.serve(runs, ready=ready, port=0, workers=1, limits=Limits(top=5))
+        tacit.serve(opened, ready=ready, port=0, workers=1, limits=Limits(top=5))
     (health,) = replies
-    assert health["runs"] == ["mine" if several else "europe"]
+    assert health["runs"] == ["europe"]
     assert health["limits"]["top"] == 5
-    assert several or health["settings"]["k"] == 7
+    assert health["settings"]["k"] == 7
 
 
 def test_settings_of_a_service_are_checked_first() -> None:

@@ -85,8 +85,9 @@ class Admission:
         """
         if self.hosts is None or visit.path == "/ready":
             return None
-        name = re.sub(r":\d*$", "", visit.headers.get("host", "").lower()).strip("[]")
-        if any(name == host or (host.startswith("*.") and name.endswith(host[1:])) for host in self.hosts):
+        name = re.sub(r":\d+$", "", visit.headers.get("host", "").lower())
+        own = (f"[{host}]" if ":" in host else host for host in self.hosts)
+        if any(name == host or (host.startswith("*.") and name.endswith(host[1:])) for host in own):
             return None
         known = ", ".join(sorted(self.hosts))
         return failure(403, f"this service goes by {known} alone; its setting trusted_hosts adds names")

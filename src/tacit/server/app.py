@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from tacit import __version__
@@ -52,8 +53,8 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=str(PAGE)), name="static")
     # The guard is outermost but for CORS, whose answers to a browser's enquiries need no key.
-    paths = {"/openapi.json"}.union(*([route.path for route in router.routes] for router in routers))
-    app.add_middleware(Guard, admission=admission, log=runs.log, metrics=runs.metrics, routes=paths)
+    paths = {route.path for router in routers for route in router.routes if isinstance(route, Route)}
+    app.add_middleware(Guard, admission=admission, log=runs.log, metrics=runs.metrics, routes=paths | {"/openapi.json"})
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,
