@@ -40,7 +40,7 @@ SYNTAX = {  # for the page, which colours and completes what is typed
 }
 
 
-_LIMITS = ("body", "questions", "atoms", "nesting", "k", "top", "offset", "paths")  # that requests are told
+_LIMITS = ("body", "questions", "atoms", "nesting", "k", "top", "offset", "paths", "seconds")  # that requests are told
 
 
 class Edition:
@@ -163,7 +163,7 @@ class Service:
             "encoder": pool.settings.get("encoder"),
             "workers": {"alive": alive, "wanted": pool.size},
             "settings": {name: pool.settings.get(name) for name in schemas.CHANGEABLE},
-            "limits": {name: getattr(self.limits, name) for name in _LIMITS} | {"seconds": self.limits.seconds},
+            "limits": {name: getattr(self.limits, name) for name in _LIMITS},
             "syntax": SYNTAX,
         }
 

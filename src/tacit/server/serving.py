@@ -66,22 +66,24 @@ class PatientProtocol(H11Protocol):
         if self._deadline is None and self.conn.their_state is h11.IDLE:
             self._deadline = self.loop.call_later(HEAD_SECONDS, self._let_go)
         super().data_received(data)
-        if self._deadline is not None and self.conn.their_state is not h11.IDLE:
-            self._deadline.cancel()
-            self._deadline = None
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock with the connection."""
         self.order.pop(self, None)
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._stop_clock()
         super().connection_lost(exc)
 
     @property
     def waits(self) -> bool:
         """Whether the whole request is here, and its reply is not out."""
         return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+
+    def _stop_clock(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def _let_go(self) -> None:
         self._deadline = None
