@@ -42,8 +42,6 @@ class ServiceGroup:
         """The share of this process, and its device, once all of them are here."""
         from tacit.distributed.shards import Shards, local_device, meet
 
-        if self.world == 1:
-            return Shards(entities), device
         if self.world > entities:
             raise SettingsError(f"shards is {self.world}, but there are only {entities} entities to share", "shards")
         # They are on one machine and none of anybody else's business: nothing is to leave it.
