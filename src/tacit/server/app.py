@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
@@ -21,7 +22,7 @@ from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, NOT_ACCEPTABLE, S
 from tacit.server.routes import entity_routes, fact_routes
 from tacit.server.routes.error_replies import ERROR_REPLIES
 from tacit.server.routes.replies import failure, success
-from tacit.server.routes.sparql_protocol import Asking, asking, with_status
+from tacit.server.routes.sparql_protocol import Asking, asking
 from tacit.server.served_run import Served
 from tacit.server.service import Chosen, Runs, Service
 from tacit.server.settings import ServerSettings
@@ -151,7 +152,9 @@ async def _sparql(service: Service, asked: Asking, new: bool) -> Response:
     if asked.query is None:
         return asked.description().response()
     job = Job("sparql", asked.query, changes=(("new", True),) if new else (), media_type=asked.media_type)
-    return with_status(await service.edition.pool.answer(job)).response()
+    reply = await service.edition.pool.answer(job)
+    # By the protocol: clients show the message of a query that is refused with 400.
+    return (replace(reply, status=400) if reply.status == 422 else reply).response()
 
 
 @routes.get("/sparql", **_SPARQL)
