@@ -17,7 +17,7 @@ from tacit.errors import PlanError
 from tacit.graph.graph import Graph, no_triples
 from tacit.links.scorer import GraphScorer
 from tacit.query.plans.plan import Complement, Plan
-from tacit.server.workers.worker_group import ALONE, ServiceGroup
+from tacit.server.served_run import ALONE, ServiceGroup
 
 BORDERS = [
     ("France", "Spain"),

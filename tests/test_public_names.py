@@ -6,7 +6,6 @@ import tacit
 
 PUBLIC = [
     "And",
-    "Answer",
     "Answers",
     "Atom",
     "Engine",
@@ -17,13 +16,10 @@ PUBLIC = [
     "Or",
     "Query",
     "Run",
-    "Scorer",
     "TacitError",
     "Variable",
     "__version__",
     "compare",
-    "describe_question",
-    "facts_engine",
     "fetch",
     "hardness",
     "import_model",
@@ -31,6 +27,7 @@ PUBLIC = [
     "open",
     "parse",
     "sample",
+    "serve",
     "split",
     "train",
     "train_encoder",
@@ -39,7 +36,7 @@ PUBLIC = [
 
 def test_public_names_are_pinned() -> None:
     assert sorted(tacit.__all__) == PUBLIC
-    assert len(PUBLIC) <= 30
+    assert len(PUBLIC) <= 26  # the version among them
 
 
 def test_every_public_name_is_there() -> None:

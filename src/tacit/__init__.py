@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tacit.engine.answers.answers import Answer as Answer
     from tacit.engine.answers.answers import Answers as Answers
     from tacit.engine.engine import Engine as Engine
     from tacit.errors import TacitError as TacitError
     from tacit.evaluate.hardness import hardness as hardness
     from tacit.graph.graph import Graph as Graph
-    from tacit.links.scorer import Scorer as Scorer
     from tacit.query.formula import And as And
     from tacit.query.formula import Atom as Atom
     from tacit.query.formula import Entity as Entity
@@ -34,16 +32,15 @@ if TYPE_CHECKING:
     from tacit.query.formula import Or as Or
     from tacit.query.formula import Query as Query
     from tacit.query.formula import Variable as Variable
-    from tacit.query.plans.describe import describe_question as describe_question
     from tacit.query.sampling.query_folder import sample as sample
     from tacit.query.text.text import parse as parse
     from tacit.run.compare import compare as compare
-    from tacit.run.opened import facts_engine as facts_engine
     from tacit.run.run import Run as Run
     from tacit.run.run import open as open
     from tacit.run.training import import_model as import_model
     from tacit.run.training import train as train
     from tacit.run.training import train_encoder as train_encoder
+    from tacit.server import serve as serve
     from tacit.sources import fetch as fetch
     from tacit.sources import load as load
     from tacit.sources import split as split
@@ -51,25 +48,20 @@ if TYPE_CHECKING:
 # Where public names live; the modules load when a name is first used, so that `import tacit` stays instant.
 _HOMES = {
     "run.compare": ("compare",),
-    "engine.answers.answers": ("Answer", "Answers"),
+    "engine.answers.answers": ("Answers",),
     "engine.engine": ("Engine",),
     "errors": ("TacitError",),
     "evaluate.hardness": ("hardness",),
     "graph.graph": ("Graph",),
-    "links.scorer": ("Scorer",),
     "run.training": ("import_model", "train", "train_encoder"),
-    "run.opened": ("facts_engine",),
-    "query.plans.describe": ("describe_question",),
     "query.formula": ("And", "Atom", "Entity", "Exists", "Not", "Or", "Query", "Variable"),
     "query.sampling.query_folder": ("sample",),
     "query.text.text": ("parse",),
     "run.run": ("Run", "open"),
+    "server": ("serve",),
     "sources": ("fetch", "load", "split"),
 }
-__all__ = ["And", "Answer", "Answers", "Atom", "Engine", "Entity", "Exists", "Graph", "Not", "Or", "Query", "Run",
-           "Scorer", "TacitError", "Variable", "__version__", "compare", "describe_question", "facts_engine", "fetch",
-           "hardness", "import_model", "load", "open", "parse", "sample", "split", "train",
-           "train_encoder"]  # fmt: skip
+__all__ = ["__version__", *(name for names in _HOMES.values() for name in names)]
 
 
 def __getattr__(name: str) -> Any:

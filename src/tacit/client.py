@@ -55,7 +55,8 @@ class Client:
         if isinstance(queries, str):  # whose letters are no questions
             raise ServiceError("ask_many takes a list of questions; ask takes one")
         body = [{"query": query, "top": top, **settings} for query in queries]
-        return list(self._sent("/ask", body)) if body else []
+        replies: Any = self._call("/ask", body) if body else ()
+        return list(replies)
 
     def explain(self, query: str, top: int = 10, **settings: Any) -> dict[str, Any]:
         """The best answers with the reasons for each, and whether the search provably missed nothing."""
@@ -90,11 +91,6 @@ class Client:
         return self._call("/health")
 
     def _call(self, route: str, body: Any = None, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The object that a route replies with."""
-        reply: dict[str, Any] = self._sent(route, body, parameters)
-        return reply
-
-    def _sent(self, route: str, body: Any, parameters: Mapping[str, Any] | None = None) -> Any:
         """What a route replies: to a text as SPARQL, to anything else as JSON, to nothing as a plain request."""
         given = {**(parameters or {}), **({} if self.run is None else {"run": self.run})}
         words = {name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()}
@@ -121,7 +117,8 @@ class Client:
         if len(text) > _LARGEST:
             raise ServiceError(f"the reply of {self.url} is larger than {_LARGEST >> 20} MB; ask for fewer answers")
         try:
-            return json.loads(text)
+            told: dict[str, Any] = json.loads(text)
+            return told
         except (ValueError, RecursionError):
             raise ServiceError(f"{self.url} replies with something else than JSON; is it Tacit?") from None
 

@@ -21,7 +21,6 @@ from tacit.engine.answers.answers import Answer, Answers, Count, Witness, Witnes
 from tacit.engine.engine import Engine
 from tacit.errors import QueryError, RunError, SettingsError, UnknownName
 from tacit.links.scorer import GraphScorer
-from tacit.run.opened import facts_engine
 from tacit.sources import load
 
 FACTS = "France borders Spain|France borders Germany|Germany speaks German|Spain speaks Spanish"
@@ -61,7 +60,7 @@ def test_every_kind_of_question_has_its_table(facts: str, question: str, shown: 
     assert ask(facts, question, "--symbolic").output == f"{question}\n{shown}"
     told = json.loads(ask(facts, question, "--symbolic", "--json").output)
     written = io.StringIO()
-    answers = facts_engine(load(facts)).ask(question)
+    answers = Engine.of_facts(load(facts)).ask(question)
     show_on(Console(file=written, width=100, highlight=False, markup=False), answers)
     assert told == answers.to_dict()
     names = [name for answer in answers for name in answer.values.values()]
@@ -82,13 +81,13 @@ def test_a_question_that_takes_long_says_so_and_what_takes_less(capsys: pytest.C
     (k,) = map(int, re.findall(r"--k (\d+)", told.err))
     assert (engine.using(search="beam", k=k).seconds(dear) or 0) < 10 < 60 < (engine.seconds(dear) or 0)
     announce(engine.using(search="beam", k=k), engine.prepare(dear))
-    announce(facts_engine(graph), engine.prepare(dear))  # facts are sets, and quickly joined
+    announce(Engine.of_facts(graph), engine.prepare(dear))  # facts are sets, and quickly joined
     assert capsys.readouterr().err == ""
 
 
 def test_a_label_commands_no_terminal(tmp_path: Path) -> None:
     (tmp_path / "facts.tsv").write_text("\x1b[2Ja\tr\t\x1b]0;owned\x07\n", encoding="utf-8")
-    engine, console = facts_engine(load(tmp_path / "facts.tsv")), Console(file=io.StringIO(), width=80, markup=False)
+    engine, console = Engine.of_facts(load(tmp_path / "facts.tsv")), Console(file=io.StringIO(), width=80, markup=False)
     show_on(console, engine.ask("?x : r($who, ?x)", who="\x1b[2Ja"))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "\x1b" not in shown
@@ -211,7 +210,7 @@ def test_what_cannot_be_printed_is_one_line(
 def test_what_does_not_fit_in_memory_is_one_line(
     facts: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], take: Callable[[], object]
 ) -> None:
-    monkeypatch.setattr("tacit.run.opened.facts_engine", lambda *_, **__: take())
+    monkeypatch.setattr("tacit.engine.engine.Engine.of_facts", lambda *_, **__: take())
     monkeypatch.setattr(sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"])
     with pytest.raises(SystemExit) as done:
         main()
@@ -234,7 +233,7 @@ def test_a_fault_of_something_else_is_none_of_printing_or_memory(
         raise fault
 
     monkeypatch.setattr(sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"])
-    monkeypatch.setattr("tacit.run.opened.facts_engine", fail)
+    monkeypatch.setattr("tacit.engine.engine.Engine.of_facts", fail)
     with pytest.raises(type(fault), match=r"cannot open|allocate|illegal") as raised:
         main()
     assert raised.value is fault

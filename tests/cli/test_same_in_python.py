@@ -79,10 +79,10 @@ def test_a_split_may_be_empty_unless_it_is_written(facts: Path, tmp_path: Path) 
 def test_a_question_is_described_and_facts_alone_answer_it(facts: Path) -> None:
     asked = "?x : knows($who, ?n) & knows(?n, ?x)"
     shown = run("plan", asked, "--graph", str(facts), "--k", "3", "--param", "who=e0")
-    assert shown == tacit.describe_question(asked, facts, 3, {"who": "e0"}) + "\n"
+    assert shown == tacit.parse(asked, {"who": "e0"}).plan(facts, k=3) + "\n"
     plain = "?x : knows(e0, ?x)"
-    assert run("plan", plain) == tacit.describe_question(plain) + "\n"
-    assert run("ask", str(facts), plain, "--symbolic") == f"{tacit.facts_engine(facts).ask(plain)}\n"
+    assert run("plan", plain) == tacit.parse(plain).plan() + "\n"
+    assert run("ask", str(facts), plain, "--symbolic") == f"{tacit.Engine.of_facts(facts).ask(plain)}\n"
 
 
 def test_missing_links_are_counted(facts: Path, tmp_path: Path) -> None:

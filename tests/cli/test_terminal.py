@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tacit.cli import main
+from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
-from tacit.run.opened import facts_engine
 
 ENTITIES = [f"\x1b[2J{i}\x9b\x07" for i in range(8)]
 RELATION = "\x1b]0;owned\x07"
@@ -63,5 +63,5 @@ def test_no_command_prints_control_characters(
 
 def test_a_label_is_on_one_line() -> None:
     graph = Graph.of([("a\nb", "r", "  1. x  1.000  known\n  2. y")])
-    answers = facts_engine(graph).ask("?x : r($who, ?x)", explain=True, who="a\nb")
+    answers = Engine.of_facts(graph).ask("?x : r($who, ?x)", explain=True, who="a\nb")
     assert len(str(answers).split("\n")) == 3  # the question, its answer, and why

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tacit.server.settings import Limits
-from tacit.server.workers.jobs import Job, Kind
+from tacit.server.workers.jobs import Job
 from tacit.server.workers.queue import Queue
 
 
 def job(question: str, **more: object) -> Job:
-    return Job(Kind.ASK, question, **more)  # type: ignore[arg-type]
+    return Job("ask", question, **more)  # type: ignore[arg-type]
 
 
 PATHS = [job(f"?x : r(e{i}, ?y) & s(?y, ?x)") for i in range(100)]

@@ -248,8 +248,8 @@ def test_requests_are_counted(service: Running) -> None:
 def test_two_services_count_apart() -> None:
     first, second = Metrics(), Metrics()
     for each in (first, second):
-        each.of("world")
-    first.of("world").restarts.inc()
+        each.restarts.labels("world")
+    first.restarts.labels("world").inc()
     counted = [
         each.registry.get_sample_value("tacit_worker_restarts_total", {"run": "world"}) for each in (first, second)
     ]

@@ -20,10 +20,9 @@ from tacit.engine.atoms.calibration import Sigmoid
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError
 from tacit.links.loading import load_model
-from tacit.server.served_run import ServedRun
+from tacit.server.served_run import ServedRun, ServiceGroup
 from tacit.server.settings import Limits, ServerSettings
 from tacit.server.workers.worker import Worker
-from tacit.server.workers.worker_group import ServiceGroup
 
 QUESTION = "?c : exists ?x . next(n3, ?x) & next(?x, ?c) & not after(n5, ?c)"
 OTHERS = (

@@ -27,10 +27,10 @@ from tacit.engine.engine import Engine
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.scorer import GraphScorer
-from tacit.server.routes.sparql_formats import TSV, XML
+from tacit.server.routes.sparql_results import TSV, XML
 from tacit.server.settings import Limits
 from tacit.server.workers.answering import Answerer
-from tacit.server.workers.jobs import Job, Kind
+from tacit.server.workers.jobs import Job
 
 PREFIXES = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#> "
 QUERIES = {
@@ -141,7 +141,7 @@ def test_rows_are_ordered_by_score_where_that_is_asked() -> None:
     query = "SELECT ?o ?s ?k { { :a :p ?o } UNION { :b :q ?o } ?o answer:score ?s ; answer:known ?k } ORDER BY "
     scores: dict[str, list[float]] = {}
     for order in ("DESC(?s)", "DESC(?k) DESC(?s)"):
-        (reply,) = Answerer(engine, Limits()).replies([Job(Kind.SPARQL, f"{PREFIXES}{query}{order} LIMIT 9")])
+        (reply,) = Answerer(engine, Limits()).replies([Job("sparql", f"{PREFIXES}{query}{order} LIMIT 9")])
         rows = json.loads(reply.body)["results"]["bindings"]
         known = [row["k"]["value"] == "true" for row in rows]
         scores[order] = [float(row["s"]["value"]) for row in rows]
@@ -312,19 +312,19 @@ def test_terms_of_an_rdf_graph_come_back_as_they_went_in(tmp_path: Path) -> None
     assert len(asked) == 4
     for subject, predicate in asked:
         query = f"SELECT ?o {{ {subject} {predicate} ?o }}"
-        (reply,) = answerer.replies([Job(Kind.SPARQL, f"{query} LIMIT 100")])
+        (reply,) = answerer.replies([Job("sparql", f"{query} LIMIT 100")])
         expected = json.loads(store.query(query).serialize(format=QueryResultsFormat.JSON))  # type: ignore[union-attr]
         rows, others = (data["results"]["bindings"] for data in (json.loads(reply.body), expected))
         assert sorted(shown(row["o"]) for row in rows) == sorted(shown(row["o"]) for row in others)
         for kind, parsed in ((XML, QueryResultsFormat.XML), (TSV, QueryResultsFormat.TSV)):
-            (reply,) = answerer.replies([Job(Kind.SPARQL, f"{query} LIMIT 100", media_type=kind)])
+            (reply,) = answerer.replies([Job("sparql", f"{query} LIMIT 100", media_type=kind)])
             ours, written = Result.parse(io.BytesIO(reply.body), content_type=kind), values(store, query)
             found = [(str(term), getattr(term, "language", None)) for (term,) in ours if type(term) is not BNode]
             assert sorted(found, key=str) == sorted(written, key=str)
             assert len(list(parse_query_results(reply.body, parsed))) == len(others)  # type: ignore[arg-type]
         for iri in [row["o"]["value"] for row in rows if row["o"]["type"] == "uri"]:  # and back
             back = f"SELECT ?s {{ ?s {predicate} <{iri}> }} LIMIT 100"
-            (reply,) = answerer.replies([Job(Kind.SPARQL, back)])
+            (reply,) = answerer.replies([Job("sparql", back)])
             assert subject.value in [row["s"]["value"] for row in json.loads(reply.body)["results"]["bindings"]]
 
 
@@ -343,6 +343,6 @@ def test_labels_of_other_graphs_come_back_in_the_scheme_tacit(label: str, value:
     graph = Graph.of([("a", "r", label)])
     answerer = Answerer(Engine(graph, GraphScorer(graph.index(), graph.num_entities), search="symbolic"), Limits())
     there, back = "SELECT ?o { <tacit:a> <tacit:r> ?o }", f"SELECT ?s {{ ?s <tacit:r> <{value}> }}"
-    replies = [json.loads(answerer.replies([Job(Kind.SPARQL, query)])[0].body) for query in (there, back)]
+    replies = [json.loads(answerer.replies([Job("sparql", query)])[0].body) for query in (there, back)]
     terms = [reply["results"]["bindings"][0][reply["head"]["vars"][0]] for reply in replies]
     assert terms == [{"type": "uri", "value": value}, {"type": "uri", "value": "tacit:a"}]

@@ -14,7 +14,7 @@ from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.server.settings import Limits
 from tacit.server.workers.answering import Answerer
-from tacit.server.workers.jobs import Job, Kind
+from tacit.server.workers.jobs import Job
 
 pytest.importorskip("rdflib")
 
@@ -23,7 +23,7 @@ PREFIXES = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#> "
 
 def answered(query: str, limits: Limits | None = None, engine: Engine | None = None) -> list[str]:
     """The first column of results without a service, or what is wrong."""
-    (reply,) = Answerer(engine or open_europe(), limits or Limits()).replies([Job(Kind.SPARQL, PREFIXES + query)])
+    (reply,) = Answerer(engine or open_europe(), limits or Limits()).replies([Job("sparql", PREFIXES + query)])
     data = json.loads(reply.body)
     if reply.status != 200:
         return [data["error"]["message"]]

@@ -18,8 +18,8 @@ from served_graphs import DEADLY, EUROPE, SLOW, Made, europe
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.server import serving
+from tacit.server.served_run import ALONE, ServiceGroup
 from tacit.server.settings import Limits, ServerSettings
-from tacit.server.workers.worker_group import ALONE, ServiceGroup
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ class Missing(Made):
 
 def test_what_keeps_a_worker_from_starting_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RunError, match="run 'nowhere' is missing; train it first"):
-        serving.serve({"nowhere": Missing(europe)}, ServerSettings(port=0, workers=1))
+        serving.serve_runs({"nowhere": Missing(europe)}, ServerSettings(port=0, workers=1), print)
     assert "Traceback" not in capfd.readouterr().err
 
 

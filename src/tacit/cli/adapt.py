@@ -5,37 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from tacit.adapt.settings import AdaptSettings
-from tacit.cli import options, shell_completion
-from tacit.cli.interruption import resumable
-from tacit.cli.terminal import say
+from tacit.cli import options
+from tacit.cli.terminal import resumable, say
 
 
 @options.of_settings(AdaptSettings)
 def adapt(
-    source: Annotated[
-        str, typer.Argument(metavar="RUN|world", help="The run to adapt; its link predictor stays as it is.")
-    ],
+    source: Annotated[str, options.run_argument("The run to adapt; its link predictor stays as it is.")],
     given: dict[str, Any],
     queries: Annotated[
-        Path | None, typer.Option("--queries", help="A BetaE folder to learn from; sampled from the graph by default.")
+        Path | None, Option(help="A BetaE folder to learn from; sampled from the graph by default.")
     ] = None,
-    count: Annotated[
-        int, typer.Option("--count", help="Queries of each shape to sample, where none are given.")
-    ] = 5000,
+    count: Annotated[int, Option(help="Queries of each shape to sample, where none are given.")] = 5000,
     variant: Annotated[
-        str | None,
-        typer.Option(
-            "--variant",
-            metavar="f|af|r|c",
-            autocompletion=shell_completion.choice(("f", "af", "r", "c")),
-            help="A variant of the paper's ablation instead.",
-        ),
+        str | None, options.one_of(("f", "af", "r", "c"), "A variant of the paper's ablation instead.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where the same command was stopped.")] = False,
-    drop: Annotated[bool, typer.Option("--drop", help="Delete the run's adapter instead.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Go on where the same command was stopped.")] = False,
+    drop: Annotated[bool, Option("--drop", help="Delete the run's adapter instead.")] = False,
 ) -> None:
     """Train a score adapter on complex queries, and keep it in the run where it is better than what is there."""
     from tacit.run.run import open as open_run

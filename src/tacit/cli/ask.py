@@ -1,21 +1,23 @@
-"""`tacit ask`: a question, its answers, and why."""
+"""`tacit ask` and `tacit plan`: a question, its answers and why, and how it would be answered."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from tacit.cli import options
-from tacit.cli.data import loaded
-from tacit.cli.parameters import Params, named
+from tacit.cli.data import check_unread, loaded
 from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError, TacitError
 from tacit.graph.builder import counted
+from tacit.graph.settings import ReadSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,47 +28,49 @@ if TYPE_CHECKING:
     from tacit.engine.asked import Asked
     from tacit.engine.engine import Engine
 
+Params = Annotated[
+    list[str] | None,
+    Option("--param", metavar="NAME=LABEL", help="What $NAME stands for in the text; may be repeated."),
+]
 PATIENCE = 60.0  # seconds that people wait without a sign
 
 
 @options.of_settings(EngineSettings)
 def ask(
-    source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run, or world; any graph with --symbolic.")],
+    source: Annotated[str, options.run_argument("A run, or world; any graph with --symbolic.")],
     given: dict[str, Any],
-    query: Annotated[str | None, typer.Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.")] = None,
+    query: Annotated[str | None, Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", help="Questions, one a line: text, SPARQL or JSON; - reads standard input.")
+        Path | None, Option(help="Questions, one a line: text, SPARQL or JSON; - reads standard input.")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help="Write a .csv, .json, .jsonl, .parquet, .nt or .ttl file; of --file .jsonl, .csv or .parquet."
-        ),
+        Option(help="Write a .csv, .json, .jsonl, .parquet, .nt or .ttl file; of --file .jsonl, .csv or .parquet."),
     ] = None,
     param: Params = None,
-    top: Annotated[str, typer.Option("--top", metavar="N|all", help="How many answers to show.")] = "10",
-    offset: Annotated[int, typer.Option("--offset", help="How many of the best answers to pass over.")] = 0,
-    min_score: Annotated[float, typer.Option("--min-score", help="The least score, from 0 to 1.")] = 0.0,
-    explain: Annotated[bool, typer.Option("--explain", help="Show why each answer came.")] = False,
-    paths: Annotated[int, typer.Option("--paths", help="Reasons to show for each answer.")] = 1,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    symbolic: Annotated[bool, typer.Option("--symbolic", help="Use the facts alone, without prediction.")] = False,
+    top: Annotated[str, Option(metavar="N|all", help="How many answers to show.")] = "10",
+    offset: Annotated[int, Option(help="How many of the best answers to pass over.")] = 0,
+    min_score: Annotated[float, Option(help="The least score, from 0 to 1.")] = 0.0,
+    explain: Annotated[bool, Option("--explain", help="Show why each answer came.")] = False,
+    paths: Annotated[int, Option(help="Reasons to show for each answer.")] = 1,
+    json_: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    symbolic: Annotated[bool, Option("--symbolic", help="Use the facts alone, without prediction.")] = False,
     unadapted: options.Unadapted = False,
     device: options.Device = "auto",
 ) -> None:
     """Ask a question of a trained graph, or many."""
     from tacit.engine.answers import answer_files, question_files
+    from tacit.engine.engine import Engine
     from tacit.graph.formats.writing import check_format
-    from tacit.run.opened import facts_engine
     from tacit.run.run import open as open_run
 
     if (query is None) == (file is None):
         raise SettingsError("ask one question, or many with --file")
     if out is not None:
         check_format(out, (answer_files if file is None else question_files).FORMATS, "answers")
-    parameters = named(param)
+    parameters = _labels(param)
     if symbolic:
-        engine = facts_engine(loaded(source), **given)
+        engine = Engine.of_facts(loaded(source), **given)
     else:
         engine = open_run(source, device=device, adapted=not unadapted, **given).engine
     page: dict[str, Any] = {
@@ -85,6 +89,39 @@ def ask(
         typer.echo(answers.to_json(indent=2))
     else:
         _show(answers)
+
+
+@options.of_settings(EngineSettings, only=("k",))
+@options.of_settings(ReadSettings, "reading")
+def plan(
+    query: Annotated[str, Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.", metavar="QUERY")],
+    given: dict[str, Any],
+    reading: dict[str, Any],
+    graph: Annotated[str, Option(help="A graph or run to look the names up in, and to count its entities.")] = "",
+    param: Params = None,
+) -> None:
+    """Print how a question would be answered, as a tree of steps with what each costs."""
+    from tacit.query.reading import read
+
+    if not graph:
+        check_unread(reading, "no graph is given")
+    known = loaded(graph, **reading) if graph else None
+    asked = read(query, known, _labels(param)).query
+    for line in asked.plan(known, EngineSettings.of(given).k).split("\n"):
+        say(line)
+
+
+def _labels(given: Iterable[str] | None) -> dict[str, str]:
+    """The labels of parameters by name."""
+    parameters: dict[str, str] = {}
+    for each in given or ():
+        name, equals, label = each.partition("=")
+        if not equals or not name:
+            raise SettingsError(f"--param is '{each}'; it must be NAME=LABEL")
+        name = name.removeprefix("$")
+        if parameters.setdefault(name, label) != label:
+            raise SettingsError(f"--param gives {name} two labels, '{parameters[name]}' and '{label}'")
+    return parameters
 
 
 def announce(engine: Engine, asked: Asked) -> None:

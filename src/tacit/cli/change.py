@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument
 
 from tacit.cli import data, options
 from tacit.cli.terminal import say
@@ -14,13 +14,13 @@ from tacit.graph.settings import ReadSettings
 if TYPE_CHECKING:
     from tacit.run.changes import Change
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run folder.")]
+RunArgument = Annotated[str, options.run_argument("The run folder.", "RUN")]
 
 
 @options.of_settings(ReadSettings, "reading")
 def add(
     run: RunArgument,
-    facts: Annotated[list[str], typer.Argument(help="Files or folders of facts, or - for standard input.")],
+    facts: Annotated[list[str], Argument(help="Files or folders of facts, or - for standard input.")],
     reading: dict[str, Any],
 ) -> None:
     """Add facts to a run; entities and relations that it does not know get vectors, all others keep theirs.
@@ -35,9 +35,7 @@ def add(
 @options.of_settings(ReadSettings, "reading")
 def remove(
     run: RunArgument,
-    facts: Annotated[
-        list[str], typer.Argument(help="Files or folders of the facts to remove, or - for standard input.")
-    ],
+    facts: Annotated[list[str], Argument(help="Files or folders of the facts to remove, or - for standard input.")],
     reading: dict[str, Any],
 ) -> None:
     """Take facts out of a run: they are no longer known, but what was learned of them stays learned.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import UserDict
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -12,14 +12,14 @@ from typer.core import TyperGroup
 
 # Where each command is, and what the list of all of them says of it.
 COMMANDS = {
-    "plan": ("plan.plan", "Show how a question would be answered."),
+    "plan": ("ask.plan", "Show how a question would be answered."),
     "train": ("train.train", "Train a link predictor on a graph."),
-    "import": ("imports.import_", "Import a link predictor trained elsewhere."),
+    "import": ("train.import_", "Import a link predictor trained elsewhere."),
     "sample": ("sample.sample", "Sample queries with their answers."),
     "adapt": ("adapt.adapt", "Adapt the scores of a run to questions."),
     "encode": ("encode.encode", "Train an encoder of whole questions."),
     "eval": ("evaluate.evaluate", "Measure how well a run predicts."),
-    "compare": ("compare.compare", "Compare runs by the same queries."),
+    "compare": ("evaluate.compare", "Compare runs by the same queries."),
     "index": ("index.index", "Build the index of a large graph."),
     "ask": ("ask.ask", "Ask a question, and why."),
     "complete": ("complete.complete", "Predict the facts a graph is missing."),
@@ -35,7 +35,7 @@ class Commands(TyperGroup):
     """All commands, listed without being loaded."""
 
     def __init__(self, **about: Any) -> None:
-        super().__init__(**{**about, "commands": _Loaded()})
+        super().__init__(**{**about, "commands": _Loaded(COMMANDS)})
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Their names, in the order of the list."""
@@ -47,17 +47,11 @@ class Commands(TyperGroup):
             formatter.write_dl([(name, short) for name, (_, short) in COMMANDS.items()])
 
 
-class _Loaded(Mapping[str, Any]):
+class _Loaded(UserDict[str, Any]):
     """Commands that are made, with their options, when they are looked up."""
 
     def __getitem__(self, name: str) -> Any:
         return _made(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from tacit.cli import options
 from tacit.cli.shell_completion import relations
@@ -18,18 +18,16 @@ _SHOWN = 20  # facts, where there is no file to write
 
 @options.of_settings(EngineSettings, only=_ENGINE, defaults={"typed": True})
 def complete(
-    source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run, or world.")],
+    source: Annotated[str, options.run_argument("A run, or world.")],
     given: dict[str, Any],
     relation: Annotated[
-        list[str] | None,
-        typer.Option("--relation", autocompletion=relations, help="Of this relation; may be repeated."),
+        list[str] | None, Option(autocompletion=relations, help="Of this relation; may be repeated.")
     ] = None,
-    entity: Annotated[list[str] | None, typer.Option("--entity", help="About this entity; may be repeated.")] = None,
-    min_score: Annotated[float, typer.Option("--min-score", help="The least score, above 0.")] = 0.5,
-    top: Annotated[int | None, typer.Option("--top", help="The best ones only; all by default.")] = None,
+    entity: Annotated[list[str] | None, Option(help="About this entity; may be repeated.")] = None,
+    min_score: Annotated[float, Option(help="The least score, above 0.")] = 0.5,
+    top: Annotated[int | None, Option(help="The best ones only; all by default.")] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="A .tsv, .csv, .jsonl, .parquet, .nt or .ttl file; else the best are shown."),
+        Path | None, Option(help="A .tsv, .csv, .jsonl, .parquet, .nt or .ttl file; else the best are shown.")
     ] = None,
     unadapted: options.Unadapted = False,
     device: options.Device = "auto",

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from tacit.cli import options
-from tacit.cli.shell_completion import choice
 from tacit.cli.terminal import say
 from tacit.engine.answers.aligned_cells import harmless
 from tacit.errors import SettingsError
@@ -26,17 +26,12 @@ app = typer.Typer(help="List, describe and write graphs.", no_args_is_help=True,
 
 Graphs = Annotated[
     list[str],
-    typer.Argument(
-        help="A data set (world), a folder or file of facts, or - for standard input; several are one graph.",
+    Argument(
         metavar="GRAPH...",
+        help="A data set (world), a folder or file of facts, or - for standard input; several are one graph.",
     ),
 ]
 MOST_RELATIONS = 25  # more fill a screen; `--json` has them all
-
-
-@app.callback()
-def group() -> None:
-    """List, describe and write graphs."""
 
 
 @app.command("list")
@@ -56,7 +51,7 @@ def list_() -> None:
 def describe(
     graph: Graphs,
     reading: dict[str, Any],
-    as_json: bool = typer.Option(False, "--json", help="Print everything as JSON."),
+    as_json: bool = Option(False, "--json", help="Print everything as JSON."),
 ) -> None:
     """Describe a graph: its splits, relations, degrees and hubs."""
     statistics = loaded(graph, **reading).statistics()
@@ -68,7 +63,7 @@ def describe(
 
 @app.command()
 def world(
-    out: str = typer.Option(..., "--out", help="A .tsv file for all facts, or a folder for its three splits."),
+    out: str = Option(..., help="A .tsv file for all facts, or a folder for its three splits."),
 ) -> None:
     """Write the graph of the world, to look at or to change."""
     from tacit.graph.datasets import load
@@ -83,10 +78,10 @@ def world(
 def split_(
     graph: Graphs,
     reading: dict[str, Any],
-    out: str = typer.Option(..., "--out", help="The folder to write train.tsv, valid.tsv and test.tsv to."),
-    valid: float = typer.Option(0.1, "--valid", help="The share of the facts to validate with."),
-    test: float = typer.Option(0.1, "--test", help="The share of the facts to test with."),
-    seed: int = typer.Option(0, "--seed", help="Seed of the draw."),
+    out: str = Option(..., help="The folder to write train.tsv, valid.tsv and test.tsv to."),
+    valid: float = Option(0.1, help="The share of the facts to validate with."),
+    test: float = Option(0.1, help="The share of the facts to test with."),
+    seed: int = Option(0, help="Seed of the draw."),
 ) -> None:
     """Draw train, valid and test splits that do not give each other away."""
     from tacit.graph.graph import SPLITS
@@ -101,13 +96,13 @@ def split_(
 @app.command("fetch")
 @options.in_flags
 def fetch_(
-    url: str = typer.Argument(..., help="The address of a SPARQL endpoint.", metavar="URL"),
-    out: str = typer.Option(..., "--out", help="The .nt file to write."),
-    pattern: str = typer.Option("?s ?p ?o", "--pattern", help="A graph pattern: the facts ?s ?p ?o to fetch."),
-    most: int = typer.Option(1_000_000, "--most", help="Facts to fetch, at most."),
-    page: int = typer.Option(10_000, "--page", help="Facts to ask for at a time."),
-    delay: float = typer.Option(1.0, "--delay", help="Seconds between two pages."),
-    timeout: float = typer.Option(60.0, "--timeout", help="Seconds to wait for a page."),
+    url: str = Argument(..., help="The address of a SPARQL endpoint.", metavar="URL"),
+    out: str = Option(..., help="The .nt file to write."),
+    pattern: str = Option("?s ?p ?o", help="A graph pattern: the facts ?s ?p ?o to fetch."),
+    most: int = Option(1_000_000, help="Facts to fetch, at most."),
+    page: int = Option(10_000, help="Facts to ask for at a time."),
+    delay: float = Option(1.0, help="Seconds between two pages."),
+    timeout: float = Option(60.0, help="Seconds to wait for a page."),
 ) -> None:
     """Fetch the facts of a SPARQL endpoint, page by page; the same command goes on where one was stopped."""
     from tacit.sources import fetch
@@ -119,23 +114,17 @@ def fetch_(
 @app.command()
 @options.in_flags
 def hardness(
-    source: str = typer.Argument(
+    source: str = Argument(
         ..., help="A graph with splits, or a folder of queries with its graph.", metavar="GRAPH|QUERIES"
     ),
-    split: str = typer.Option(
-        "test",
-        "--split",
-        metavar="valid|test",
-        autocompletion=choice(("valid", "test")),
-        help="The facts that are asked about.",
-    ),
+    split: Annotated[str, options.one_of(("valid", "test"), "The facts that are asked about.")] = "test",
     shapes: options.Shapes = None,
-    observed: str | None = typer.Option(
-        None, "--observed", help="Splits whose facts are known, joined by +; all before the split by default."
+    observed: str | None = Option(
+        None, help="Splits whose facts are known, joined by +; all before the split by default."
     ),
-    count: int = typer.Option(200, "--count", help="Queries of each shape to draw where the folder has none."),
-    seed: int = typer.Option(0, "--seed", help="Seed of the draw."),
-    as_json: bool = typer.Option(False, "--json", help="Print the numbers as JSON."),
+    count: int = Option(200, help="Queries of each shape to draw where the folder has none."),
+    seed: int = Option(0, help="Seed of the draw."),
+    as_json: bool = Option(False, "--json", help="Print the numbers as JSON."),
 ) -> None:
     """Count how many links must be predicted for the hard answers of queries."""
     from rich.console import Console
@@ -235,19 +224,11 @@ def _relations(relations: Sequence[RelationStatistics]) -> Table:
 
 def _values(relations: Iterable[ValueRelation]) -> Table:
     rows = []
-    for relation in relations:
-        advice = "may stay: many facts share each" if relation.shared else "leave out, or use ranges"
-        where = relation.kind if relation.end == "tail" else f"{relation.kind} as heads"
-        rows.append(
-            (
-                relation.relation,
-                f"{relation.facts:,}",
-                f"{relation.distinct:,}",
-                where,
-                ", ".join(relation.examples),
-                advice,
-            )
-        )
+    for each in relations:
+        advice = "may stay: many facts share each" if each.shared else "leave out, or use ranges"
+        kind = each.kind if each.end == "tail" else f"{each.kind} as heads"
+        counts = f"{each.facts:,}", f"{each.distinct:,}"
+        rows.append((each.relation, *counts, kind, ", ".join(each.examples), advice))
     title, columns = "Numbers and dates as entities", ("relation", "facts", "different")
     return _table(title, columns, rows, ("", "such as", "advice"))
 
@@ -255,7 +236,6 @@ def _values(relations: Iterable[ValueRelation]) -> Table:
 def _degrees(statistics: Statistics) -> Table:
     names = {"p0": "fewest", "p50": "median", "p100": "most"}
     columns = [names.get(p, f"{p[1:]} %") for p in statistics.degrees]
-    row = [f"{value:,.0f}" for value in statistics.degrees.values()]
-    table = _table("Facts per entity (its degree)", columns, [row])
+    table = _table("Facts per entity (its degree)", columns, [[f"{d:,.0f}" for d in statistics.degrees.values()]])
     table.columns[0].justify = "right"
     return table

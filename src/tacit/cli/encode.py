@@ -6,11 +6,10 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from tacit.cli import data, options
-from tacit.cli.interruption import resumable
-from tacit.cli.terminal import say
+from tacit.cli.terminal import resumable, say
 from tacit.encode.settings import EncodeSettings
 from tacit.graph.settings import ReadSettings
 
@@ -20,27 +19,20 @@ from tacit.graph.settings import ReadSettings
 def encode(
     source: Annotated[
         list[str],
-        typer.Argument(
-            metavar="GRAPH|RUN...", help="A graph as for train, or a run; without --out it is the run to add to."
-        ),
+        Argument(metavar="GRAPH|RUN...", help="A graph as for train, or a run; without --out it is the run to add to."),
     ],
     given: dict[str, Any],
     reading: dict[str, Any],
-    out: Annotated[Path | None, typer.Option("--out", help="The run folder to make.")] = None,
+    out: Annotated[Path | None, Option(help="The run folder to make.")] = None,
     queries: Annotated[
-        Path | None,
-        typer.Option(
-            "--queries", help="A BetaE folder to learn from; shapes that are asked for and it lacks are drawn."
-        ),
+        Path | None, Option(help="A BetaE folder to learn from; shapes that are asked for and it lacks are drawn.")
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="UltraQuery's weights, for --model ultra: a file, or a run.")
+        Path | None, Option(help="UltraQuery's weights, for --model ultra: a file, or a run.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what was stopped.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the run in the folder, or the run's encoder.")
-    ] = False,
-    drop: Annotated[bool, typer.Option("--drop", help="Delete the run's encoder instead.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Go on with what was stopped.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace the run in the folder, or the run's encoder.")] = False,
+    drop: Annotated[bool, Option("--drop", help="Delete the run's encoder instead.")] = False,
 ) -> None:
     """Train an encoder, which answers whole questions, and keep it in a run of its own or in the run given."""
     from tacit.errors import SettingsError

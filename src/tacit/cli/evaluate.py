@@ -1,13 +1,13 @@
-"""`tacit eval` and `tacit report`: how good a run is, by number and on one page."""
+"""`tacit eval`, `tacit compare` and `tacit report`: how good runs are, by number and on one page."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
-from tacit.cli import options, shell_completion
+from tacit.cli import options
 from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
 from tacit.evaluate.settings import EvaluateSettings
@@ -23,16 +23,16 @@ PATIENCE = 7 * 86_400.0  # seconds that a process waits for the slowest batch of
 @options.of_settings(EngineSettings, defaults={"observed": "train"})
 @options.of_settings(EvaluateSettings, "how")
 def evaluate(
-    source: Annotated[str, typer.Argument(metavar="RUN|world", help="A run folder, or world.")],
+    source: Annotated[str, options.run_argument()],
     given: dict[str, Any],
     how: dict[str, Any],
     queries: Annotated[
-        Path | None, typer.Option("--queries", help="A BetaE folder of queries; else the run's own held-out facts.")
+        Path | None, Option(help="A BetaE folder of queries; else the run's own held-out facts.")
     ] = None,
     shapes: options.Shapes = None,
     unadapted: options.Unadapted = False,
     device: options.Device = "auto",
-    json_: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
+    json_: Annotated[Path | None, Option("--json", help="Write the results to this file.")] = None,
 ) -> None:
     """Rank the hard answers of queries: MRR and Hits@1, 3, 10, by BetaE's protocol."""
     from tacit.distributed.shards import Shards, leave, local_device
@@ -53,11 +53,31 @@ def evaluate(
         say(f"the results are not kept in the run: {evaluation.unkept}", err=True)
 
 
+@options.of_settings(EvaluateSettings, "how", only=("split", "limit", "ties"))
+def compare(
+    sources: Annotated[list[str], options.run_argument("Runs of one graph, or world.", "RUN...")],
+    how: dict[str, Any],
+    queries: Annotated[
+        Path | None, Option(help="A BetaE folder of queries; else 100 of each shape, or --limit.")
+    ] = None,
+    shapes: options.Shapes = None,
+    seed: Annotated[int, Option(help="Seed of the queries that are drawn.")] = 0,
+    device: options.Device = "auto",
+    out: Annotated[Path | None, Option(help="Write the comparison to this file, as JSON.")] = None,
+) -> None:
+    """Ask the same queries of several runs of one graph: MRR by shape, seconds and parameters in one table."""
+    from tacit.run.compare import compare as compare_runs
+
+    comparison = compare_runs(sources, queries, shapes=shapes, seed=seed, device=device, out=out, progress=True, **how)
+    for line in str(comparison).split("\n"):
+        say(line)
+    if out is not None:
+        say(f"wrote {out}", err=True)
+
+
 def report(
-    source: Annotated[
-        str, typer.Argument(metavar="RUN|world", autocompletion=shell_completion.runs, help="A run folder, or world.")
-    ],
-    out: Annotated[Path, typer.Option("--out", help="The page to write, .html or .md.")] = Path("report.html"),
+    source: Annotated[str, options.run_argument()],
+    out: Annotated[Path, Option(help="The page to write, .html or .md.")] = Path("report.html"),
 ) -> None:
     """Write settings, tables and figures of a run as one page that needs no other file."""
     from tacit.evaluate.report import write_report

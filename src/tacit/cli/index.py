@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from tacit.cli.options import in_flags
-from tacit.cli.shell_completion import runs
+from tacit.cli import options
 from tacit.cli.terminal import say
 
 
-@in_flags
+@options.in_flags
 def index(
-    source: Annotated[
-        str, typer.Argument(metavar="RUN|world", autocompletion=runs, help="The run whose weights to index.")
-    ],
-    nlist: Annotated[
-        int | None, typer.Option("--nlist", help="Clusters; four times the root of the entities by default.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Decides the clusters.")] = 0,
+    source: Annotated[str, options.run_argument("The run whose weights to index.")],
+    nlist: Annotated[int | None, Option(help="Clusters; four times the root of the entities by default.")] = None,
+    seed: Annotated[int, Option(help="Decides the clusters.")] = 0,
 ) -> None:
     """Build the index by which graphs of more than 200,000 entities are asked."""
     from tacit.links.finders.index import WORTH

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from tacit.cli import options, shell_completion
 from tacit.cli.data import Graphs, loaded
@@ -24,20 +24,16 @@ def sample(
     graph: Graphs,
     given: dict[str, Any],
     reading: dict[str, Any],
-    out: Annotated[Path, typer.Option("--out", help="The BetaE folder to write; other splits in it stay.")],
-    shapes: str = typer.Option(
+    out: Annotated[Path, Option(help="The BetaE folder to write; other splits in it stay.")],
+    shapes: str = Option(
         "",
-        "--shapes",
         autocompletion=shell_completion.shapes,
         help="Shapes, as in 2i,3i,2in; or all (the default), positive, negative.",
     ),
     template: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--template", help="A question with slots for names: '?t : r(a, ?t) & !s(b, ?t)'; may be repeated."
-        ),
+        list[str] | None, Option(help="A question with slots for names: '?t : r(a, ?t) & !s(b, ?t)'; may be repeated.")
     ] = None,
-    force: bool = typer.Option(False, "--force", help="Replace queries of the split in the folder."),
+    force: bool = Option(False, "--force", help="Replace queries of the split in the folder."),
 ) -> None:
     """Sample queries with easy and hard answers, and write them with the graph as a BetaE folder."""
     from tacit.graph.builder import counted

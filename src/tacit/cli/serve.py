@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import Annotated, Any
 
 from tacit.cli import options
 from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
+from tacit.server import serve as serve_runs
 from tacit.server.settings import LOOPBACK, Limits, ServerSettings
 from tacit.server.workers import fork_server
-
-if TYPE_CHECKING:
-    from tacit.server.service import Service
 
 MOST = ("body", "atoms", "nesting", "k", "top", "queue", "connections", "per_client", "rate")
 
@@ -24,7 +20,6 @@ MOST = ("body", "atoms", "nesting", "k", "top", "queue", "connections", "per_cli
 @options.of_settings(
     ServerSettings,
     flags={"trusted_hosts": "--trust-host", "trusted_proxies": "--trust-proxy"},
-    variables={"api_key": "TACIT_API_KEY"},
 )
 @options.of_settings(
     Limits,
@@ -34,7 +29,7 @@ MOST = ("body", "atoms", "nesting", "k", "top", "queue", "connections", "per_cli
 )
 @options.of_settings(EngineSettings, "engine")
 def serve(
-    sources: Annotated[list[str], typer.Argument(metavar="RUN|world", help="Runs, or world; NAME=RUN names one.")],
+    sources: Annotated[list[str], options.run_argument("Runs, or world; NAME=RUN names one.")],
     given: dict[str, Any],
     limits: dict[str, Any],
     engine: dict[str, Any],
@@ -44,25 +39,16 @@ def serve(
     """Serve a page to ask questions on, and the same over HTTP and SPARQL."""
     settings = ServerSettings.of(given | {"limits": Limits.of(limits)})
     fork_server.start()
-    try:
-        from tacit.server.served_run import ServedRun
-        from tacit.server.serving import serve as serve_runs
-    except ModuleNotFoundError as error:
-        raise SettingsError(f"the service needs {error.name}; install it with: pip install 'tacit[server]'") from None
+    from tacit.run.run import Run
     from tacit.run.world import find_run
 
     runs = {
-        name: ServedRun.at(find_run(source).path, device, adapted=not unadapted, **engine)
+        name: Run(find_run(source), device=device, adapted=not unadapted, **engine)
         for name, source in named(sources).items()
     }
     for note in notes(settings):
         say(f"note: {note}", err=True)
-
-    def ready(service: Service, address: str) -> None:
-        graph = service.edition.graph
-        say(f"{graph.name}: {graph.num_entities:,} entities, ready at {address}  (Ctrl-C ends it)")
-
-    serve_runs(runs, settings, ready)
+    serve_runs(runs, **settings.given)
 
 
 def notes(settings: ServerSettings) -> Iterator[str]:

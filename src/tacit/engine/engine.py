@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ from tacit.links.finders.finder import TopScorer
 from tacit.links.finders.finders import Finders, checked
 from tacit.links.finders.index import WORTH
 from tacit.links.finders.scan import LooplessScan
-from tacit.links.scorer import Scorer, shards_of
+from tacit.links.scorer import GraphScorer, Scorer, shards_of
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
 from tacit.query.plans.compile import compile_query
@@ -44,6 +44,10 @@ from tacit.query.plans.symbolic import answers as symbolic_sets
 from tacit.query.plans.traits import listable
 from tacit.query.reading import Reading, read
 from tacit.query.text.parameters import check_unused
+from tacit.sources import load
+
+if TYPE_CHECKING:
+    from tacit.graph.datasets import Facts
 
 _SECONDS = 2e-8, 2e-10  # for a score that is combined with others: on a core, on a GPU
 
@@ -56,7 +60,6 @@ class Engine:
     the reasoner that `search="encoder"` asks. Weights may be written to while it is asked; see `forget` for what torch
     cannot see.
 
-    >>> from tacit.links.scorer import GraphScorer
     >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "Portugal")])
     >>> engine = Engine(graph, GraphScorer(graph.index(), graph.num_entities), calibration="sigmoid")
     >>> engine.ask("?c : exists ?n . borders(France, ?n) & borders(?n, ?c)", top=1).entities
@@ -102,6 +105,17 @@ class Engine:
                 "calibration",
             )
         survive_forks()
+
+    @classmethod
+    def of_facts(cls, source: Facts, **settings: Any) -> Engine:
+        """An engine that predicts nothing: the observed facts of a graph or run, by symbolic search."""
+        if settings.get("search", "symbolic") != "symbolic":
+            raise SettingsError(
+                f"search is '{settings['search']}', but facts alone are searched symbolically", "search"
+            )
+        graph = load(source)
+        chosen = EngineSettings.of({"calibration": "sigmoid", **settings, "search": "symbolic"})
+        return cls(graph, GraphScorer(graph.index(*chosen.observed), graph.num_entities), chosen)
 
     def using(self, *, adapted: bool = True, **changes: Any) -> Engine:
         """The same engine with other settings; without its adapter unless `adapted`, with a preset, and where a search

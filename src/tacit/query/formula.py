@@ -8,9 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tacit.errors import QueryError
 from tacit.query.text import tokens
+
+if TYPE_CHECKING:
+    from tacit.graph.datasets import Facts
 
 MAX_DEPTH = 100
 MAX_ATOMS = 64
@@ -217,6 +221,21 @@ class Query:
 
     def __repr__(self) -> str:
         return f"<{self}>"
+
+    def plan(self, graph: Facts | None = None, k: int = 256) -> str:
+        """How it would be answered with `k` candidates kept, as a tree of steps with what each costs.
+
+        With a `graph`, or a run, names are looked up in it and its entities counted.
+        """
+        from tacit.query.names import bind
+        from tacit.query.plans.compile import compile_query
+        from tacit.query.plans.describe import describe
+        from tacit.sources import load
+
+        prepared, known = compile_query(self), None if graph is None else load(graph)
+        if known is not None:
+            bind(prepared, known)
+        return f"{self}\n\n{describe(prepared, k, known.num_entities if known else None)}"
 
     def same_as(self, other: Query) -> bool:
         """Whether two queries differ only in the names of variables and in the order within `&` and `|`.

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.disk import reading
 from tacit.engine.settings import EngineSettings
-from tacit.errors import RunError, SettingsError
+from tacit.errors import RunError
 from tacit.run.folder import ADAPTER, ENCODER, MODEL, RunFolder
-from tacit.sources import load
 
 # What needs torch is imported where it is used.
 if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.encode.encoder import Encoder
     from tacit.engine.engine import Engine
-    from tacit.graph.datasets import Facts
     from tacit.links.finders.finders import Finders
     from tacit.links.scorer import Scorer
 
@@ -106,18 +104,6 @@ def engine_of(folder: RunFolder, weights: RunWeights, adapted: bool, settings: M
     calibrated.instead = {name: getattr(chosen, name) for name in learned.engine}
     combined = EngineSettings.of({**usual, **learned.engine})
     return Engine(graph, scorer, combined, adapter=calibrated, **shared).using(**settings)
-
-
-def facts_engine(source: Facts, **settings: Any) -> Engine:
-    """An engine that predicts nothing: the observed facts of a graph or run, by symbolic search."""
-    from tacit.engine.engine import Engine
-    from tacit.links.scorer import GraphScorer
-
-    if settings.get("search", "symbolic") != "symbolic":
-        raise SettingsError(f"search is '{settings['search']}', but facts alone are searched symbolically", "search")
-    graph = load(source)
-    chosen = EngineSettings.of({"calibration": "sigmoid", **settings, "search": "symbolic"})
-    return Engine(graph, GraphScorer(graph.index(*chosen.observed), graph.num_entities), chosen)
 
 
 def trained(folder: RunFolder) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.engine.answers.answers import Answer, Answers, Count
     from tacit.engine.answers.completion import Completion
+    from tacit.engine.answers.entity_facts import EntityFacts
     from tacit.engine.answers.question_files import AskedFile
     from tacit.engine.asked import Question
     from tacit.engine.engine import Engine
@@ -152,6 +153,51 @@ class Run:
         engine = self.engine
         asked = engine.prepare(question, **parameters)
         return f"{asked.query}\n\n{engine.describe(asked)}"
+
+    def paraphrase(self, question: str) -> dict[str, Any]:
+        """A text or SPARQL as it is understood: as a `query`, a `sentence`, an `outline` of conditions and as `sparql`.
+
+        What has no outline has no sentence, and `undrawable` says why; what SPARQL cannot say has None there.
+        """
+        from tacit.query.words.paraphrase import QuestionReader
+
+        return QuestionReader(self.graph).told(question)
+
+    def entities(
+        self, typed: str = "", limit: int = 10, *, relation: str | None = None, end: str = "object"
+    ) -> list[dict[str, str]]:
+        """The entities that complete what was typed, each with its `label`, its `name` and the `text` of a question.
+
+        Those come first that facts of a `relation` have at their `end`, `subject` or `object`.
+        """
+        from tacit.query.words.completions import Completions
+
+        return Completions(self.graph).entities(typed, limit, relation, end)
+
+    def relations(self, typed: str = "", limit: int = 10) -> list[dict[str, str]]:
+        """The same of relations, each with its `words` in a sentence."""
+        from tacit.query.words.completions import Completions
+
+        return Completions(self.graph).relations(typed, limit)
+
+    def examples(self) -> list[dict[str, str]]:
+        """Questions to start with, which the graph has some answers to: `query`, `shape` and `title` of each."""
+        from tacit.query.words.examples import examples
+
+        return examples(self.graph)
+
+    def facts(
+        self, entity: str, relation: str | None = None, *, predicted: bool = False, min_score: float = 0.1
+    ) -> EntityFacts:
+        """The known facts about an entity by relation and direction, or the `predicted` ones of at least `min_score`.
+
+        A `relation` is one alone, `speaks^-1` for what speaks the entity.
+        """
+        from tacit.engine.answers.entity_facts import known_facts, predicted_facts
+
+        if not predicted:
+            return known_facts(self.engine, entity, relation)
+        return predicted_facts(self.engine.using(typed=True), entity, relation, min_score=min_score)
 
     def sample(self, out: NameOrPath | None = None, **options: Any) -> dict[str, Sample]:
         """Queries with easy and hard answers, drawn from the run's graph; the arguments are those of `tacit.sample`."""

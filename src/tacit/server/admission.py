@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -57,14 +58,14 @@ class Admission:
     """Refuses what may not be asked, and counts the requests of each address."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        self.keys, self.cors, self.limits = settings.keys(), settings.cors, settings.limits
+        self.keys, self.cors, self.limits, self.hosts = settings.keys(), settings.cors, settings.limits, settings.hosts
         self._inside: Counter[str] = Counter()
         self._due: dict[str, float] = {}  # when an address that asks at the highest rate would ask next
 
     @contextmanager
     def of(self, visit: Visit) -> Iterator[Reply | None]:
         """Why a request is refused, or None; it counts for as long as this is entered."""
-        refusal = self._refusal(visit) if visit.asks else None
+        refusal = (self._refusal(visit) if visit.asks else None) or self._misnamed(visit)
         if refusal is not None or not visit.asks:
             yield refusal
             return
@@ -76,6 +77,20 @@ class Admission:
             self._inside[client] -= 1
             if not self._inside[client]:
                 del self._inside[client]
+
+    def _misnamed(self, visit: Visit) -> Reply | None:
+        """The refusal of a request that calls the service by none of its names.
+
+        Load balancers ask whether it is ready by addresses, which change, and the answer tells nothing else.
+        """
+        if self.hosts is None or visit.path == "/ready":
+            return None
+        name = re.sub(r":\d+$", "", visit.headers.get("host", "").lower())
+        own = (f"[{host}]" if ":" in host else host for host in self.hosts)
+        if any(name == host or (host.startswith("*.") and name.endswith(host[1:])) for host in own):
+            return None
+        known = ", ".join(sorted(self.hosts))
+        return failure(403, f"this service goes by {known} alone; its setting trusted_hosts adds names")
 
     def _refusal(self, visit: Visit) -> Reply | None:
         if self.keys and visit.key is None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
-from fastapi import Depends, FastAPI, Query
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.middleware.cors import CORSMiddleware
@@ -16,20 +17,19 @@ from starlette.staticfiles import StaticFiles
 from tacit import __version__
 from tacit.server import schemas
 from tacit.server.admission import Admission
-from tacit.server.middleware import Guard, KnownHosts
+from tacit.server.middleware import Guard
 from tacit.server.openapi import DESCRIPTION, ERRORS, EXAMPLE, NOT_ACCEPTABLE, SPARQL_BODY, SPARQL_REPLY, describe
-from tacit.server.routes.entity_routes import add_entity_routes
-from tacit.server.routes.error_replies import add_error_replies
-from tacit.server.routes.fact_routes import add_facts_routes
+from tacit.server.routes import entity_routes, fact_routes
+from tacit.server.routes.error_replies import ERROR_REPLIES
 from tacit.server.routes.replies import failure, success
-from tacit.server.routes.sparql_protocol import Asking, asking, with_status
-from tacit.server.runs import Chosen, Runs
+from tacit.server.routes.sparql_protocol import Asking, asking
 from tacit.server.served_run import Served
-from tacit.server.service import Service
+from tacit.server.service import Chosen, Runs, Service
 from tacit.server.settings import ServerSettings
-from tacit.server.workers.jobs import Job, Kind
+from tacit.server.workers.jobs import Job
 
 PAGE = files("tacit.server") / "static"
+routes = APIRouter()
 
 
 def create_app(served: Mapping[str, Served], settings: ServerSettings | None = None) -> FastAPI:
@@ -44,23 +44,18 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
         docs_url=None,  # FastAPI's own pages load scripts from other hosts
         redoc_url=None,
         responses=ERRORS,
+        exception_handlers=ERROR_REPLIES,
     )
     app.state.runs = runs
     admission = Admission(settings)  # here, not by the guard: Starlette makes that one when the service has started
     describe(app, keyed=bool(admission.keys))
-    add_error_replies(app)
-    _questions(app)
-    _lookups(app)
-    add_entity_routes(app)
-    _status(app, runs)
-    _sparql(app)
-    add_facts_routes(app)
-    _page(app)
-    if settings.hosts is not None:
-        app.add_middleware(KnownHosts, hosts=settings.hosts)
+    routers = (routes, entity_routes.routes, fact_routes.routes)
+    for router in routers:
+        app.include_router(router)
+    app.mount("/static", StaticFiles(directory=str(PAGE)), name="static")
     # The guard is outermost but for CORS, whose answers to a browser's enquiries need no key.
-    routes = {route.path for route in app.routes if isinstance(route, Route)}
-    app.add_middleware(Guard, admission=admission, log=runs.log, metrics=runs.metrics, routes=routes)
+    paths = {route.path for router in routers for route in router.routes if isinstance(route, Route)}
+    app.add_middleware(Guard, admission=admission, log=runs.log, metrics=runs.metrics, routes=paths | {"/openapi.json"})
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,
@@ -71,26 +66,28 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
     return app
 
 
-def _questions(app: FastAPI) -> None:
-    @app.post("/ask", response_model=schemas.AskReply, tags=["questions"])
-    async def ask(asked: schemas.AskRequests, service: Chosen) -> Response:
-        """The best answers to a question, best first; to a list, a reply or an error for each question, in order."""
-        return await (service.answer_each(asked) if isinstance(asked, list) else service.answer(Kind.ASK, asked))
+@routes.post("/ask", response_model=schemas.AskReply, tags=["questions"])
+async def ask(asked: schemas.AskRequests, service: Chosen) -> Response:
+    """The best answers to a question, best first; to a list, a reply or an error for each question, in order."""
+    return await (service.ask_each(asked) if isinstance(asked, list) else service.ask("ask", asked))
 
-    @app.post("/explain", response_model=schemas.AnswersReply, tags=["questions"])
-    async def explain(asked: schemas.ExplainRequest, service: Chosen) -> Response:
-        """The best answers, each with its reasons, and whether the search provably missed nothing."""
-        return await service.answer(Kind.EXPLAIN, asked)
 
-    @app.post("/plan", response_model=schemas.PlanReply, tags=["questions"])
-    async def plan(asked: schemas.PlanRequest, service: Chosen) -> Response:
-        """How a question would be answered, and what each step costs."""
-        return await service.answer(Kind.PLAN, asked)
+@routes.post("/explain", response_model=schemas.AnswersReply, tags=["questions"])
+async def explain(asked: schemas.ExplainRequest, service: Chosen) -> Response:
+    """The best answers, each with its reasons, and whether the search provably missed nothing."""
+    return await service.ask("explain", asked)
 
-    @app.post("/read", response_model=schemas.ReadReply, tags=["questions"])
-    async def read(asked: schemas.ReadRequest, service: Chosen) -> Response:
-        """A question as it is understood: as nested conditions, as a sentence and as SPARQL."""
-        return (await service.edition.pool.answer(Job(Kind.READ, asked.query))).response()
+
+@routes.post("/plan", response_model=schemas.PlanReply, tags=["questions"])
+async def plan(asked: schemas.PlanRequest, service: Chosen) -> Response:
+    """How a question would be answered, and what each step costs."""
+    return await service.ask("plan", asked)
+
+
+@routes.post("/read", response_model=schemas.ReadReply, tags=["questions"])
+async def read(asked: schemas.ReadRequest, service: Chosen) -> Response:
+    """A question as it is understood: as nested conditions, as a sentence and as SPARQL."""
+    return await service.answer(Job("read", asked.query))
 
 
 Typed = Annotated[str, Query(alias="q", max_length=200, description="What was typed so far.", examples=["fr"])]
@@ -105,70 +102,76 @@ EndParameter = Annotated[
 CountParameter = Annotated[int, Query(ge=1, le=100, description="Matches wanted, at most.")]
 
 
-def _lookups(app: FastAPI) -> None:
-    @app.get("/entities", response_model=schemas.MatchesReply, tags=["names"])
-    def entities(  # in a thread: of a relation with many facts, it looks through many names
-        service: Chosen, q: Typed = "", limit: CountParameter = 10, relation: Near = None, end: EndParameter = "object"
-    ) -> Response:
-        """Entities whose name, or a word of it, starts with what was typed, those first that a relation leads to."""
-        return success({"matches": service.edition.names.entities(q, limit, relation, end)}).response()
-
-    @app.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
-    async def relations(service: Chosen, q: Typed = "", limit: CountParameter = 10) -> Response:
-        """Relations whose name, or a word of it, starts with what was typed."""
-        return success({"matches": service.edition.names.relations(q, limit)}).response()
-
-    @app.get("/examples", response_model=schemas.ExamplesReply, tags=["names"])
-    def example_questions(service: Chosen) -> Response:
-        """Questions that the loaded graph has answers to, one for each of several shapes."""
-        return success({"examples": service.edition.examples}).response()
+@routes.get("/entities", response_model=schemas.MatchesReply, tags=["names"])
+def entities(  # in a thread: of a relation with many facts, it looks through many names
+    service: Chosen, q: Typed = "", limit: CountParameter = 10, relation: Near = None, end: EndParameter = "object"
+) -> Response:
+    """Entities whose name, or a word of it, starts with what was typed, those first that a relation leads to."""
+    return success({"matches": service.edition.names.entities(q, limit, relation, end)}).response()
 
 
-def _status(app: FastAPI, runs: Runs) -> None:
-    @app.get("/health", response_model=schemas.HealthReply, tags=["service"])
-    async def health(service: Chosen) -> Response:
-        """What the service is, how a run is doing, and which others there are."""
-        return success(service.health() | {"runs": list(runs.services)}).response()
-
-    @app.get("/ready", response_model=schemas.ReadyReply, tags=["service"])
-    async def ready(service: Chosen) -> Response:
-        """Whether questions are answered: 503 as long as no worker runs, so that load balancers ask elsewhere."""
-        if not service.edition.pool.alive:
-            return failure(503, "no worker runs; ask again later").response()
-        return success({"ready": True}).response()
-
-    @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}, tags=["service"])
-    async def metrics() -> Response:
-        """Counters and histograms, in Prometheus' text format."""
-        return Response(generate_latest(runs.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+@routes.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
+async def relations(service: Chosen, q: Typed = "", limit: CountParameter = 10) -> Response:
+    """Relations whose name, or a word of it, starts with what was typed."""
+    return success({"matches": service.edition.names.relations(q, limit)}).response()
 
 
-def _sparql(app: FastAPI) -> None:
-    replies = {200: SPARQL_REPLY, 406: NOT_ACCEPTABLE}
-    described: dict[str, Any] = {"responses": replies, "response_class": Response, "tags": ["questions"]}
-
-    async def answer(service: Service, asked: Asking, new: bool) -> Response:
-        if asked.query is None:
-            return asked.description().response()
-        job = Job(Kind.SPARQL, asked.query, changes=(("new", True),) if new else (), media_type=asked.media_type)
-        return with_status(await service.edition.pool.answer(job)).response()
-
-    @app.get("/sparql", **described)
-    async def sparql_get(
-        service: Chosen, asked: Protocol, query: SparqlQuery = None, new: New = False, format: Format = None
-    ) -> Response:
-        """The results of a SPARQL query; without one, what the endpoint says of itself."""
-        return await answer(service, asked, new)
-
-    @app.post("/sparql", openapi_extra=SPARQL_BODY, **described)
-    async def sparql_post(service: Chosen, asked: Protocol, new: New = False, format: Format = None) -> Response:
-        """The same, with the query as a form field or as the body itself."""
-        return await answer(service, asked, new)
+@routes.get("/examples", response_model=schemas.ExamplesReply, tags=["names"])
+def example_questions(service: Chosen) -> Response:
+    """Questions that the loaded graph has answers to, one for each of several shapes."""
+    return success({"examples": service.edition.examples}).response()
 
 
-def _page(app: FastAPI) -> None:
-    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
-    async def page() -> FileResponse:
-        return FileResponse(str(PAGE / "index.html"), media_type="text/html; charset=utf-8")
+@routes.get("/health", response_model=schemas.HealthReply, tags=["service"])
+async def health(service: Chosen, request: Request) -> Response:
+    """What the service is, how a run is doing, and which others there are."""
+    return success(service.health() | {"runs": list(request.app.state.runs.services)}).response()
 
-    app.mount("/static", StaticFiles(directory=str(PAGE)), name="static")
+
+@routes.get("/ready", response_model=schemas.ReadyReply, tags=["service"])
+async def ready(service: Chosen) -> Response:
+    """Whether questions are answered: 503 as long as no worker runs, so that load balancers ask elsewhere."""
+    if not service.edition.pool.alive:
+        return failure(503, "no worker runs; ask again later").response()
+    return success({"ready": True}).response()
+
+
+@routes.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}, tags=["service"])
+async def metrics(request: Request) -> Response:
+    """Counters and histograms, in Prometheus' text format."""
+    return Response(generate_latest(request.app.state.runs.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+_SPARQL: dict[str, Any] = {
+    "responses": {200: SPARQL_REPLY, 406: NOT_ACCEPTABLE}, "response_class": Response, "tags": ["questions"],
+}  # fmt: skip
+
+
+async def _sparql(service: Service, asked: Asking, new: bool) -> Response:
+    """The reply of the endpoint."""
+    if asked.query is None:
+        return asked.description().response()
+    job = Job("sparql", asked.query, changes=(("new", True),) if new else (), media_type=asked.media_type)
+    reply = await service.edition.pool.answer(job)
+    # By the protocol: clients show the message of a query that is refused with 400.
+    return (replace(reply, status=400) if reply.status == 422 else reply).response()
+
+
+@routes.get("/sparql", **_SPARQL)
+async def sparql_get(
+    service: Chosen, asked: Protocol, query: SparqlQuery = None, new: New = False, format: Format = None
+) -> Response:
+    """The results of a SPARQL query; without one, what the endpoint says of itself."""
+    return await _sparql(service, asked, new)
+
+
+@routes.post("/sparql", openapi_extra=SPARQL_BODY, **_SPARQL)
+async def sparql_post(service: Chosen, asked: Protocol, new: New = False, format: Format = None) -> Response:
+    """The same, with the query as a form field or as the body itself."""
+    return await _sparql(service, asked, new)
+
+
+@routes.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+async def page() -> FileResponse:
+    """The page to ask on."""
+    return FileResponse(str(PAGE / "index.html"), media_type="text/html; charset=utf-8")

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 RUN = ("run",)
-
-
-@dataclass(frozen=True)
-class RunMetrics:
-    """What is counted of one run."""
-
-    batches: Histogram
-    queue: Gauge
-    workers: Gauge
-    restarts: Counter
 
 
 class Metrics:
@@ -36,12 +24,6 @@ class Metrics:
         self.workers = Gauge("tacit_workers", "Workers that run.", RUN, registry=all_)
         self.restarts = Counter(
             "tacit_worker_restarts", "Workers replaced because they were slow, left alone or died.", RUN, registry=all_
-        )
-
-    def of(self, run: str) -> RunMetrics:
-        """What is counted of a run."""
-        return RunMetrics(
-            self.batches.labels(run), self.queue.labels(run), self.workers.labels(run), self.restarts.labels(run)
         )
 
     def request(self, route: str, status: int, seconds: float) -> None:

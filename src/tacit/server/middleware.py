@@ -1,4 +1,4 @@
-"""What every request passes before it reaches a route, where Starlette has nothing: size, patience, headers."""
+"""What every request passes before it reaches a route: whether it may, its size, patience and headers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from logging import Logger
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from starlette.middleware.trustedhost import TrustedHostMiddleware
+import anyio
 
 from tacit.server.admission import Admission, Visit
 from tacit.server.metrics import Metrics
@@ -31,34 +31,6 @@ HEADERS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"content-security-policy", POLICY.encode()),
 )
-
-
-class KnownHosts:
-    """Starlette's check of the Host header, with a refusal that says what would work."""
-
-    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
-        self.app, self.hosts = app, [f"[{host}]" if ":" in host else host for host in hosts]
-        self.refusal = failure(
-            403, f"this service goes by {', '.join(sorted(hosts))} alone; its setting trusted_hosts adds names"
-        )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on that calls the service by one of its names, or asks whether it is ready.
-
-        Load balancers ask that by addresses, which change, and the answer tells nothing else.
-        """
-        if scope["type"] == "http" and scope["path"] == "/ready":
-            await self.app(scope, receive, send)
-            return
-
-        async def known(scope: Scope, receive: Receive, _: Send) -> None:
-            await self.app(scope, receive, send)
-
-        async def refuse(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                await self.refusal.response()(scope, receive, send)
-
-        await TrustedHostMiddleware(known, self.hosts, www_redirect=False)(scope, receive, refuse)
 
 
 class Guard:
@@ -135,8 +107,8 @@ class Guard:
 
 async def attended(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
     """Run an application for as long as its client is there: one that hangs up before its reply begins cancels it."""
-    working, left, began, watching = asyncio.current_task(), asyncio.Event(), False, list[asyncio.Task[None]]()
     unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    left, began = asyncio.Event(), False
 
     async def again() -> Message:
         if unread:
@@ -150,21 +122,16 @@ async def attended(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, se
         await send(message)
 
     async def watch() -> None:
+        await asyncio.sleep(LOOK)  # most are answered by then
         while (await receive())["type"] != "http.disconnect":
             pass
         left.set()
-        if working is not None and not began:
+        if not began:
             working.cancel()
 
-    loop = asyncio.get_running_loop()
-    # Most are answered by then, and to look costs them as much as all the rest here does.
-    look = loop.call_later(LOOK, lambda: watching.append(loop.create_task(watch())))
-    try:
-        await app(scope, again, tell)
-    except asyncio.CancelledError:
-        if not left.is_set() or (working is not None and working.uncancel()):
-            raise
-    finally:
-        look.cancel()
-        for task in watching:
-            task.cancel()
+    with anyio.CancelScope() as working:
+        watching = asyncio.create_task(watch())
+        try:
+            await app(scope, again, tell)
+        finally:
+            watching.cancel()

@@ -7,9 +7,8 @@ from typing import Any
 from fastapi import FastAPI
 
 from tacit.server.admission import OPEN
-from tacit.server.routes.sparql_formats import DESCRIPTIONS, JSON, RESULTS
 from tacit.server.routes.sparql_protocol import DIRECT, FORM
-from tacit.server.routes.sparql_results import DOUBLE
+from tacit.server.routes.sparql_results import DESCRIPTIONS, DOUBLE, JSON, RESULTS
 from tacit.server.schemas import ErrorReply
 
 DESCRIPTION = (

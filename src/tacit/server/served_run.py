@@ -1,7 +1,12 @@
-"""What the service answers questions about: a run folder, exactly as it was when the service opened it."""
+"""What the service answers questions about: a run folder, exactly as it was when the service opened it.
+
+A worker opens it as one process, or as a group of several over which a model's entities are shared out.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,17 +14,46 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tacit.disk import reading, state
-from tacit.errors import RunError
+from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.run.folder import OPENED, SETTINGS, RunFolder
 from tacit.run.opened import engine_of, read_weights
+from tacit.run.run import Run
 from tacit.run.run import open as open_run
-from tacit.server.workers.worker_group import ALONE, ServiceGroup
 
 if TYPE_CHECKING:
+    from tacit.distributed.shards import Shards
     from tacit.engine.engine import Engine
 
+LOOPBACK = {"linux": "lo", "darwin": "lo0"}
+TIMEOUT = 300.0  # seconds that a process waits for the others: as long as one may take to load its share
 CHANGED = "the run was changed on disk since the service opened it; restart the service, or let it reload (SIGHUP)"
+
+
+@dataclass(frozen=True)
+class ServiceGroup:
+    """How many processes there are, which of them this is, and where they meet; one alone meets nobody."""
+
+    rank: int = 0
+    world: int = 1
+    place: str = ""
+
+    def joined(self, entities: int, device: str) -> tuple[Shards, str]:
+        """The share of this process, and its device, once all of them are here."""
+        from tacit.distributed.shards import Shards, local_device, meet
+
+        if self.world > entities:
+            raise SettingsError(f"shards is {self.world}, but there are only {entities} entities to share", "shards")
+        # They are on one machine and none of anybody else's business: nothing is to leave it.
+        if sys.platform in LOOPBACK:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK[sys.platform])
+        os.environ |= {"RANK": str(self.rank), "WORLD_SIZE": str(self.world), "LOCAL_RANK": str(self.rank)}
+        own = local_device(device)
+        meet(self.place, self.rank, self.world, TIMEOUT, own if own.startswith("cuda") else "cpu")
+        return Shards(entities, self.rank, self.world), own
+
+
+ALONE = ServiceGroup()
 
 
 class Served(Protocol):
@@ -52,6 +86,12 @@ class ServedRun:
         """The run in a folder as it stands now; the settings are those of `open`."""
         with reading(Path(path)):
             return cls(Path(path), device, _state(Path(path)), settings)
+
+    @classmethod
+    def of(cls, run: Run) -> ServedRun:
+        """A run that was opened, as its folder stands now."""
+        opened = run._opened
+        return cls.at(opened.folder.path, opened.device, adapted=opened.adapted, **opened.settings)
 
     def graph(self) -> Graph:
         """The graph the run was made for."""

@@ -1,14 +1,15 @@
-"""What is served and how to exchange it: a graph, its workers, and the questions they are handed."""
+"""What is served and how to exchange it: runs by name, the graph and the workers of each, and what they are handed."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import Response
 
 from tacit import __version__
@@ -17,7 +18,9 @@ from tacit.query.text import tokens
 from tacit.query.words.completions import Completions
 from tacit.query.words.examples import examples
 from tacit.server import schemas
-from tacit.server.metrics import RunMetrics
+from tacit.server.admission import OPEN
+from tacit.server.log_lines import access_log
+from tacit.server.metrics import Metrics
 from tacit.server.routes.replies import Reply, refusal
 from tacit.server.served_run import Served
 from tacit.server.settings import ServerSettings
@@ -37,17 +40,16 @@ SYNTAX = {  # for the page, which colours and completes what is typed
 }
 
 
-_LIMITS = ("body", "questions", "atoms", "nesting", "k", "top", "offset", "paths")  # that requests are told
+_LIMITS = ("body", "questions", "atoms", "nesting", "k", "top", "offset", "paths", "seconds")  # that requests are told
 
 
 class Edition:
     """A graph and the workers that answer questions about it; a reload replaces both together."""
 
-    def __init__(self, served: Served, settings: ServerSettings, metrics: RunMetrics) -> None:
-        self.served, self.graph = served, served.graph()
+    def __init__(self, served: Served, pool: Pool) -> None:
+        self.served, self.pool, self.graph = served, pool, served.graph()
         self.graph.entities.complete("a"), self.graph.relations.complete("a")  # builds their tables
         self.names = Completions(self.graph)
-        self.pool = Pool(served, settings.workers, settings.limits, metrics, settings.shards)
 
     @cached_property
     def examples(self) -> list[dict[str, str]]:
@@ -58,14 +60,17 @@ class Edition:
 class Service:
     """The edition of a run that answers, and the one way to exchange it."""
 
-    def __init__(self, name: str, served: Served, settings: ServerSettings, metrics: RunMetrics) -> None:
+    def __init__(self, name: str, served: Served, settings: ServerSettings, metrics: Metrics) -> None:
         self.name, self.settings, self.limits, self.metrics = name, settings, settings.limits, metrics
-        self.edition = Edition(served, settings, self.metrics)
-        self.metrics.queue.set_function(lambda: self.edition.pool.queue.length)
-        self.metrics.workers.set_function(lambda: len(self.edition.pool.alive))
+        self.edition = self._opened(served)
+        metrics.queue.labels(name).set_function(lambda: self.edition.pool.queue.length)
+        metrics.workers.labels(name).set_function(lambda: len(self.edition.pool.alive))
         self.announce: Callable[[], Any] = lambda: None
         self._reloading: asyncio.Task[None] | None = None
         self._many = asyncio.Semaphore(max(1, self.limits.queue // 2))  # what lists leave of the queue is for others
+
+    def _opened(self, served: Served) -> Edition:
+        return Edition(served, Pool(served, self.settings, self.name, self.metrics))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -100,7 +105,7 @@ class Service:
         """Exchange the edition once another is ready; until then this one answers, and it goes on where none can be."""
         old = self.edition
         try:
-            new = await asyncio.to_thread(lambda: Edition(old.served.renewed(), self.settings, self.metrics))
+            new = await asyncio.to_thread(lambda: self._opened(old.served.renewed()))
             await new.pool.start()
         except TacitError as error:
             log.error("nothing was reloaded, and what was served goes on: %s", error)
@@ -109,31 +114,36 @@ class Service:
         self.announce()
         await old.pool.finish()
 
-    async def answer(self, kind: Kind, asked: schemas.PlanRequest) -> Response:
-        """The response to a question, within the limits."""
-        return (await self._reply(kind, asked)).response()
+    async def answer(self, job: Job) -> Response:
+        """The response to a job."""
+        return (await self.edition.pool.answer(job)).response()
 
-    async def answer_each(self, asked: Sequence[schemas.AskRequest]) -> Response:
+    async def ask(self, kind: Kind, asked: schemas.PlanRequest) -> Response:
+        """The response to a question, within the limits."""
+        return await self.answer(self._job(kind, asked))
+
+    async def ask_each(self, asked: Sequence[schemas.AskRequest]) -> Response:
         """The response to many questions: the reply to each in its place, right or wrong, none longer than one's."""
         self.limits.allow("questions", len(asked), f"{len(asked)} questions at once")
         wanted = sum(each.top for each in asked)
         self.limits.allow("top", wanted, f"top is {wanted} of all questions together")
-        replies = await asyncio.gather(*(self._one_of_many(each) for each in asked))
-        return Reply(200, b"[" + b",".join(reply.body for reply in replies) + b"]").response()
 
-    async def _one_of_many(self, asked: schemas.AskRequest) -> Reply:
-        async with self._many:
-            return await self._reply(Kind.ASK, asked)
+        async def replied(each: schemas.AskRequest) -> bytes:
+            try:
+                job = self._job("ask", each)
+            except LimitError as error:
+                return refusal(error).body
+            async with self._many:
+                return (await self.edition.pool.answer(job)).body
 
-    async def _reply(self, kind: Kind, asked: schemas.PlanRequest) -> Reply:
-        try:
-            for name, value in asked.model_dump(include={"k", "top", "paths", "offset"}, exclude_none=True).items():
-                self.limits.allow(name, value)
-        except LimitError as error:
-            return refusal(error)
+        return Reply(200, b"[" + b",".join(await asyncio.gather(*map(replied, asked))) + b"]").response()
+
+    def _job(self, kind: Kind, asked: schemas.PlanRequest) -> Job:
+        """What a worker is handed for a question; a `LimitError` where it asks for too much."""
+        for name, value in asked.model_dump(include={"k", "top", "paths", "offset"}, exclude_none=True).items():
+            self.limits.allow(name, value)
         page = asked.model_dump(include={"top", "paths", "offset", "min_score"})  # of what this kind of request has
-        job = Job(kind, asked.query, changes=asked.changes, parameters=tuple(asked.parameters.items()), **page)
-        return await self.edition.pool.answer(job)
+        return Job(kind, asked.query, changes=asked.changes, parameters=tuple(asked.parameters.items()), **page)
 
     def health(self) -> dict[str, Any]:
         """What the service is, and how it is doing."""
@@ -153,6 +163,66 @@ class Service:
             "encoder": pool.settings.get("encoder"),
             "workers": {"alive": alive, "wanted": pool.size},
             "settings": {name: pool.settings.get(name) for name in schemas.CHANGEABLE},
-            "limits": {name: getattr(self.limits, name) for name in _LIMITS} | {"seconds": self.limits.seconds},
+            "limits": {name: getattr(self.limits, name) for name in _LIMITS},
             "syntax": SYNTAX,
         }
+
+
+class Runs:
+    """A service for each run, with workers of its own; the first one answers where none is named."""
+
+    def __init__(self, served: Mapping[str, Served], settings: ServerSettings) -> None:
+        self.metrics, self.log = Metrics(), access_log(settings.access_log)
+        self.problem: TacitError | None = None  # what kept workers from starting
+        self.services = {name: Service(name, each, settings, self.metrics) for name, each in served.items()}
+
+    @asynccontextmanager
+    async def running(self, app: FastAPI) -> AsyncIterator[None]:
+        """Workers start and stop with the application."""
+        async with AsyncExitStack() as stack:
+            for handler in self.log.handlers if self.log is not None else ():
+                stack.callback(handler.close)
+            try:
+                for service in self.services.values():
+                    await stack.enter_async_context(service.running())
+            except TacitError as error:
+                self.problem = error
+                raise
+            yield
+
+    @property
+    def first(self) -> Service:
+        """The service of the first run."""
+        return next(iter(self.services.values()))
+
+    def reload(self) -> None:
+        """Open every run as it stands now."""
+        for service in self.services.values():
+            service.reload()
+
+
+async def chosen(
+    request: Request,
+    run: Annotated[str | None, Query(max_length=255, description="The run to ask; the first one by default.")] = None,
+) -> Service:
+    """The service of the run that a request names; what has no effect in the address is refused.
+
+    SPARQL's clients, and those who look whether the service is well, may send more than is known here.
+    """
+    runs: Runs = request.app.state.runs
+    route, method = request.scope["route"].path, request.method  # the path may begin with where this is mounted
+    if request.query_params and route not in ("/sparql", *OPEN):
+        known = [each["name"] for each in request.app.openapi()["paths"][route][method.lower()]["parameters"]]
+        others = [name for name in request.query_params if name not in known]
+        if others:
+            place = f"in the address, where only {', '.join(map(repr, known))} may be"
+            elsewhere = "; send it in the body" if method == "POST" else ""
+            raise HTTPException(422, f"'{others[0][:80]}' is {place}{elsewhere}")
+    if run is None:
+        return runs.first
+    if run not in runs.services:
+        raise HTTPException(404, f"there is no run '{run}' here; there is {', '.join(runs.services)}")
+    return runs.services[run]
+
+
+Chosen = Annotated[Service, Depends(chosen)]

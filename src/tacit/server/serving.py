@@ -21,9 +21,8 @@ from tacit.errors import RunError, SettingsError
 from tacit.server.app import create_app
 from tacit.server.log_lines import write_log_lines
 from tacit.server.routes.replies import failure
-from tacit.server.runs import Runs
 from tacit.server.served_run import Served
-from tacit.server.service import Service
+from tacit.server.service import Runs, Service
 from tacit.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -67,22 +66,24 @@ class PatientProtocol(H11Protocol):
         if self._deadline is None and self.conn.their_state is h11.IDLE:
             self._deadline = self.loop.call_later(HEAD_SECONDS, self._let_go)
         super().data_received(data)
-        if self._deadline is not None and self.conn.their_state is not h11.IDLE:
-            self._deadline.cancel()
-            self._deadline = None
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock with the connection."""
         self.order.pop(self, None)
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._stop_clock()
         super().connection_lost(exc)
 
     @property
     def waits(self) -> bool:
         """Whether the whole request is here, and its reply is not out."""
         return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+
+    def _stop_clock(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def _let_go(self) -> None:
         self._deadline = None
@@ -104,7 +105,7 @@ class Server(uvicorn.Server):
         served: Mapping[str, Served],
         settings: ServerSettings,
         listener: socket.socket,
-        say: Callable[[Service, str], Any],
+        ready: Callable[[Service, str], Any],
     ) -> None:
         config = uvicorn.Config(
             create_app(served, settings),
@@ -122,7 +123,7 @@ class Server(uvicorn.Server):
         self.runs: Runs = config.app.state.runs  # type: ignore[union-attr]
         for service in self.runs.services.values():
             place = "" if service is self.runs.first else f"?{urlencode({'run': service.name})}"
-            service.announce = partial(say, service, url(listener) + place)
+            service.announce = partial(ready, service, url(listener) + place)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the workers, then listen."""
@@ -135,12 +136,12 @@ class Server(uvicorn.Server):
                 service.announce()
 
 
-def serve(served: Mapping[str, Served], settings: ServerSettings, say: Callable[[Service, str], Any] = print) -> None:
-    """Serve until interrupted; `say` gets each service and its address once questions can be asked."""
+def serve_runs(served: Mapping[str, Served], settings: ServerSettings, ready: Callable[[Service, str], Any]) -> None:
+    """Serve until interrupted; `ready` gets each service and its address once questions can be asked."""
     write_log_lines()
     allow_files(settings.limits.connections + SPARE)
     with listen(settings.host, settings.port) as listener:
-        server = Server(served, settings, listener, say)
+        server = Server(served, settings, listener, ready)
         try:
             server.run(sockets=[listener])
         except SystemExit:  # how uvicorn says that the application did not start

@@ -8,12 +8,9 @@ value it tries.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tacit.graph import datasets
-from tacit.query.names import bind
-from tacit.query.plans.compile import compile_query
 from tacit.query.plans.fold import Fold, Place, Visitor
 from tacit.query.plans.plan import (
     At,
@@ -35,27 +32,9 @@ from tacit.query.plans.plan import (
     ends_of,
     reads,
 )
-from tacit.query.reading import read
-from tacit.sources import load
 
 Cost = Counter[tuple[int, int]]  # (power of k, power of N) -> how many rows
 _K, _N = (1, 0), (0, 1)
-
-
-def describe_question(
-    question: str, graph: datasets.Facts | None = None, k: int = 256, parameters: Mapping[str, str] | None = None
-) -> str:
-    """How a question would be answered with `k` candidates kept, and what it is in the form that is compiled.
-
-    With a `graph`, or a run, names are looked up in it and its entities counted; `parameters` are the labels that
-    `$name` stands for.
-    """
-    known = None if graph is None else load(graph)
-    query = read(question, known, parameters or {}).query
-    prepared = compile_query(query)
-    if known is not None:
-        bind(prepared, known)
-    return f"{query}\n\n{describe(prepared, k, known.num_entities if known else None)}"
 
 
 def describe(prepared: Prepared, k: int | None = 256, num_entities: int | None = None) -> str:

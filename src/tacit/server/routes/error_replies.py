@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
@@ -15,14 +15,6 @@ from tacit.server.routes.replies import failure, refusal
 from tacit.server.schemas import MANY, ONE
 
 log = logging.getLogger("tacit.server")
-
-
-def add_error_replies(app: FastAPI) -> None:
-    """Give an application its error replies."""
-    app.exception_handler(TacitError)(_refused)
-    app.exception_handler(RequestValidationError)(_malformed)
-    app.exception_handler(HTTPException)(_http)
-    app.exception_handler(Exception)(_fault)
 
 
 async def _refused(request: Request, error: TacitError) -> Response:
@@ -59,3 +51,8 @@ async def _http(request: Request, error: HTTPException) -> Response:
 async def _fault(request: Request, error: Exception) -> Response:
     log.error("a request failed: %s %s", request.method, request.url.path, exc_info=error)
     return failure(500, "the request could not be answered because of a fault in Tacit; the log has it").response()
+
+
+ERROR_REPLIES: dict[int | type[Exception], Any] = {
+    TacitError: _refused, RequestValidationError: _malformed, HTTPException: _http, Exception: _fault,
+}  # fmt: skip

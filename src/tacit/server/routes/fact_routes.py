@@ -8,17 +8,17 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import FastAPI
+from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import TacitError
 from tacit.server.routes.replies import Reply, failure, refusal, success
-from tacit.server.runs import Chosen
 from tacit.server.served_run import ServedRun
-from tacit.server.service import Service
+from tacit.server.service import Chosen, Service
 from tacit.server.workers import fork_server
 
+routes = APIRouter(tags=["facts"])
 FactRows = list[tuple[str, str, str]]
 LabelText = Annotated[str, Field(min_length=1, max_length=10_000)]
 NO_KEY = failure(403, "facts are changed through a service that has an API key alone; start it with TACIT_API_KEY set")
@@ -50,18 +50,16 @@ class FactsReply(BaseModel):
     seconds: float
 
 
-def add_facts_routes(app: FastAPI) -> None:
-    """Give an application the routes that change facts."""
+@routes.post("/facts", response_model=FactsReply)
+async def add(asked: FactsRequest, service: Chosen) -> Response:
+    """Add facts; once this is answered, all workers know them."""
+    return (await change(service, asked, remove=False)).response()
 
-    @app.post("/facts", response_model=FactsReply, tags=["facts"])
-    async def add(asked: FactsRequest, service: Chosen) -> Response:
-        """Add facts; once this is answered, all workers know them."""
-        return (await change(service, asked, remove=False)).response()
 
-    @app.post("/facts/remove", response_model=FactsReply, tags=["facts"])
-    async def remove(asked: FactsRequest, service: Chosen) -> Response:
-        """Remove facts; they are no longer known, but what was learned of them stays learned."""
-        return (await change(service, asked, remove=True)).response()
+@routes.post("/facts/remove", response_model=FactsReply)
+async def remove(asked: FactsRequest, service: Chosen) -> Response:
+    """Remove facts; they are no longer known, but what was learned of them stays learned."""
+    return (await change(service, asked, remove=True)).response()
 
 
 async def change(service: Service, asked: FactsRequest, remove: bool) -> Reply:

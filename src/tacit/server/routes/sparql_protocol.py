@@ -1,9 +1,8 @@
-"""What the SPARQL 1.1 protocol asks of a request, and of the status of a reply."""
+"""What the SPARQL 1.1 protocol asks of a request, and what the endpoint says of itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -11,7 +10,7 @@ from fastapi import HTTPException, Request
 
 from tacit.query.sparql.patterns import ANSWER
 from tacit.server.routes.replies import Reply
-from tacit.server.routes.sparql_formats import DESCRIPTIONS, RESULTS, chosen
+from tacit.server.routes.sparql_results import DESCRIPTIONS, RESULTS, chosen
 
 FORM, DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
 MAX_FIELDS = 20
@@ -100,8 +99,3 @@ async def _form(request: Request) -> list[tuple[str, str]]:
         if any(field == name for field, _ in fields):
             raise HTTPException(400, f"the form has a field '{name}'; give it in the address: /sparql?{name}=...")
     return fields
-
-
-def with_status(reply: Reply) -> Reply:
-    """A reply with the status of the protocol: clients show the message of a query that is refused with 400."""
-    return replace(reply, status=400) if reply.status == 422 else reply

@@ -17,14 +17,13 @@ from tacit.query.formula import atoms
 from tacit.query.sparql.sparql import is_sparql
 from tacit.query.words.paraphrase import QuestionReader
 from tacit.server.routes.replies import Reply, encoded, failure, refusal, success
-from tacit.server.routes.sparql_formats import written
-from tacit.server.routes.sparql_results import results
+from tacit.server.routes.sparql_results import results, written
 from tacit.server.settings import Limits
-from tacit.server.workers.jobs import EntityJob, Job, Kind
+from tacit.server.workers.jobs import EntityJob, Job
 
 log = logging.getLogger("tacit.server")
 KEPT_ENGINES = 8
-_TOGETHER = (Kind.ASK, Kind.EXPLAIN, Kind.SPARQL)  # what the engine answers in batches
+_TOGETHER = ("ask", "explain", "sparql")  # what the engine answers in batches
 
 
 class Answerer:
@@ -57,7 +56,7 @@ class Answerer:
     def _reply(self, job: Job) -> Reply:
         if isinstance(job, EntityJob):
             return self._entity(job)
-        if job.kind is Kind.READ:
+        if job.kind == "read":
             return success(self.reader.told(job.question))
         engine = self._using(job.changes)
         asked = self._prepared(job, engine)
@@ -67,10 +66,10 @@ class Answerer:
         """The replies to questions that the engine answers as one batch."""
         first, engine = jobs[0], self._using(jobs[0].changes)
         asked = [self._prepared(job, engine) for job in jobs]
-        top = self.limits.top + 1 if first.kind is Kind.SPARQL else first.top  # one more shows a list is cut
+        top = self.limits.top + 1 if first.kind == "sparql" else first.top  # one more shows a list is cut
         page: dict[str, Any] = {"top": top, "offset": first.offset, "min_score": first.min_score}
-        many = engine.ask_many(asked, **page, explain=first.kind is Kind.EXPLAIN, paths=first.paths)
-        if first.kind is Kind.SPARQL:
+        many = engine.ask_many(asked, **page, explain=first.kind == "explain", paths=first.paths)
+        if first.kind == "sparql":
             return [self._sparql(engine, *each) for each in zip(jobs, asked, many, strict=True)]
         return [success(answers.to_dict()) for answers in many]
 
@@ -95,13 +94,13 @@ class Answerer:
 
     def _prepared(self, job: Job, engine: Engine) -> Asked:
         """The question of a job as the engine reads it, within the limits; of SPARQL without LIMIT, for likely ones."""
-        if job.kind is Kind.SPARQL and not is_sparql(job.question):
+        if job.kind == "sparql" and not is_sparql(job.question):
             raise QueryError("this is not a SPARQL query; it starts with SELECT, ASK or PREFIX")
         asked = engine.prepare(job.question, **dict(job.parameters))
         count, depth = sum(1 for _ in atoms(asked.query.formula)), asked.query.formula.depth
         self.limits.allow("atoms", count, f"the question has {count} atoms")
         self.limits.allow("nesting", depth, f"the question is {depth} levels deep")
-        if job.kind is not Kind.SPARQL:
+        if job.kind != "sparql":
             return asked
         self.limits.allow("top", asked.limit or 0, f"LIMIT is {asked.limit}")
         self.limits.allow("offset", asked.offset, f"OFFSET is {asked.offset}")

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Literal
 
 from tacit.query.text.tokens import KEYWORDS, NAME, PARAMETER, UNCLOSED, VARIABLE
 
-
-class Kind(StrEnum):
-    """What is wanted of a question."""
-
-    ASK = "ask"
-    EXPLAIN = "explain"
-    PLAN = "plan"
-    READ = "read"
-    SPARQL = "sparql"
-    ENTITY = "entity"
+Kind = Literal["ask", "explain", "plan", "read", "sparql", "entity"]  # what is wanted of a question
 
 
 @dataclass(frozen=True)
@@ -41,8 +32,8 @@ class Job:
         The structure is read off the text, names blanked, which costs microseconds where a parser costs a thousand
         times that; the engine groups a batch by plan, so a key that is too coarse or too fine costs speed alone.
 
-        >>> one, two = Job(Kind.ASK, "?c : borders(France, ?c)"), Job(Kind.ASK, '?c : borders("New York", ?c)')
-        >>> one.key == two.key, one.key == Job(Kind.ASK, "?c : borders(?c, France)").key
+        >>> one, two = Job("ask", "?c : borders(France, ?c)"), Job("ask", '?c : borders("New York", ?c)')
+        >>> one.key == two.key, one.key == Job("ask", "?c : borders(?c, France)").key
         (True, False)
         """
         page = self.top, self.offset, self.min_score

@@ -10,10 +10,10 @@ from typing import Any
 
 from tacit.distributed.threads import allowed_cores
 from tacit.errors import TacitError
-from tacit.server.metrics import RunMetrics
+from tacit.server.metrics import Metrics
 from tacit.server.routes.replies import Reply, failure
 from tacit.server.served_run import Served
-from tacit.server.settings import Limits
+from tacit.server.settings import ServerSettings
 from tacit.server.workers.jobs import Job
 from tacit.server.workers.queue import Queue, Ticket
 from tacit.server.workers.worker import Worker
@@ -28,9 +28,9 @@ LOST = failure(503, "the workers that held this question stopped; ask again, or 
 class Pool:
     """Answers jobs with a fixed number of workers."""
 
-    def __init__(self, served: Served, workers: int, limits: Limits, metrics: RunMetrics, shards: int = 1) -> None:
-        self.served, self.size, self.limits, self.metrics = served, workers, limits, metrics
-        self.shards = shards  # processes of a worker
+    def __init__(self, served: Served, settings: ServerSettings, run: str, metrics: Metrics) -> None:
+        self.served, self.size, self.shards, self.limits = served, settings.workers, settings.shards, settings.limits
+        self._sizes, self._restarts = metrics.batches.labels(run), metrics.restarts.labels(run)
         self.problem = ""  # what keeps workers from being replaced
         self._open: set[asyncio.Future[Reply]] = set()  # what has no reply yet
         self.settings: dict[str, Any] = {}
@@ -109,7 +109,7 @@ class Pool:
 
     async def _run(self, number: int, batch: list[Ticket]) -> None:
         worker, start = self._workers[number], monotonic()
-        self.metrics.batches.observe(len(batch))
+        self._sizes.observe(len(batch))
         running = asyncio.create_task(self._thread(worker.run, [ticket.job for ticket in batch]))
         late = False
         try:
@@ -162,7 +162,7 @@ class Pool:
 
     async def _replace(self, number: int) -> None:
         """Put a fresh worker in a place; where none starts, try again until one does."""
-        self.metrics.restarts.inc()
+        self._restarts.inc()
         await self._thread(self._workers[number].stop)
         wait = 0.5
         while True:

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.server.log_lines import write_log_lines
 from tacit.server.routes.replies import Reply
-from tacit.server.served_run import Served
+from tacit.server.served_run import TIMEOUT, Served, ServiceGroup
 from tacit.server.settings import Limits
 from tacit.server.workers import fork_server
 from tacit.server.workers.jobs import Job
-from tacit.server.workers.worker_group import BEAT, ServiceGroup
 
 if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.engine.engine import Engine
 
+BEAT = TIMEOUT / 5  # seconds without a question after which processes of a worker are told to wait on
 STARTING = 300.0  # seconds to load a graph and its weights
 LAST_WORDS = 2.0  # seconds for the first process to say why, where another has ended
 
