@@ -8,16 +8,13 @@ there are no atomic additions, and the same numbers come out every time.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from tacit.encode.networks.segments import Segments
+from tacit.encode.networks.sorted_facts import Segments, SortedFacts
 from tacit.links.precision import has_triton
-
-if TYPE_CHECKING:
-    from tacit.encode.networks.aggregation import SortedFacts
 
 MOST_TIES = 32767  # of one kind: two counts share an integer
 _COLUMNS = 1024  # at most, that one program handles

@@ -7,10 +7,10 @@ from collections import deque
 import torch
 from torch import Tensor, nn
 
-from tacit.encode.network import network
-from tacit.encode.networks.aggregation import DirectedFacts
+from tacit.encode.layers import network
 from tacit.encode.networks.graph_network import DescribedLayer, boundary_of, fill, read, reset_linear, states_after
 from tacit.encode.networks.set_projection import SetProjector
+from tacit.encode.networks.sorted_facts import DirectedFacts
 from tacit.encode.settings import EncodeSettings
 
 

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tacit.encode.networks import update_kernels
-from tacit.encode.networks.aggregation import PARTS, SortedFacts, described, summed
+from tacit.encode.networks.aggregation import PARTS, described, summed
+from tacit.encode.networks.sorted_facts import SortedFacts
 
 LEAST_SCALE = 0.01
 
