@@ -132,16 +132,6 @@ def _gathered(
     return out
 
 
-def _coefficients(out: Tensor, grad: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient of a message `m` by mean and standard deviation, as `a + b·m`: `a` and `b`, `[N, B · d]`.
-
-    `∂μ/∂m = 1/n` and `∂σ/∂m = (m - μ)/(n σ)`; where the variance is at its least, it has no gradient.
-    """
-    mean, spread = out[:, :, 0].flatten(1), out[:, :, 3].flatten(1)
-    falls = torch.where(spread > _LEAST_SPREAD, grad[:, :, 3].flatten(1) / (spread * counts), 0.0)
-    return grad[:, :, 0].flatten(1) / counts - mean * falls, falls
-
-
 def _spread(
     states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None,
     out: Tensor | None, ties: Tensor | None, grad: Tensor,
@@ -166,8 +156,14 @@ def _slopes(
     messages: Tensor, own: Tensor, out: Tensor, grad: Tensor, counts: Tensor, places: Tensor, incidence: Tensor,
     to_own: Tensor,
 ) -> Tensor:  # fmt: skip
-    """The gradients of the messages of a block; those of the boundary condition are written to `to_own`."""
-    base, factor = _coefficients(out, grad, counts)
+    """The gradients of the messages of a block; those of the boundary condition are written to `to_own`.
+
+    By mean and standard deviation that of a message `m` is `base + factor · m`, since `∂μ/∂m = 1/n` and
+    `∂σ/∂m = (m - μ)/(n σ)`; where the variance is at its least, it has no gradient.
+    """
+    mean, spread = out[:, :, 0].flatten(1), out[:, :, 3].flatten(1)
+    factor = torch.where(spread > _LEAST_SPREAD, grad[:, :, 3].flatten(1) / (spread * counts), 0.0)
+    base = grad[:, :, 0].flatten(1) / counts - mean * factor
     slopes = base.index_select(0, places)
     room, equal, own_equal = torch.empty_like(messages), torch.empty_like(messages), torch.empty_like(own)
     slopes.addcmul_(messages, torch.index_select(factor, 0, places, out=room))
@@ -187,9 +183,9 @@ def _spread_by_kernels(
     states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None,
     out: Tensor | None, ties: Tensor | None, grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    to_x, slopes = grad, kernels.Slopes(grad)
+    slopes, to_x, pna = (grad, grad, grad, grad, grad), grad, out is not None  # of a sum, the first alone counts
     if out is not None and ties is not None:
         slopes, to_x = kernels.shared(out, grad, ties, boundary, facts.degrees(keep) + 1, _LEAST_SPREAD)
-    to_h = kernels.spread(states, weights, facts.by_head, facts.by_head.relations, slopes, keep)
-    to_w = kernels.spread(weights, states, facts.by_relation, facts.by_relation.heads, slopes, keep)
+    to_h = kernels.spread(states, weights, facts.by_head, facts.by_head.relations, slopes, keep, pna)
+    to_w = kernels.spread(weights, states, facts.by_relation, facts.by_relation.heads, slopes, keep, pna)
     return to_h, to_w, to_x

@@ -8,7 +8,7 @@ there are no atomic additions, and the same numbers come out every time.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -231,20 +231,17 @@ def gathered(
     return out, ties
 
 
-class Slopes(NamedTuple):
-    """The gradient of a message `m`: `base + factor · m`, and a share of that of an extreme where it is one."""
-
-    base: Tensor  # [N, W]
-    factor: Tensor | None = None
-    highs: Tensor | None = None  # what each of the largest messages gets, [N, W]
-    lows: Tensor | None = None
-    out: Tensor | None = None  # [N, B, 4, d]
+MessageSlopes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 def shared(
     out: Tensor, grad: Tensor, ties: Tensor, boundary: Tensor, counts: Tensor, least: float
-) -> tuple[Slopes, Tensor]:
-    """The slopes of messages by what was made of them, and the gradient of the boundary condition."""
+) -> tuple[MessageSlopes, Tensor]:
+    """The slopes of messages by what was made of them, and the gradient of the boundary condition.
+
+    That of a message `m` is `base + factor · m`, `[N, W]` each, with a share of the gradient of an extreme where it is
+    one, which each of the largest and of the smallest gets, `[N, W]` each; extremes are read from `out`.
+    """
     b, d = out.shape[1], out.shape[3]
     base, factor, highs, lows, result = (torch.empty_like(boundary) for _ in range(5))
     size = boundary.numel()
@@ -252,25 +249,23 @@ def shared(
         out, grad, ties, boundary, counts, base, factor, highs, lows, result, size, b * d, d, least,
         MOST_TIES, _COLUMNS, num_warps=4,
     )  # fmt: skip
-    return Slopes(base, factor, highs, lows, out), result
+    return (base, factor, highs, lows, out), result
 
 
 def spread(
-    fixed: Tensor, other: Tensor, segments: Segments, others: Tensor, slopes: Slopes, keep: Tensor | None
-) -> Tensor:
+    fixed: Tensor, other: Tensor, segments: Segments, others: Tensor, slopes: MessageSlopes, keep: Tensor | None,
+    pna: bool,
+) -> Tensor:  # fmt: skip
     """`Σ other ⊙ slope(fixed ⊙ other)` over the facts of each key, in the shape of what is `fixed` for a key."""
     n, b, d = fixed.shape
-    width, base = b * d, slopes.base
+    width = b * d
     result = fixed.new_empty(n + segments.extra, width)
     block, blocks, warps = _sizes(width)
-    pna = slopes.out is not None
-    unused = (base, base, base, base)
-    factor, highs, lows, out = slopes[1:] if pna else unused
     slopes_of, added = _slopes()
     slopes_of[len(segments.starts), blocks](
-        fixed, other, base, factor, highs, lows, out, result, base if keep is None else keep, segments.keys, others,
-        segments.tails, segments.order, segments.starts, segments.stops, segments.rows, width, d,
-        pna, keep is not None, block, num_warps=warps,
+        fixed, other, *slopes, result, result if keep is None else keep, segments.keys, others, segments.tails,
+        segments.order, segments.starts, segments.stops, segments.rows, width, d, pna, keep is not None, block,
+        num_warps=warps,
     )  # fmt: skip
     if len(segments.wide):
         added[len(segments.wide), blocks](result, segments.wide, segments.firsts, n, width, block, num_warps=warps)

@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from tacit.encode.encoder import Drawn, Encoder
+from tacit.encode.encoder import Drawn, Encoder, EncoderReasoner, EncoderScorer
 from tacit.encode.networks.sorted_facts import DirectedFacts, SortedFacts, followed, inverse_places, kept, reached
-from tacit.encode.reasoner import EncoderReasoner, EncoderScorer
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.space import Space
 from tacit.engine.atoms.atoms import Atoms
@@ -156,7 +155,6 @@ class ProjectionScorer(EncoderScorer):
         return logits if out is None else out.copy_(logits)
 
     def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
-        """Raw scores of single atoms, `[B] x [B] x [B] -> [B]`."""
         return self.logits(heads, relations).gather(1, tails[:, None])[:, 0]
 
 
@@ -185,11 +183,9 @@ class ProjectionReasoner(EncoderReasoner):
         self.messages = MessageReasoner(Atoms(encoder.scorer(), Sigmoid()), LOGIC, CANDIDATES, memory)
 
     def batch(self, plan: Plan) -> int:
-        """How many queries of a plan to ask for at once."""
         return self.messages.batch(plan)
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Log-scores of every entity, `[B, N]`."""
         self.check(plan)
         at_once = self.batch(plan)
         parts = zip(entities.split(at_once), relations.split(at_once), strict=True)

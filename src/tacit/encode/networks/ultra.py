@@ -85,7 +85,6 @@ class Ultra(SetProjector):
         self._kept: dict[int, Tensor] = {}
 
     def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
-        """The logits of a hop, `[n, N] x [n] -> [n, N]`."""
         vectors = self._vectors(relations) if torch.is_grad_enabled() else self._kept_vectors(relations)
         query = vectors[relations, torch.arange(len(relations), device=relations.device)]
         states = states_after(self.entity_model.layers, vectors, boundary_of(log_sets, query), self.facts, keep)
@@ -115,7 +114,6 @@ class Ultra(SetProjector):
         self._kept = {}
 
     def reset(self, generator: torch.Generator) -> None:
-        """Draw the first weights."""
         reset_linear(self, generator)
         self.renew()
 

@@ -64,7 +64,6 @@ class Space(Matching):
                 raise self.lacks(kind)
 
     def states(self, queries: Sequence[Slots]) -> list[list[Tensor]]:
-        """The states of the branches of queries of any mix of plans, `[n, W]` each."""
         schedule = schedule_of(tuple(plan for plan, _, _ in queries), self.unions)
         values: dict[int, Tensor] = {}
         for step in schedule.steps:

@@ -98,15 +98,10 @@ class DeviceFacts:
         first, last = (
             self.offsets[torch.searchsorted(self.keys, ends * self.num_relations)] for ends in (targets, targets + 1)
         )
-        number = last - first
-        if came_by is None:
-            at = _among(first, number)
-        else:
-            back, many = self.span(targets, came_by)
-            number = number - many
-            at = _among(first, number)
-            at = at + torch.where(at >= back, many, 0)
-        at = at.clamp(max=len(self.tails) - 1)
+        back, many = (last, last - last) if came_by is None else self.span(targets, came_by)
+        number = last - first - many
+        at = _among(first, number)
+        at = (at + torch.where(at >= back, many, 0)).clamp(max=len(self.tails) - 1)
         return (self.tails[at], self.relations[at] ^ 1), number > 0
 
     def sibling(self, way: Way) -> tuple[Tensor, Tensor]:

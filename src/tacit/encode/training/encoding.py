@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,9 +122,7 @@ def given_queries(
 @contextmanager
 def _apart(device: torch.device) -> Iterator[None]:
     """Compute on a device, and put the generators that steps seed back as they were: others may draw from them."""
-    if device.type != "cuda":
-        with torch.random.fork_rng(()):
-            yield
-        return
-    with torch.cuda.device(device), torch.random.fork_rng((torch.cuda.current_device(),)):
+    on_gpu = device.type == "cuda"
+    apart = torch.cuda.device(device) if on_gpu else nullcontext()
+    with apart, torch.random.fork_rng([torch.cuda.current_device()] if on_gpu else []):
         yield
