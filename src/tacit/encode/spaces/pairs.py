@@ -108,7 +108,7 @@ def _parts(kind: str, points: Tensor, extents: Tensor | None, entities: Tensor) 
 
 
 def _blocks(states: PairParts, places: PairParts) -> Iterator[tuple[slice, slice, PairParts, PairParts]]:
-    """All pairs, in blocks whose numbers per dimension fit into memory: their rows and columns, and the parts of both."""
+    """All pairs, in blocks whose numbers per dimension fit into memory: rows, columns, and the parts of both."""
     (n, d), m = states[0].shape, len(places[0])
     block = _GPU_BLOCK if states[0].is_cuda else _CPU_BLOCK
     width = max(1, min(m, block // max(1, d)))
