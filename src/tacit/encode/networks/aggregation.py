@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,19 +66,14 @@ class _Aggregated(torch.autograd.Function):
         return *spread(states, weights, boundary, ctx.facts, keep, out, ties, grads[0].contiguous()), None, None, None
 
 
-class _Block(NamedTuple):
-    """Entities whose messages stay in cache together, and the facts that lead to them."""
+def _blocks(
+    facts: SortedFacts, keep: Tensor | None, width: int
+) -> Iterator[tuple[slice, Tensor, Tensor, Tensor, Tensor, Tensor]]:
+    """The facts that are kept, in blocks of whole entities whose messages stay in cache.
 
-    entities: slice
-    heads: Tensor
-    relations: Tensor
-    places: Tensor  # which of the entities each fact leads to
-    incidence: Tensor  # the same as a sparse matrix of ones
-    counts: Tensor  # messages to each entity, its boundary condition among them, [n, 1]
-
-
-def _blocks(facts: SortedFacts, keep: Tensor | None, width: int) -> Iterator[_Block]:
-    """The facts that are kept, in blocks of whole entities."""
+    For each the entities; the heads and relations of its facts, and which of the entities they lead to, as places and
+    as a sparse matrix of ones; and how many messages an entity gets, its boundary condition among them, `[n, 1]`.
+    """
     heads, relations, tails, offsets = facts.heads, facts.relations, facts.tails, facts.offsets
     if keep is not None:
         kept = keep.nonzero()[:, 0]
@@ -91,7 +86,7 @@ def _blocks(facts: SortedFacts, keep: Tensor | None, width: int) -> Iterator[_Bl
         here, inside = slice(ends[first], ends[last]), offsets[first : last + 1] - ends[first]
         incidence = _incidence(inside, ends[last] - ends[first])
         counts = (inside.diff() + 1)[:, None]
-        yield _Block(slice(first, last), heads[here], relations[here], tails[here] - first, incidence, counts)
+        yield slice(first, last), heads[here], relations[here], tails[here] - first, incidence, counts
         first = last
 
 

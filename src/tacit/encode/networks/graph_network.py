@@ -8,7 +8,7 @@ worth beside `q` is the logit of each entity. States are `[N, B, d]`: what belon
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -93,9 +93,7 @@ def read(mlp: nn.Sequential, states: Sequence[Tensor], query: Tensor) -> Tensor:
     """`MLP [h; …; q]` of every entity, `[N, B, d] … x [B, d] -> [B, N]`: its first map is taken apart, so that the
     query is not copied to all entities.
     """
-    first, last = mlp[0], mlp[-1]
-    if not isinstance(first, nn.Linear) or not isinstance(last, nn.Linear):
-        raise TypeError("a readout starts and ends with a linear map")
+    first, last = cast(nn.Linear, mlp[0]), cast(nn.Linear, mlp[-1])
     weights = first.weight.split([part.shape[-1] for part in (*states, query)], 1)
     hidden = F.linear(query, weights[-1], first.bias).expand(*states[0].shape[:2], -1)
     for part, weight in zip(states, weights, strict=False):
