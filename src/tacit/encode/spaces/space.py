@@ -74,7 +74,7 @@ class Space(Matching):
             values.update(zip(step, self._step(operations, inputs, queries).split(sizes), strict=True))
         return [[values[branch] for branch in branches] for branches in schedule.outputs]
 
-    def _step(self, operations: Sequence[Operation], inputs: Sequence[Tensor], queries: Sequence[Slots]) -> Tensor:
+    def _step(self, operations: Sequence[Operation], inputs: list[Tensor], queries: Sequence[Slots]) -> Tensor:
         """The states of a step: one call of an operator for all of its operations."""
         match operations[0].kind:
             case "anchor":

@@ -149,8 +149,8 @@ class Online:
             ends, sure = _Following(self.facts, entities, relations).of(self.plan.root)
             answers.append(torch.where(sure, ends, answers[0]))
         sizes = (entities, self.plan.num_entities), (relations, self.plan.num_relations)
-        columns = (torch.stack([slots[i] for i in range(size)], 1) for slots, size in sizes)
-        return Drawn(self.plan, *columns, torch.stack(answers, 1), filling.alive[chosen] * ALONE)
+        sources, along = (torch.stack([slots[i] for i in range(size)], 1) for slots, size in sizes)
+        return Drawn(self.plan, sources, along, torch.stack(answers, 1), filling.alive[chosen] * ALONE)
 
     def shares(self, num_entities: int) -> Tensor:
         """About as facts lead to entities; answers whose walks end early are fewer."""

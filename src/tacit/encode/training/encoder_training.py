@@ -181,7 +181,7 @@ class EncoderTraining(Task):
         """The queries of a step."""
 
         def part(column: Tensor) -> Tensor:
-            return column.unflatten(0, (BLOCK, -1)).index_select(0, self._place)[0]
+            return torch.index_select(column.unflatten(0, (BLOCK, -1)), 0, self._place)[0]
 
         return [Drawn(drawn.plan, *(part(getattr(drawn, name)) for name in COLUMNS)) for drawn in self._drawn]
 
