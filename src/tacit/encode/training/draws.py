@@ -73,17 +73,13 @@ class DeviceFacts:
     def __init__(self, index: FactIndex, num_entities: int, device: torch.device) -> None:
         if not len(index):
             raise TrainingError("there are no train facts to draw queries from")
-        self.num_entities, self.num_relations, self.device = num_entities, index.num_relations, device
+        self.num_entities, self.num_relations = num_entities, index.num_relations
         tails, sizes = index.all_tails.astype(np.int64), np.diff(index.offsets)
         facts = np.repeat(np.arange(len(index.keys)), sizes) * num_entities + tails
         arrays = (index.keys, index.offsets, tails, np.repeat(index.relations, sizes), facts)
         self.keys, self.offsets, self.tails, self.relations, self.facts = (
             torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays
         )
-
-    def answers(self, count: int) -> Tensor:
-        """Entities as often as facts lead to them, `[n]`."""
-        return self.tails[torch.randint(len(self.tails), (count,), device=self.device)]
 
     @cached_property
     def shares(self) -> Tensor:
@@ -136,7 +132,8 @@ class Online:
 
     def __call__(self) -> Drawn:
         """Other queries each time; of a few tries at each, the first that counts."""
-        targets = self.facts.answers(self.count * TRIES)
+        tails = self.facts.tails
+        targets = tails[torch.randint(len(tails), (self.count * TRIES,), device=tails.device)]
         filling = _Filling(self.facts, {}, {}, torch.ones_like(targets, dtype=torch.bool))
         filling.of(self.plan.root, Place(target=(targets, None)))
         alive = filling.alive.view(self.count, TRIES)
