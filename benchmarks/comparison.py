@@ -32,6 +32,7 @@ DERIVED = {"ratio", "times", "share", "floor"}  # what is worked out from other 
 OLDER = {
     "tacit.adapt.adaptation": ("tacit.adapt.training",),
     "tacit.adapt.training_queries": ("tacit.adapt.sources",),
+    "tacit.encode.networks.sorted_facts": ("tacit.encode.networks.aggregation", "tacit.encode.aggregation"),
     "tacit.engine.ranking": ("tacit.evaluate.benchmark",),
     "tacit.engine.search.hop": ("tacit.engine.projection",),
     "tacit.engine.search.hop_kernels": ("tacit.engine.kernels",),

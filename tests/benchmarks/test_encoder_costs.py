@@ -16,7 +16,8 @@ import parameters
 import tiny
 from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.models import make_encoder
-from tacit.encode.networks.aggregation import SortedFacts, described
+from tacit.encode.networks.aggregation import described
+from tacit.encode.networks.sorted_facts import SortedFacts
 from tacit.encode.settings import EncodeSettings
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model

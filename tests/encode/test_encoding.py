@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.encode.loading import load_encoder
-from tacit.encode.models import make_encoder
+from tacit.encode.models import load_encoder, make_encoder
 from tacit.encode.settings import ENCODERS, EncodeSettings
 from tacit.encode.training.encoder_training import EncoderTraining
 from tacit.encode.training.encoding import EncodeResult, encode

@@ -17,14 +17,12 @@ from formulas import RELATIONS as NAMES
 from formulas import queries
 from set_space import RELATIONS, SIZE, random_facts
 from tacit.encode.encoder import Drawn
-from tacit.encode.loading import load_encoder
-from tacit.encode.models import make_encoder
-from tacit.encode.network import network
-from tacit.encode.networks.aggregation import SortedFacts
-from tacit.encode.networks.exact_sets import followed, inverse_places, kept, reached
+from tacit.encode.layers import network
+from tacit.encode.models import load_encoder, make_encoder
 from tacit.encode.networks.gnnqe import GNNQE
 from tacit.encode.networks.graph_network import DescribedLayer, SummedLayer, read
 from tacit.encode.networks.set_projection import SetProjector, set_loss
+from tacit.encode.networks.sorted_facts import SortedFacts, followed, inverse_places, kept, reached
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.training.draws import draws
 from tacit.encode.training.encoding import encode

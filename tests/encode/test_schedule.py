@@ -13,8 +13,7 @@ from torch.nn.functional import logsigmoid
 
 from formulas import queries
 from set_space import RELATIONS, SIZE, SetSpace, random_facts
-from tacit.encode.encoder import Drawn, Encoder
-from tacit.encode.reasoner import EncoderReasoner
+from tacit.encode.encoder import Drawn, Encoder, EncoderReasoner
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.fuzzy import FuzzQE
 from tacit.encode.spaces.schedule import few, schedule_of

@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 from torch.distributions import Beta, kl_divergence
 
-from tacit.encode.network import exact_products
+from tacit.encode.layers import exact_products, rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.beta import BetaE
 from tacit.encode.spaces.boxes import Query2Box
 from tacit.encode.spaces.cones import ConE
 from tacit.encode.spaces.fuzzy import FuzzQE
 from tacit.encode.spaces.gqe import GQE
-from tacit.encode.spaces.rows import rows
 from tacit.encode.spaces.space import Space
 
 MODELS = {"betae": BetaE, "cone": ConE, "fuzzqe": FuzzQE}

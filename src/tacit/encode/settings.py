@@ -13,7 +13,6 @@ RECIPES = ("lean", "paper")
 LOSSES = ("margin", "ranking", "softmax", "sets")
 DECAYS = ("cosine", "steps", "none")
 SMALL = 20_000  # entities below which a narrow model does
-_BY_MODEL = "by model, recipe and size of the graph where nothing is given"
 
 TRAINED = ("1p", "2p", "3p", "2i", "3i", "2in", "3in", "inp", "pin", "pni")  # the others are never learned from
 ENDLESS = 10**9  # steps, where time decides
@@ -43,18 +42,13 @@ _FEW: dict[str, Any] = {
     "width": 16, "layers": 3, "hidden": 32, "batch": 16, "steps": 600, "negatives": 1,
     "validate_every": 0.25, "validate_queries": 20,  # a hop takes its time
 }  # fmt: skip
+# Points and boxes.
+_SOFT = {"loss": "softmax", "weight_decay": 0.3}
+_FEW_STEPS = {"width": 64, "margin": 9.0, "steps": 1500, "weight_decay": 1.0}
 # What it decides for a model. Small: lean, on a graph of few entities.
 BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
-    "gqe": {
-        "paper": {"width": 800},
-        "lean": {"width": 800, "loss": "softmax", "weight_decay": 0.3},
-        "small": {"width": 64, "margin": 9.0, "steps": 1500, "weight_decay": 1.0},
-    },
-    "q2b": {
-        "paper": {"width": 400},
-        "lean": {"width": 400, "loss": "softmax", "weight_decay": 0.3},
-        "small": {"width": 64, "margin": 9.0, "steps": 1500, "weight_decay": 1.0},
-    },
+    "gqe": {"paper": {"width": 800}, "lean": _SOFT | {"width": 800}, "small": _FEW_STEPS},
+    "q2b": {"paper": {"width": 400}, "lean": _SOFT | {"width": 400}, "small": _FEW_STEPS},
     "betae": {
         "paper": {"width": 400, "margin": 60.0},
         "lean": {
@@ -108,6 +102,11 @@ def _shapes(given: str | Iterable[str]) -> tuple[str, ...]:
     return parse_shapes(given)
 
 
+def _by_model(told: str, **limits: Any) -> Any:
+    """A setting that follows from others and the graph; what it is, and its limits."""
+    return setting(None, f"{told}; by model, recipe and size of the graph where nothing is given.", **limits)
+
+
 @dataclass(frozen=True)
 class EncodeSettings(Settings):
     """How to train an encoder.
@@ -121,40 +120,36 @@ class EncodeSettings(Settings):
     model: str = setting("q2b", "The encoder.", choices=ENCODERS)
     recipe: str = setting("lean", "In minutes, or as published.", choices=RECIPES)
     minutes: float | None = setting(None, "Time to train for; steps where it is not given.", above=0, resumes=True)
-    steps: int = setting(None, f"Steps, at most; {_BY_MODEL}.", least=1, resumes=True)
-    width: int = setting(None, f"Numbers per entity and part of a state; {_BY_MODEL}.", least=1)
-    hidden: int = setting(None, f"Width of layers between; {_BY_MODEL}.", least=1)
-    layers: int = setting(None, f"Layers of a network; {_BY_MODEL}.", least=1, most=100)
-    bases: int = setting(None, f"Matrices that relations mix, for fuzzqe; {_BY_MODEL}.", least=1)
-    margin: float = setting(None, f"The logit of a distance of 0; {_BY_MODEL}.", above=0)
-    temperature: float = setting(None, f"What cosines are divided by; {_BY_MODEL}.", above=0)
-    dropout: float = setting(None, f"The share that is dropped in training; {_BY_MODEL}.", least=0, most=0.9)
-    residual: bool = setting(None, f"Let networks correct moves by relations, in betae and cone; {_BY_MODEL}.")
-    through: bool = setting(None, f"Learn from every hop of a chain, for gnnqe and ultra; {_BY_MODEL}.")
-    joined: bool = setting(None, f"Read the states of all layers, for gnnqe; {_BY_MODEL}.")
-    loss: str = setting(None, f"What is made small; {_BY_MODEL}.", choices=LOSSES)
-    adversarial: float = setting(None, f"How much negatives count by their scores; {_BY_MODEL}.", least=0)
-    negatives: int = setting(None, f"Entities to compare with, shared by a batch; {_BY_MODEL}.", least=1)
-    private: bool = setting(None, f"Draw negatives for every query of its own; {_BY_MODEL}.")
-    likely: float = setting(
-        None, f"The share of shared negatives that answer other queries of the batch; {_BY_MODEL}.", least=0, most=1
-    )
-    answers: int = setting(None, f"Right answers of a query to learn from at once; {_BY_MODEL}.", least=1, most=1000)
-    batch: int = setting(None, f"Queries a step; {_BY_MODEL}.", least=1)
-    negated: float = setting(
-        None, f"The share of negation among queries that are no chains; {_BY_MODEL}.", least=0, most=1
-    )
-    lr: float = setting(None, f"Learning rate of Adam; {_BY_MODEL}.", above=0, most=1_000_000)
-    decay: str = setting(None, f"How the learning rate falls; {_BY_MODEL}.", choices=DECAYS)
-    weight_decay: float = setting(None, f"Weight decay of AdamW; {_BY_MODEL}.", least=0)
+    steps: int = _by_model("Steps, at most", least=1, resumes=True)
+    width: int = _by_model("Numbers per entity and part of a state", least=1)
+    hidden: int = _by_model("Width of layers between", least=1)
+    layers: int = _by_model("Layers of a network", least=1, most=100)
+    bases: int = _by_model("Matrices that relations mix, for fuzzqe", least=1)
+    margin: float = _by_model("The logit of a distance of 0", above=0)
+    temperature: float = _by_model("What cosines are divided by", above=0)
+    dropout: float = _by_model("The share that is dropped in training", least=0, most=0.9)
+    residual: bool = _by_model("Let networks correct moves by relations, in betae and cone")
+    through: bool = _by_model("Learn from every hop of a chain, for gnnqe and ultra")
+    joined: bool = _by_model("Read the states of all layers, for gnnqe")
+    loss: str = _by_model("What is made small", choices=LOSSES)
+    adversarial: float = _by_model("How much negatives count by their scores", least=0)
+    negatives: int = _by_model("Entities to compare with, shared by a batch", least=1)
+    private: bool = _by_model("Draw negatives for every query of its own")
+    likely: float = _by_model("The share of shared negatives that answer other queries of the batch", least=0, most=1)
+    answers: int = _by_model("Right answers of a query to learn from at once", least=1, most=1000)
+    batch: int = _by_model("Queries a step", least=1)
+    negated: float = _by_model("The share of negation among queries that are no chains", least=0, most=1)
+    lr: float = _by_model("Learning rate of Adam", above=0, most=1_000_000)
+    decay: str = _by_model("How the learning rate falls", choices=DECAYS)
+    weight_decay: float = _by_model("Weight decay of AdamW", least=0)
     shapes: tuple[str, ...] | None = setting(
         None,
         "Shapes to learn from, with commas; by default all given, or the usual ones, as far as the model can.",
         read=_shapes,
     )
     share: float = setting(1.0, "The share of given queries to learn from.", above=0, most=1)
-    validate_every: float = setting(None, f"The share between two validations; {_BY_MODEL}.", least=1e-6, most=1)
-    validate_queries: int = setting(None, f"Queries of each shape to validate with, at most; {_BY_MODEL}.", least=1)
+    validate_every: float = _by_model("The share between two validations", least=1e-6, most=1)
+    validate_queries: int = _by_model("Queries of each shape to validate with, at most", least=1)
     precision: str = setting(
         "auto",
         "Precision of products; bf16 is for the networks of query embeddings, while they learn, and what auto is for "

@@ -73,7 +73,7 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
         raise RunError(f"run '{folder.path}' holds an encoder alone, which processes cannot share out; give no shards")
     if shards is not None or not (alone or folder.has(ENCODER)):
         return RunWeights(load_model(folder, device, shards), finders)
-    from tacit.encode.loading import load_encoder
+    from tacit.encode.models import load_encoder
 
     scorer = load_model(folder, device) if folder.has(MODEL) else None
     encoder, _ = load_encoder(folder, folder.graph(), device, scorer)

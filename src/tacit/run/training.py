@@ -113,8 +113,7 @@ def _encoded(
     queries: NameOrPath | Mapping[str, QuerySet] | None, resume: bool, force: bool, progress: Progress | bool,
 ) -> RunFolder:  # fmt: skip
     """A run folder with the encoder that was trained, or whose training had come to its end before."""
-    from tacit.encode.training.encoding import encode
-    from tacit.encode.training.given_queries import given_queries
+    from tacit.encode.training.encoding import encode, given_queries
     from tacit.links.loading import load_model, pick_device
 
     fresh = out is not None and not exists(out)
@@ -196,7 +195,7 @@ def _imported(source: Any, out: NameOrPath | None, given: EncodeSettings, checkp
         raise SettingsError(
             f"checkpoint is given, and the model is '{given.model}'; ultra alone is imported from one", "checkpoint"
         )
-    from tacit.encode.loading import save_encoder
+    from tacit.encode.models import save_encoder
     from tacit.encode.networks.ultra import import_checkpoint
 
     folder = _within(source, False, force) if out is None else None

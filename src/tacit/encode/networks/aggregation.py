@@ -12,53 +12,17 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from tacit.encode.networks import aggregation_kernels as kernels
-from tacit.encode.networks.segments import Segments
+from tacit.encode.networks.sorted_facts import SortedFacts
 from tacit.errors import SettingsError
 
 PARTS = 4  # mean, largest, smallest and standard deviation, as principal neighbourhood aggregation has them
 LEAST_VARIANCE = 1e-6
 _LEAST_SPREAD = 1.0001 * LEAST_VARIANCE**0.5  # up to which a standard deviation has no gradient
-DirectedFacts = NDArray[np.integer]  # directed facts, each with its inverse, `[E, 3]`
 _CACHED = 2**18  # numbers of a block of messages that stays in cache
-
-
-class SortedFacts(nn.Module):
-    """Directed facts `[E]`, sorted by tail, and where those of each entity are."""
-
-    heads: Tensor
-    relations: Tensor
-    tails: Tensor
-    offsets: Tensor  # [N + 1]
-
-    def __init__(self, triples: DirectedFacts, num_entities: int, num_relations: int) -> None:
-        super().__init__()
-        self.num_entities, self.num_relations = num_entities, num_relations
-        triples = np.unique(triples.astype(np.int64), axis=0)
-        triples = triples[np.lexsort((triples[:, 0], triples[:, 1], triples[:, 2]))]
-        heads, relations, tails = (column.contiguous() for column in torch.from_numpy(triples).unbind(1))
-        counts = torch.bincount(tails, minlength=num_entities)
-        offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        for name, array in {"heads": heads, "relations": relations, "tails": tails, "offsets": offsets}.items():
-            self.register_buffer(name, array, persistent=False)
-        self.by_tail = Segments(tails, num_entities, heads=heads, relations=relations)
-        self.by_head = Segments(heads, num_entities, tails=tails, relations=relations)
-        self.by_relation = Segments(relations, num_relations, heads=heads, tails=tails)
-
-    def __len__(self) -> int:
-        return len(self.heads)
-
-    def degrees(self, keep: Tensor | None = None) -> Tensor:
-        """How many facts lead to each entity, of those that are kept, `[N]`."""
-        if keep is None:
-            return self.offsets.diff()
-        ends = torch.cat([self.offsets.new_zeros(1), keep.long().cumsum(0)])
-        return ends[self.offsets].diff()
 
 
 def summed(states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None = None) -> Tensor:
@@ -102,28 +66,28 @@ class _Aggregated(torch.autograd.Function):
         return *spread(states, weights, boundary, ctx.facts, keep, out, ties, grads[0].contiguous()), None, None, None
 
 
-class _Blocks:
-    """The facts that are kept, in blocks of whole entities whose messages stay in cache."""
+def _blocks(
+    facts: SortedFacts, keep: Tensor | None, width: int
+) -> Iterator[tuple[slice, Tensor, Tensor, Tensor, Tensor, Tensor]]:
+    """The facts that are kept, in blocks of whole entities whose messages stay in cache.
 
-    def __init__(self, facts: SortedFacts, keep: Tensor | None, width: int) -> None:
-        self.heads, self.relations, self.tails = facts.heads, facts.relations, facts.tails
-        self.offsets = facts.offsets
-        if keep is not None:
-            kept = keep.nonzero()[:, 0]
-            self.heads, self.relations, self.tails = self.heads[kept], self.relations[kept], self.tails[kept]
-            self.offsets = torch.cat([facts.offsets.new_zeros(1), facts.degrees(keep).cumsum(0)])
-        self.size = max(1, _CACHED // width)
-
-    def __iter__(self) -> Iterator[tuple[slice, slice, Tensor]]:
-        """The entities of each block, its facts, and which entity each fact leads to, as a sparse matrix of ones."""
-        ends, first, n = self.offsets.tolist(), 0, len(self.offsets) - 1
-        while first < n:
-            fits = int(torch.searchsorted(self.offsets, ends[first] + self.size, right=True)) - 1
-            last = min(n, max(fits, first + 1))
-            start, stop = ends[first], ends[last]
-            inside = self.offsets[first : last + 1] - start
-            yield slice(first, last), slice(start, stop), _incidence(inside, stop - start)
-            first = last
+    For each the entities; the heads and relations of its facts, and which of the entities they lead to, as places and
+    as a sparse matrix of ones; and how many messages an entity gets, its boundary condition among them, `[n, 1]`.
+    """
+    heads, relations, tails, offsets = facts.heads, facts.relations, facts.tails, facts.offsets
+    if keep is not None:
+        kept = keep.nonzero()[:, 0]
+        heads, relations, tails = heads[kept], relations[kept], tails[kept]
+        offsets = torch.cat([offsets.new_zeros(1), facts.degrees(keep).cumsum(0)])
+    ends, first, size = offsets.tolist(), 0, max(1, _CACHED // width)
+    while first < facts.num_entities:
+        fits = int(torch.searchsorted(offsets, ends[first] + size, right=True)) - 1
+        last = min(facts.num_entities, max(fits, first + 1))
+        here, inside = slice(ends[first], ends[last]), offsets[first : last + 1] - ends[first]
+        incidence = _incidence(inside, ends[last] - ends[first])
+        counts = (inside.diff() + 1)[:, None]
+        yield slice(first, last), heads[here], relations[here], tails[here] - first, incidence, counts
+        first = last
 
 
 def _incidence(offsets: Tensor, size: int) -> Tensor:
@@ -146,15 +110,13 @@ def _gathered(
     n, b, d = states.shape
     h, w, x = states.view(n, -1), weights.view(len(weights), -1), boundary.view(n, -1)
     out = torch.empty((n, b, PARTS, d) if pna else (n, b, d), dtype=states.dtype)
-    blocks = _Blocks(facts, keep, b * d)
-    for entities, facts_here, incidence in blocks:
-        messages = h.index_select(0, blocks.heads[facts_here]).mul_(w.index_select(0, blocks.relations[facts_here]))
+    for entities, heads, relations, _, incidence, counts in _blocks(facts, keep, b * d):
+        messages = h.index_select(0, heads).mul_(w.index_select(0, relations))
         own = x[entities]
         total = own + _reduced(incidence, messages, "sum")
         if not pna:
             out[entities] = total.view(-1, b, d)
             continue
-        counts = (blocks.offsets[entities.start : entities.stop + 1].diff() + 1)[:, None]
         none = counts == 1
         high = torch.maximum(own, _reduced(incidence, messages, "amax").masked_fill_(none, -torch.inf))
         low = torch.minimum(own, _reduced(incidence, messages, "amin").masked_fill_(none, torch.inf))
@@ -165,16 +127,6 @@ def _gathered(
     return out
 
 
-def _coefficients(out: Tensor, grad: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient of a message `m` by mean and standard deviation, as `a + b·m`: `a` and `b`, `[N, B · d]`.
-
-    `∂μ/∂m = 1/n` and `∂σ/∂m = (m - μ)/(n σ)`; where the variance is at its least, it has no gradient.
-    """
-    mean, spread = out[:, :, 0].flatten(1), out[:, :, 3].flatten(1)
-    falls = torch.where(spread > _LEAST_SPREAD, grad[:, :, 3].flatten(1) / (spread * counts), 0.0)
-    return grad[:, :, 0].flatten(1) / counts - mean * falls, falls
-
-
 def _spread(
     states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None,
     out: Tensor | None, ties: Tensor | None, grad: Tensor,
@@ -182,16 +134,12 @@ def _spread(
     n, b, d = states.shape
     h, w, x = states.view(n, -1), weights.view(len(weights), -1), boundary.view(n, -1)
     to_h, to_w, to_x = torch.zeros_like(h), torch.zeros_like(w), torch.empty_like(x)
-    blocks = _Blocks(facts, keep, b * d)
-    for entities, facts_here, incidence in blocks:
-        heads, relations = blocks.heads[facts_here], blocks.relations[facts_here]
-        places = blocks.tails[facts_here] - entities.start
+    for entities, heads, relations, places, incidence, counts in _blocks(facts, keep, b * d):
         sources, along = h.index_select(0, heads), w.index_select(0, relations)
         if out is None:
             to_x[entities] = grad[entities].flatten(1)
             slopes = to_x[entities].index_select(0, places)
         else:
-            counts = (blocks.offsets[entities.start : entities.stop + 1].diff() + 1)[:, None]
             slopes = _slopes(sources * along, x[entities], out[entities], grad[entities], counts, places, incidence,
                              to_x[entities])  # fmt: skip
         to_h.index_add_(0, heads, along.mul_(slopes))
@@ -203,8 +151,14 @@ def _slopes(
     messages: Tensor, own: Tensor, out: Tensor, grad: Tensor, counts: Tensor, places: Tensor, incidence: Tensor,
     to_own: Tensor,
 ) -> Tensor:  # fmt: skip
-    """The gradients of the messages of a block; those of the boundary condition are written to `to_own`."""
-    base, factor = _coefficients(out, grad, counts)
+    """The gradients of the messages of a block; those of the boundary condition are written to `to_own`.
+
+    By mean and standard deviation that of a message `m` is `base + factor · m`, since `∂μ/∂m = 1/n` and
+    `∂σ/∂m = (m - μ)/(n σ)`; where the variance is at its least, it has no gradient.
+    """
+    mean, spread = out[:, :, 0].flatten(1), out[:, :, 3].flatten(1)
+    factor = torch.where(spread > _LEAST_SPREAD, grad[:, :, 3].flatten(1) / (spread * counts), 0.0)
+    base = grad[:, :, 0].flatten(1) / counts - mean * factor
     slopes = base.index_select(0, places)
     room, equal, own_equal = torch.empty_like(messages), torch.empty_like(messages), torch.empty_like(own)
     slopes.addcmul_(messages, torch.index_select(factor, 0, places, out=room))
@@ -224,9 +178,9 @@ def _spread_by_kernels(
     states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None,
     out: Tensor | None, ties: Tensor | None, grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    to_x, slopes = grad, kernels.Slopes(grad)
+    slopes, to_x, pna = (grad, grad, grad, grad, grad), grad, out is not None  # of a sum, the first alone counts
     if out is not None and ties is not None:
         slopes, to_x = kernels.shared(out, grad, ties, boundary, facts.degrees(keep) + 1, _LEAST_SPREAD)
-    to_h = kernels.spread(states, weights, facts.by_head, facts.by_head.relations, slopes, keep)
-    to_w = kernels.spread(weights, states, facts.by_relation, facts.by_relation.heads, slopes, keep)
+    to_h = kernels.spread(states, weights, facts.by_head, facts.by_head.relations, slopes, keep, pna)
+    to_w = kernels.spread(weights, states, facts.by_relation, facts.by_relation.heads, slopes, keep, pna)
     return to_h, to_w, to_x

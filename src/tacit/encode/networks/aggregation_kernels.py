@@ -8,16 +8,13 @@ there are no atomic additions, and the same numbers come out every time.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from tacit.encode.networks.segments import Segments
+from tacit.encode.networks.sorted_facts import Segments, SortedFacts
 from tacit.links.precision import has_triton
-
-if TYPE_CHECKING:
-    from tacit.encode.networks.aggregation import SortedFacts
 
 MOST_TIES = 32767  # of one kind: two counts share an integer
 _COLUMNS = 1024  # at most, that one program handles
@@ -58,47 +55,50 @@ def _finish() -> Any:
 
 
 @cache
-def _pieces() -> Any:
-    """The kernel that goes through the facts of a piece."""
+def _messages() -> Any:
+    """The kernel that goes through the facts of a piece, or where it `joins`, through what the pieces of a key left."""
     import triton
     import triton.language as tl
 
     finish = _finish()
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-    def pieces(  # type: ignore[no-untyped-def]
-        states, weights, boundary, counts, out, ties, held, keep, heads, relations, order, starts, stops, rows,
-        n, width, d, least, most: tl.constexpr, pna: tl.constexpr, masked: tl.constexpr, block: tl.constexpr,
+    def messages(  # type: ignore[no-untyped-def]
+        states, weights, boundary, counts, out, ties, held, keep, heads, relations, order, starts, stops, rows, n,
+        width, d, least, most: tl.constexpr, pna: tl.constexpr, masked: tl.constexpr, joins: tl.constexpr,
+        block: tl.constexpr,
     ):  # fmt: skip
-        piece = tl.program_id(0)
+        which, long = tl.program_id(0), tl.program_id(0).to(tl.int64) * 0  # places may be more than 32 bits count
         columns = tl.program_id(1) * block + tl.arange(0, block)
         inside = columns < width
-        total = tl.zeros((block,), tl.float32)
-        squares = tl.zeros((block,), tl.float32)
-        high = tl.full((block,), float("-inf"), tl.float32)
-        low = tl.full((block,), float("inf"), tl.float32)
-        highs = tl.zeros((block,), tl.float32)
-        lows = tl.zeros((block,), tl.float32)
-        for j in range(tl.load(starts + piece), tl.load(stops + piece)):
-            head = tl.load(heads + j).to(tl.int64)
-            relation = tl.load(relations + j).to(tl.int64)
-            state = tl.load(states + head * width + columns, mask=inside, other=0.0)
-            message = state * tl.load(weights + relation * width + columns, mask=inside, other=0.0)
-            top = message
-            bottom = message
-            if masked:
-                kept = tl.load(keep + tl.load(order + j)) != 0
-                message = tl.where(kept, message, 0.0)
-                top = tl.where(kept, message, float("-inf"))
-                bottom = tl.where(kept, message, float("inf"))
+        total, squares = tl.zeros((block,), tl.float32), tl.zeros((block,), tl.float32)
+        high, highs = tl.full((block,), float("-inf"), tl.float32), tl.zeros((block,), tl.float32)
+        low, lows = tl.full((block,), float("inf"), tl.float32), tl.zeros((block,), tl.float32)
+        for j in range(tl.load(starts + which), tl.load(stops + which)):
+            if joins:
+                at = held + (long + j) * width * 6 + columns
+                message = tl.load(at, mask=inside, other=0.0)
+                square = tl.load(at + width, mask=inside, other=0.0)
+                top = tl.load(at + 2 * width, mask=inside, other=0.0)
+                bottom = tl.load(at + 3 * width, mask=inside, other=0.0)
+                tops = tl.load(at + 4 * width, mask=inside, other=0.0)
+                bottoms = tl.load(at + 5 * width, mask=inside, other=0.0)
+            else:
+                message = tl.load(states + (long + tl.load(heads + j)) * width + columns, mask=inside, other=0.0)
+                message *= tl.load(weights + (long + tl.load(relations + j)) * width + columns, mask=inside, other=0.0)
+                top, bottom = message, message
+                if masked:
+                    kept = tl.load(keep + tl.load(order + j)) != 0
+                    message = tl.where(kept, message, 0.0)
+                    top, bottom = tl.where(kept, message, float("-inf")), tl.where(kept, message, float("inf"))
+                square, tops, bottoms = message * message, 1.0, 1.0
             total += message
             if pna:
-                squares += message * message
-                highs = tl.where(top > high, 1.0, highs + (top == high).to(tl.float32))
-                lows = tl.where(bottom < low, 1.0, lows + (bottom == low).to(tl.float32))
-                high = tl.maximum(high, top)
-                low = tl.minimum(low, bottom)
-        row = tl.load(rows + piece).to(tl.int64)
+                squares += square
+                highs = tl.where(top > high, tops, tl.where(top == high, highs + tops, highs))
+                lows = tl.where(bottom < low, bottoms, tl.where(bottom == low, lows + bottoms, lows))
+                high, low = tl.maximum(high, top), tl.minimum(low, bottom)
+        row = tl.load(rows + which).to(tl.int64)
         if row < n:
             finish(
                 total, squares, high, low, highs, lows, row, columns, inside, boundary, counts, out, ties, width, d,
@@ -114,57 +114,12 @@ def _pieces() -> Any:
                 tl.store(at + 4 * width, highs, mask=inside)
                 tl.store(at + 5 * width, lows, mask=inside)
 
-    return pieces
-
-
-@cache
-def _joined() -> Any:
-    """The kernel that puts the pieces of an entity together."""
-    import triton
-    import triton.language as tl
-
-    finish = _finish()
-
-    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-    def joined(  # type: ignore[no-untyped-def]
-        held, boundary, counts, out, ties, wide, firsts, width, d, least,
-        most: tl.constexpr, pna: tl.constexpr, block: tl.constexpr,
-    ):  # fmt: skip
-        which = tl.program_id(0)
-        long = which.to(tl.int64) * 0  # places may be more than 32 bits count
-        columns = tl.program_id(1) * block + tl.arange(0, block)
-        inside = columns < width
-        total = tl.zeros((block,), tl.float32)
-        squares = tl.zeros((block,), tl.float32)
-        high = tl.full((block,), float("-inf"), tl.float32)
-        low = tl.full((block,), float("inf"), tl.float32)
-        highs = tl.zeros((block,), tl.float32)
-        lows = tl.zeros((block,), tl.float32)
-        for j in range(tl.load(firsts + which), tl.load(firsts + which + 1)):
-            at = held + (long + j) * width * 6 + columns
-            total += tl.load(at, mask=inside, other=0.0)
-            if pna:
-                squares += tl.load(at + width, mask=inside, other=0.0)
-                top = tl.load(at + 2 * width, mask=inside, other=0.0)
-                bottom = tl.load(at + 3 * width, mask=inside, other=0.0)
-                tops = tl.load(at + 4 * width, mask=inside, other=0.0)
-                bottoms = tl.load(at + 5 * width, mask=inside, other=0.0)
-                highs = tl.where(top > high, tops, tl.where(top == high, highs + tops, highs))
-                lows = tl.where(bottom < low, bottoms, tl.where(bottom == low, lows + bottoms, lows))
-                high = tl.maximum(high, top)
-                low = tl.minimum(low, bottom)
-        row = tl.load(wide + which).to(tl.int64)
-        finish(
-            total, squares, high, low, highs, lows, row, columns, inside, boundary, counts, out, ties, width, d,
-            least, most, pna,
-        )  # fmt: skip
-
-    return joined
+    return messages
 
 
 @cache
 def _slopes() -> Any:
-    """The kernel that adds up the gradients of a piece."""
+    """The kernels that add up the gradients of a piece, and the pieces of a key."""
     import triton
     import triton.language as tl
 
@@ -195,15 +150,6 @@ def _slopes() -> Any:
             total += met * slope
         tl.store(result + tl.load(rows + piece).to(tl.int64) * width + columns, total, mask=inside)
 
-    return slopes
-
-
-@cache
-def _added() -> Any:
-    """The kernel that adds up the pieces of a key."""
-    import triton
-    import triton.language as tl
-
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def added(result, wide, firsts, n, width, block: tl.constexpr):  # type: ignore[no-untyped-def]
         which = tl.program_id(0)
@@ -215,7 +161,7 @@ def _added() -> Any:
             total += tl.load(result + (long + n + j) * width + columns, mask=inside, other=0.0)
         tl.store(result + tl.load(wide + which).to(tl.int64) * width + columns, total, mask=inside)
 
-    return added
+    return slopes, added
 
 
 @cache
@@ -271,34 +217,31 @@ def gathered(
     counts = facts.degrees(keep) + 1
     held = states.new_empty(segments.extra, _HELD, width)
     block, blocks, warps = _sizes(width)
-    masked = keep is not None
-    _pieces()[len(segments.starts), blocks](
-        states, weights, boundary, counts, out, ties, held, counts if keep is None else keep, segments.heads,
-        segments.relations, segments.order, segments.starts, segments.stops, segments.rows, n, width, d, least,
-        MOST_TIES, pna, masked, block, num_warps=warps,
-    )  # fmt: skip
-    if len(segments.wide):
-        _joined()[len(segments.wide), blocks](
-            held, boundary, counts, out, ties, segments.wide, segments.firsts, width, d, least,
-            MOST_TIES, pna, block, num_warps=warps,
+
+    def go_through(starts: Tensor, stops: Tensor, rows: Tensor, joins: bool) -> None:
+        _messages()[len(rows), blocks](
+            states, weights, boundary, counts, out, ties, held, counts if keep is None else keep, segments.heads,
+            segments.relations, segments.order, starts, stops, rows, n, width, d, least, MOST_TIES, pna,
+            keep is not None, joins, block, num_warps=warps,
         )  # fmt: skip
+
+    go_through(segments.starts, segments.stops, segments.rows, False)
+    if len(segments.wide):
+        go_through(segments.firsts, segments.firsts[1:], segments.wide, True)
     return out, ties
 
 
-class Slopes(NamedTuple):
-    """The gradient of a message `m`: `base + factor · m`, and a share of that of an extreme where it is one."""
-
-    base: Tensor  # [N, W]
-    factor: Tensor | None = None
-    highs: Tensor | None = None  # what each of the largest messages gets, [N, W]
-    lows: Tensor | None = None
-    out: Tensor | None = None  # [N, B, 4, d]
+MessageSlopes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 def shared(
     out: Tensor, grad: Tensor, ties: Tensor, boundary: Tensor, counts: Tensor, least: float
-) -> tuple[Slopes, Tensor]:
-    """The slopes of messages by what was made of them, and the gradient of the boundary condition."""
+) -> tuple[MessageSlopes, Tensor]:
+    """The slopes of messages by what was made of them, and the gradient of the boundary condition.
+
+    That of a message `m` is `base + factor · m`, `[N, W]` each, with a share of the gradient of an extreme where it is
+    one, which each of the largest and of the smallest gets, `[N, W]` each; extremes are read from `out`.
+    """
     b, d = out.shape[1], out.shape[3]
     base, factor, highs, lows, result = (torch.empty_like(boundary) for _ in range(5))
     size = boundary.numel()
@@ -306,27 +249,26 @@ def shared(
         out, grad, ties, boundary, counts, base, factor, highs, lows, result, size, b * d, d, least,
         MOST_TIES, _COLUMNS, num_warps=4,
     )  # fmt: skip
-    return Slopes(base, factor, highs, lows, out), result
+    return (base, factor, highs, lows, out), result
 
 
 def spread(
-    fixed: Tensor, other: Tensor, segments: Segments, others: Tensor, slopes: Slopes, keep: Tensor | None
-) -> Tensor:
+    fixed: Tensor, other: Tensor, segments: Segments, others: Tensor, slopes: MessageSlopes, keep: Tensor | None,
+    pna: bool,
+) -> Tensor:  # fmt: skip
     """`Σ other ⊙ slope(fixed ⊙ other)` over the facts of each key, in the shape of what is `fixed` for a key."""
     n, b, d = fixed.shape
-    width, base = b * d, slopes.base
+    width = b * d
     result = fixed.new_empty(n + segments.extra, width)
     block, blocks, warps = _sizes(width)
-    pna = slopes.out is not None
-    unused = (base, base, base, base)
-    factor, highs, lows, out = slopes[1:] if pna else unused
-    _slopes()[len(segments.starts), blocks](
-        fixed, other, base, factor, highs, lows, out, result, base if keep is None else keep, segments.keys, others,
-        segments.tails, segments.order, segments.starts, segments.stops, segments.rows, width, d,
-        pna, keep is not None, block, num_warps=warps,
+    slopes_of, added = _slopes()
+    slopes_of[len(segments.starts), blocks](
+        fixed, other, *slopes, result, result if keep is None else keep, segments.keys, others, segments.tails,
+        segments.order, segments.starts, segments.stops, segments.rows, width, d, pna, keep is not None, block,
+        num_warps=warps,
     )  # fmt: skip
     if len(segments.wide):
-        _added()[len(segments.wide), blocks](result, segments.wide, segments.firsts, n, width, block, num_warps=warps)
+        added[len(segments.wide), blocks](result, segments.wide, segments.firsts, n, width, block, num_warps=warps)
     return result[:n].view_as(fixed)
 
 

@@ -7,10 +7,10 @@ from collections import deque
 import torch
 from torch import Tensor, nn
 
-from tacit.encode.network import network
-from tacit.encode.networks.aggregation import DirectedFacts
+from tacit.encode.layers import network
 from tacit.encode.networks.graph_network import DescribedLayer, boundary_of, fill, read, reset_linear, states_after
 from tacit.encode.networks.set_projection import SetProjector
+from tacit.encode.networks.sorted_facts import DirectedFacts
 from tacit.encode.settings import EncodeSettings
 
 
@@ -30,13 +30,11 @@ class GNNQE(SetProjector):
         self.mlp = network(d * (1 + (count if settings.joined else 1)), settings.hidden, 1, 1)
 
     def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
-        """The logits of a hop, `[n, N] x [n] -> [n, N]`."""
         query = self.query(relations)
         states = states_after(self.layers, query, boundary_of(log_sets, query), self.facts, keep)
         return read(self.mlp, deque(states, None if self.settings.joined else 1), query)
 
     def reset(self, generator: torch.Generator) -> None:
-        """Draw the first weights."""
         reset_linear(self, generator)
         bound = (13 * self.settings.width) ** -0.5  # as one linear map of all thirteen parts
         for layer in (each for each in self.layers if isinstance(each, DescribedLayer)):

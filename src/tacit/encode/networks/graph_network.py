@@ -8,14 +8,15 @@ worth beside `q` is the logit of each entity. States are `[N, B, d]`: what belon
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tacit.encode.networks import update_kernels
-from tacit.encode.networks.aggregation import PARTS, SortedFacts, described, summed
+from tacit.encode.networks.aggregation import PARTS, described, summed
+from tacit.encode.networks.sorted_facts import SortedFacts
 
 LEAST_SCALE = 0.01
 
@@ -92,9 +93,7 @@ def read(mlp: nn.Sequential, states: Sequence[Tensor], query: Tensor) -> Tensor:
     """`MLP [h; …; q]` of every entity, `[N, B, d] … x [B, d] -> [B, N]`: its first map is taken apart, so that the
     query is not copied to all entities.
     """
-    first, last = mlp[0], mlp[-1]
-    if not isinstance(first, nn.Linear) or not isinstance(last, nn.Linear):
-        raise TypeError("a readout starts and ends with a linear map")
+    first, last = cast(nn.Linear, mlp[0]), cast(nn.Linear, mlp[-1])
     weights = first.weight.split([part.shape[-1] for part in (*states, query)], 1)
     hidden = F.linear(query, weights[-1], first.bias).expand(*states[0].shape[:2], -1)
     for part, weight in zip(states, weights, strict=False):

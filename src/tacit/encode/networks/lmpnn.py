@@ -20,10 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tacit.encode.network import network, products, quiet
+from tacit.encode.layers import network, products, quiet, reset_layers
 from tacit.encode.networks.query_graph import FREE, QueryGraph, query_graphs
 from tacit.encode.settings import EncodeSettings
-from tacit.encode.spaces.attention import reset_layers
 from tacit.encode.spaces.matching import Matching, Slots
 from tacit.errors import SettingsError
 from tacit.links.embeddings import MULTIPLE
@@ -97,25 +96,20 @@ class LMPNN(Matching):
                 if term >= FREE and distance <= left
             ]
             heard = self._heard(graphs, vectors, hearing)
-            answered = self._answered(torch.cat(heard)).split([len(part) for part in heard])
-            vectors |= dict(zip(hearing, answered, strict=True))
+            told = torch.cat(heard)
+            answered = told + self.network(told) if self.residual else self.network(told)
+            vectors |= dict(zip(hearing, answered.split([len(part) for part in heard]), strict=True))
         ends = iter([vectors[number, FREE] for number in range(len(graphs))])
         return [[next(ends) for _ in query_graphs(plan)] for plan, _, _ in queries]
 
     def _first(self, graphs: Sequence[tuple[QueryGraph, Slots]]) -> dict[GraphTerm, Tensor]:
-        """The vectors that terms start from; those of entities are read at once."""
+        """The vectors that terms start from."""
         vectors: dict[GraphTerm, Tensor] = {}
-        named: dict[GraphTerm, Tensor] = {}
         for number, (graph, (_, entities, relations)) in enumerate(graphs):
             for term in graph.distances:
-                if term < FREE:
-                    named[number, term] = entities[:, -1 - term]
-                else:
-                    start = self.asked if term in graph.answers else self.between
-                    vectors[number, term] = start.expand(len(relations), -1)
-        if named:
-            rows = self.entities[torch.cat(list(named.values()))].split([len(ids) for ids in named.values()])
-            vectors |= dict(zip(named, rows, strict=True))
+                start = self.asked if term in graph.answers else self.between
+                named = self.entities[entities[:, -1 - term]] if term < FREE else None
+                vectors[number, term] = start.expand(len(relations), -1) if named is None else named
         return vectors
 
     def _heard(
@@ -141,11 +135,6 @@ class LMPNN(Matching):
                 total = total - message if negated else total + message
             heard.append(total)
         return heard
-
-    def _answered(self, heard: Tensor) -> Tensor:
-        """What variables make of what they heard, `[n, D] -> [n, D]`."""
-        answered: Tensor = self.network(heard)
-        return heard + answered if self.residual else answered
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """Cosines over the temperature."""

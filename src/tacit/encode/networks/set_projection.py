@@ -1,5 +1,7 @@
 """Fuzzy sets as states: product logic on all entities, and a graph network that follows relations.
 
+The engine asks it in its own algebra, with the network's hops, and takes single hops for a link predictor.
+
 For training a state is two sets side by side, as log-scores: what the network thinks, and the exact set of the training
 facts. Both go through the same logic; the exact one says which facts a hop follows, so that training can take some of
 them away, and in the end it is the answers to learn.
@@ -9,25 +11,29 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from tacit.encode.encoder import Drawn, Encoder
-from tacit.encode.networks.aggregation import DirectedFacts, SortedFacts
-from tacit.encode.networks.exact_sets import followed, inverse_places, kept, reached
-from tacit.encode.networks.projection_reasoner import ProjectionReasoner, ProjectionScorer
+from tacit.encode.encoder import Drawn, Encoder, EncoderReasoner, EncoderScorer
+from tacit.encode.networks.sorted_facts import DirectedFacts, SortedFacts, followed, inverse_places, kept, reached
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.space import Space
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.calibration import Sigmoid
 from tacit.engine.logic import Logic, log1mexp
-from tacit.engine.reasoner import step_memory
+from tacit.engine.reasoner import MessageReasoner, Reasoner, step_memory
+from tacit.engine.search.scores import Scores
 from tacit.errors import PlanError
 from tacit.links.scorer import Scorer
-from tacit.query.plans.plan import Loop, Plan
+from tacit.query.plans.fold import Place
+from tacit.query.plans.plan import Loop, Plan, Project, Relation
 
 LOGIC = Logic("product")
+CANDIDATES = 32  # values of a variable that are tried one by one, where a hop is more than one relation
 LEAST = -60.0  # a log-score below which nothing is learnt
 _LIVE = 16  # rows of `N · d` numbers that a hop of one set takes at once
 
@@ -75,7 +81,8 @@ class SetProjector(Space):
             draws = torch.rand(len(self.facts), device=states.device)
             keep = kept(over, self.facts, self.inverses, self.settings.dropout, draws)
         logits = self.network(sets if self.settings.through else sets.detach(), relations, keep)
-        return torch.cat([logsigmoid(logits), log_indicators(reached(over, self.facts))], 1)
+        exact = torch.zeros_like(exact).masked_fill(~reached(over, self.facts), -torch.inf)
+        return torch.cat([logsigmoid(logits), exact], 1)
 
     def intersect(self, states: Tensor) -> Tensor:
         """The product."""
@@ -128,16 +135,70 @@ class SetProjector(Space):
 
     def reasoner(self, memory: float | None = None, trained: str = "") -> ProjectionReasoner:
         """Hops by the network, all else by the engine's own algebra."""
-        return ProjectionReasoner(self, LOGIC, memory, trained)
+        return ProjectionReasoner(self, memory, trained)
 
     def scorer(self) -> Scorer:
         """The network as a link predictor: what a relation leads to from one entity."""
         return ProjectionScorer(self)
 
 
-def log_indicators(sets: Tensor) -> Tensor:
-    """The log-scores 0 and minus infinity of exact sets."""
-    return torch.zeros(sets.shape, device=sets.device).masked_fill(~sets, -torch.inf)
+class ProjectionScorer(EncoderScorer):
+    """A graph network as a link predictor: the logits of a hop from one entity."""
+
+    encoder: SetProjector
+
+    def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
+        """Raw scores of every tail, `[B] x [B] -> [B, N]`; equal rows are worked out once."""
+        keys, rows = torch.unique(heads * self.num_relations + relations, return_inverse=True)
+        sets = self.encoder.singletons(keys // self.num_relations)
+        logits = self.encoder.hop(sets, keys % self.num_relations)[rows]
+        return logits if out is None else out.copy_(logits)
+
+    def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        return self.logits(heads, relations).gather(1, tails[:, None])[:, 0]
+
+
+@dataclass(eq=False)
+class ProjectedScores(Scores):
+    """The engine's algebra of fuzzy sets with hops by a graph network, from a whole set at once."""
+
+    encoder: SetProjector = field(kw_only=True)
+
+    def project(self, step: Project, place: Place[Tensor]) -> Tensor:
+        """A hop; over more than one relation, from the best candidates one by one."""
+        if not isinstance(step.edge, Relation):
+            return super().project(step, place)
+        relations = self.relations[:, step.edge.slot] ^ int(step.edge.flip)
+        return logsigmoid(self.encoder.hop(self.whole(step.source), relations, self.memory))
+
+
+class ProjectionReasoner(EncoderReasoner):
+    """What a graph network says to whole questions, hop by hop."""
+
+    encoder: SetProjector
+    ranked = Reasoner.ranked
+
+    def __init__(self, encoder: SetProjector, memory: float | None = None, trained: str = "") -> None:
+        super().__init__(encoder, memory, trained)
+        self.messages = MessageReasoner(Atoms(encoder.scorer(), Sigmoid()), LOGIC, CANDIDATES, memory)
+
+    def batch(self, plan: Plan) -> int:
+        return self.messages.batch(plan)
+
+    def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        self.check(plan)
+        at_once = self.batch(plan)
+        parts = zip(entities.split(at_once), relations.split(at_once), strict=True)
+        plain = [self.messages.evaluation(*part) for part in parts]
+        return torch.cat([ProjectedScores(**vars(each), encoder=self.encoder).whole(plan.root) for each in plain])
+
+    def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        """Log-odds of every entity; of a single atom what the network says, which rounding has not touched."""
+        single = self.messages.atoms.single(plan, entities, relations)
+        if single is not None:
+            return single[0]
+        scores = self.scores(plan, entities, relations)
+        return log_odds(scores)
 
 
 def log_odds(log_sets: Tensor) -> Tensor:

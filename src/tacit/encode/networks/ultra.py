@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tacit.encode.network import network
-from tacit.encode.networks.aggregation import DirectedFacts, SortedFacts
+from tacit.encode.layers import network
 from tacit.encode.networks.graph_network import SummedLayer, boundary_of, read, reset_linear, states_after
 from tacit.encode.networks.set_projection import SetProjector
+from tacit.encode.networks.sorted_facts import DirectedFacts, SortedFacts
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import DataError
 from tacit.graph.graph import Graph
@@ -58,31 +59,16 @@ class _EntityLayer(SummedLayer):
         return along
 
 
-class _RelationNetwork(nn.Module):
-    """The network over the graph of relations; parts are named as in published checkpoints."""
+class _Network(nn.Module):
+    """Layers and what reads their states; parts are named as in published checkpoints."""
 
-    def __init__(self, width: int, layers: int) -> None:
+    mlp: nn.Sequential
+
+    def __init__(self, layers: Iterable[SummedLayer], mlp: nn.Sequential | None = None) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(_RelationLayer(width) for _ in range(layers))
-
-    def forward(self, boundary: Tensor, joints: SortedFacts) -> Tensor:
-        """The vectors of relations."""
-        return deque(states_after(self.layers, boundary, boundary, joints), 1).pop()
-
-
-class _EntityNetwork(nn.Module):
-    """The network over the facts."""
-
-    def __init__(self, width: int, layers: int, hidden: int) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(_EntityLayer(width) for _ in range(layers))
-        self.mlp = network(2 * width, hidden, 1, 1)
-
-    def forward(
-        self, boundary: Tensor, query: Tensor, vectors: Tensor, facts: SortedFacts, keep: Tensor | None
-    ) -> Tensor:
-        """The logits of all entities."""
-        return read(self.mlp, deque(states_after(self.layers, vectors, boundary, facts, keep), 1), query)
+        self.layers = nn.ModuleList(layers)
+        if mlp is not None:
+            self.mlp = mlp
 
 
 class Ultra(SetProjector):
@@ -93,25 +79,23 @@ class Ultra(SetProjector):
     def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: DirectedFacts) -> None:
         super().__init__(num_entities, num_relations, settings, triples)
         d, count = settings.width, settings.layers
-        self.relation_model = _RelationNetwork(d, count)
-        self.entity_model = _EntityNetwork(d, count, settings.hidden)
+        self.relation_model = _Network(_RelationLayer(d) for _ in range(count))
+        self.entity_model = _Network((_EntityLayer(d) for _ in range(count)), network(2 * d, settings.hidden, 1, 1))
         self.joints = SortedFacts(relation_graph(triples, num_relations), num_relations, JOINTS)
         self._kept: dict[int, Tensor] = {}
 
     def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
-        """The logits of a hop, `[n, N] x [n] -> [n, N]`."""
         vectors = self._vectors(relations) if torch.is_grad_enabled() else self._kept_vectors(relations)
         query = vectors[relations, torch.arange(len(relations), device=relations.device)]
-        logits: Tensor = self.entity_model(boundary_of(log_sets, query), query, vectors, self.facts, keep)
-        return logits
+        states = states_after(self.entity_model.layers, vectors, boundary_of(log_sets, query), self.facts, keep)
+        return read(self.entity_model.mlp, deque(states, 1), query)
 
     def _vectors(self, relations: Tensor) -> Tensor:
         """The vectors of all relations relative to some that are asked for, `[n] -> [R, n, d]`."""
         n, d = len(relations), self.settings.width
         start = torch.zeros(self.num_relations, n, d, device=relations.device)
         boundary = start.index_put((relations, torch.arange(n, device=relations.device)), start.new_ones(d))
-        vectors: Tensor = self.relation_model(boundary, self.joints)
-        return vectors
+        return deque(states_after(self.relation_model.layers, boundary, boundary, self.joints), 1).pop()
 
     def _kept_vectors(self, relations: Tensor) -> Tensor:
         """The same, worked out once for each relation, as long as there is room."""
@@ -130,7 +114,6 @@ class Ultra(SetProjector):
         self._kept = {}
 
     def reset(self, generator: torch.Generator) -> None:
-        """Draw the first weights."""
         reset_linear(self, generator)
         self.renew()
 

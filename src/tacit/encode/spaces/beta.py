@@ -5,10 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tacit.encode.network import exact_products, network, quiet
+from tacit.encode.layers import Attention, exact_products, network, quiet, reset_tables, rows
 from tacit.encode.settings import EncodeSettings
-from tacit.encode.spaces.attention import Attention, reset_layers
-from tacit.encode.spaces.rows import rows
 from tacit.encode.spaces.space import Space
 
 LEAST, MOST = 0.05, 1e9  # of a parameter of a distribution
@@ -46,10 +44,7 @@ class BetaE(Space):
     def reset(self, generator: torch.Generator) -> None:
         """Tables are uniform in a range by margin and width, which narrow models would make wide."""
         reach = 2 * (self.margin + 2) / self.width
-        reach = min(START, reach) if self.residual else reach
-        for table in (self.entities, self.relations):
-            nn.init.uniform_(table, -reach, reach, generator=generator)
-        reset_layers(self, generator)
+        reset_tables(self, min(START, reach) if self.residual else reach, generator)
         if self.residual:
             quiet(self.hop)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from tacit.encode.layers import Attention, reset_tables, rows
 from tacit.encode.settings import EncodeSettings
-from tacit.encode.spaces.attention import Attention, reset_layers
 from tacit.encode.spaces.pairs import box
-from tacit.encode.spaces.rows import rows
 from tacit.encode.spaces.space import Space
 
 INSIDE = 0.02  # what distance inside a box counts
@@ -33,12 +32,9 @@ class Query2Box(Space):
 
     def reset(self, generator: torch.Generator) -> None:
         """Tables are uniform in a range by margin and width; offsets start above 0."""
-        reach = (self.margin + 2) / self.entities.shape[1]
-        for table in (self.entities, self.relations):
-            nn.init.uniform_(table, -reach, reach, generator=generator)
+        reset_tables(self, (self.margin + 2) / self.entities.shape[1], generator)
         with torch.no_grad():
             self.relations.chunk(2, 1)[1].abs_()
-        reset_layers(self, generator)
 
     def anchor(self, entities: Tensor) -> Tensor:
         """Boxes of no size around entities."""

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from tacit.encode.network import network, quiet
+from tacit.encode.layers import network, quiet, reset_tables, rows
 from tacit.encode.settings import EncodeSettings
-from tacit.encode.spaces.attention import reset_layers
 from tacit.encode.spaces.pairs import cone
-from tacit.encode.spaces.rows import rows
 from tacit.encode.spaces.space import Space
 
 INSIDE = 0.02  # what distance inside a cone counts
@@ -52,9 +50,7 @@ class ConE(Space):
 
     def reset(self, generator: torch.Generator) -> None:
         """Tables are uniform over what stands for one turn; where projections are residual, angles over a tenth."""
-        for table in (self.entities, self.relations):
-            nn.init.uniform_(table, -float(self.unit), float(self.unit), generator=generator)
-        reset_layers(self, generator)
+        reset_tables(self, float(self.unit), generator)
         nn.init.constant_(self.scale, self.reach * (1.5 if self.residual else 0.5))
         if self.residual:
             quiet(self.hop)

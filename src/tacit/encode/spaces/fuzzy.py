@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, normalize
 
-from tacit.encode.network import products
+from tacit.encode.layers import products, rows
 from tacit.encode.settings import EncodeSettings
-from tacit.encode.spaces.rows import rows
 from tacit.encode.spaces.space import Space
 
 SHORT = 0.2  # the largest degree of an entity to start with

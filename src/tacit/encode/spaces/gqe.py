@@ -9,10 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from tacit.encode.layers import Attention, reset_tables, rows
 from tacit.encode.settings import EncodeSettings
-from tacit.encode.spaces.attention import Attention, reset_layers
 from tacit.encode.spaces.pairs import l1
-from tacit.encode.spaces.rows import rows
 from tacit.encode.spaces.space import Space
 
 
@@ -30,10 +29,7 @@ class GQE(Space):
 
     def reset(self, generator: torch.Generator) -> None:
         """Tables are uniform in a range by margin and width."""
-        reach = (self.margin + 2) / self.width
-        for table in (self.entities, self.relations):
-            nn.init.uniform_(table, -reach, reach, generator=generator)
-        reset_layers(self.attention, generator)
+        reset_tables(self, (self.margin + 2) / self.width, generator)
 
     def anchor(self, entities: Tensor) -> Tensor:
         """The points of entities."""

@@ -1,4 +1,9 @@
-"""Encoders that make a state of a question, and match it with those of entities."""
+"""Encoders that make a state of a question, and match it with those of entities; and what their training makes small.
+
+A loss takes logits `right [n, A]`, which are to be high, and `wrong [n, K]`, and gives one number a query, `[n]`, the
+mean over its right answers. `adversarial` weights the wrong ones by a softmax of that times their logits, which takes
+no part in the gradient; with 0 all count alike. A wrong one of `-inf` counts nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,10 @@ from functools import reduce
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid, softplus
 
 from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.settings import EncodeSettings
-from tacit.encode.spaces.losses import LOSSES
 from tacit.query.plans.plan import Plan
 
 Slots = tuple[Plan, Tensor, Tensor]  # a plan with the entities [n, E] and the relations [n, R] of its queries
@@ -73,8 +78,6 @@ class Matching(Encoder):
 
 def _repeated(rows: Tensor, outputs: Sequence[Sequence[Tensor]]) -> Tensor:
     """Rows of queries as rows of their branches."""
-    if all(len(branches) == 1 for branches in outputs):
-        return rows
     parts = rows.split([len(branches[0]) for branches in outputs])
     return torch.cat([part for part, branches in zip(parts, outputs, strict=True) for _ in branches])
 
@@ -83,10 +86,35 @@ def _best(values: Tensor, outputs: Sequence[Sequence[Tensor]]) -> Tensor:
     """The best of the branches of each query."""
     if all(len(branches) == 1 for branches in outputs):
         return values
-    parts = values.split([len(branches) * len(branches[0]) for branches in outputs])
-    return torch.cat(
-        [
-            part.unflatten(0, (len(branches), -1)).amax(0) if len(part) else part
-            for part, branches in zip(parts, outputs, strict=True)
-        ]
-    )
+    sizes = [(len(branches), len(branches[0])) for branches in outputs]
+    parts = values.split([number * queries for number, queries in sizes])
+    return torch.cat([part.unflatten(0, size).amax(0) for part, size in zip(parts, sizes, strict=True)])
+
+
+def margin(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
+    """`-½ log σ(right) - ½ Σ_j a_j log σ(-wrong_j)`: logits are a margin minus a distance (RotatE's loss)."""
+    return -0.5 * (logsigmoid(right).mean(1) + (_shares(wrong, adversarial) * logsigmoid(-wrong)).sum(1))
+
+
+def ranking(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
+    """`-Σ_j a_j log σ(right - wrong_j)`: a right answer above each wrong one (FuzzQE)."""
+    above = logsigmoid(right[:, :, None] - wrong[:, None]).mean(1)
+    return -(_shares(wrong, adversarial) * above).sum(1)
+
+
+def softmax(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
+    """`-log` of the share of a right answer in a softmax of it and all wrong ones, which weights these by itself.
+
+    Where all wrong ones count nothing their own slopes are not numbers; whoever left them out leaves those out, too.
+    """
+    return softplus(torch.logsumexp(wrong, 1, keepdim=True) - right).mean(1)
+
+
+def _shares(wrong: Tensor, adversarial: float) -> Tensor:
+    """How much each wrong answer counts, `[n, K]`."""
+    if not adversarial:
+        return torch.full_like(wrong, 1 / wrong.shape[1])
+    return torch.softmax(adversarial * wrong.detach(), 1).nan_to_num(0.0)  # where none is wrong
+
+
+LOSSES = {"margin": margin, "ranking": ranking, "softmax": softmax}

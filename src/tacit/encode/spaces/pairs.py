@@ -7,6 +7,7 @@ Where each state has entities of its own, `[n, m, d]`, pairs are few, and `[n, m
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from tacit.links.precision import has_triton
 _CPU_BLOCK = 1 << 17  # numbers of one pair and dimension that are in memory at a time
 _GPU_BLOCK = 1 << 26
 
-PairParts = tuple[Tensor, ...]
+PairParts = tuple[Tensor, ...]  # what a pair function takes of states, or of entities
 
 
 def l1(points: Tensor, entities: Tensor) -> Tensor:
@@ -66,9 +67,8 @@ class _Distances(torch.autograd.Function):
         if _in_kernels(points, entities):
             return pair_kernels.distances(kind, inside, states, places)
         distances = points.new_empty(len(points), len(entities))
-        for rows, columns in _blocks(points, entities):
-            values = _values(kind, inside, [part[rows, None] for part in states], [part[columns] for part in places])
-            torch.sum(values, -1, out=distances[rows, columns])
+        for rows, columns, x, v in _blocks(states, places):
+            torch.sum(_values(kind, inside, x, v), -1, out=distances[rows, columns])
         return distances
 
     @staticmethod
@@ -81,11 +81,9 @@ class _Distances(torch.autograd.Function):
         to_points = torch.zeros_like(points)
         to_extents = None if ctx.of_states == 1 else torch.zeros_like(points)
         to_entities = torch.zeros_like(entities)
-        for rows, columns in _blocks(points, entities):
+        for rows, columns, x, v in _blocks(states, places):
             here = gradient[rows, columns, None]
-            place, extent = _slopes(
-                ctx.kind, ctx.inside, [part[rows, None] for part in states], [part[columns] for part in places]
-            )
+            place, extent = _slopes(ctx.kind, ctx.inside, x, v)
             place *= here
             to_points[rows] -= place.sum(1)
             to_entities[columns] += place.sum(0)
@@ -109,20 +107,20 @@ def _parts(kind: str, points: Tensor, extents: Tensor | None, entities: Tensor) 
     return (half.sin(), half.cos(), reach.sin(), reach.cos()), (place.sin(), place.cos())
 
 
-def _blocks(points: Tensor, entities: Tensor) -> list[tuple[slice, slice]]:
-    """Parts of all pairs whose numbers per dimension fit into a block."""
-    (n, d), m = points.shape, len(entities)
-    block = _GPU_BLOCK if points.is_cuda else _CPU_BLOCK
+def _blocks(states: PairParts, places: PairParts) -> Iterator[tuple[slice, slice, PairParts, PairParts]]:
+    """All pairs, in blocks whose numbers per dimension fit into memory: rows, columns, and the parts of both."""
+    (n, d), m = states[0].shape, len(places[0])
+    block = _GPU_BLOCK if states[0].is_cuda else _CPU_BLOCK
     width = max(1, min(m, block // max(1, d)))
     height = max(1, block // max(1, d * width))
-    return [
-        (slice(row, row + height), slice(column, column + width))
-        for row in range(0, n, height)
-        for column in range(0, m, width)
-    ]
+    for row in range(0, n, height):
+        rows = slice(row, row + height)
+        for column in range(0, m, width):
+            columns = slice(column, column + width)
+            yield rows, columns, tuple(part[rows, None] for part in states), tuple(part[columns] for part in places)
 
 
-def _values(kind: str, inside: float, states: list[Tensor], places: list[Tensor]) -> Tensor:
+def _values(kind: str, inside: float, states: PairParts, places: PairParts) -> Tensor:
     """The pair function, `[r, 1, d] x [c, d] -> [r, c, d]`."""
     if kind == "l1":
         return (places[0] - states[0]).abs_()
@@ -136,7 +134,7 @@ def _values(kind: str, inside: float, states: list[Tensor], places: list[Tensor]
     return sine.mul_(states[3]).addcmul_(cosine.abs_(), states[2], value=-1).relu_().add_(within)
 
 
-def _slopes(kind: str, inside: float, states: list[Tensor], places: list[Tensor]) -> tuple[Tensor, Tensor | None]:
+def _slopes(kind: str, inside: float, states: PairParts, places: PairParts) -> tuple[Tensor, Tensor | None]:
     """The derivatives of the pair function by `v − x` and by the extent, `[r, c, d]` each."""
     if kind == "l1":
         return (places[0] - states[0]).sign_(), None
@@ -155,7 +153,7 @@ def _slopes(kind: str, inside: float, states: list[Tensor], places: list[Tensor]
     return place, edge.neg_().add_(states[3], alpha=inside).mul_(outside)
 
 
-def _halves(states: list[Tensor], places: list[Tensor]) -> tuple[Tensor, Tensor]:
+def _halves(states: PairParts, places: PairParts) -> tuple[Tensor, Tensor]:
     """`sin((v − θ) / 2)` and `cos((v − θ) / 2)` from the sines and cosines of the halves."""
     sine = (places[0] * states[1]).addcmul_(places[1], states[0], value=-1)
     return sine, (places[0] * states[0]).addcmul_(places[1], states[1])

@@ -52,11 +52,6 @@ class Schedule:
     steps: tuple[tuple[int, ...], ...]
     outputs: tuple[Branches, ...]
 
-    @property
-    def kinds(self) -> set[str]:
-        """The operators that are needed."""
-        return {operation.kind for operation in self.operations}
-
 
 @lru_cache(maxsize=1024)
 def schedule_of(plans: tuple[Plan, ...], unions: bool) -> Schedule:

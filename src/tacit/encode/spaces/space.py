@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tacit.encode.spaces.matching import Matching, Slots
-from tacit.encode.spaces.schedule import Schedule, schedule_of
+from tacit.encode.spaces.schedule import Operation, schedule_of
 from tacit.errors import PlanError
 from tacit.query.plans.plan import Plan
 
@@ -59,28 +59,24 @@ class Space(Matching):
 
     def check(self, plan: Plan) -> None:
         """Raise a `PlanError` that names the first step for which there is no operator."""
-        for kind in sorted(schedule_of((plan,), self.unions).kinds):
+        for kind in sorted({operation.kind for operation in schedule_of((plan,), self.unions).operations}):
             if getattr(type(self), kind) is getattr(Space, kind):
                 raise self.lacks(kind)
 
     def states(self, queries: Sequence[Slots]) -> list[list[Tensor]]:
-        """The states of the branches of queries of any mix of plans, `[n, W]` each."""
         schedule = schedule_of(tuple(plan for plan, _, _ in queries), self.unions)
         values: dict[int, Tensor] = {}
         for step in schedule.steps:
-            states = self._states_of(schedule, step, values, queries)
-            sizes = [len(queries[schedule.operations[number].plan][2]) for number in step]
-            values.update(zip(step, states.split(sizes), strict=True))
+            operations = [schedule.operations[number] for number in step]
+            columns = zip(*(each.inputs for each in operations), strict=True)
+            inputs = [torch.cat([values[number] for number in column]) for column in columns]
+            sizes = [len(queries[each.plan][2]) for each in operations]
+            values.update(zip(step, self._step(operations, inputs, queries).split(sizes), strict=True))
         return [[values[branch] for branch in branches] for branches in schedule.outputs]
 
-    def _states_of(
-        self, schedule: Schedule, step: tuple[int, ...], values: dict[int, Tensor], queries: Sequence[Slots]
-    ) -> Tensor:
+    def _step(self, operations: Sequence[Operation], inputs: list[Tensor], queries: Sequence[Slots]) -> Tensor:
         """The states of a step: one call of an operator for all of its operations."""
-        operations = [schedule.operations[number] for number in step]
-        kind, arity = operations[0].kind, len(operations[0].inputs)
-        inputs = [torch.cat([values[operation.inputs[i]] for operation in operations]) for i in range(arity)]
-        match kind:
+        match operations[0].kind:
             case "anchor":
                 return self.anchor(torch.cat([queries[each.plan][1][:, each.slot] for each in operations]))
             case "everything":

@@ -10,10 +10,9 @@ taken away, or a walk comes to an end too early, the query counts nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NoReturn, Self, cast
+from typing import NoReturn, cast
 
 import numpy as np
 import torch
@@ -74,7 +73,7 @@ class DeviceFacts:
     def __init__(self, index: FactIndex, num_entities: int, device: torch.device) -> None:
         if not len(index):
             raise TrainingError("there are no train facts to draw queries from")
-        self.num_entities, self.num_relations, self.device = num_entities, index.num_relations, device
+        self.num_entities, self.num_relations = num_entities, index.num_relations
         tails, sizes = index.all_tails.astype(np.int64), np.diff(index.offsets)
         facts = np.repeat(np.arange(len(index.keys)), sizes) * num_entities + tails
         arrays = (index.keys, index.offsets, tails, np.repeat(index.relations, sizes), facts)
@@ -82,18 +81,10 @@ class DeviceFacts:
             torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays
         )
 
-    def answers(self, count: int) -> Tensor:
-        """Entities as often as facts lead to them, `[n]`."""
-        return self.tails[torch.randint(len(self.tails), (count,), device=self.device)]
-
     @cached_property
     def shares(self) -> Tensor:
         """How many of the facts lead to each entity, as a share of all, `[N]`."""
         return torch.bincount(self.tails.cpu(), minlength=self.num_entities).double() / len(self.tails)
-
-    def anywhere(self, count: int) -> Tensor:
-        """Any entities, `[n]`."""
-        return torch.randint(self.num_entities, (count,), device=self.device)
 
     def leading(self, targets: Tensor, came_by: Tensor | None) -> tuple[Way, Tensor]:
         """A fact that leads to each target, all alike: its source and relation, and whether there is one.
@@ -103,15 +94,10 @@ class DeviceFacts:
         first, last = (
             self.offsets[torch.searchsorted(self.keys, ends * self.num_relations)] for ends in (targets, targets + 1)
         )
-        number = last - first
-        if came_by is None:
-            at = _among(first, number)
-        else:
-            back, many = self.span(targets, came_by)
-            number = number - many
-            at = _among(first, number)
-            at = at + torch.where(at >= back, many, 0)
-        at = at.clamp(max=len(self.tails) - 1)
+        back, many = (last, last - last) if came_by is None else self.span(targets, came_by)
+        number = last - first - many
+        at = _among(first, number)
+        at = (at + torch.where(at >= back, many, 0)).clamp(max=len(self.tails) - 1)
         return (self.tails[at], self.relations[at] ^ 1), number > 0
 
     def sibling(self, way: Way) -> tuple[Tensor, Tensor]:
@@ -146,43 +132,35 @@ class Online:
 
     def __call__(self) -> Drawn:
         """Other queries each time; of a few tries at each, the first that counts."""
-        walk = _Backwards(self.facts, self.plan, self.facts.answers(self.count * TRIES))
-        alive = walk.alive.view(self.count, TRIES)
+        tails = self.facts.tails
+        targets = tails[torch.randint(len(tails), (self.count * TRIES,), device=tails.device)]
+        filling = _Filling(self.facts, {}, {}, torch.ones_like(targets, dtype=torch.bool))
+        filling.of(self.plan.root, Place(target=(targets, None)))
+        alive = filling.alive.view(self.count, TRIES)
         chosen = alive.to(torch.uint8).argmax(1) + torch.arange(self.count, device=alive.device) * TRIES
-        walk = walk.of(chosen)
-        answers = torch.stack([walk.answers, *(walk.another() for _ in range(self.answers - 1))], 1)
-        sizes = (walk.entities, self.plan.num_entities), (walk.relations, self.plan.num_relations)
-        entities, relations = (torch.stack([slots[i] for i in range(size)], 1) for slots, size in sizes)
-        return Drawn(self.plan, entities, relations, answers, walk.alive * ALONE)
+        entities, relations = (
+            {slot: column[chosen] for slot, column in slots.items()} for slots in (filling.entities, filling.relations)
+        )
+        answers = [targets[chosen]]
+        for _ in range(self.answers - 1):  # as a rule others than those that the slots were filled from
+            ends, sure = _Following(self.facts, entities, relations).of(self.plan.root)
+            answers.append(torch.where(sure, ends, answers[0]))
+        sizes = (entities, self.plan.num_entities), (relations, self.plan.num_relations)
+        sources, along = (torch.stack([slots[i] for i in range(size)], 1) for slots, size in sizes)
+        return Drawn(self.plan, sources, along, torch.stack(answers, 1), filling.alive[chosen] * ALONE)
 
     def shares(self, num_entities: int) -> Tensor:
         """About as facts lead to entities; answers whose walks end early are fewer."""
         return self.facts.shares
 
 
-class _Backwards:
-    """The slots of queries of one plan, filled so that each is answered by an entity; `alive` says which are."""
+@dataclass(eq=False)
+class _Walk(Visitor[End, Value]):
+    """Walks the plan of queries, by what stands in their slots."""
 
-    def __init__(self, facts: DeviceFacts, plan: Plan, answers: Tensor) -> None:
-        self.facts, self.plan, self.answers = facts, plan, answers
-        self.entities: dict[int, Tensor] = {}
-        self.relations: dict[int, Tensor] = {}
-        self.alive = torch.ones_like(answers, dtype=torch.bool)
-        _Filling(self).of(plan.root, Place(target=(answers, None)))
-
-    def of(self, rows: Tensor) -> Self:
-        """Some of the queries."""
-        chosen = copy(self)
-        chosen.answers, chosen.alive = self.answers[rows], self.alive[rows]
-        chosen.entities, chosen.relations = (
-            {slot: column[rows] for slot, column in slots.items()} for slots in (self.entities, self.relations)
-        )
-        return chosen
-
-    def another(self) -> Tensor:
-        """An answer that a walk from the entities leads to, as a rule another one than that they were found from."""
-        ends, sure = _Following(self).of(self.plan.root)
-        return torch.where(sure, ends, self.answers)
+    facts: DeviceFacts
+    entities: dict[int, Tensor]
+    relations: dict[int, Tensor]
 
     def along(self, step: Row | Project) -> Tensor:
         """The relations that a step follows."""
@@ -190,19 +168,15 @@ class _Backwards:
         return self.relations[edge.slot] ^ int(edge.flip)
 
 
-@dataclass(frozen=True, eq=False)
-class _Walk(Visitor[End, Value]):
-    """Walks the plan of queries, by what stands in their slots."""
-
-    queries: _Backwards
-
-
+@dataclass(eq=False)
 class _Filling(_Walk[Reached, Way | None]):
     """Fills steps so that their sets hold the entities met; the facts by which they lead to them."""
 
+    alive: Tensor  # which queries are answered by the entities met
+
     def row(self, step: Row, place: Place[Reached]) -> Way:
         way = self._hop(step, place)
-        self.queries.entities[step.slot] = way[0]
+        self.entities[step.slot] = way[0]
         return way
 
     def project(self, step: Project, place: Place[Reached]) -> Way:
@@ -232,36 +206,37 @@ class _Filling(_Walk[Reached, Way | None]):
         raise PlanError(f"queries with {type(step).__name__} cannot be drawn on a device; give them")
 
     def _hop(self, step: Row | Project, place: Place[Reached]) -> Way:
-        edge, queries = step.edge, self.queries
-        if not isinstance(edge, Relation):
+        if not isinstance(step.edge, Relation):
             self.otherwise(step, place)
-        way, there = queries.facts.leading(*place.end)
-        queries.alive = queries.alive & there
-        queries.relations[edge.slot] = way[1] ^ int(edge.flip)
+        way, there = self.facts.leading(*place.end)
+        self.alive = self.alive & there
+        self.relations[step.edge.slot] = way[1] ^ int(step.edge.flip)
         return way
 
     def _exclude(self, step: Complement[Node], targets: Tensor, way: Way | None) -> None:
         """Fill what is negated from siblings of the targets, which themselves must not be in its set."""
-        facts = self.queries.facts
-        siblings = facts.anywhere(len(targets)) if way is None else facts.sibling(way)[0]
+        if way is None:
+            siblings = torch.randint(self.facts.num_entities, targets.shape, device=targets.device)
+        else:
+            siblings, _ = self.facts.sibling(way)
         self.of(step.part, Place(target=(siblings, None)))
-        _, possible = _Membership(self.queries).of(step.part, Place(target=targets))
-        self.queries.alive = self.queries.alive & ~possible
+        _, possible = _Membership(self.facts, self.entities, self.relations).of(step.part, Place(target=targets))
+        self.alive = self.alive & ~possible
 
 
 class _Following(_Walk[None, tuple[Tensor, Tensor]]):
     """An entity in the set of a step that is filled, and whether it surely is."""
 
     def row(self, step: Row, place: Place[None]) -> tuple[Tensor, Tensor]:
-        return self.queries.facts.sibling((self.queries.entities[step.slot], self.queries.along(step)))
+        return self.facts.sibling((self.entities[step.slot], self.along(step)))
 
     def project(self, step: Project, place: Place[None]) -> tuple[Tensor, Tensor]:
         starts, sure = self.of(step.source)
-        ends, there = self.queries.facts.sibling((starts, self.queries.along(step)))
+        ends, there = self.facts.sibling((starts, self.along(step)))
         return ends, sure & there
 
     def intersect(self, step: Intersect[Node], place: Place[None]) -> tuple[Tensor, Tensor]:
-        first, inside = _first(step.parts), _Membership(self.queries)
+        first, inside = _first(step.parts), _Membership(self.facts, self.entities, self.relations)
         ends, sure = self.of(first)
         for part in step.parts:
             sure = sure if part is first else sure & inside.of(part, Place(target=ends))[0]
@@ -271,24 +246,24 @@ class _Following(_Walk[None, tuple[Tensor, Tensor]]):
         return self.of(_first(step.parts))
 
     def otherwise(self, step: Step, place: Place[None]) -> tuple[Tensor, Tensor]:
-        return self.queries.answers, torch.zeros_like(self.queries.alive)
+        nowhere = torch.zeros_like(next(iter(self.relations.values())))
+        return nowhere, nowhere.bool()
 
 
 class _Membership(_Walk[Tensor, Tensor]):
     """Whether targets `[n, ...]` surely are, and may be, in the set of a step that is filled, `[2, n, ...]`."""
 
     def row(self, step: Row, place: Place[Tensor]) -> Tensor:
-        columns = self.queries.entities[step.slot], self.queries.along(step)
-        source, along = (_beside(column, place.end) for column in columns)
-        held = self.queries.facts.holds(source, along, place.end)
+        source, along = (_beside(column, place.end) for column in (self.entities[step.slot], self.along(step)))
+        held = self.facts.holds(source, along, place.end)
         return held.expand(2, *held.shape)
 
     def project(self, step: Project, place: Place[Tensor]) -> Tensor:
-        facts, targets = self.queries.facts, place.end
-        first, many = facts.span(targets, _beside(self.queries.along(step), targets) ^ 1)
+        targets, tails = place.end, self.facts.tails
+        first, many = self.facts.span(targets, _beside(self.along(step), targets) ^ 1)
         steps = torch.arange(FOLLOWED, device=targets.device)
-        at = (first[..., None] + steps).clamp(max=len(facts.tails) - 1)
-        low, high = (self.of(step.source, Place(target=facts.tails[at])) & (steps < many[..., None])).any(-1)
+        at = (first[..., None] + steps).clamp(max=len(tails) - 1)
+        low, high = (self.of(step.source, Place(target=tails[at])) & (steps < many[..., None])).any(-1)
         return torch.stack((low, high | (many > FOLLOWED)))
 
     def intersect(self, step: Intersect[Node], place: Place[Tensor]) -> Tensor:

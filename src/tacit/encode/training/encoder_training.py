@@ -64,6 +64,7 @@ class EncoderTraining(Task):
             self.shapes, self.queries, graph.index("train"), graph.num_entities, settings.batch, BLOCK, self.device,
             settings.negated, settings.answers,
         )  # fmt: skip
+        self._likely = round(settings.likely * settings.negatives)  # shared negatives that answer other queries
         self._often = self._expected()
         self.valid = self._valid(graph, valid)
         self.optimizer = self._optimizer()
@@ -123,8 +124,12 @@ class EncoderTraining(Task):
         self._steps += 1
         if self.device.type != "cuda" or not self.module.captured:
             self._learn()
-        elif self._steps <= WARM:
-            self._learn_aside()
+        elif self._steps <= WARM:  # on a stream of its own, as what is to be recorded must have run before
+            stream = torch.cuda.Stream(self.device)
+            stream.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(stream):
+                self._learn()
+            torch.cuda.current_stream(self.device).wait_stream(stream)
         else:
             if self._graph is None:
                 self._graph = torch.cuda.CUDAGraph()
@@ -174,9 +179,11 @@ class EncoderTraining(Task):
 
     def batch(self) -> list[Drawn]:
         """The queries of a step."""
-        return [
-            Drawn(drawn.plan, *(_part(getattr(drawn, name), self._place) for name in COLUMNS)) for drawn in self._drawn
-        ]
+
+        def part(column: Tensor) -> Tensor:
+            return torch.index_select(column.unflatten(0, (BLOCK, -1)), 0, self._place)[0]
+
+        return [Drawn(drawn.plan, *(part(getattr(drawn, name)) for name in COLUMNS)) for drawn in self._drawn]
 
     def _learn(self) -> None:
         """Follow the loss of queries, the mean by weight."""
@@ -189,19 +196,6 @@ class EncoderTraining(Task):
         loss.backward()
         self.optimizer.step()
         self._loss.copy_(loss.detach() * self.settings.batch)
-
-    def _learn_aside(self) -> None:
-        """Learn on a stream of its own, as what is to be recorded must have run before."""
-        stream = torch.cuda.Stream(self.device)
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            self._learn()
-        torch.cuda.current_stream(self.device).wait_stream(stream)
-
-    @property
-    def _likely(self) -> int:
-        """How many of the shared negatives answer other queries of the batch."""
-        return round(self.settings.likely * self.settings.negatives)
 
     def _expected(self) -> Tensor | None:
         """The logs of how often each entity is to be drawn among the negatives of a step, `[N]`.
@@ -268,13 +262,11 @@ class EncoderTraining(Task):
     def _valid(self, graph: Graph, valid: Mapping[str, QuerySet] | None) -> dict[str, QuerySet]:
         """The queries to validate with, of shapes that the encoder can express."""
         most, seed = self.settings.validate_queries, self.settings.seed
+        plans = plans_of(SHAPES if valid is None else valid, valid or {})
+        shapes = [name for name, plan in plans.items() if _passes(self.module.check, plan)]
         if valid is None:
-            shapes = [name for name, shape in SHAPES.items() if _passes(self.module.check, shape.plan)]
             return sampled(graph, shapes, most, seed)
-        kept = {
-            name: query_set for name, query_set in valid.items() if _passes(self.module.check, query_set.shape.plan)
-        }
-        return with_hard_answers(kept, most, np.random.default_rng(seed))
+        return with_hard_answers({name: valid[name] for name in shapes}, most, np.random.default_rng(seed))
 
 
 def sampled(graph: Graph, shapes: Iterable[str], most: int, seed: int) -> dict[str, QuerySet]:
@@ -316,8 +308,3 @@ def _passes(check: Callable[[Plan], None], plan: Plan) -> bool:
     except PlanError:
         return False
     return True
-
-
-def _part(column: Tensor, place: Tensor) -> Tensor:
-    """What a column of a block's queries has for the step at a place."""
-    return column.view(BLOCK, len(column) // BLOCK, *column.shape[1:]).index_select(0, place)[0]

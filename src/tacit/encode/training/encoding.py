@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from tacit.encode.encoder import Encoder
-from tacit.encode.loading import save_encoder
+from tacit.encode.models import save_encoder
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.training.encoder_training import EncoderTraining
+from tacit.errors import DataError, SettingsError
 from tacit.fitting.loop import Fitting, fit
 from tacit.fitting.progress import Progress
 from tacit.graph.graph import Graph
@@ -20,8 +22,8 @@ from tacit.links.loading import pick_device
 from tacit.links.precision import float32_products
 from tacit.links.scorer import Scorer
 from tacit.links.training.memory import clear_memory_errors
-from tacit.query.sampling.queries import QuerySet
-from tacit.query.sampling.query_folder import check_ids
+from tacit.query.sampling.queries import QuerySet, QuerySets
+from tacit.query.sampling.query_folder import check_ids, has_queries, queries_for
 from tacit.run.folder import ENCODER, ENCODING, RunFolder
 
 
@@ -94,12 +96,33 @@ def encode(
     return EncodeResult(training.module, settings, fitting.at.history, summary)
 
 
+def given_queries(
+    graph: Graph, settings: EncodeSettings, source: str | Path | QuerySets | None
+) -> tuple[QuerySets, QuerySets | None]:
+    """The queries to learn from, of query sets or of a folder, and those of the folder to validate with.
+
+    Of a folder it takes the train queries of the shapes to learn from that it has, and the valid ones of any shape.
+    """
+    if not isinstance(source, str | Path):
+        given = {} if source is None else source
+        check_ids(given, graph)
+        if given and settings.shapes and given.keys().isdisjoint(settings.shapes):
+            raise SettingsError(f"queries are of {', '.join(given)}, and shapes names none of them", "shapes")
+        return given, None
+    learned, valid = (
+        queries_for(graph, source, split, shapes, absent_ok=True) if has_queries(source, split) else {}
+        for split, shapes in (("train", settings.shapes), ("valid", None))
+    )
+    if not learned:
+        wanted = ", ".join(settings.shapes or ("any shape",))
+        raise DataError(f"has no train queries of {wanted} to learn from; leave it out, and they are drawn", source)
+    return learned, valid or None
+
+
 @contextmanager
 def _apart(device: torch.device) -> Iterator[None]:
     """Compute on a device, and put the generators that steps seed back as they were: others may draw from them."""
-    if device.type != "cuda":
-        with torch.random.fork_rng(()):
-            yield
-        return
-    with torch.cuda.device(device), torch.random.fork_rng((torch.cuda.current_device(),)):
+    on_gpu = device.type == "cuda"
+    apart = torch.cuda.device(device) if on_gpu else nullcontext()
+    with apart, torch.random.fork_rng([torch.cuda.current_device()] if on_gpu else []):
         yield

@@ -1,0 +1,109 @@
+"""What encoders are made of: small networks, attention, rows of tables, and products that nothing rounds."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from tacit.links.precision import float32_products
+
+
+def network(inputs: int, hidden: int, layers: int, outputs: int) -> nn.Sequential:
+    """Hidden layers with relu between them, and a linear one at the end."""
+    widths = [inputs, *[hidden] * layers]
+    between = [part for pair in pairwise(widths) for part in (nn.Linear(*pair), nn.ReLU())]
+    return nn.Sequential(*between, nn.Linear(hidden, outputs))
+
+
+def quiet(layers: nn.Sequential) -> None:
+    """Let a network start at 0 everywhere, so that it corrects what it is added to only as far as it learned to."""
+    for numbers in layers[-1].parameters():
+        nn.init.zeros_(numbers)
+
+
+class Attention(nn.Module):
+    """How much each of k parts counts, number by number: `softmax_k(W₂ relu(W₁ x_k + b₁) + b₂)`."""
+
+    def __init__(self, width: int, out: int | None = None) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(width, width), nn.Linear(width, out or width)
+
+    def forward(self, parts: Tensor) -> Tensor:
+        """`[n, k, W] -> [n, k, out]`."""
+        return torch.softmax(self.outer(self.inner(parts).relu()), 1)
+
+
+def reset_layers(module: nn.Module, generator: torch.Generator) -> None:
+    """Start all linear layers inside: weights by Xavier, biases uniform by the inputs of a layer."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.xavier_uniform_(layer.weight, generator=generator)
+            reach = layer.in_features**-0.5
+            nn.init.uniform_(layer.bias, -reach, reach, generator=generator)
+
+
+def reset_tables(module: nn.Module, reach: float, generator: torch.Generator) -> None:
+    """Start the tables of entities and relations uniform within a reach, then all layers."""
+    for name in ("entities", "relations"):
+        nn.init.uniform_(module.get_parameter(name), -reach, reach, generator=generator)
+    reset_layers(module, generator)
+
+
+def rows(table: Tensor, ids: Tensor | None) -> Tensor:
+    """The rows of some ids, `[N, D] x [...] -> [..., D]`, or the table itself.
+
+    A step takes rows of a large table several times. The gradients of rows are added to the `.grad` of the table, which
+    is made where there is none; otherwise each time would make another one of the size of the table, and the sums of
+    the first step of a process would be rounded otherwise than those of all others.
+    """
+    rows: Tensor = table if ids is None else _Rows.apply(table, ids)  # type: ignore[no-untyped-call]
+    return rows
+
+
+class _Rows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor) -> Tensor:
+        ctx.table, ctx.ids = table, ids.flatten()
+        return table.index_select(0, ctx.ids).view(*ids.shape, table.shape[1])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        if ctx.table.grad is None:
+            ctx.table.grad = torch.zeros_like(ctx.table)
+        ctx.table.grad.index_add_(0, ctx.ids, gradient.reshape(len(ctx.ids), ctx.table.shape[1]))
+        return None, None
+
+
+def products(states: Tensor, keys: Tensor) -> Tensor:
+    """Inner products of states with keys, `[n, W] x [m, W] -> [n, m]`, or each with its own, `[n, m, W]`."""
+    return states @ keys.T if keys.dim() == 2 else (states[:, None] * keys).sum(2)
+
+
+def exact_products(states: Tensor, keys: Tensor) -> Tensor:
+    """The same in float32, and so are their gradients, whatever other products are rounded to."""
+    if keys.dim() == 3:  # which are no matrix product
+        return products(states, keys)
+    exact: Tensor = _ExactProducts.apply(states, keys)  # type: ignore[no-untyped-call]
+    return exact
+
+
+class _ExactProducts(torch.autograd.Function):
+    """Backward passes run when the settings of the forward pass are long gone, so both set their own."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:
+        ctx.save_for_backward(left, right)
+        with float32_products("float32"):
+            return left @ right.T
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        left, right = ctx.saved_tensors
+        with float32_products("float32"):
+            return gradient @ right, gradient.T @ left

@@ -1,0 +1,123 @@
+"""Directed facts sorted by tail, as graph networks go through them: cut into pieces for kernels, followed from exact
+sets, and those that training leaves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+DirectedFacts = NDArray[np.integer]  # directed facts, each with its inverse, `[E, 3]`
+PIECE = 64  # facts, at most, that one program of a kernel goes through
+
+
+class SortedFacts(nn.Module):
+    """Directed facts `[E]`, sorted by tail, and where those of each entity are."""
+
+    heads: Tensor
+    relations: Tensor
+    tails: Tensor
+    offsets: Tensor  # [N + 1]
+
+    def __init__(self, triples: DirectedFacts, num_entities: int, num_relations: int) -> None:
+        super().__init__()
+        self.num_entities, self.num_relations = num_entities, num_relations
+        triples = np.unique(triples.astype(np.int64), axis=0)
+        triples = triples[np.lexsort((triples[:, 0], triples[:, 1], triples[:, 2]))]
+        heads, relations, tails = (column.contiguous() for column in torch.from_numpy(triples).unbind(1))
+        counts = torch.bincount(tails, minlength=num_entities)
+        offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        for name, array in {"heads": heads, "relations": relations, "tails": tails, "offsets": offsets}.items():
+            self.register_buffer(name, array, persistent=False)
+        self.by_tail = Segments(tails, num_entities, heads=heads, relations=relations)
+        self.by_head = Segments(heads, num_entities, tails=tails, relations=relations)
+        self.by_relation = Segments(relations, num_relations, heads=heads, tails=tails)
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    def degrees(self, keep: Tensor | None = None) -> Tensor:
+        """How many facts lead to each entity, of those that are kept, `[N]`."""
+        if keep is None:
+            return self.offsets.diff()
+        ends = torch.cat([self.offsets.new_zeros(1), keep.long().cumsum(0)])
+        return ends[self.offsets].diff()
+
+
+class Segments(nn.Module):
+    """Facts sorted by a key, cut into pieces of at most `PIECE` facts of one key, for kernels.
+
+    The piece of a key that has one is written to the row of the key. Of a longer one the pieces are written to rows
+    behind these, from which the row of the key is made: `wide` keys, whose rows `firsts[i] : firsts[i + 1]` they are.
+    """
+
+    heads: Tensor  # [E], or one of these two is what they are sorted by
+    relations: Tensor
+    tails: Tensor
+    order: Tensor  # [E] the fact at each place
+    keys: Tensor  # [P] of each piece
+    starts: Tensor  # [P]
+    stops: Tensor
+    rows: Tensor  # [P] where a piece is written
+    wide: Tensor  # [M]
+    firsts: Tensor  # [M + 1]
+
+    def __init__(self, keys: Tensor, num_keys: int, **others: Tensor) -> None:
+        super().__init__()
+        order = keys.argsort(stable=True)
+        counts = torch.bincount(keys, minlength=num_keys)
+        pieces = ((counts + PIECE - 1) // PIECE).clamp(min=1)
+        key = torch.repeat_interleave(pieces)
+        first = (pieces.cumsum(0) - pieces)[key]
+        starts = (counts.cumsum(0) - counts)[key] + (torch.arange(len(key)) - first) * PIECE
+        stops = torch.minimum(starts + PIECE, counts.cumsum(0)[key])
+        several = pieces[key] > 1
+        rows = torch.where(several, num_keys + several.cumsum(0) - 1, key)
+        wide = (pieces > 1).nonzero()[:, 0]
+        firsts = torch.cat([wide.new_zeros(1), pieces[wide].cumsum(0)])
+        self.extra = int(firsts[-1])
+        arrays = {"order": order, "keys": key, "starts": starts, "stops": stops, "rows": rows}
+        arrays |= {"wide": wide, "firsts": firsts} | {name: array[order] for name, array in others.items()}
+        for name, array in arrays.items():
+            self.register_buffer(name, array.int(), persistent=False)
+
+
+def followed(sets: Tensor, relations: Tensor, facts: SortedFacts) -> Tensor:
+    """The facts that lead on from sets over one relation a row, `[n, N] x [n] -> [n, E]`."""
+    return sets[:, facts.heads] & (facts.relations == relations[:, None])
+
+
+def reached(followed: Tensor, facts: SortedFacts) -> Tensor:
+    """The entities that some facts lead to, `[n, E] -> [n, N]`; facts are sorted by tail, so that sums tell them."""
+    ends = pad(followed.int().cumsum(1, dtype=torch.int32), (1, 0))[:, facts.offsets]
+    return ends.diff(dim=1) > 0
+
+
+def inverse_places(facts: SortedFacts) -> Tensor:
+    """Where the inverse of each fact is, `[E]`."""
+    n, r = facts.num_entities, facts.num_relations
+    keys, order = ((facts.heads * r + facts.relations) * n + facts.tails).sort()
+    wanted = (facts.tails * r + (facts.relations ^ 1)) * n + facts.heads
+    places = torch.searchsorted(keys, wanted).clamp(max=max(0, len(keys) - 1))
+    if not torch.equal(keys[places], wanted):
+        raise ValueError("every fact needs its inverse")
+    return order[places]
+
+
+def kept(followed: Tensor, facts: SortedFacts, inverses: Tensor, rate: float, draws: Tensor) -> Tensor:
+    """The facts that are left where those that were followed, and their inverses, go with a probability, `[E]`.
+
+    `draws [E]` are uniform. What has to be inferred must not stand there; still every entity keeps a fact, the one with
+    the largest draw where all of them would go.
+    """
+    seen = followed.any(0)
+    seen = seen | seen[inverses]
+    both = torch.minimum(inverses, torch.arange(len(facts), device=inverses.device))
+    draws = draws[both]  # a fact and its inverse go together
+    order = draws + (~seen).to(draws.dtype)
+    largest = order.new_full((facts.num_entities,), -1.0).scatter_reduce(0, facts.tails, order, "amax")
+    last = order == largest[facts.tails]
+    return ~seen | (draws >= rate) | last | last[inverses]
