@@ -319,6 +319,6 @@ class Answers(Sequence[Answer]):
     __repr__ = __str__  # what a prompt shows is what a person reads
 
     def _repr_html_(self) -> str:
-        from tacit.engine.answers.answers_html import html_of
+        from tacit.engine.answers.answer_table import AnswerTable
 
-        return html_of(self)
+        return AnswerTable(self).html()

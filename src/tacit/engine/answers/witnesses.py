@@ -32,10 +32,9 @@ def apart(names: Sequence[str]) -> list[str]:
 def _part(graph: Graph, names: Sequence[str], proof: Proof, negated: bool = False, carried: bool = True) -> WitnessPart:
     entities, atom = graph.entities, None
     if proof.atom is not None:
-        a = proof.atom
-        subject, relation, object_ = entities.name(a.subject), graph.relations.name(a.relation), entities.name(a.object)
-        labels = entities[a.subject], entities[a.object]
-        atom = WitnessAtom(subject, relation, object_, math.exp(a.score), a.observed, negated, *labels)
+        s, r, o = proof.atom
+        named = entities.name(s), graph.relations.name(r), entities.name(o)
+        atom = WitnessAtom(*named, math.exp(proof.score), proof.observed, negated, entities[s], entities[o])
     best = max((part.score for part in proof.parts), default=0.0)
     parts = tuple(
         _part(graph, names, part, negated ^ (proof.kind == "not"), proof.kind != "or" or part.score == best)
