@@ -17,8 +17,9 @@ from bruteforce import LOGICS, BruteForce, Values
 from bruteforce import NEGATIONS as FORMULAS
 from formulas import ENTITIES, RELATIONS, queries
 from tables import FactorScorer, TableScorer
-from tacit.engine.answers.answers import Answer, Answers, Witness, WitnessAtom, WitnessPart
+from tacit.engine.answers.answers import Answer, Answers
 from tacit.engine.answers.reasons import Proof
+from tacit.engine.answers.witnesses import Witness, WitnessAtom, WitnessPart
 from tacit.engine.engine import Engine
 from tacit.engine.logic import NEGATIONS, NORMS
 from tacit.engine.search.best_answers import Wanted

@@ -14,7 +14,7 @@ from bruteforce import LOGICS
 from random_engine import CYCLES, KINDS, questions, random_engine
 from tables import FactorScorer
 from tacit.engine.answers.answer_table import NO_REASONS
-from tacit.engine.answers.answers import WitnessPart
+from tacit.engine.answers.witnesses import WitnessPart
 from tacit.engine.atoms import atoms as atoms_module
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.engine import Engine

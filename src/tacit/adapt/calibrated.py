@@ -30,12 +30,7 @@ class Adapted(Calibration):
             not moves or (adapter.by_row and (calibration.sigmoidal or self.by_odds))
         )
         self.shareable = adapter.by_relation
-        self.name = f"{calibration.name}, adapted"
-
-    @property
-    def kind(self) -> str:
-        """The name of the calibration, the adapter aside."""
-        return self.calibration.name
+        self.name, self.kind = f"{calibration.name}, adapted", calibration.name
 
     @property
     def supremum(self) -> float:  # type: ignore[override]

@@ -78,8 +78,8 @@ class Atoms:
         self.device = scorer.device
         self.precision = precision if self.device.type == "cuda" else "float32"
         self._whole = isinstance(scorer, nn.Module)  # its weights are numbers, and so are its scores
-        weights = [weight.detach() for weight in scorer.parameters()] if isinstance(scorer, nn.Module) else []
-        if not all(math.isfinite(float(weight.sum())) for weight in weights):
+        weights = scorer.parameters() if isinstance(scorer, nn.Module) else ()
+        if not all(math.isfinite(float(weight.detach().sum())) for weight in weights):
             raise RunError("the link predictor has weights that are not finite numbers; train it again")
         self._by_products = isinstance(scorer, BilinearScorer)
         if isinstance(scorer, BilinearScorer) and (given := scorer.keys().dtype) != torch.float32:
@@ -114,10 +114,8 @@ class Atoms:
     def single(
         self, plan: Plan, entities: Tensor, relations: Tensor, scored: bool = False
     ) -> tuple[Tensor, Tensor | None] | None:
-        """What ranks the answers of a plan that is a single atom: raw scores, known facts above all others; and where
-        they are to be `scored`, the log-scores that the same raw scores give.
-
-        None where the plan is more than that, or the calibration may change the order.
+        """What ranks the answers of a plan that is a single atom: raw scores, known facts above all others; and with
+        `scored`, their log-scores. None where the plan is more than that, or the calibration may change the order.
         """
         if not self.calibration.monotone or (atom := single_atom(plan.root)) is None:
             return None
@@ -135,10 +133,6 @@ class Atoms:
     def facts_on_top(self) -> bool:
         """Whether no prediction is worth more than a known fact."""
         return self.facts is None or self.ceiling + self.calibration.supremum <= self.observed
-
-    def raw(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """Raw scores of every tail, `[B, N]`, valid until others are asked for; the impossible is minus infinity."""
-        return next(self.products(heads, relations, self.width, narrow=True)).scores
 
     def rows(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every tail, `[B, N]`, in memory of their own; gradients reach the calibration."""

@@ -67,12 +67,8 @@ class Calibration(nn.Module):
     def __init__(self, shards: Shards | None = None) -> None:
         super().__init__()
         self.shards = shards or Shards(0)
+        self.kind = self.name  # an adapter in it aside
         self.instead: dict[str, Any] = {}  # engine settings that an adapter brings, as they would be without it
-
-    @property
-    def kind(self) -> str:
-        """The name of the calibration, an adapter in it aside."""
-        return self.name
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The log-scores of atoms `relation(head, ·)`; `tails` are the entities of the columns.
