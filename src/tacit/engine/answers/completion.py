@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.engine import Engine
 from tacit.engine.reasoner import step_memory
 from tacit.engine.search.scores import checked
@@ -148,22 +149,33 @@ def _look(engine: Engine, heads: Tensor, relations: Tensor, done: list[int], bes
     rows = _rows_at_once(engine)
     for start in range(0, len(heads), rows):
         chunk, along = heads[start : start + rows], relations[start : start + rows]
-        known = atoms.known(chunk, along)
-        for block in atoms.blocks(chunk, along, atoms.num_entities):
-            if known is not None:
-                known.lift(block.scores, block.columns, -math.inf)
-            row, column = (checked(block.scores, atoms.shards) >= 2.0 * best.least).nonzero().T
-            tails = column + block.columns.start
-            fresh = ~torch.isin(tails, finished) & ((along[row] % 2 == 0) | (chunk[row] != tails))  # a loop has one way
-            picked = block.scores[row[fresh], column[fresh]]
-            ahead.append((chunk[row[fresh]], along[row[fresh]], tails[fresh], picked))
+        (block,), known = atoms.blocks(chunk, along, atoms.num_entities), atoms.known(chunk, along)
+        if known is not None:
+            known.lift(block.scores, block.columns, -math.inf)
+        row, tails = (checked(block.scores, atoms.shards) >= 2.0 * best.least).nonzero().T
+        fresh = ~torch.isin(tails, finished) & ((along[row] % 2 == 0) | (chunk[row] != tails))  # a loop has one way
+        row, tails = row[fresh], tails[fresh]
+        ahead.append((chunk[row], along[row], tails, block.scores[row, tails]))
         if start + rows >= len(heads) or sum(len(part[0]) for part in ahead) >= _PAIRS:
             from_, ways, to, scores = map(torch.cat, zip(*ahead, strict=True))
-            backward = (ways % 2 == 1)[:, None]
-            ends = torch.where(backward, torch.stack([to, from_], dim=1), torch.stack([from_, to], dim=1))
-            triples = torch.stack([ends[:, 0], ways & ~1, ends[:, 1]], dim=1)
-            best.add(triples, (scores + atoms.of(to, ways ^ 1, from_)) / 2.0)
+            forward = ways % 2 == 0
+            ends = torch.where(forward, from_, to), torch.where(forward, to, from_)
+            triples = torch.stack([ends[0], ways & ~1, ends[1]], dim=1)
+            best.add(triples, (scores + _by_rows(atoms, to, ways ^ 1, from_, rows)) / 2.0)
             ahead = []
+
+
+def _by_rows(atoms: Atoms, heads: Tensor, relations: Tensor, tails: Tensor, rows: int) -> Tensor:
+    """Log-scores of single atoms, `[B]`, so many rows at a time: they share most, and each is scored once."""
+    keys, place = torch.unique(heads * atoms.scorer.num_relations + relations, return_inverse=True)
+    scores = torch.empty(len(heads), device=heads.device)
+    for start in range(0, len(keys), rows):
+        key = keys[start : start + rows]
+        here = ((place >= start) & (place < start + rows)).nonzero()[:, 0]
+        ends, ways = key // atoms.scorer.num_relations, key % atoms.scorer.num_relations
+        (block,) = atoms.blocks(ends, ways, atoms.num_entities)
+        scores[here] = block.scores[place[here] - start, tails[here]]
+    return scores
 
 
 def _rows_at_once(engine: Engine) -> int:

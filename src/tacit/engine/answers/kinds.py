@@ -59,6 +59,7 @@ class _Question:
     def __init__(self, engine: Engine, asked: Asked, page: Page, paths: int) -> None:
         self.engine, self.graph, self.search, self.index = engine, engine.graph, engine.search, engine.index
         self.asked, self.prepared, self.plan, self.new = asked, asked.prepared, asked.prepared.plan, asked.new
+        self.labels = engine.graph.relations if asked.query.kind == "relations" else engine.graph.entities
         self.slots = torch.tensor([asked.entities]).long(), torch.tensor([asked.relations]).long()
         self.span, self.paths = page.of(asked.limit, asked.offset, asked.min_score), paths
 
@@ -79,13 +80,12 @@ class _Question:
 
     def answer(self, values: dict[str, int], score: float, known: bool, why: Explanation | None, end: int) -> Answer:
         """An answer by the ids of its variables, with the reasons that it ends there, if the search has any."""
-        vocabulary = self.graph.relations if self.asked.query.kind == "relations" else self.graph.entities
-        labels = {variable: vocabulary[i] for variable, i in values.items()}
-        names = {variable: vocabulary.name(i) for variable, i in values.items()}
-        entity, i = (*labels.values(), *values.values()) if len(values) == 1 else ("", -1)
+        labels = {variable: self.labels[i] for variable, i in values.items()}
+        names = {variable: self.labels.name(i) for variable, i in values.items()}
+        entity, name, i = (*labels.values(), *names.values(), *values.values()) if len(values) == 1 else ("", "", -1)
         proofs = why.proofs(end, self.paths) if why is not None else ()
         witnesses = tuple(witness(self.graph, self.prepared, proof) for proof in proofs)
-        return Answer(entity, i, math.exp(score), score, known, witnesses, values=labels, names=names)
+        return Answer(entity, i, math.exp(score), score, known, witnesses, name, labels, names)
 
     @property
     def proving(self) -> bool:

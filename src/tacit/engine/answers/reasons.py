@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.engine.search.floors import just_below
 from tacit.engine.search.scores import Scores
-from tacit.engine.search.sharded import at, own
+from tacit.engine.search.sharded import at
 from tacit.graph.fact_index import FactIndex, Ints
 from tacit.query.plans.fold import Fold, Place
 from tacit.query.plans.plan import (
@@ -28,7 +27,6 @@ from tacit.query.plans.plan import (
 )
 from tacit.query.plans.sets import Sets
 from tacit.query.plans.symbolic import COPIES, Ends, SetFold
-from tacit.query.plans.traits import hands_on
 
 
 @dataclass(frozen=True)
@@ -99,10 +97,7 @@ class Reasons(Fold[int, Proof]):
     def condition(self, step: Condition, place: Place[int]) -> Proof:
         t = place.end
         cut = torch.tensor([self._cut(step, t)], device=self.scores.relations.device)
-        for floor in (self._floor(step, [t]), None):  # none, where another candidate was followed
-            inner = replace(self.scores.repeated(1, step.slot, cut), keep=True, floor=floor)
-            if floor is None or float(inner.value(step.body, cut.new_tensor([t]))) > float(floor):
-                break
+        inner = replace(self.scores.repeated(1, step.slot, cut), keep=True, floor=None)
         return self._inside(inner).of(step.body, place).choosing(step.variable, int(cut))
 
     def everything(self, step: Everything, place: Place[int]) -> Proof:
@@ -133,29 +128,16 @@ class Reasons(Fold[int, Proof]):
 
     def _cuts(self, step: Condition, ends: list[int]) -> list[int]:
         """The values of a cut variable that reach some entities best."""
-        scores, (_, ids), floor = self.scores, self.scores.candidates(step), self._floor(step, ends)
-        targets, shards = ids.new_tensor(ends), self.scores.atoms.shards
-        if floor is not None:
-            room = torch.full((1, scores.atoms.num_entities), -torch.inf, device=ids.device)
-            above = replace(scores, floor=floor, room=own(shards, room.index_fill(1, targets, 0.0)), keep=False)
-            if (promising := above.promising(step, ids)).numel():
-                scores, ids = above, promising
+        scores, (_, ids) = self.scores, self.scores.candidates(step)
+        targets = ids.new_tensor(ends)
         cuts, best = ids[0, :1].expand(len(ends)), torch.full((len(ends),), -torch.inf, device=ids.device)
         for few in ids[0].split(max(1, scores.memory // (64 * scores.atoms.widest))):
             table = scores.repeated(len(few), step.slot, few).whole(step.body)
             pairs = torch.cartesian_prod(torch.arange(len(few), device=ids.device), targets)
-            values, places = at(shards, table, *pairs.unbind(dim=1)).view(len(few), -1).max(dim=0)
+            values, places = at(scores.atoms.shards, table, *pairs.unbind(dim=1)).view(len(few), -1).max(dim=0)
             cuts, best = torch.where(values > best, few[places], cuts), torch.maximum(values, best)
         chosen: list[int] = cuts.tolist()
         return chosen
-
-    def _floor(self, step: Condition, ends: list[int]) -> Tensor | None:
-        """What a cycle is worth at some entities, `[1]`, where what is worth less is not what the search chose."""
-        if step not in self.scores.values or not hands_on(step.body):
-            return None
-        targets = torch.tensor(ends, device=self.scores.relations.device)
-        reached = at(self.scores.atoms.shards, self.scores.whole(step), torch.zeros_like(targets), targets)
-        return reached.new_tensor([just_below(float(reached.min()))])
 
     def _inside(self, scores: Scores) -> Reasons:
         """The same for the query with a cut variable filled in."""
