@@ -168,8 +168,8 @@ def test_what_a_graph_decides_is_kept() -> None:
 
 
 def test_the_names_that_settings_offer_are_those_that_exist() -> None:
-    assert LOGICS == logic.NORMS
-    assert NEGATIONS == logic.NEGATIONS
+    assert tuple(logic.NORMS) == LOGICS
+    assert tuple(logic.NEGATIONS) == NEGATIONS
     assert tuple(calibration.CALIBRATIONS) == CALIBRATIONS
     assert (TIES, MEANS) == (ranking.TIES, ranking.MEANS)
     assert set(MODEL_NAMES) == set(MODELS)

@@ -17,7 +17,8 @@ from typer.testing import CliRunner, Result
 
 from tacit.cli import app, main
 from tacit.cli.ask import announce, show_on
-from tacit.engine.answers.answers import Answer, Answers, Count, Witness, WitnessAtom, WitnessPart
+from tacit.engine.answers.answers import Answer, Answers, Count
+from tacit.engine.answers.witnesses import Witness, WitnessAtom, WitnessPart
 from tacit.engine.engine import Engine
 from tacit.errors import QueryError, RunError, SettingsError, UnknownName
 from tacit.links.scorer import GraphScorer

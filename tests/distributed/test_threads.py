@@ -17,7 +17,7 @@ from rank_processes import in_processes
 from source_tree import SRC
 from tacit.distributed import threads as chosen
 from tacit.distributed.threads import Cores, Watch, busy, choose_again, quota, spread, threads, threads_for, wait_asleep
-from tacit.engine.work import survive_forks
+from tacit.engine.asked import survive_forks
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,8 @@ def tables(draw: st.DrawFn) -> dict[str, Values]:
 
 
 @given(
-    queries(), tables(), st.sampled_from(NORMS), st.sampled_from(NEGATIONS), st.sampled_from(sorted(CALIBRATIONS)),
+    queries(), tables(), st.sampled_from(sorted(NORMS)), st.sampled_from(sorted(NEGATIONS)),
+    st.sampled_from(sorted(CALIBRATIONS)),
     st.integers(1, 7), st.integers(1, 7), st.none() | st.integers(1, 9),
 )  # fmt: skip
 @settings(max_examples=60, deadline=None)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from typer.testing import CliRunner
 
 import tacit
@@ -105,16 +106,15 @@ def test_the_best_of_all_come_in_order_and_those_of_each_relation_too() -> None:
 def test_no_more_is_held_than_the_best_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = list(Completion(engine(), min_score=1e-6, top=3))
     held = []
-    joined = completion._Facts.joined.__func__  # type: ignore[attr-defined]
+    add = completion._Best.add
 
-    def counting(cls: type, parts: list[completion._Facts]) -> completion._Facts:
-        together: completion._Facts = joined(cls, parts)
-        held.append(len(together.scores))
-        return together
+    def counting(best: completion._Best, triples: Tensor, scores: Tensor) -> None:
+        held.append(len(best.scores) + len(scores))
+        add(best, triples, scores)
 
     monkeypatch.setattr(completion, "_ROWS", {"cpu": 1})
     monkeypatch.setattr(completion, "_PAIRS", 1)
-    monkeypatch.setattr(completion._Facts, "joined", classmethod(counting))
+    monkeypatch.setattr(completion._Best, "add", counting)
     assert list(Completion(engine(), min_score=1e-6, top=3)) == expected
     assert max(held) <= 3 + len(NAMES)  # the best so far, and those of a row
 

@@ -91,8 +91,10 @@ def test_whole_rows_lose_loops_as_their_blocks_do(typed: bool) -> None:
     atoms = Engine(graph, model, typed=typed).atoms
     heads, relations = (ids.flatten() for ids in torch.meshgrid(torch.arange(3), torch.arange(6), indexing="ij"))
     with torch.no_grad():
-        rows = atoms.raw(heads, relations).clone()
-        assert torch.equal(rows, atoms.logits(heads, relations))
+        rows = atoms.logits(heads, relations)
+        for width in (1, 2, 3):
+            blocks = [block.scores.clone() for block in atoms.products(heads, relations, width)]
+            assert torch.equal(torch.cat(blocks, dim=1), rows)
     assert rows.isneginf().any()
     assert rows[:, 2].isfinite().any()
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bruteforce import LOGICS
-from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.atoms import OBSERVED, Atoms
 from tacit.engine.atoms.calibration import CALIBRATIONS, calibration
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import NORMS, Logic
@@ -134,7 +134,7 @@ def test_rows_that_all_queries_share_are_scored_once(how: str, monkeypatch: pyte
     """As for the candidates of a cycle: many queries, few rows, one relation."""
     monkeypatch.setattr(projection, "_CPU_PAIRS", 64)
     monkeypatch.setattr(projection, "_CPU_SCORES", N * 64)
-    atoms, count = Atoms(model(0.5), calibration(how, facts()), facts(), below=True), 40
+    atoms, count = Atoms(model(0.5), calibration(how, facts()), facts(), ceiling=OBSERVED), 40
     source = -torch.rand(count, N, generator=torch.Generator().manual_seed(1)) * 5
     source[:, 30:] -= 20.0  # all candidates are among the first 30
     relations = torch.full((count,), 2)

@@ -14,8 +14,8 @@ from bruteforce import LOGICS
 from random_engine import CYCLES, KINDS, questions, random_engine
 from tables import FactorScorer
 from tacit.engine.answers.answer_table import NO_REASONS
-from tacit.engine.answers.answers import WitnessPart
-from tacit.engine.atoms import remembered_atoms
+from tacit.engine.answers.witnesses import WitnessPart
+from tacit.engine.atoms import atoms as atoms_module
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
@@ -223,6 +223,6 @@ def test_rows_that_the_reasons_of_all_answers_need_are_scored_once(
         assert max(scored.values()) == 1
     once = scored.total()
     scored.clear()
-    monkeypatch.setattr(remembered_atoms, "_HELD", 0)
+    monkeypatch.setattr(atoms_module, "_HELD", 0)
     assert engine.explain(question, top=8, paths=2).to_dict() == told.to_dict()
     assert scored.total() > 1.5 * once  # where nothing is kept

@@ -23,20 +23,14 @@ class Adapted(Calibration):
             check(calibration, adapter.condition)
         self.calibration, self.adapter = calibration, adapter
         self.pointwise, self.sigmoidal = calibration.pointwise, calibration.sigmoidal
-        self.by_odds = calibration.by_odds
+        self.by_odds, self.by_sum = calibration.by_odds, calibration.by_sum
         self.monotone = adapter.by_row
         moves = adapter.learns != "negation"
         self.rowwise = calibration.rowwise and (
             not moves or (adapter.by_row and (calibration.sigmoidal or self.by_odds))
         )
-        self.reads_entities = calibration.reads_entities or not adapter.by_relation
         self.shareable = adapter.by_relation
-        self.name = f"{calibration.name}, adapted"
-
-    @property
-    def kind(self) -> str:
-        """The name of the calibration, the adapter aside."""
-        return self.calibration.name
+        self.name, self.kind = f"{calibration.name}, adapted", calibration.name
 
     @property
     def supremum(self) -> float:  # type: ignore[override]
@@ -67,11 +61,6 @@ class Adapted(Calibration):
             return ByRow(shift, scale)
         before = self.calibration.by_row(logits, heads, relations)
         return ByRow(shift, scale, before.cap, before.shift)
-
-    @property
-    def by_sum(self) -> bool:
-        """Whether the calibration needs `log Z`."""
-        return self.calibration.by_sum
 
     def log_sums(self, logits: Tensor) -> Tensor:
         """Those of the calibration."""

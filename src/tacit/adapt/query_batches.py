@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.engine.atoms.known_tails import KnownTails
+from tacit.engine.atoms.known_facts import KnownTails
 from tacit.graph.fact_index import Ints
 from tacit.query.sampling.queries import QuerySet
 

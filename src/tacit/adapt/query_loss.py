@@ -22,7 +22,7 @@ from torch import Tensor
 
 from tacit.adapt.query_batches import Batch
 from tacit.adapt.streamed_loss import StreamedTotals, literals, streamed
-from tacit.engine.atoms.known_tails import KnownTails
+from tacit.engine.atoms.known_facts import KnownTails
 from tacit.engine.logic import log1mexp
 from tacit.engine.reasoner import MessageReasoner
 from tacit.query.plans.fold import Place

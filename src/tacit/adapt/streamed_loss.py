@@ -23,7 +23,7 @@ from tacit.adapt.query_batches import Batch
 from tacit.adapt.shared_rows import ComputedRows, SharedRows
 from tacit.distributed.threads import spread
 from tacit.engine.atoms.atoms import Atoms
-from tacit.engine.atoms.known_tails import KnownTails
+from tacit.engine.atoms.known_facts import KnownTails
 from tacit.engine.logic import LOG2_E, Logic
 from tacit.graph.fact_index import Ints
 from tacit.links.scratch_memory import Rooms

@@ -13,7 +13,7 @@ from torch import Tensor
 from tacit.engine.answers.answers import LIKELY, Answer, Answers, Count
 from tacit.engine.answers.kinds import answered
 from tacit.engine.answers.paging import Page, check_number
-from tacit.engine.asked import Asked, Question
+from tacit.engine.asked import Asked, Question, survive_forks, threads_to_answer
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration, calibration
 from tacit.engine.atoms.known_facts import KnownFacts
@@ -24,7 +24,6 @@ from tacit.engine.search.continuous import ContinuousReasoner
 from tacit.engine.search.list_reasoner import ListReasoner
 from tacit.engine.search.new_answers import NewAnswers
 from tacit.engine.settings import EngineSettings
-from tacit.engine.work import survive_forks, threads_to_answer
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph, no_triples
@@ -183,7 +182,8 @@ class Engine:
             self.scorer,
             (self.adapter or calibration(settings.calibration, counted)).counting(counted, shards_of(self.scorer)),
             self.facts,
-            observed=settings.observed_score, ceiling=settings.ceiling, below=True, precision=settings.precision,
+            observed=settings.observed_score, precision=settings.precision,
+            ceiling=settings.ceiling or (1.0 if self.facts is None else settings.observed_score),
             possible=Possible(graph, device, loops=settings.loops, typed=settings.typed),
             coded=shared_codes if self._finders is None else self._finders.codes,
         )  # fmt: skip

@@ -15,8 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.errors import SettingsError
-
 ZERO = float("-inf")  # the log of 0
 Binary = Callable[[Tensor, Tensor], Tensor]
 _LOG_HALF = -math.log(2.0)
@@ -125,14 +123,12 @@ def _cosine(a: Tensor) -> Tensor:
     return torch.where(a > _LOG_HALF, large, small)
 
 
-_NORMS: dict[str, tuple[Binary, Binary]] = {
+NORMS: dict[str, tuple[Binary, Binary]] = {
     "product": (torch.add, _product_or),
     "godel": (torch.minimum, torch.maximum),
     "lukasiewicz": (_lukasiewicz_and, _lukasiewicz_or),
 }
-_NEGATIONS: dict[str, Callable[[Tensor], Tensor]] = {"standard": log1mexp, "cosine": _cosine}
-NORMS = tuple(_NORMS)
-NEGATIONS = tuple(_NEGATIONS)
+NEGATIONS: dict[str, Callable[[Tensor], Tensor]] = {"standard": log1mexp, "cosine": _cosine}
 
 
 @dataclass(frozen=True)
@@ -152,27 +148,19 @@ class Logic:
     negation_name: str = "standard"
     strength: float = 1.0
 
-    def __post_init__(self) -> None:
-        if self.norm not in _NORMS:
-            raise SettingsError(f"no t-norm '{self.norm}'; there are {', '.join(NORMS)}")
-        if self.negation_name not in _NEGATIONS:
-            raise SettingsError(f"no negation '{self.negation_name}'; there are {', '.join(NEGATIONS)}")
-        if not (math.isfinite(self.strength) and self.strength > 0):
-            raise SettingsError(f"the strength of negation must be a positive number, not {self.strength}")
-
     def conjunction(self, a: Tensor, b: Tensor) -> Tensor:
         """`x ⊤ y`."""
-        return _NORMS[self.norm][0](a, b)
+        return NORMS[self.norm][0](a, b)
 
     def disjunction(self, a: Tensor, b: Tensor) -> Tensor:
         """`x ⊥ y = 1 - (1 - x) ⊤ (1 - y)`."""
-        return _NORMS[self.norm][1](a, b)
+        return NORMS[self.norm][1](a, b)
 
     def negation(self, a: Tensor, factor: Tensor | None = None) -> Tensor:
         """`n(x)`, or `n(min(1, strength · x))`; the logarithm of a further `factor` of the strength may be given."""
         if self.strength != 1.0 or factor is not None:
             a = (a + math.log(self.strength) + (0.0 if factor is None else factor)).clamp(max=0.0)
-        return _NEGATIONS[self.negation_name](a)
+        return NEGATIONS[self.negation_name](a)
 
     def all(self, parts: Sequence[Tensor]) -> Tensor:
         """The conjunction of all parts."""

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.distributed.shards import Shards
+from tacit.engine.asked import threads_to_answer
 from tacit.engine.reasoner import Reasoner
-from tacit.engine.work import threads_to_answer
 from tacit.links.ranking import Ties, by_query, numbers, ranks
 from tacit.query.plans.plan import Plan
 from tacit.query.sampling.queries import AnswerSets, QuerySet

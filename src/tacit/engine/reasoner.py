@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 
 from tacit.distributed.shards import Shards
-from tacit.engine.answers.known_reasons import Implied
-from tacit.engine.answers.reasons import Proof, Reasons
-from tacit.engine.atoms.atoms import Atoms
-from tacit.engine.atoms.remembered_atoms import RememberedAtoms
+from tacit.engine.answers.reasons import Implied, Proof, Reasons
+from tacit.engine.atoms.atoms import Atoms, RememberedAtoms
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.search.best_answers import BestAnswers, Wanted, loose
 from tacit.engine.search.best_first import BestFirst

@@ -1,11 +1,12 @@
 """Answers as people are shown them: the question, a row for each with its reasons, and what is to be said below.
 
-Plain text is made here; notebooks and terminals draw the same table their own way.
+Plain text and HTML are made here; terminals draw the same table their own way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from html import escape
 
 from tacit.engine.answers.aligned_cells import harmless, in_columns
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
@@ -40,6 +41,25 @@ class AnswerTable:
             lines.append(f"{place}  {answer.score:.3f}  {answer.mark}")
             lines += [f"{' ' * (6 + indent)}{text}" for indent, text, _ in reason_lines(answer)]
         return "\n".join([*lines, *([] if self.rows else [f"  {self.instead}"]), *self.notes])
+
+    def html(self) -> str:
+        """The same for a notebook."""
+        below = self.notes if self.rows else [self.instead, *self.notes]
+        paragraphs = "".join(f"<p>{escape(note)}</p>" for note in below)
+        return f"<p><code>{escape(self.question)}</code></p>{self._html_rows() if self.rows else ''}{paragraphs}"
+
+    def _html_rows(self) -> str:
+        explained = any(answer.witnesses for answer in self.answers)
+        names = "".join(f"<th>{escape(head)}</th>" for head in self.heads or ["answer"])
+        because = '<th style="text-align:left">because</th>' if explained else ""
+        rows = []
+        for rank, answer, cells in self.rows:
+            named = "".join(f"<td><b>{escape(cell)}</b></td>" for cell in cells)
+            meter = f'<meter value="{answer.score:.4f}" min="0" max="1"></meter> {answer.score:.3f}'
+            lines = (escape(text) if carries else f"<i>{escape(text)}</i>" for _, text, carries in reason_lines(answer))
+            why = f'<td style="text-align:left">{"<br>".join(lines)}</td>' if explained else ""
+            rows.append(f"<tr><td>{rank}</td>{named}<td>{meter}</td><td>{answer.mark}</td>{why}</tr>")
+        return f"<table><tr><th></th>{names}<th>score</th><th></th>{because}</tr>{''.join(rows)}</table>"
 
     @property
     def instead(self) -> str:

@@ -36,24 +36,36 @@ class Prediction(NamedTuple):
     score: float
 
 
-class _Facts(NamedTuple):
-    """Facts by ids, with log-scores."""
+class _Best:
+    """The facts that were looked at so far and have at least a log-score: the `top` best of them, or all."""
 
-    triples: Tensor  # [M, 3], relations forward
-    scores: Tensor  # [M]
+    def __init__(self, least: float, top: int | None, device: torch.device) -> None:
+        self.least, self.top = least, top
+        self.triples = torch.zeros(0, 3, dtype=torch.long, device=device)  # [M, 3], relations forward
+        self.scores = torch.zeros(0, device=device)  # [M]
 
-    @classmethod
-    def joined(cls, parts: Iterable[_Facts]) -> _Facts:
-        triples, scores = zip(*parts, strict=True)
-        return cls(torch.cat(triples), torch.cat(scores))
+    def add(self, triples: Tensor, scores: Tensor) -> None:
+        """Look at more facts: whatever is worse than the last of the `top` best need not be looked at any more."""
+        good = scores >= self.least
+        self.triples, self.scores = torch.cat([self.triples, triples[good]]), torch.cat([self.scores, scores[good]])
+        if self.top is not None:
+            self.sort()
+            if len(self.scores) == self.top:
+                self.least = max(self.least, float(self.scores[-1]))
 
-    def best(self, most: int | None) -> _Facts:
-        """The best ones, best first; of equal ones by relation, head and tail."""
+    def sort(self) -> None:
+        """Bring the best first; of equal ones by relation, head and tail."""
         order = torch.arange(len(self.scores), device=self.scores.device)
         for column in (2, 0, 1):  # stable, so that the last order counts most
             order = order[self.triples[order, column].argsort(stable=True)]
-        order = order[self.scores[order].argsort(descending=True, stable=True)][:most]
-        return _Facts(self.triples[order], self.scores[order])
+        order = order[self.scores[order].argsort(descending=True, stable=True)][: self.top]
+        self.triples, self.scores = self.triples[order], self.scores[order]
+
+    def named(self, graph: Graph) -> Iterator[Prediction]:
+        """The facts by labels, best first."""
+        self.sort()
+        for (subject, relation, object), score in zip(self.triples.tolist(), self.scores.exp().tolist(), strict=True):
+            yield Prediction(graph.entities[subject], graph.relations[relation], graph.entities[object], score)
 
 
 class Completion:
@@ -88,22 +100,19 @@ class Completion:
         self.entities = sorted({graph.entities.id(name) for name in entities})
 
     def __iter__(self) -> Iterator[Prediction]:
-        best, least = None, self.least
+        graph, device = self.engine.graph, self.engine.scorer.device
         what, total = ("entities", len(self.entities)) if self.entities else ("relations", len(self.relations))
+        best = _Best(self.least, self.top, device)
         with counting(self.progress) as counts:
             tell = counts(what, total)
             for number, (heads, along) in enumerate(_tasks(self.engine, self.relations, self.entities)):
                 with torch.no_grad():
-                    facts = _missing(self.engine, heads, along, least, self.entities[:number], self.top)
+                    _look(self.engine, heads, along, self.entities[:number], best)
                 if self.top is None:
-                    yield from _named(self.engine.graph, facts.best(None))
-                else:
-                    best = _Facts.joined([facts] if best is None else [best, facts]).best(self.top)
-                    if len(best.scores) == self.top:  # whatever is worse than the last of them need not be looked at
-                        least = max(least, float(best.scores[-1]))
+                    yield from best.named(graph)
+                    best = _Best(self.least, None, device)
                 tell(number + 1)
-        if best is not None:
-            yield from _named(self.engine.graph, best)
+        yield from best.named(graph)
 
     def write(self, path: str | Path) -> int:
         """Write the facts as they are found to a `.tsv`, `.csv`, `.jsonl`, `.parquet`, `.nt` or `.ttl` file."""
@@ -127,60 +136,46 @@ def _tasks(engine: Engine, relations: list[int], entities: list[int]) -> Iterato
         yield everyone, torch.full_like(everyone, relation)
 
 
-def _missing(
-    engine: Engine, heads: Tensor, relations: Tensor, least: float, done: list[int], top: int | None
-) -> _Facts:
-    """The facts of some directed rows that have at least a log-score and are not known; the `top` best of them, or all.
+def _look(engine: Engine, heads: Tensor, relations: Tensor, done: list[int], best: _Best) -> None:
+    """Look at the facts of some directed rows that are not known, and not about entities that are done with.
 
     Neither direction is worth more than 1, so a fact whose mean is to be `m` is worth at least `m²` in each of them.
     """
-    atoms = engine.atoms
+    atoms, ahead = engine.atoms, list[tuple[Tensor, ...]]()
     if atoms.possible is not None:
         can = atoms.possible.starts(heads, relations)
         heads, relations = heads[can], relations[can]
-    finished = torch.tensor(done, dtype=torch.long, device=heads.device)  # all facts about these have come
-    kept, ahead = [_Facts(heads.new_zeros(0, 3), torch.zeros(0, device=heads.device))], list[tuple[Tensor, ...]]()
+    finished = torch.tensor(done, dtype=torch.long, device=heads.device)
     rows = _rows_at_once(engine)
     for start in range(0, len(heads), rows):
         chunk, along = heads[start : start + rows], relations[start : start + rows]
-        known = atoms.known(chunk, along)
-        for block in atoms.blocks(chunk, along, atoms.num_entities):
-            if known is not None:
-                known.lift(block.scores, block.columns, -math.inf)
-            row, column = (checked(block.scores, atoms.shards) >= 2.0 * least).nonzero().T
-            tails = column + block.columns.start
-            fresh = ~torch.isin(tails, finished) & ((along[row] % 2 == 0) | (chunk[row] != tails))  # a loop has one way
-            picked = block.scores[row[fresh], column[fresh]]
-            ahead.append((chunk[row[fresh]], along[row[fresh]], tails[fresh], picked))
+        (block,), known = atoms.blocks(chunk, along, atoms.num_entities), atoms.known(chunk, along)
+        if known is not None:
+            known.lift(block.scores, block.columns, -math.inf)
+        row, tails = (checked(block.scores, atoms.shards) >= 2.0 * best.least).nonzero().T
+        fresh = ~torch.isin(tails, finished) & ((along[row] % 2 == 0) | (chunk[row] != tails))  # a loop has one way
+        row, tails = row[fresh], tails[fresh]
+        ahead.append((chunk[row], along[row], tails, block.scores[row, tails]))
         if start + rows >= len(heads) or sum(len(part[0]) for part in ahead) >= _PAIRS:
-            kept.append(_from_both_ends(atoms, *map(torch.cat, zip(*ahead, strict=True)), rows=rows, least=least))
+            from_, ways, to, scores = map(torch.cat, zip(*ahead, strict=True))
+            forward = ways % 2 == 0
+            ends = torch.where(forward, from_, to), torch.where(forward, to, from_)
+            triples = torch.stack([ends[0], ways & ~1, ends[1]], dim=1)
+            best.add(triples, (scores + _by_rows(atoms, to, ways ^ 1, from_, rows)) / 2.0)
             ahead = []
-            if top is not None:  # the others need not be held
-                kept = [_Facts.joined(kept).best(top)]
-                if len(kept[0].scores) == top:
-                    least = max(least, float(kept[0].scores[-1]))
-    return _Facts.joined(kept)
 
 
-def _from_both_ends(
-    atoms: Atoms, heads: Tensor, relations: Tensor, tails: Tensor, ahead: Tensor, *, rows: int, least: float
-) -> _Facts:
-    """Facts with the mean of their log-scores from both ends; those that have at least as much as asked for."""
-    keys, place = torch.unique(tails * atoms.scorer.num_relations + (relations ^ 1), return_inverse=True)
-    back = torch.empty_like(ahead)
+def _by_rows(atoms: Atoms, heads: Tensor, relations: Tensor, tails: Tensor, rows: int) -> Tensor:
+    """Log-scores of single atoms, `[B]`, so many rows at a time: they share most, and each is scored once."""
+    keys, place = torch.unique(heads * atoms.scorer.num_relations + relations, return_inverse=True)
+    scores = torch.empty(len(heads), device=heads.device)
     for start in range(0, len(keys), rows):
         key = keys[start : start + rows]
         here = ((place >= start) & (place < start + rows)).nonzero()[:, 0]
         ends, ways = key // atoms.scorer.num_relations, key % atoms.scorer.num_relations
-        for block in atoms.blocks(ends, ways, atoms.num_entities):
-            inside = here[(heads[here] >= block.columns.start) & (heads[here] < block.columns.stop)]
-            back[inside] = block.scores[place[inside] - start, heads[inside] - block.columns.start]
-    scores = (ahead + back) / 2.0
-    good = scores >= least
-    heads, relations, tails = heads[good], relations[good], tails[good]
-    forward = relations % 2 == 0
-    subjects, objects = torch.where(forward, heads, tails), torch.where(forward, tails, heads)
-    return _Facts(torch.stack([subjects, relations & ~1, objects], dim=1), scores[good])
+        (block,) = atoms.blocks(ends, ways, atoms.num_entities)
+        scores[here] = block.scores[place[here] - start, tails[here]]
+    return scores
 
 
 def _rows_at_once(engine: Engine) -> int:
@@ -188,8 +183,3 @@ def _rows_at_once(engine: Engine) -> int:
     device = engine.scorer.device
     memory = step_memory(engine.settings.memory, device)
     return max(1, min(_ROWS.get(device.type, 512), memory // (16 * engine.graph.num_entities)))
-
-
-def _named(graph: Graph, facts: _Facts) -> Iterator[Prediction]:
-    for (subject, relation, object), score in zip(facts.triples.tolist(), facts.scores.exp().tolist(), strict=True):
-        yield Prediction(graph.entities[subject], graph.relations[relation], graph.entities[object], score)

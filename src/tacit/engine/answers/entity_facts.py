@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, NamedTuple
@@ -69,22 +69,15 @@ class EntityFacts:
 
 def known_facts(engine: Engine, entity: str, relation: str | None = None) -> EntityFacts:
     """The facts about an entity that the engine was handed, of one directed relation or of all, ends by name."""
-    graph, ends = engine.graph, list[tuple[int, list[int]]]()
-    here, wanted = graph.entities.id(entity), None if relation is None else graph.relations.id(relation)
-    if engine.facts is not None:
-        index = engine.facts.index
-        first, last = np.searchsorted(index.keys, [here * graph.num_relations, (here + 1) * graph.num_relations])
-        ways = (index.keys[first:last] % graph.num_relations).tolist()
-        ends = [(way, index.tails(here, way).tolist()) for way in ways if wanted in (None, way)]
-    score = math.exp(engine.atoms.observed)
-    relatives = []
-    for way, tails in ends:
-        rows = [(tail, score) for tail in tails if way % 2 == 0 or tail != here]  # a loop is listed once, forward
-        listed = _relatives(engine, way, rows)
-        relatives.append(
-            replace(listed, facts=tuple(sorted(listed.facts, key=lambda f: (f.name.casefold(), f.entity))))
-        )
-    return _collected(engine, here, True, relatives)
+    graph, ends = engine.graph, dict[int, list[tuple[int, float]]]()
+    here, score = graph.entities.id(entity), math.exp(engine.atoms.observed)
+    ways = np.arange(graph.num_relations) if relation is None else np.array([graph.relations.id(relation)])
+    if engine.index is not None:
+        rows, tails = engine.index.neighbours(np.full_like(ways, here), ways)
+        for way, tail in zip(ways[rows].tolist(), tails.tolist(), strict=True):
+            if way % 2 == 0 or tail != here:  # a loop is listed once, forward
+                ends.setdefault(way, []).append((tail, score))
+    return _collected(engine, here, True, ends)
 
 
 def predicted_facts(
@@ -119,19 +112,19 @@ def predicted_facts(
                 ends.setdefault(way ^ 1, []).append((subject, fact.score))
         done += len(labels)
         many = min(_AT_ONCE, 2 * many) if monotonic() - before < seconds / _LOOKS else max(1, many // 2)
-    upto = graph.relations[along[done]] if done < len(along) else None
-    relatives = (_relatives(engine, way, rows) for way, rows in ends.items() if wanted in (None, way))
-    return replace(_collected(engine, here, False, relatives), next=upto)
+    ends = {way: rows for way, rows in ends.items() if wanted in (None, way)}
+    return replace(
+        _collected(engine, here, False, ends), next=graph.relations[along[done]] if done < len(along) else None
+    )
 
 
-def _relatives(engine: Engine, way: int, rows: Iterable[tuple[int, float]]) -> Relatives:
-    entities, relations = engine.graph.entities, engine.graph.relations
-    facts = tuple(Related(entities[end], entities.name(end), score) for end, score in rows)
-    return Relatives(relations[way], relations.name(way & ~1), bool(way & 1), len(facts), facts)
-
-
-def _collected(engine: Engine, here: int, known: bool, relatives: Iterable[Relatives]) -> EntityFacts:
-    entities = engine.graph.entities
-    filled = (each for each in relatives if each.count)  # an inverse may have had a loop alone
-    order = sorted(filled, key=lambda each: (each.inverse, each.name.casefold(), each.relation))
-    return EntityFacts(entities[here], entities.name(here), known, tuple(order))
+def _collected(engine: Engine, here: int, known: bool, ends: Mapping[int, list[tuple[int, float]]]) -> EntityFacts:
+    """Facts by directed relation, each with its other end and its score; known ones by name."""
+    entities, relations, relatives = engine.graph.entities, engine.graph.relations, []
+    for way, rows in ends.items():
+        facts = [Related(entities[end], entities.name(end), score) for end, score in rows]
+        if known:
+            facts.sort(key=lambda fact: (fact.name.casefold(), fact.entity))
+        relatives.append(Relatives(relations[way], relations.name(way & ~1), bool(way & 1), len(facts), tuple(facts)))
+    relatives.sort(key=lambda each: (each.inverse, each.name.casefold(), each.relation))
+    return EntityFacts(entities[here], entities.name(here), known, tuple(relatives))

@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from tacit.engine.answers.answers import Answer, Answers, Count, Witness
+from tacit.engine.answers.answers import Answer, Answers, Count
 from tacit.engine.answers.paging import Page
 from tacit.engine.answers.witnesses import witness
 from tacit.engine.asked import Asked
@@ -25,7 +25,6 @@ from tacit.engine.search.best_answers import BestAnswers, Wanted, unsettled
 from tacit.engine.search.sharded import whole
 from tacit.engine.search.tuple_search import TupleSearch
 from tacit.errors import PlanError, QueryError
-from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.plans.plan import Complement, Plan
 from tacit.query.plans.symbolic import count_tuples, holds
 
@@ -49,9 +48,9 @@ def answered(engine: Engine, asked: Sequence[Asked], page: Page, paths: int) -> 
         search.check(replace(plan, root=root, held=()))
     questions = [_Question(engine, each, page, paths) for each in asked]
     if kind == "entities":
-        return [question.told(answers) for question, answers in zip(questions, _entities(questions), strict=True)]
+        return list(_entities(questions))
     answer = {"truth": _truth, "relations": _relations, "tuples": _tuples, "count": _count}[kind]
-    return [question.told(answer(question)) for question in questions]
+    return [answer(question) for question in questions]
 
 
 class _Question:
@@ -60,19 +59,33 @@ class _Question:
     def __init__(self, engine: Engine, asked: Asked, page: Page, paths: int) -> None:
         self.engine, self.graph, self.search, self.index = engine, engine.graph, engine.search, engine.index
         self.asked, self.prepared, self.plan, self.new = asked, asked.prepared, asked.prepared.plan, asked.new
-        self.entities, self.relations = torch.tensor([asked.entities]).long(), torch.tensor([asked.relations]).long()
+        self.labels = engine.graph.relations if asked.query.kind == "relations" else engine.graph.entities
+        self.slots = torch.tensor([asked.entities]).long(), torch.tensor([asked.relations]).long()
         self.span, self.paths = page.of(asked.limit, asked.offset, asked.min_score), paths
 
-    def told(self, answers: Answers) -> Answers:
-        """Answers with what is the same of every kind."""
-        query, settings = self.asked.query, self.engine.about | {"new": self.new}
-        variables = tuple(target.name for target in query.targets)
-        offset = 0 if query.kind in ("truth", "count") else self.span.start
-        answers = replace(
-            answers, query=str(query), settings=settings, kind=query.kind, variables=variables, offset=offset,
-            prefixes=self.graph.prefixes, ordered_by="" if self.search.probabilities else self.search.name,
+    def answers(
+        self, listed: Iterable[Answer], certified: bool | None, *, told: Iterable[bool] | None = None,
+        known: int | None = None, **more: Any,
+    ) -> Answers:  # fmt: skip
+        """Answers of any kind: `told` says of each whether it has reasons, `known` how many are known in all."""
+        query = self.asked.query
+        answers = Answers(
+            str(query), tuple(listed), certified, self.engine.about | {"new": self.new},
+            explained=all(told) if self.paths and told is not None else None, left_out=known if self.new else None,
+            kind=query.kind, variables=tuple(target.name for target in query.targets), prefixes=self.graph.prefixes,
+            offset=0 if query.kind in ("truth", "count") else self.span.start,
+            ordered_by="" if self.search.probabilities else self.search.name, **more,
         )  # fmt: skip
         return answers.by_score() if self.asked.by_score else answers
+
+    def answer(self, values: dict[str, int], score: float, known: bool, why: Explanation | None, end: int) -> Answer:
+        """An answer by the ids of its variables, with the reasons that it ends there, if the search has any."""
+        labels = {variable: self.labels[i] for variable, i in values.items()}
+        names = {variable: self.labels.name(i) for variable, i in values.items()}
+        entity, name, i = (*labels.values(), *names.values(), *values.values()) if len(values) == 1 else ("", "", -1)
+        proofs = why.proofs(end, self.paths) if why is not None else ()
+        witnesses = tuple(witness(self.graph, self.prepared, proof) for proof in proofs)
+        return Answer(entity, i, math.exp(score), score, known, witnesses, name, labels, names)
 
     @property
     def proving(self) -> bool:
@@ -123,19 +136,11 @@ class _Question:
         wanted = Wanted(1, [answer], self.worth if known else ZERO, only=True)
         return search.explain(plan, entities, relations, wanted) if self.paths else None
 
-    def witnesses(self, why: Explanation | None, answer: int) -> tuple[Witness, ...]:
-        """The reasons for an answer, as many as are wanted; none where the search has none."""
-        proofs = why.proofs(answer, self.paths) if why is not None else ()
-        return tuple(witness(self.graph, self.prepared, proof) for proof in proofs)
-
-    def explained(self, told: Iterable[bool]) -> bool | None:
-        """Whether all answers have reasons; None where nobody asked."""
-        return all(told) if self.paths else None
-
 
 def _slots(questions: Sequence[_Question]) -> tuple[Tensor, Tensor]:
     """What fills the slots of questions of one plan, `[B, E]` and `[B, R]`."""
-    return torch.cat([each.entities for each in questions]), torch.cat([each.relations for each in questions])
+    entities, relations = zip(*(each.slots for each in questions), strict=True)
+    return torch.cat(entities), torch.cat(relations)
 
 
 def _searched(
@@ -144,55 +149,40 @@ def _searched(
     """What a search finds for questions of one plan, which are asked together unless reasons are wanted of it."""
     search, plan, listed = questions[0].search, questions[0].plan, list[BestAnswers]()
     for place, (question, each) in enumerate(zip(questions, wanted, strict=True)):
-        slots = question.entities, question.relations
-        why = search.explaining().explain(plan, *slots, each) if question.paths else None
+        why = search.explaining().explain(plan, *question.slots, each) if question.paths else None
         if why is None and not listed:
             listed = search.top(plan, *_slots(questions), wanted)
         yield listed[place] if why is None else why.best, why
 
 
-def _named(
-    vocabulary: Vocabulary, i: int, variable: str, score: float, known: bool, witnesses: tuple[Witness, ...]
-) -> Answer:
-    label, name = vocabulary[i], vocabulary.name(i)
-    return Answer(label, i, math.exp(score), score, known, witnesses, name, {variable: label}, {variable: name})
-
-
 def _entities(questions: Sequence[_Question]) -> Iterator[Answers]:
     """The best entities, of questions of one plan."""
-    implied = questions[0].engine.known(questions[0].plan, *_slots(questions))
+    implied, size = questions[0].engine.known(questions[0].plan, *_slots(questions)), questions[0].graph.num_entities
     known = [[i for i in ids if i not in q.outside] for q, ids in zip(questions, implied, strict=True)]
-    size, labels = questions[0].graph.num_entities, questions[0].graph.entities
     wanted = [q.wanted(ids, size, q.outside) for q, ids in zip(questions, known, strict=True)]
     for question, ids, (best, why) in zip(questions, known, _searched(questions, wanted), strict=True):
         start, there, variable = question.span.start, set(ids), question.prepared.variables[0]
-        answers = tuple(
-            _named(labels, i, variable, score, i in there, question.witnesses(why, i))
-            for i, score in zip(best.ids[start:], best.scores[start:], strict=True)
-        )
-        yield Answers(
-            "", answers, best.certified, explained=question.explained([why is not None]), rows=best.rows,
-            left_out=len(ids) if question.new else None, estimated=best.estimated,
+        listed = zip(best.ids[start:], best.scores[start:], strict=True)
+        yield question.answers(
+            (question.answer({variable: i}, score, i in there, why, i) for i, score in listed), best.certified,
+            told=[why is not None], known=len(ids), rows=best.rows, estimated=best.estimated,
             leading=max(0, best.leading - start),
         )  # fmt: skip
 
 
 def _truth(question: _Question) -> Answers:
     """Whether a formula holds: one answer without values."""
-    known = bool(question.holds(question.entities, question.relations)[0])
-    wanted = Wanted(1, [0] if known else (), question.worth)
-    ((best, why),) = _searched([question], [wanted])
-    score = best.scores[0] if best.scores else ZERO
-    answer = Answer("", -1, math.exp(score), score, known, question.witnesses(why, 0))
-    explained = question.explained([why is not None])
-    return Answers("", (answer,), best.certified, explained=explained, rows=best.rows, estimated=best.estimated)
+    known = bool(question.holds(*question.slots)[0])
+    ((best, why),) = _searched([question], [Wanted(1, [0] if known else (), question.worth)])
+    answer = question.answer({}, best.scores[0] if best.scores else ZERO, known, why, 0)
+    return question.answers([answer], best.certified, told=[why is not None], rows=best.rows, estimated=best.estimated)
 
 
 def _relations(question: _Question) -> Answers:
     """The relations between two entities, known ones first."""
     plan, search, start, (variable,) = question.plan, question.search, question.span.start, question.prepared.variables
     forward = torch.arange(0, question.graph.num_relations, 2)[:, None]  # [R, 1]
-    ends = question.entities.expand(len(forward), -1)
+    ends = question.slots[0].expand(len(forward), -1)
     step = search.batch(plan)
     parts = zip(ends.split(step), forward.split(step), strict=True)
     scores = torch.cat([search.scores(plan, *part)[:, 0].cpu() for part in parts])
@@ -200,50 +190,45 @@ def _relations(question: _Question) -> Answers:
     sure = search.exact or (question.proving and search.bounds(plan, ends[:1], forward[:1]) is not None)
     bounds = (scores, scores) if sure else None  # a single atom has no hops to miss
     best = question.wanted(known, len(forward)).best(scores, bounds=bounds)
-    labels, there, answers, told = question.graph.relations, set(known), [], []
-    explaining = search.explaining(by_scores=True)
+    there, answers, told, explaining = set(known), [], [], search.explaining(by_scores=True)
     for place, score in zip(best.ids[start:], best.scores[start:], strict=True):
         along = forward[place : place + 1]
-        why = question.why(explaining, plan, question.entities, along, 0, place in there)
+        why = question.why(explaining, plan, ends[:1], along, 0, place in there)
         told.append(why is not None)  # and no more: it remembers sets of all entities
-        answers.append(_named(labels, int(along), variable, score, place in there, question.witnesses(why, 0)))
-    left_out, explained = len(known) if question.new else None, question.explained(told)
-    return Answers("", tuple(answers), best.certified, explained=explained, left_out=left_out)
+        answers.append(question.answer({variable: int(along)}, score, place in there, why, 0))
+    return question.answers(answers, best.certified, told=told, known=len(known))
 
 
 def _tuples(question: _Question) -> Answers:
     """The best tuples of entities."""
-    engine, plan, index, new, span = question.engine, question.plan, question.index, question.new, question.span
+    plan, index, new, span, (entities, relations) = (
+        question.plan, question.index, question.new, question.span, question.slots,
+    )  # fmt: skip
     search = TupleSearch(
-        question.search, plan, question.relations, index, None if question.search.exact else engine.settings.k,
+        question.search, plan, relations, index, None if question.search.exact else question.engine.settings.k,
         span.stop, None if new else question.least, new, question.proving, span.floor, question.asked.known is True,
-    ).run(question.entities)  # fmt: skip
-    names, answers, told = [question.prepared.variables[target] for target in plan.targets], [], []
-    held, labels = {each.variable for each in plan.held}, question.graph.entities
+    ).run(entities)  # fmt: skip
+    held, answers, told = {each.variable for each in plan.held}, [], []
     listed = (part[span.start :].tolist() for part in vars(search.found).values())
     explaining = question.search.explaining(by_scores=True)
     for ids, score, known in zip(*listed, strict=True):
         by_variable = dict(zip(plan.targets, ids, strict=True))
         filled = torch.tensor([[*question.asked.entities, *(by_variable[each.variable] for each in plan.held)]])
         (last,) = (entity for variable, entity in by_variable.items() if variable not in held)
-        why = question.why(explaining, replace(plan, held=()), filled, question.relations, last, known)
+        why = question.why(explaining, replace(plan, held=()), filled, relations, last, known)
         told.append(why is not None)
-        values = [{name: of(i) for name, i in zip(names, ids, strict=True)} for of in (labels.__getitem__, labels.name)]
-        answers.append(Answer("", -1, math.exp(score), score, known, question.witnesses(why, last), "", *values))
+        values = {question.prepared.variables[target]: i for target, i in by_variable.items()}
+        answers.append(question.answer(values, score, known, why, last))
     left_out = None
     if new and index is not None:
-        slots = question.entities.numpy(), question.relations.numpy()
-        left_out = count_tuples(plan, *slots, index, question.graph.num_entities)
-    return Answers(
-        "", tuple(answers), search.certified, explained=question.explained(told), left_out=left_out,
-        leading=max(0, search.leading - span.start),
-    )  # fmt: skip
+        left_out = count_tuples(plan, entities.numpy(), relations.numpy(), index, question.graph.num_entities)
+    leading = max(0, search.leading - span.start)
+    return question.answers(answers, search.certified, told=told, known=left_out, leading=leading)
 
 
 def _count(question: _Question) -> Answers:
     """How many answers there are, of those that SPARQL asks for; no list of them."""
-    search, plan, slots = question.search, question.plan, (question.entities, question.relations)
-    asked = question.asked
+    search, plan, slots, asked = question.search, question.plan, question.slots, question.asked
     if asked.limit is not None or asked.offset:
         raise QueryError("a count is of all answers; leave LIMIT and OFFSET out")
     known = [i for i in question.engine.known(plan, *slots)[0] if i not in question.outside]
@@ -262,7 +247,7 @@ def _count(question: _Question) -> Answers:
         bounds = search.bounds(plan, *slots)
         certified = None if bounds is None else not bool(unsettled(*bounds).any())
     counted = Count(0 if question.new else len(known), float(scores.sum()))
-    return Answers("", (), certified, counted=counted, left_out=len(known) if question.new else None)
+    return question.answers((), certified, known=len(known), counted=counted)
 
 
 def _ids(entities: Iterable[int], scores: Tensor) -> Tensor:

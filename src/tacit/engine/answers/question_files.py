@@ -101,7 +101,11 @@ class AskedFile:
         """Write what comes of them as it comes, to a `.jsonl`, `.csv` or `.parquet` file."""
         check_format(Path(path), FORMATS, "answers")
         tally = Tally()
-        write_outcomes(path, tally.over(self))
+        many = tally.over(self)
+        if extension(Path(path)) == ".jsonl":
+            write_lines(path, (json.dumps(each.to_dict(), ensure_ascii=False) for each in many))
+        else:
+            write_table(path, _COLUMNS, (row for each in many for row in each.rows()))
         return tally
 
 
@@ -116,22 +120,21 @@ def question_lines(path: Path, parameters: Mapping[str, str]) -> Iterator[Line]:
                 raise DataError(f"is longer than {LONGEST_LINE >> 20} MB; is this a text file?", path, number)
             raw = raw.removeprefix(BOM if number == 1 else b"").strip()
             if raw:
-                yield _line(number, raw, parameters)
+                yield Line(number, raw.decode("utf-8", "replace"), _question(raw, parameters))
 
 
-def _line(number: int, raw: bytes, parameters: Mapping[str, str]) -> Line:
+def _question(raw: bytes, parameters: Mapping[str, str]) -> Question | QueryError:
+    """What a line asks, or why it is no question."""
     try:
         text = raw.decode()
-        return Line(number, text, _question(text, parameters))
+        return _from_json(text, parameters) if text.startswith("{") else (text, parameters)
     except UnicodeDecodeError:
-        return Line(number, raw.decode("utf-8", "replace"), QueryError("the line is not UTF-8"))
+        return QueryError("the line is not UTF-8")
     except QueryError as error:
-        return Line(number, text, error)
+        return error
 
 
-def _question(text: str, parameters: Mapping[str, str]) -> Question:
-    if not text.startswith("{"):
-        return text, parameters
+def _from_json(text: str, parameters: Mapping[str, str]) -> Question:
     try:
         row = json.loads(text)
         json.dumps(row, ensure_ascii=False).encode()
@@ -170,10 +173,3 @@ def _prepared(engine: Engine, question: Question | TacitError) -> Asked | TacitE
         return question if isinstance(question, TacitError) else engine.prepare(question)
     except TacitError as error:
         return error
-
-
-def write_outcomes(path: str | Path, many: Iterable[Outcome]) -> int:
-    """Write what came of many questions as it comes: a line of JSON for each, or a row of a table for each answer."""
-    if extension(Path(path)) == ".jsonl":
-        return write_lines(path, (json.dumps(each.to_dict(), ensure_ascii=False) for each in many))
-    return write_table(path, _COLUMNS, (row for each in many for row in each.rows()))

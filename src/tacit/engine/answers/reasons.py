@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.engine.search.floors import just_below
 from tacit.engine.search.scores import Scores
-from tacit.engine.search.sharded import at, own
+from tacit.engine.search.sharded import at
+from tacit.graph.fact_index import FactIndex, Ints
 from tacit.query.plans.fold import Fold, Place
 from tacit.query.plans.plan import (
     Best,
@@ -24,18 +25,8 @@ from tacit.query.plans.plan import (
     Step,
     Union,
 )
-from tacit.query.plans.traits import hands_on
-
-
-@dataclass(frozen=True)
-class ScoredAtom:
-    """One atom `relation(subject, object)` by forward ids, as the engine valued it."""
-
-    subject: int
-    relation: int
-    object: int
-    score: float  # log-score
-    observed: bool
+from tacit.query.plans.sets import Sets
+from tacit.query.plans.symbolic import COPIES, Ends, SetFold
 
 
 @dataclass(frozen=True)
@@ -45,7 +36,8 @@ class Proof:
     kind: str  # "atom", "and", "or", "not" or "true"
     score: float
     parts: tuple[Proof, ...] = ()
-    atom: ScoredAtom | None = None
+    atom: tuple[int, int, int] | None = None  # subject, relation and object, read forward
+    observed: bool = False  # whether the atom is a known fact
     values: tuple[tuple[int, int], ...] = ()  # variable -> entity, chosen here
 
     def substitution(self) -> dict[int, int]:
@@ -92,8 +84,8 @@ class Reasons(Fold[int, Proof]):
         head, along, tail = (torch.tensor([i], device=atoms.device) for i in (s, relation, t))
         score = float(atoms.of(head, along, tail))
         observed = atoms.facts is not None and bool(atoms.facts.contains(head, along, tail))
-        subject, object_ = (t, s) if relation & 1 else (s, t)
-        return Proof("atom", score, atom=ScoredAtom(subject, relation & ~1, object_, score, observed))
+        atom = (t, relation & ~1, s) if relation & 1 else (s, relation, t)
+        return Proof("atom", score, atom=atom, observed=observed)
 
     def project(self, step: Project, place: Place[int]) -> Proof:
         return self._through(step, place, self._sources(step, place.end, 1)[0])
@@ -105,10 +97,7 @@ class Reasons(Fold[int, Proof]):
     def condition(self, step: Condition, place: Place[int]) -> Proof:
         t = place.end
         cut = torch.tensor([self._cut(step, t)], device=self.scores.relations.device)
-        for floor in (self._floor(step, [t]), None):  # none, where another candidate was followed
-            inner = replace(self.scores.repeated(1, step.slot, cut), keep=True, floor=floor)
-            if floor is None or float(inner.value(step.body, cut.new_tensor([t]))) > float(floor):
-                break
+        inner = replace(self.scores.repeated(1, step.slot, cut), keep=True, floor=None)
         return self._inside(inner).of(step.body, place).choosing(step.variable, int(cut))
 
     def everything(self, step: Everything, place: Place[int]) -> Proof:
@@ -139,29 +128,16 @@ class Reasons(Fold[int, Proof]):
 
     def _cuts(self, step: Condition, ends: list[int]) -> list[int]:
         """The values of a cut variable that reach some entities best."""
-        scores, (_, ids), floor = self.scores, self.scores.candidates(step), self._floor(step, ends)
-        targets, shards = ids.new_tensor(ends), self.scores.atoms.shards
-        if floor is not None:
-            room = torch.full((1, scores.atoms.num_entities), -torch.inf, device=ids.device)
-            above = replace(scores, floor=floor, room=own(shards, room.index_fill(1, targets, 0.0)), keep=False)
-            if (promising := above.promising(step, ids)).numel():
-                scores, ids = above, promising
+        scores, (_, ids) = self.scores, self.scores.candidates(step)
+        targets = ids.new_tensor(ends)
         cuts, best = ids[0, :1].expand(len(ends)), torch.full((len(ends),), -torch.inf, device=ids.device)
         for few in ids[0].split(max(1, scores.memory // (64 * scores.atoms.widest))):
             table = scores.repeated(len(few), step.slot, few).whole(step.body)
             pairs = torch.cartesian_prod(torch.arange(len(few), device=ids.device), targets)
-            values, places = at(shards, table, *pairs.unbind(dim=1)).view(len(few), -1).max(dim=0)
+            values, places = at(scores.atoms.shards, table, *pairs.unbind(dim=1)).view(len(few), -1).max(dim=0)
             cuts, best = torch.where(values > best, few[places], cuts), torch.maximum(values, best)
         chosen: list[int] = cuts.tolist()
         return chosen
-
-    def _floor(self, step: Condition, ends: list[int]) -> Tensor | None:
-        """What a cycle is worth at some entities, `[1]`, where what is worth less is not what the search chose."""
-        if step not in self.scores.values or not hands_on(step.body):
-            return None
-        targets = torch.tensor(ends, device=self.scores.relations.device)
-        reached = at(self.scores.atoms.shards, self.scores.whole(step), torch.zeros_like(targets), targets)
-        return reached.new_tensor([just_below(float(reached.min()))])
 
     def _inside(self, scores: Scores) -> Reasons:
         """The same for the query with a cut variable filled in."""
@@ -180,6 +156,53 @@ class Reasons(Fold[int, Proof]):
         edges = scores.repeated(len(starts)).of(step.edge, Place(starts, torch.full_like(starts, t)))[:, 0]
         through = scores.logic.conjunction(values[0, order], edges)
         return [int(s) for s in starts[through.argsort(descending=True, stable=True)[:count]]]
+
+
+class Implied(Reasons):
+    """Walks a plan backwards from a known answer, choosing for each variable what facts lead from.
+
+    Where no facts do, as in a branch of an *or* that is not known, the choice is the search's.
+    """
+
+    def __init__(self, scores: Scores, index: FactIndex) -> None:
+        super().__init__(scores)
+        slots = scores.entities.cpu().numpy(), scores.relations.cpu().numpy()
+        self.facts = SetFold(index, scores.atoms.num_entities, *slots)
+
+    def best(self, step: Best, place: Place[int]) -> Proof:
+        """The first entity of the set that facts imply."""
+        for _, members in self.facts.of(step.part).members(COPIES):
+            if len(members):
+                entity = int(members[0])
+                return self.of(step.part, Place(target=entity)).choosing(step.variable, entity)
+        return super().best(step, place)
+
+    def _sources(self, step: Project, t: int, count: int) -> list[int]:
+        """The first values from which facts lead to `t`."""
+        source = self.facts.bounded(self.facts.of(step.source), step.edge)
+        leading = (
+            (sources, self.facts.of(step.edge, Place(Ends(rows, sources)))) for rows, sources in source.members(COPIES)
+        )
+        return list(_holding(leading, t))[:count] or super()._sources(step, t, count)
+
+    def _cut(self, step: Condition, t: int) -> int:
+        """The first value with which facts lead to `t`."""
+        tried = (
+            (values, self.facts.copies(step, rows, values).of(step.body))
+            for rows, values in self.facts.of(step.candidates).members(COPIES)
+        )
+        known = next(_holding(tried, t), None)
+        return super()._cut(step, t) if known is None else known
+
+    def _inside(self, scores: Scores) -> Reasons:
+        return Implied(scores, self.facts.index)
+
+
+def _holding(tried: Iterator[tuple[Ints, Sets]], t: int) -> Iterator[int]:
+    """The values whose set, one each, holds an entity."""
+    for values, sets in tried:
+        places = np.arange(len(values))
+        yield from values[sets.contains(places, np.full_like(places, t))].tolist()
 
 
 def _joined(kind: str, parts: Sequence[Proof], join: Callable[[list[Tensor]], Tensor]) -> Proof:

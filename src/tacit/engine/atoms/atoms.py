@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from tacit.engine.atoms.calibration import Calibration
-from tacit.engine.atoms.known_facts import KnownFacts
-from tacit.engine.atoms.known_tails import KnownTails
-from tacit.engine.atoms.possible import IMPOSSIBLE, Possible
+from tacit.engine.atoms.known_facts import KnownFacts, KnownTails
+from tacit.engine.atoms.possible import Possible
 from tacit.engine.atoms.weights_memo import Kept
 from tacit.engine.search.sharded import at, widest_share
 from tacit.errors import RunError, SettingsError
@@ -26,7 +25,8 @@ from tacit.query.plans.plan import Complement, Plan, Step, negated_relation, sin
 
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
 _PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
-_HELD = 2**24  # floats of whole rows held for the sake of single atoms
+_HELD = 2**24  # floats of whole rows held for the sake of single atoms, or kept while a question is explained
+_TABLE = 2**21  # and of a table of rows that is not kept: it is asked for once, for all answers
 _LARGE = 2**20  # numbers of a table of keys whose codes are worth their making
 _ASKED = 32  # questions after which they are made, which takes as long
 OBSERVED = 1.0 - 2.0**-10  # a known fact is nearly certain: its negation stays comparable to others
@@ -46,8 +46,7 @@ class Atoms:
     Rows come whole (`rows`) or in blocks of columns (`blocks`) that stay in a buffer of their own, so that nothing of
     size rows x N is ever written to memory on the way to a maximum. Every thread has its own buffer.
 
-    A known fact has the score `observed`. A prediction `c` is worth `ceiling · c`; where none is given, `observed · c`
-    beside known facts, less than any of them. What is not `possible` is worth nothing.
+    A known fact has the score `observed`, a prediction `c` is worth `ceiling · c`, and what is not `possible` nothing.
 
     Where the entities are shared out over processes, N is this process's share: rows, blocks and columns are those of
     its own entities, single atoms are the same everywhere, and every process asks for the same rows at the same time.
@@ -62,15 +61,11 @@ class Atoms:
         observed: float = OBSERVED,
         precision: str = "float32",
         possible: Possible | None = None,
-        below: bool = False,
-        ceiling: float | None = None,
+        ceiling: float = 1.0,
         coded: Callable[[BilinearScorer, bool], Codes | None] = shared_codes,
     ) -> None:
         self.scorer, self.calibration, self.facts, self.possible = scorer, calibration, facts, possible
-        self.observed = math.log(observed)
-        self.ceiling = self.observed if below and facts is not None else 0.0  # of what is predicted
-        if ceiling is not None:
-            self.ceiling = math.log(ceiling)
+        self.observed, self.ceiling = math.log(observed), math.log(ceiling)
         self.shards = shards_of(scorer)
         if self.shards.world > 1 and not calibration.shareable:
             raise SettingsError(
@@ -83,8 +78,8 @@ class Atoms:
         self.device = scorer.device
         self.precision = precision if self.device.type == "cuda" else "float32"
         self._whole = isinstance(scorer, nn.Module)  # its weights are numbers, and so are its scores
-        weights = [weight.detach() for weight in scorer.parameters()] if isinstance(scorer, nn.Module) else []
-        if not all(math.isfinite(float(weight.sum())) for weight in weights):
+        weights = scorer.parameters() if isinstance(scorer, nn.Module) else ()
+        if not all(math.isfinite(float(weight.detach().sum())) for weight in weights):
             raise RunError("the link predictor has weights that are not finite numbers; train it again")
         self._by_products = isinstance(scorer, BilinearScorer)
         if isinstance(scorer, BilinearScorer) and (given := scorer.keys().dtype) != torch.float32:
@@ -119,10 +114,8 @@ class Atoms:
     def single(
         self, plan: Plan, entities: Tensor, relations: Tensor, scored: bool = False
     ) -> tuple[Tensor, Tensor | None] | None:
-        """What ranks the answers of a plan that is a single atom: raw scores, known facts above all others; and where
-        they are to be `scored`, the log-scores that the same raw scores give.
-
-        None where the plan is more than that, or the calibration may change the order.
+        """What ranks the answers of a plan that is a single atom: raw scores, known facts above all others; and with
+        `scored`, their log-scores. None where the plan is more than that, or the calibration may change the order.
         """
         if not self.calibration.monotone or (atom := single_atom(plan.root)) is None:
             return None
@@ -141,13 +134,6 @@ class Atoms:
         """Whether no prediction is worth more than a known fact."""
         return self.facts is None or self.ceiling + self.calibration.supremum <= self.observed
 
-    def raw(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """Raw scores of every tail, `[B, N]`, valid until others are asked for; the impossible is minus infinity."""
-        block = next(self.products(heads, relations, self.width, narrow=True))
-        if self.possible is None or self.shards.world > 1:
-            return self._ruling(heads, relations)(block.scores, block.columns)
-        return self.possible.rule_out_rows(block.scores, heads, relations)
-
     def rows(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every tail, `[B, N]`, in memory of their own; gradients reach the calibration."""
         return self._lifted(self._calibrated(self.logits(heads, relations), heads, relations), heads, relations)
@@ -156,15 +142,14 @@ class Atoms:
         """Raw scores of every tail, `[B, N]`; what is impossible is minus infinity."""
         with torch.no_grad():
             if self.precision == "float32":
-                logits = self._scored(heads, relations)
-            else:
-                logits = next(self.products(heads, relations, self.width)).scores.clone()
-            return self._ruling(heads, relations)(logits, slice(0, self.width))
+                return self._scored(heads, relations)
+            return next(self.products(heads, relations, self.width)).scores.clone()
 
     def _scored(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Raw scores of every tail, in memory of their own: what is no product may be what a scorer keeps."""
         logits = self._finite(self.scorer.logits(heads, relations))
-        return logits if self._by_products else logits.to(torch.float32, copy=True)
+        own = logits if self._by_products else logits.to(torch.float32, copy=True)
+        return self._ruled(own, heads, relations, slice(0, self.width))
 
     def _finite(self, logits: Tensor) -> Tensor:
         """Raw scores, refused where they are no numbers; of weights that were looked at, they are."""
@@ -172,18 +157,11 @@ class Atoms:
             raise RunError("the link predictor gives scores that are not finite numbers; is the model damaged?")
         return logits
 
-    def _ruling(self, heads: Tensor, relations: Tensor) -> Callable[[Tensor, slice], Tensor]:
-        """What makes the impossible ones of some rows, in some columns, minus infinity."""
-        possible = self.possible
-        if possible is None:
-            return lambda logits, columns: logits
-        loops = self.loops(heads, relations)  # sorted once for all blocks
-
-        def rule_out(logits: Tensor, columns: slice) -> Tensor:
-            loops.lift(logits, columns, IMPOSSIBLE)
-            return possible.rule_out(logits, heads, relations, self._entities(columns))
-
-        return rule_out
+    def _ruled(self, logits: Tensor, heads: Tensor, relations: Tensor, columns: slice) -> Tensor:
+        """Raw scores of some rows in some columns, with minus infinity for what is impossible."""
+        if self.possible is None:
+            return logits
+        return self.possible.rule_out(logits, heads, relations, self._entities(columns))
 
     def loops(self, heads: Tensor, relations: Tensor) -> KnownTails:
         """The places of some rows where they would come back to their head, and cannot."""
@@ -219,44 +197,40 @@ class Atoms:
     def products(self, heads: Tensor, relations: Tensor, width: int, narrow: bool = False) -> Iterator[Block]:
         """Raw scores of every tail, block by block of at most `width` entities, in one reused buffer.
 
-        They may be `narrow`.
+        They may be `narrow`; what is impossible is minus infinity.
         """
         n = self.width
         if not isinstance(self.scorer, BilinearScorer):
             yield Block(slice(0, n), self._scored(heads, relations))
             return
-        if width >= n and self.device.type == "cpu":
-            yield Block(slice(0, n), self.scorer.logits(heads, relations, self._room(len(heads), n)))
-            return
         keys = self._keys
-        queries = self.scorer.queries(heads, relations).to(keys.dtype)
+        queries = self.scorer.queries(heads, relations).detach().to(keys.dtype)
         for start in range(0, n, width):
             columns = slice(start, min(start + width, n))
             size = columns.stop - columns.start
             padded = min(size + (-size % 128 if self.device.type == "cuda" else 0), len(keys) - start)
-            yield Block(columns, self._times(queries, keys[start : start + padded], narrow)[:, :size])
+            logits = self._times(queries, keys[start : start + padded], narrow)[:, :size]
+            yield Block(columns, self._ruled(logits, heads, relations, columns))
 
     def blocks(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
         """Log-scores of every tail, block by block of at most `width` entities, in one reused buffer."""
-        known, rule_out = self.known(heads, relations), self._ruling(heads, relations)
+        known = self.known(heads, relations)
         for block in self.products(heads, relations, width if self.blockwise else self.widest):
-            logits = rule_out(block.scores, block.columns)
             if self.blockwise:
-                scores = self.capped(self.calibration(logits, heads, relations, self._entities(block.columns)))
+                scores = self.capped(self.calibration(block.scores, heads, relations, self._entities(block.columns)))
             else:
-                scores = self._calibrated(logits, heads, relations)
+                scores = self._calibrated(block.scores, heads, relations)
             if known is not None:
                 known.lift(scores, block.columns, self.observed)
             yield Block(block.columns, scores)
 
     def logit_blocks(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
         """The logits `x` such that `ceiling · σ(x)` are the scores, block by block, known facts included."""
-        known, rule_out = self.known(heads, relations), self._ruling(heads, relations)
+        known = self.known(heads, relations)
         odds_against = math.expm1(self.ceiling - self.observed)
         logit = -math.log(odds_against) if odds_against else math.inf
         for block in self.products(heads, relations, width):
-            logits = rule_out(block.scores, block.columns)
-            logits = self.calibration.moved(logits, heads, relations, self._entities(block.columns))
+            logits = self.calibration.moved(block.scores, heads, relations, self._entities(block.columns))
             if known is not None:
                 known.lift(logits, block.columns, logit)
             yield Block(block.columns, logits)
@@ -268,14 +242,11 @@ class Atoms:
                 return torch.mm(queries, keys.t())
         if keys.dtype != torch.float32:
             return torch.mm(queries, keys.t(), out_dtype=torch.float32)
-        room = self._room(len(queries), len(keys))
+        room = self._rooms("scores", (len(queries), len(keys)), self.device)
         if self.device.type == "cpu":
             return even_product(queries, keys, out=room)
         with switched("allow_tf32", self.precision == "tf32"):
             return torch.mm(queries, keys.t(), out=room)
-
-    def _room(self, rows: int, columns: int) -> Tensor:
-        return self._rooms("scores", (rows, columns), self.device)
 
     @property
     def differentiable(self) -> bool:
@@ -365,12 +336,8 @@ class Atoms:
         known = self.known(heads, relations)
         if known is None:
             return scores
-        if scores.requires_grad:
-            lifted = torch.zeros_like(scores, dtype=torch.bool)
-            lifted[known.rows, known.tails] = True
-            return scores.masked_fill(lifted, self.observed)
-        scores[known.rows, known.tails] = self.observed
-        return scores
+        put = Tensor.index_put if scores.requires_grad else Tensor.index_put_
+        return put(scores, (known.rows, known.tails), scores.new_tensor(self.observed))
 
     def strength(self, step: Complement[Step], relations: Tensor) -> Tensor | None:
         """The log of how many times more strongly a negation excludes than the logic says, `[B, 1]`, if it does."""
@@ -398,3 +365,31 @@ class Atoms:
     def _entities(self, columns: slice) -> slice:
         """The entities of some columns."""
         return slice(columns.start + self.shards.start, columns.stop + self.shards.start)
+
+
+class RememberedAtoms(Atoms):
+    """The same atoms while a question is explained, whose answers ask for few rows, and each of them for the same.
+
+    They keep the last tables of rows, to which nobody writes, and are let go with the question.
+    """
+
+    def __init__(self, atoms: Atoms) -> None:
+        self._tables: dict[tuple[int, ...], Tensor] = {}
+        self._atoms, kept = atoms, atoms.kept  # what is known of the weights stays with those that others ask, too
+        vars(self).update(vars(atoms) | {"_kept": kept})
+
+    def rows(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Log-scores of every tail, `[B, N]`, as they were scored before where the same rows were asked for."""
+        if len(heads) > max(1, _TABLE // self.widest):
+            return super().rows(heads, relations)
+        asked = tuple(self._row_keys(heads, relations))
+        if asked in self._tables:
+            return self._tables[asked]
+        self._tables[asked] = table = super().rows(heads, relations)
+        while sum(map(len, self._tables)) * self.widest > _HELD:
+            del self._tables[next(iter(self._tables))]  # the first that came
+        return table
+
+    def codes(self, questions: int) -> Codes | None:
+        """Codes of the keys, which are made once many questions were asked."""
+        return self._atoms.codes(questions)

@@ -15,7 +15,6 @@ from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import log_positive
 from tacit.engine.search.hop_kernels import log_sums
 from tacit.engine.search.sharded import largest
-from tacit.errors import SettingsError
 
 EVERY = slice(None)
 Tails = slice | Tensor
@@ -43,12 +42,12 @@ class Calibration(nn.Module):
 
     A *pointwise* calibration needs one logit to give one score, so rows can be cut into blocks of columns; the others
     need whole rows. A *monotone* one keeps the order of every row. A *sigmoidal* one is `log σ` of what `moved` makes
-    of the logits; of a *rowwise* one `by_row` says all. One that *reads entities* needs to know which entities an atom
-    is about, beside its logit. No log-score is above its `supremum`, which best-first search trusts. Where no gradient
-    is asked for, results may use the memory of `logits`.
+    of the logits; of a *rowwise* one `by_row` says all. All that one *by sum* needs of a row beside single logits is
+    `log Z`, the log of the sum of their `e^x`. No log-score is above its `supremum`, which best-first search trusts.
+    Where no gradient is asked for, results may use the memory of `logits`.
 
     Where processes share the entities out, each has a part of a row; one that is *shareable* gets by with that, and
-    with what `shards` can tell of the whole row.
+    with what `shards` can tell of the whole row. One that is not reads the vectors of the entities of an atom.
 
     An adapter moves the logits, or the log-odds of the scores where it is moved *by odds*. One that *rescales*
     every row undoes what is done to the whole of it.
@@ -58,9 +57,9 @@ class Calibration(nn.Module):
     monotone = True
     sigmoidal = False
     rowwise = False
-    reads_entities = False
     shareable = True
     by_odds = False
+    by_sum = False
     rescales = False
     supremum = 0.0
     name = "calibration"
@@ -68,12 +67,8 @@ class Calibration(nn.Module):
     def __init__(self, shards: Shards | None = None) -> None:
         super().__init__()
         self.shards = shards or Shards(0)
+        self.kind = self.name  # an adapter in it aside
         self.instead: dict[str, Any] = {}  # engine settings that an adapter brings, as they would be without it
-
-    @property
-    def kind(self) -> str:
-        """The name of the calibration, an adapter in it aside."""
-        return self.name
 
     def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
         """The log-scores of atoms `relation(head, ·)`; `tails` are the entities of the columns.
@@ -89,11 +84,6 @@ class Calibration(nn.Module):
     def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
         """What makes log-scores of whole rows `[B, N]`, where it is *rowwise*."""
         raise TypeError(f"{type(self).__name__} is not rowwise")
-
-    @property
-    def by_sum(self) -> bool:
-        """Whether all that it needs of a row beside single logits is `log Z`, the log of the sum of their `e^x`."""
-        return False
 
     def log_sums(self, logits: Tensor) -> Tensor:
         """`log Z` of whole rows, `[B, n] -> [B]`."""
@@ -159,11 +149,10 @@ class MinMax(Calibration):
 
 
 class OfFacts(Calibration):
-    """A calibration of whole rows by the known facts of each, up to a highest log-score."""
+    """A calibration that shifts whole rows of logits by what the known facts of each say, up to its supremum."""
 
     facts: KnownFacts
     rowwise = True
-    reads_entities = True
 
     def __init__(self, facts: KnownFacts | None = None, shards: Shards | None = None) -> None:
         super().__init__(shards)
@@ -174,6 +163,25 @@ class OfFacts(Calibration):
         """The same with other facts, of rows that are shared out so."""
         return type(self)(facts, shards)
 
+    def _shift(self, logits: Tensor, heads: Tensor, relations: Tensor, log_sums: Tensor) -> Tensor:
+        """What is added to each row of logits, `[B]`, by what its known tails and its `log Z` are."""
+        raise NotImplementedError
+
+    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+        """The logits, shifted and clipped."""
+        return self.summed(logits, heads, relations, tails, self.log_sums(logits))
+
+    def summed(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails, log_sums: Tensor) -> Tensor:
+        """The same by a given `log Z`; in their own memory where no gradient is asked for."""
+        shift = self._shift(logits, heads, relations, log_sums)[:, None]
+        if torch.is_grad_enabled() and logits.requires_grad:
+            return (logits + shift).clamp(max=self.supremum)
+        return logits.add_(shift).clamp_(max=self.supremum)
+
+    def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
+        """The shift of each row."""
+        return ByRow(self._shift(logits, heads, relations, self.log_sums(logits)), cap=self.supremum)
+
 
 class SoftmaxCount(OfFacts):
     """`log min(1, n · softmax(x))` with `n` the number of known tails of `(head, relation)`, at least 1.
@@ -182,29 +190,13 @@ class SoftmaxCount(OfFacts):
     """
 
     by_odds = True
+    by_sum = True
     supremum = _NEARLY_ONE
     name = "softmax-count"
 
-    @property
-    def by_sum(self) -> bool:
-        """It is: a softmax divides by the sum of a row."""
-        return True
-
-    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
-        """The log-softmax of each row, plus the log of its count, clipped below 0."""
-        return self.summed(logits, heads, relations, tails, self.log_sums(logits))
-
-    def summed(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails, log_sums: Tensor) -> Tensor:
-        """The logits less `log Z`, plus the log of the count of their row, clipped below 0."""
-        return _shifted(logits, self._shift(heads, relations, log_sums), self.supremum)
-
-    def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
-        """The shift of each row."""
-        return ByRow(self._shift(heads, relations, self.log_sums(logits)), cap=self.supremum)
-
-    def _shift(self, heads: Tensor, relations: Tensor, total: Tensor) -> Tensor:
-        counts = self.facts.counts(heads, relations).clamp(min=1).to(total.dtype)
-        return counts.log() - total.masked_fill(torch.isneginf(total), 0.0)  # where nothing is possible
+    def _shift(self, logits: Tensor, heads: Tensor, relations: Tensor, log_sums: Tensor) -> Tensor:
+        """The log of the count of each row, less `log Z`."""
+        return self.facts.counts(heads, relations).clamp(min=1).to(log_sums.dtype).log() - _finite(log_sums)
 
 
 class SoftmaxObserved(OfFacts):
@@ -216,21 +208,12 @@ class SoftmaxObserved(OfFacts):
     supremum = math.log1p(-0.001)
     name = "softmax-observed"
 
-    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
-        """The logits less the log of the mean `e^x` of their row's known tails, or of its sum, clipped below 0."""
-        return _shifted(logits, self._shift(logits, heads, relations), self.supremum)
-
-    def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
-        """The shift of each row."""
-        return ByRow(self._shift(logits, heads, relations), cap=self.supremum)
-
-    def _shift(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
+    def _shift(self, logits: Tensor, heads: Tensor, relations: Tensor, log_sums: Tensor) -> Tensor:
+        """Less the log of the mean `e^x` of each row's known tails, or of its sum where there are none."""
         counts = self.facts.counts(heads, relations)
         known = self.shards.log_total(self._log_known(logits, heads, relations, counts))
-        total = self.log_sums(logits)
-        total = total.masked_fill(torch.isneginf(total), 0.0)  # where nothing is possible
         unknown = torch.isneginf(known)  # the sums cancel: only a row without known tails needs its own
-        return torch.where(unknown, -total, counts.clamp(min=1).log() - known.masked_fill(unknown, 0.0))
+        return torch.where(unknown, -_finite(log_sums), counts.clamp(min=1).log() - known.masked_fill(unknown, 0.0))
 
     def _log_known(self, logits: Tensor, heads: Tensor, relations: Tensor, counts: Tensor) -> Tensor:
         """`log Σ e^x` of the known tails of each row that are columns here, `[B]`; minus infinity where none is."""
@@ -244,11 +227,8 @@ class SoftmaxObserved(OfFacts):
         return log_positive(torch.segment_reduce((x - top[rows]).exp(), "sum", lengths=counts, unsafe=True)) + top
 
 
-def _shifted(logits: Tensor, shift: Tensor, most: float) -> Tensor:
-    """Rows of logits shifted and clipped, in their own memory where no gradient is asked for."""
-    if torch.is_grad_enabled() and logits.requires_grad:
-        return (logits + shift[:, None]).clamp(max=most)
-    return logits.add_(shift[:, None]).clamp_(max=most)
+def _finite(log_sums: Tensor) -> Tensor:
+    return log_sums.masked_fill(torch.isneginf(log_sums), 0.0)  # where nothing is possible
 
 
 def _log_sums(logits: Tensor) -> Tensor:
@@ -275,7 +255,5 @@ CALIBRATIONS: dict[str, type[Calibration]] = {
 
 def calibration(name: str, facts: KnownFacts | None = None) -> Calibration:
     """The calibration of a name; `facts` are those that it counts, where it counts any, and may come by `counting`."""
-    if name not in CALIBRATIONS:
-        raise SettingsError(f"calibration is '{name}'; it must be one of {', '.join(CALIBRATIONS)}", "calibration")
     kind = CALIBRATIONS[name]
     return kind(facts) if issubclass(kind, OfFacts) else kind()

@@ -34,15 +34,16 @@ class Possible:
             apart = (roles @ roles.T == 0).float()  # [R, R]: roles that nobody plays both of
             self._ends = (apart @ roles == 0).to(device)  # [R, N]: where each directed relation may end
 
-    def rule_out_rows(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
-        """Logits of whole rows, minus infinity for loops too; a GPU is not waited for."""
-        rows = torch.arange(len(heads), device=heads.device)
-        back = self.without_loops[relations]
-        logits[rows, heads] = torch.where(back, IMPOSSIBLE, logits[rows, heads])
-        return self.rule_out(logits, heads, relations, slice(0, logits.shape[1]))
-
     def rule_out(self, logits: Tensor, heads: Tensor, relations: Tensor, columns: slice) -> Tensor:
-        """Logits of rows `relation(head, ·)` for the entities in `columns`, minus infinity for kinds that cannot be."""
+        """Logits of rows `relation(head, ·)` for the entities in `columns`, minus infinity for what is ruled out.
+
+        A GPU is not waited for.
+        """
+        if logits.numel():
+            rows, places = torch.arange(len(heads), device=heads.device), heads - columns.start
+            loops = self.without_loops[relations] & (places >= 0) & (places < logits.shape[1])
+            places = places.clamp(0, logits.shape[1] - 1)
+            logits[rows, places] = torch.where(loops, IMPOSSIBLE, logits[rows, places])
         if self._ends is not None:
             logits.masked_fill_(~self._ends[relations, columns], IMPOSSIBLE)
             logits.masked_fill_(~self.starts(heads, relations)[:, None], IMPOSSIBLE)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import EVERY
-from tacit.engine.atoms.known_tails import KnownTails
+from tacit.engine.atoms.known_facts import KnownTails
 from tacit.engine.atoms.possible import IMPOSSIBLE
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.search.best_answers import BestAnswers, Wanted

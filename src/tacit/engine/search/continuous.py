@@ -66,7 +66,7 @@ class ContinuousReasoner(Reasoner):
                 "use calibration sigmoid",
                 "calibration",
             )
-        if atoms.calibration.reads_entities:
+        if not atoms.calibration.shareable:
             raise SettingsError(
                 "continuous search scores vectors, which are no entities that this adapter could read; "
                 "use an adapter on p, or search beam",

@@ -238,7 +238,7 @@ class Hop:
         Known facts are worth more than what is predicted of their rows, so they need not be written into these.
         """
         atoms = self.atoms
-        raw = atoms.raw(heads, relations)
+        raw = next(atoms.products(heads, relations, atoms.width, narrow=True)).scores
         by_row = atoms.calibration.by_row(raw, heads, relations)
         torch.maximum(out, kernels.best_of(raw, rows, weights, self.logic.norm, by_row, atoms.ceiling), out=out)
         if atoms.facts is None:
