@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tacit.disk import DRAFT, LOCK, atomic_write, exchanging, finish_exchange, is_device, reading
+from tacit.disk import DRAFT, LOCK, exchanging, finish_exchange, is_device, reading, replacing
 from tacit.errors import RunError
 from tacit.graph.formats.files import atomic_file
 from tacit.graph.formats.writing import WHOLE, write_table
@@ -122,7 +122,8 @@ def test_a_folder_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> 
 
 
 def by_write(path: Path) -> None:
-    atomic_write(path, lambda target: Path(target).write_bytes(b"new"))
+    with replacing(path) as target:
+        target.write_bytes(b"new")
 
 
 def by_file(path: Path) -> None:

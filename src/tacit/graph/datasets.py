@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -12,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import Builder, Ranked, by_rank
 from tacit.graph.formats.betae import is_betae, read_betae
-from tacit.graph.formats.files import PACKINGS, extension, unpacked
+from tacit.graph.formats.files import PACKINGS, extension, spooled, unpacked
 from tacit.graph.formats.frames import is_frame, read_frame
 from tacit.graph.formats.label_tables import TABLES, read_table
 from tacit.graph.formats.neo4j import Export, read_neo4j
 from tacit.graph.formats.rdf import RDF_FORMATS, labelling, read_rdf
-from tacit.graph.formats.spooling import pipe, standard_input
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.joining import joined
 from tacit.graph.labels.naming import NAMES, NAMING, read_names, read_prefixes
@@ -147,7 +147,8 @@ def _located(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
         if extension(Path(f"-.{reading.format}")) not in FORMATS:
             names = ", ".join(kind[1:] for kind in FORMATS)
             raise SettingsError(f"format is '{reading.format}'; it must be one of {names}, {_PACKED}", "format")
-        return stack.enter_context(standard_input(reading.format))
+        name = f"standard-input.{reading.format.removeprefix('.')}"
+        return stack.enter_context(spooled(sys.stdin.buffer, name, "standard input"))
     path = Path(str(files("tacit.graph") / source) if source in DATASETS else source)
     try:
         if path.is_dir():
@@ -159,7 +160,10 @@ def _located(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
         raise DataError(f"no such file or folder, nor a data set (there is {', '.join(DATASETS)})", path)
     if extension(path) not in FORMATS:
         raise DataError(f"unknown extension '{path.suffix}'; Tacit reads {_READABLE} and folders, {_PACKED}", path)
-    return stack.enter_context(pipe(path)) if path.is_fifo() else path
+    if not path.is_fifo():
+        return path
+    pipe = stack.enter_context(path.open("rb"))
+    return stack.enter_context(spooled(pipe, path.name, path))
 
 
 def _parts(folder: Path) -> _Folder:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.disk import atomic_write, digest, mapped_array, write_array, write_text
+from tacit.disk import digest, mapped_array, replacing, write_array, write_text
 from tacit.errors import DataError, RunError
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.formats.files import BOM, lines
@@ -70,7 +70,8 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
     arrays = _fact_arrays(graph)
     if is_large(graph.entities):
         if made := trie_of(graph.entities):
-            atomic_write(folder / TRIE, made[0].save)
+            with replacing(folder / TRIE) as target:
+                made[0].save(str(target))
             arrays[TRIE_IDS] = made[1]
         rows = graph.entities.form_rows()
         arrays |= {WORDS: rows["words"], FOLDED: rows["folded"]}

@@ -201,14 +201,12 @@ class RunFolder:
         stamped = {**(metadata or {}), **self.fingerprint._asdict()}
         stamped["padding"] = disk.padding({key: tensor.shape for key, tensor in ready.items()}, stamped)
 
-        def write(target: str) -> None:
+        with disk.replacing(self.path / name) as target:
             try:
                 save_file(ready, target, stamped)
             except SafetensorError as error:
                 full = "os error 28" in str(error) or "No space left" in str(error)
                 raise OSError(errno.ENOSPC if full else errno.EIO, str(error)) from None
-
-        disk.atomic_write(self.path / name, write)
 
     def tensors(self, name: str) -> dict[str, Tensor]:
         """The tensors of a safetensors file of this run."""
@@ -251,12 +249,9 @@ class RunFolder:
 
     def trace(self, event: SettingsTable) -> None:
         """Append one line to `trace.jsonl`."""
-        line = json.dumps(dict(event), ensure_ascii=False) + "\n"
-        try:
-            with (self.path / TRACE).open("a", encoding="utf-8") as file:
-                file.write(line)
-        except OSError as error:
-            raise disk.write_error(self.path / TRACE, error) from None
+        path, line = self.path / TRACE, json.dumps(dict(event), ensure_ascii=False) + "\n"
+        with disk.written(path), path.open("a", encoding="utf-8") as file:
+            file.write(line)
 
     def events(self) -> list[dict[str, Any]]:
         """The lines of `trace.jsonl`; a last line cut short by a crash is left out."""
@@ -292,7 +287,8 @@ class RunFolder:
     @contextmanager
     def changed_results(self) -> Iterator[dict[str, Any]]:
         """What `results.json` holds, to be changed while nobody else does; where it was, it is written."""
-        with disk.locked_file(self.path / RESULTS):
+        path = self.path / RESULTS
+        with disk.written(path), disk.locked(path.with_name(f"{disk.LOCK}-{path.name}")):
             results = self.results()
             before = copy.deepcopy(results)
             yield results
@@ -356,12 +352,10 @@ def _make_empty(path: Path, force: bool) -> None:
     """Make a folder that holds no run; files that are not ours are never deleted."""
     if str(path).encode("utf-8", "replace").decode() != str(path):
         raise RunError(f"'{path}' is no text in UTF-8, and weights are found by such names alone; choose another")
-    try:
+    if path.is_file():
+        raise RunError(f"'{path}' is a file; a run needs a folder")
+    with disk.written(path):
         path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise RunError(f"'{path}' is a file; a run needs a folder") from None
-    except OSError as error:
-        raise disk.write_error(path, error) from None
     disk.finish_exchange(path)
     shutil.rmtree(path / disk.DRAFT, ignore_errors=True)
     names = {entry.name for entry in path.iterdir()}

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacit.disk import LOCK, locked, write_error
+from tacit.disk import LOCK, locked, written
 from tacit.errors import RunError
 from tacit.graph.stored import fingerprint
 from tacit.links.settings import TrainSettings
@@ -58,17 +58,17 @@ def world_run() -> Path:
     if world_size() > 1:
         raise RunError("world is trained on first use, by one process; ask it something without torchrun first")
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        with locked(path / LOCK):
-            if not _is_trained(path):
-                with shown(True) as tell:
-                    tell(Event("note", 0, 0, note=f"training world once; it is kept in {path}"))
-                settings = WORLD.settled(len(graph.train), graph.num_entities)
-                folder = RunFolder.create(path, graph, settings.to_dict(), force=True)
-                fit_predictor(graph, settings, folder, Shards(graph.num_entities), sys.stderr.isatty())
-    except (RunError, OSError) as error:
-        problem = write_error(path, error) if isinstance(error, OSError) else error
-        raise RunError(f"{problem}; set TACIT_CACHE to a folder that can be written") from None
+        with written(path):
+            path.mkdir(parents=True, exist_ok=True)
+            with locked(path / LOCK):
+                if not _is_trained(path):
+                    with shown(True) as tell:
+                        tell(Event("note", 0, 0, note=f"training world once; it is kept in {path}"))
+                    settings = WORLD.settled(len(graph.train), graph.num_entities)
+                    folder = RunFolder.create(path, graph, settings.to_dict(), force=True)
+                    fit_predictor(graph, settings, folder, Shards(graph.num_entities), sys.stderr.isatty())
+    except RunError as error:
+        raise RunError(f"{error}; set TACIT_CACHE to a folder that can be written") from None
     return path
 
 

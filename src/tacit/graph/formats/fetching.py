@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
+from tacit.disk import written
 from tacit.errors import DataError, SettingsError
-from tacit.graph.formats.files import atomic_file, written
+from tacit.graph.formats.files import atomic_file
 
 PATTERN = "?s ?p ?o"
 MOST, PAGE = 1_000_000, 10_000
@@ -111,7 +112,7 @@ def fetch(endpoint: Endpoint, out: str | Path, most: int = MOST, progress: FactC
     if path.exists():
         raise DataError("exists already; choose another file, or delete it", path)
     part, state = path.with_name(path.name + ".part"), path.with_name(path.name + ".part.json")
-    with written(path):
+    with written(path, DataError):
         path.parent.mkdir(parents=True, exist_ok=True)
         count, size = _progress_of(state, part, endpoint)
         with part.open("ab+") as file:

@@ -11,10 +11,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tacit.disk import is_device
-from tacit.errors import SettingsError
+from tacit.disk import is_device, written
+from tacit.errors import DataError, SettingsError
 from tacit.graph.formats.delimited import check_writable
-from tacit.graph.formats.files import atomic_file, extension, written
+from tacit.graph.formats.files import atomic_file, extension
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.terms import SCHEME, n_triples
 
@@ -109,7 +109,7 @@ def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Cells]
         import duckdb
     except ImportError:
         raise SettingsError("writing Parquet needs duckdb; install it with: pip install 'tacit[large]'") from None
-    with written(path):
+    with written(path, DataError):
         device = is_device(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=None if device else path.parent, prefix=f".{path.name}.") as scratch:
