@@ -17,7 +17,7 @@ import rdflib
 import tacit
 from tacit.errors import DataError, SettingsError
 from tacit.graph.graph import Graph
-from tacit.graph.joining import joined
+from tacit.graph.merging import joined
 from tacit.run.folder import RunFolder
 
 Fact = tuple[str, str, str]

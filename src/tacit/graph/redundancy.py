@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +14,17 @@ LOOKED_AT = 100_000  # facts by which one relation is taken to be symmetric
 ENOUGH = 0.8  # of the facts of each relation, as Toutanova and Chen (2015) counted the redundancy of FB15k
 
 
-@dataclass(frozen=True)
-class Redundancy:
-    """Two directed relations that hold between nearly the same pairs; `overlap` is the smaller share."""
+def redundancies(graph: Graph) -> dict[tuple[int, int], float]:
+    """The pairs of relations of which each has nearly all of the other's facts, and the smaller share that one has.
 
-    relation: int  # forward
-    other: int  # directed: odd where `relation` holds the other way round
-    overlap: float
-
-
-def redundancies(graph: Graph, enough: float = ENOUGH) -> list[Redundancy]:
-    """The pairs of relations of which each has at least `enough` of the other's facts, in either direction.
-
-    A relation that is its own inverse, a symmetric one, is among them as `(2i, 2i + 1)`.
+    The first relation of a pair is forward, and the other odd where it holds the other way round: a relation that is
+    its own inverse, a symmetric one, is among them as `(2i, 2i + 1)`.
     """
-    pairs, relations = _by_pair(graph)
+    triples = graph.triples()
+    triples = triples[triples[:, 0] != triples[:, 2]]
+    keys = triples[:, 0].astype(np.int64) * graph.num_entities + triples[:, 2]
+    size = max(graph.num_relations, 1)
+    pairs, relations = np.divmod(np.unique(paired(keys, triples[:, 1], size)), size)
     sizes = np.bincount(relations, minlength=graph.num_relations)
     shared: Counter[tuple[int, int]] = Counter()
     # Rows of one entity pair lie side by side: compare each with the next, then the one after it, until none is left.
@@ -37,16 +32,12 @@ def redundancies(graph: Graph, enough: float = ENOUGH) -> list[Redundancy]:
     while len(at):
         at = at[at + step < len(pairs)]
         at = at[pairs[at] == pairs[at + step]]
-        keys, counts = np.unique(
-            relations[at].astype(np.int64) * graph.num_relations + relations[at + step], return_counts=True
-        )
-        for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
-            shared[divmod(key, graph.num_relations)] += count
+        both, counts = np.unique(relations[at] * size + relations[at + step], return_counts=True)
+        for key, count in zip(both.tolist(), counts.tolist(), strict=True):
+            shared[divmod(key, size)] += count
         step += 1
     overlaps = {pair: count / int(sizes[list(pair)].max()) for pair, count in shared.items()}
-    return [
-        Redundancy(*pair, overlaps[pair]) for pair in sorted(overlaps) if pair[0] % 2 == 0 and overlaps[pair] >= enough
-    ]
+    return {pair: overlaps[pair] for pair in sorted(overlaps) if pair[0] % 2 == 0 and overlaps[pair] >= ENOUGH}
 
 
 def symmetry(graph: Graph, facts: Triples) -> NDArray[np.float64]:
@@ -70,13 +61,3 @@ def is_symmetric(graph: Graph, relation: int) -> bool:
     facts = graph.facts_by(relation)
     sample = facts[:: 1 + len(facts) // LOOKED_AT]
     return bool(symmetry(graph, sample)[relation & ~1] >= ENOUGH)
-
-
-def _by_pair(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Every triple, both directions, as an entity pair and a directed relation, sorted, each once; no loops."""
-    triples = graph.triples()
-    triples = triples[triples[:, 0] != triples[:, 2]]
-    keys = triples[:, 0].astype(np.int64) * graph.num_entities + triples[:, 2]
-    size = max(graph.num_relations, 1)
-    pairs, relations = np.divmod(np.unique(paired(keys, triples[:, 1], size)), size)
-    return pairs, relations.astype(np.int32)

@@ -44,8 +44,8 @@ def _groups(graph: Graph) -> NDArray[np.intp]:
     """The group of each fact: one for each pair of entities, whatever the direction, and kind of relation."""
     facts = graph.facts()
     kinds = np.arange(graph.num_relations)
-    for repeated in redundancies(graph):
-        kept, merged = sorted((kinds[repeated.relation & ~1], kinds[repeated.other & ~1]))
+    for relation, other in redundancies(graph):
+        kept, merged = sorted((kinds[relation], kinds[other & ~1]))
         kinds[kinds == merged] = kept
     low, high = facts[:, [0, 2]].min(axis=1).astype(np.int64), facts[:, [0, 2]].max(axis=1)
     keys = paired(low * graph.num_entities + high, kinds[facts[:, 1]], graph.num_relations)

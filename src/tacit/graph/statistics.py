@@ -76,11 +76,10 @@ def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
     keys = np.bincount(index.relations, minlength=graph.num_relations)  # distinct heads of each directed relation
     both = symmetry(graph, graph.facts())
     repeats: dict[int, list[str]] = {}
-    for repeated in redundancies(graph):
-        if repeated.relation != repeated.other & ~1:
-            repeats.setdefault(repeated.relation, []).append(graph.relations[repeated.other])
-            mirrored = repeated.other & ~1, repeated.relation ^ (repeated.other & 1)
-            repeats.setdefault(mirrored[0], []).append(graph.relations[mirrored[1]])
+    for relation, other in redundancies(graph):
+        if relation != other & ~1:
+            repeats.setdefault(relation, []).append(graph.relations[other])
+            repeats.setdefault(other & ~1, []).append(graph.relations[relation ^ (other & 1)])
     order = sorted(range(0, graph.num_relations, 2), key=lambda r: (-total[r], r))
     return tuple(
         RelationStatistics(

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import Builder, counted
 from tacit.graph.formats.delimited import COLUMNS
@@ -146,13 +148,13 @@ def review(
 
 def _doubt(path: Path, split: str, builder: Builder) -> None:
     """Notes a relation column with far more values than another, and refuses it where many of them are entities."""
-    heads, relations, tails = builder.distinct(split)
+    heads, relations, tails = (np.count_nonzero(np.bincount(column)) for column in builder.facts(split).T)
     fewest = min(heads, tails)
     if _FEWER * fewest > relations:
         return
     column, positions = (3, "1,3,2") if tails == fewest else (1, "2,1,3")
     values = f"column 2, read as the relation, has {relations:,} different values and column {column} only {fewest:,}"
-    if builder.both() >= _SHARED * relations:
+    if len(builder.relations.keys() & builder.entities.keys()) >= _SHARED * relations:
         raise DataError(f"{values}; say which is the relation with columns, '{positions}' or '1,2,3'", path)
     builder.notes.append(f"{split}: in {path.name} {values}; if that is the relation, give columns '{positions}'")
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tacit.disk import is_device, written
-from tacit.errors import DataError, SettingsError
+from tacit.disk import is_device
+from tacit.errors import SettingsError
 from tacit.graph.formats.delimited import check_writable
 from tacit.graph.formats.files import atomic_file, extension
 from tacit.graph.labels.prefixes import Prefixes
@@ -109,17 +110,12 @@ def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Cells]
         import duckdb
     except ImportError:
         raise SettingsError("writing Parquet needs duckdb; install it with: pip install 'tacit[large]'") from None
-    with written(path, DataError):
-        device = is_device(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=None if device else path.parent, prefix=f".{path.name}.") as scratch:
-            table, draft = Path(scratch) / "rows.jsonl", Path(scratch) / "rows.parquet"
+    with atomic_file(path) as file, duckdb.connect() as database:
+        beside = None if is_device(path) else path.parent
+        with tempfile.TemporaryDirectory(dir=beside, prefix=f".{path.name}.") as scratch:
+            table, made = Path(scratch) / "rows.jsonl", Path(scratch) / "rows.parquet"
             count = write_table(table, columns, rows)
-            with duckdb.connect() as database:
-                read = database.read_json(str(table), columns=dict(columns), format="newline_delimited")
-                read.write_parquet(str(draft))
-            if device:
-                path.write_bytes(draft.read_bytes())
-            else:
-                draft.replace(path)
+            database.read_json(str(table), columns=dict(columns), format="newline_delimited").write_parquet(str(made))
+            with made.open("rb") as written:
+                shutil.copyfileobj(written, file)
     return count

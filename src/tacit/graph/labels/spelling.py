@@ -1,4 +1,4 @@
-"""What was meant by what somebody typed: texts found by their forms, whatever case, accents and separators, or misspelt."""
+"""What was meant by what somebody typed: what differs in case, accents and separators, begins so, or is misspelt."""
 
 from __future__ import annotations
 
