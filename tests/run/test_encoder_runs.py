@@ -349,7 +349,7 @@ def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(run: RunFolder
         assert RunFolder.open(folder).has(ENCODING)
         if out is None:
             assert tacit.open(folder, device="cpu").ask(KNOWN)[0].entity == "t0"  # by the link predictor meanwhile
-            with pytest.raises(RunError, match="training was stopped; go on with resume"):
+            with pytest.raises(RunError, match="go on with resume where its training was stopped"):
                 encode_folder(source, progress=False, **settings)
             with pytest.raises(RunError, match=r"\(lr .*, not 0\.5\); give those, or start again with force"):
                 encode_folder(source, progress=False, resume=True, **settings | {"lr": 0.5})

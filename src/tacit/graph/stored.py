@@ -67,7 +67,10 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
     _write_text(folder / RELATIONS, _label_lines(graph.relations))
     if graph.names:
         write_names(graph, folder)
-    arrays = _fact_arrays(graph)
+    facts, index = graph.facts(), graph.index()
+    if ((facts < 0) | (facts >= (graph.num_entities, graph.num_relations, graph.num_entities))).any():
+        raise DataError(f"the facts of {graph.name} have ids without labels; ids count the labels from 0")
+    arrays = {FACTS: facts, KEYS: index.keys, OFFSETS: index.offsets, TAILS: index.all_tails}
     if is_large(graph.entities):
         if made := trie_of(graph.entities):
             with replacing(folder / TRIE) as target:
@@ -153,11 +156,8 @@ def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[
 def _array(path: Path) -> NDArray[Any]:
     """An array of a file, of the type and the dimensions that it was written with."""
     array, (kind, shape) = mapped_array(path), _KINDS[path.name]
-    if (
-        array.dtype != kind
-        or array.ndim != len(shape)
-        or any(n not in (m, -1) for m, n in zip(array.shape, shape, strict=True))
-    ):
+    sized = array.ndim == len(shape) and all(m in (n, -1) for n, m in zip(array.shape, shape, strict=True))
+    if array.dtype != kind or not sized:
         raise ValueError(f"{path.name} holds {array.dtype} {array.shape}")
     return array
 
@@ -180,13 +180,6 @@ def _check_arrays(
             raise ValueError(f"{name} is not in order")
 
 
-def _fact_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
-    facts, index = graph.facts(), graph.index()
-    if ((facts < 0) | (facts >= (graph.num_entities, graph.num_relations, graph.num_entities))).any():
-        raise DataError(f"the facts of {graph.name} have ids without labels; ids count the labels from 0")
-    return {FACTS: facts, KEYS: index.keys, OFFSETS: index.offsets, TAILS: index.all_tails}
-
-
 def _write_text(path: Path, text: str) -> None:
     try:
         write_text(path, text)
@@ -200,7 +193,6 @@ def _read_labels(path: Path) -> list[str]:
 
 
 def _label_lines(labels: Iterable[str]) -> str:
-    """Labels as text, one a line."""
     return "".join(_escaped(label) + "\n" for label in labels)
 
 

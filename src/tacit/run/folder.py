@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -39,9 +39,8 @@ INDEX, WEIGHTS = "index.faiss", "weights.json"  # of the weights, to find tails 
 CODES, BYTES = "codes.safetensors", "codes.npy"  # the same in a byte a number
 ROWS, LOG_SUMS = "rows.cache", "log-sums.cache"  # what was found
 FOUND_BY = (INDEX, CODES, BYTES, WEIGHTS, ROWS, LOG_SUMS)
-EARLIER = "facts.npz"  # of a run of the first format; it goes when the run is replaced
 WRITTEN = (MODEL, ADAPTER, ENCODER, CHECKPOINT, ADAPTATION, ENCODING, TRACE, RESULTS)  # by commands that take time
-FILES = (SETTINGS, *GRAPH_FILES, EARLIER, *WRITTEN, QUESTIONS, *FOUND_BY)
+FILES = (SETTINGS, *GRAPH_FILES, *WRITTEN, QUESTIONS, *FOUND_BY)
 # What an engine is made of; the rest is written beside it while somebody trains, adapts, evaluates or asks.
 OPENED = (SETTINGS, *GRAPH_FILES, MODEL, ADAPTER, ENCODER, INDEX, CODES, BYTES)
 ON_PREDICTOR = ("lmpnn",)  # encoders over the vectors of the link predictor beside them, with which they go
@@ -124,19 +123,12 @@ class RunFolder:
         The file is read once, and again where it is another one.
         """
         if (state := disk.state(self.path / SETTINGS)) != self._kept[0]:
-            self._kept = state, self._read_settings()
+            with self.fits(SETTINGS, "train the run again"):
+                settings = disk.from_toml(self._read_text(SETTINGS))
+                if "graph" not in settings or settings.keys().isdisjoint(TRAINED):
+                    raise ValueError("it lacks the tables [graph] and [train] or [encode]")
+            self._kept = state, settings
         return {name: dict(table) for name, table in self._kept[1].items()}
-
-    def _read_settings(self) -> dict[str, dict[str, Any]]:
-        try:
-            settings = disk.from_toml(self._read_text(SETTINGS))
-        except (ValueError, RecursionError) as error:  # numbers can be too long, and tables too deep
-            raise RunError(f"{self.path / SETTINGS} is damaged ({error!s:.200}); train the run again") from None
-        if "graph" not in settings or settings.keys().isdisjoint(TRAINED):
-            raise RunError(
-                f"{self.path / SETTINGS} lacks the tables [graph] and [train] or [encode]; train the run again"
-            )
-        return settings
 
     def write_settings(self, table: str, values: SettingsTable | None) -> None:
         """Replace one table of `settings.toml`, or remove it."""
@@ -233,9 +225,9 @@ class RunFolder:
                     raise RunError(f"{path} was trained on {other}; weights and graph must come from one run")
                 return dict(stamp), {key: file.get_tensor(key) for key in file.keys()} if tensors else {}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
-            reason = " ".join(str(error).split())
+            reason = " ".join(str(error).split())[:200]
             raise RunError(
-                f"{path} is truncated or no safetensors file ({reason:.200}); delete it and train again"
+                f"{path} is truncated or no safetensors file ({reason}); delete it and train again"
             ) from None
 
     @contextmanager
@@ -244,8 +236,8 @@ class RunFolder:
         try:
             yield
         except (KeyError, ValueError, TypeError, OverflowError, RuntimeError, SettingsError) as error:
-            reason = " ".join(str(error).split())
-            raise RunError(f"{self.path / name} does not fit the run ({reason}); {advice}") from None
+            reason = " ".join(str(error).split())[:200]
+            raise RunError(f"{self.path / name} is damaged or does not fit the run ({reason}); {advice}") from None
 
     def trace(self, event: SettingsTable) -> None:
         """Append one line to `trace.jsonl`."""
@@ -257,11 +249,9 @@ class RunFolder:
         """The lines of `trace.jsonl`; a last line cut short by a crash is left out."""
         if not self.has(TRACE):
             return []
-        lines = self._read_text(TRACE).split("\n")
-        try:
+        with self.fits(TRACE, "delete it"):
+            lines = self._read_text(TRACE).split("\n")
             return [disk.from_json(line) for line in lines if line.startswith("{") and line.endswith("}")]
-        except ValueError as error:
-            raise RunError(f"{self.path / TRACE} is damaged ({error}); delete it") from None
 
     def write_results(self, results: SettingsTable) -> None:
         """Write `results.json`, with the versions that produced it."""
@@ -272,7 +262,7 @@ class RunFolder:
         """What `results.json` holds, or nothing."""
         if not self.has(RESULTS):
             return {}
-        try:
+        with self.fits(RESULTS, "delete it"):
             results = disk.from_json(self._read_text(RESULTS))
             if not isinstance(results, dict):
                 raise ValueError("it holds no table")
@@ -280,9 +270,7 @@ class RunFolder:
             tables = evaluations if isinstance(evaluations, list) else [None]
             if not all(isinstance(each, dict) and isinstance(each.get("settings", {}), dict) for each in tables):
                 raise ValueError("eval is no list of evaluations")
-        except ValueError as error:
-            raise RunError(f"{self.path / RESULTS} is damaged ({error}); delete it") from None
-        return results
+        return dict(results)
 
     @contextmanager
     def changed_results(self) -> Iterator[dict[str, Any]]:
@@ -344,8 +332,11 @@ def versions() -> dict[str, str]:
     """The versions results depend on: Python, torch, numpy, Tacit, and the git head of the working directory if any."""
     torch = sys.modules["torch"].__version__ if "torch" in sys.modules else metadata.version("torch")
     numbers = {"python": platform.python_version(), "numpy": np.__version__, "torch": torch}
-    head = _git_head()
-    return numbers | {"tacit": sys.modules["tacit"].__version__} | ({"git": head} if head else {})
+    numbers["tacit"] = sys.modules["tacit"].__version__
+    with suppress(OSError, subprocess.SubprocessError):
+        command = ["git", "rev-parse", "HEAD"]
+        numbers["git"] = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    return numbers
 
 
 def _make_empty(path: Path, force: bool) -> None:
@@ -372,12 +363,3 @@ def _make_empty(path: Path, force: bool) -> None:
 def _is_ours(name: str) -> bool:
     """Whether a file belongs to a run."""
     return name in FILES or name.startswith(disk.TEMPORARY) or _PART.fullmatch(name) is not None
-
-
-def _git_head() -> str:
-    command = ["git", "rev-parse", "HEAD"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""

@@ -195,8 +195,8 @@ class Run:
         )  # fmt: skip
         if result.summary["kept"] and variant is None:
             own = chosen.engine  # which are the defaults from now on
-            given = {name: value for name, value in self._opened.settings.items() if name not in own}
-            self._renew(adapted=True, settings=given)
+            given = {name: value for name, value in opened.settings.items() if name not in own}
+            self._take(read=opened.weights, adapted=True, settings=given)
         return result.summary
 
     def encode(self, queries: NameOrPath | Mapping[str, QuerySet] | None = None, **options: Any) -> dict[str, Any]:
@@ -218,9 +218,9 @@ class Run:
         stopped = self.folder.has(ENCODING)
         if not self.folder.drop("encode") and not stopped:
             raise RunError(f"run '{self.folder.path}' has no encoder to drop")
-        opened = self._opened
-        given = {name: value for name, value in opened.settings.items() if (name, value) != ("search", "encoder")}
-        self._take(replace(opened, read=replace(opened.weights, encoder=None), settings=given))
+        asked = self._opened.settings
+        given = {name: value for name, value in asked.items() if (name, value) != ("search", "encoder")}
+        self._take(read=replace(self.weights, encoder=None), settings=given)
 
     def index(self, *, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
         """Build the index by which large graphs are asked, in `nlist` clusters (`4 √N` by default), and keep it.
@@ -235,7 +235,7 @@ class Run:
             )
         weights = self.weights
         built = weights.finders.build(weights.scorer, nlist, seed)
-        self._renew()
+        self._take(read=weights)
         return built
 
     def add(self, facts: Triples, *, progress: Progress | bool = False, **options: Any) -> Change:
@@ -261,21 +261,17 @@ class Run:
 
     def _reread(self) -> None:
         """Take up what the folder holds; another process may have changed it before."""
-        self._take(replace(self._opened, folder=RunFolder.open(self.folder.path), read=None))
+        self._take(folder=RunFolder.open(self.folder.path), read=None)
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter, and answer without it from now on."""
         if not self.folder.drop("adapt"):
             raise RunError(f"run '{self.folder.path}' has no adapter to drop")
-        self._renew()
+        self._take(read=self.weights)
 
-    def _renew(self, **changes: Any) -> None:
-        """Make the engine anew, over the weights as they were read."""
-        opened = self._opened
-        self._take(replace(opened, read=opened.weights, **changes))
-
-    def _take(self, opened: Opened) -> None:
-        """Answer by this from now on; until it is read as a whole, whoever asks has what was there before."""
+    def _take(self, **changes: Any) -> None:
+        """Answer by what changed from now on; until it is read as a whole, whoever asks has what was there before."""
+        opened = replace(self._opened, **changes)
         _ = opened.engine
         self._opened = opened
 

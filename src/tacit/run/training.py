@@ -145,14 +145,11 @@ def _within(source: Any, resume: bool, force: bool) -> RunFolder:
     if not isinstance(source, str | Path):
         raise SettingsError("out is not given, and a graph has no folder to keep an encoder in", "out")
     folder = find_run(source)
-    if folder.has(ENCODING) and not (resume or force):
-        raise RunError(
-            f"run '{folder.path}' has an encoder whose training was stopped; go on with resume, or start with force"
-        )
-    if folder.has(ENCODER) and not (resume or force):
+    if (folder.has(ENCODER) or folder.has(ENCODING)) and not (resume or force):
         there = folder.settings.get("encode", {}).get("model")
         raise RunError(
-            f"run '{folder.path}' has an encoder, {there}; replace it with force, or give another run as out"
+            f"run '{folder.path}' has an encoder, {there}; replace it with force, go on with resume where its training "
+            "was stopped, or give another run as out"
         )
     return folder
 

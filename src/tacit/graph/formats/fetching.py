@@ -29,8 +29,6 @@ _BUSY = (408, 429, 500, 502, 503, 504)  # what a server says that may answer lat
 _ADDRESS = re.compile(r"https?://[!-~]+", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[A-Za-z]+(-[A-Za-z0-9]+)*(--[a-z]+)?")
 
-FactCount = Callable[[int], None]  # how many facts there are so far
-
 
 @dataclass(frozen=True)
 class Endpoint:
@@ -99,10 +97,13 @@ class Fetched(NamedTuple):
     whole: bool
 
 
-def fetch(endpoint: Endpoint, out: str | Path, most: int = MOST, progress: FactCount = lambda facts: None) -> Fetched:
+def fetch(
+    endpoint: Endpoint, out: str | Path, most: int = MOST, progress: Callable[[int], None] = lambda facts: None
+) -> Fetched:
     """Write the facts of an endpoint to a file of N-Triples.
 
-    What has come so far lies beside the file under its name and `.part`; the same call goes on from there.
+    What has come so far lies beside the file under its name and `.part`; the same call goes on from there. `progress`
+    hears how many facts there are after each page.
     """
     if most < 1:
         raise SettingsError(f"most is {most}; it must be at least 1", "most")
