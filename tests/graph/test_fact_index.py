@@ -17,8 +17,8 @@ from tacit.graph.builder import Builder, assemble, packed
 from tacit.graph.fact_index import FactIndex, paired
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.graph.redundancy import redundancies
 from tacit.graph.split import split
+from tacit.graph.statistics import redundancies
 
 FREEBASE = (86_054_151, 29_648)  # entities and relation ids: N²·R is 24 times 2⁶³
 MOST = (2**31 - 1, 2**31 - 2)

@@ -11,8 +11,8 @@ import pytest
 from tacit.errors import SettingsError
 from tacit.graph.datasets import load
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.redundancy import redundancies
 from tacit.graph.split import split
+from tacit.graph.statistics import redundancies
 
 Fact = tuple[str, str, str]
 

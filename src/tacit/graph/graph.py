@@ -59,9 +59,7 @@ def _checked(row: Sequence[str], split: str, number: int) -> list[str]:
     labels = [label.strip(" ") for label in row if isinstance(label, str)] if listed else []
     if len(labels) != 3 or len(row) != 3 or "" in labels:
         shown = " ".join(repr(row).split())[:80]
-        raise DataError(
-            f"{split} fact {number} is {shown}; expected three strings that are not empty: head, relation, tail"
-        )
+        raise DataError(f"{split} fact {number} is {shown}; expected head, relation and tail, none of them empty")
     return labels
 
 

@@ -11,7 +11,7 @@ from tacit.errors import SettingsError
 from tacit.graph.builder import counted
 from tacit.graph.fact_index import paired
 from tacit.graph.graph import Graph
-from tacit.graph.redundancy import redundancies
+from tacit.graph.statistics import redundancies
 
 
 def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) -> Graph:

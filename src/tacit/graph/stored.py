@@ -80,12 +80,8 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
         arrays |= {WORDS: rows["words"], FOLDED: rows["folded"]}
     for name, array in arrays.items():
         write_array(folder / name, array)
-    described = {
-        "name": graph.name,
-        "entities": graph.num_entities,
-        "relations": graph.num_relations,
-        **{split: len(graph.split(split)) for split in SPLITS},
-    }
+    described = {"name": graph.name, "entities": graph.num_entities, "relations": graph.num_relations}
+    described |= {split: len(graph.split(split)) for split in SPLITS}
     files = {name: digest(folder / name) for name in GRAPH_FILES if (folder / name).is_file()}
     prefixes = {"prefixes": graph.prefixes} if graph.prefixes else {}
     return {"graph": described, "files": files, **prefixes}
@@ -113,10 +109,8 @@ def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
         same = {name for name in there if digest(folder / name) == files.get(name)}
         for name in sorted(there - same - {NAMES}, key=GRAPH_FILES.index):
             kind = "facts" if name in _OF_FACTS else "labels"
-            raise RunError(
-                f"the {kind} in '{folder}' are not those the run was made with ({name} was changed); "
-                "train the run again"
-            )
+            changed = f"the {kind} in '{folder}' are not those the run was made with ({name} was changed)"
+            raise RunError(f"{changed}; train the run again")
         return _read(folder, tables, there, same)
     except (OSError, ValueError) as error:
         raise RunError(f"the graph in '{folder}' cannot be read ({error}); train the run again") from None

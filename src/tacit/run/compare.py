@@ -158,11 +158,9 @@ def _check_graph(first: Run, other: Run) -> None:
     """Raise a `RunError` unless two runs are of one graph."""
     mine, theirs = first.folder.fingerprint, other.folder.fingerprint
     if mine != theirs:
-        raise RunError(
-            f"runs '{first.folder.path}' and '{other.folder.path}' are of different graphs, {first.graph.name} and "
-            f"{other.graph.name}: their {'facts' if mine.labels == theirs.labels else 'labels'} differ; compare runs "
-            "of one graph"
-        )
+        runs = f"runs '{first.folder.path}' and '{other.folder.path}'"
+        what = "facts" if mine.labels == theirs.labels else "labels"
+        raise RunError(f"{runs} are of different graphs: their {what} differ; compare runs of one graph")
 
 
 def _queries(
@@ -180,9 +178,7 @@ def _queries(
     samples = sample(graph, shapes=shapes, split=how.split, count=how.limit or COUNT, seed=seed)
     drawn_queries = {name: drawn.queries for name, drawn in samples.items() if len(drawn.queries)}
     if not drawn_queries:
-        raise SettingsError(
-            f"no queries could be drawn from the {how.split} facts of {graph.name}; give some", "queries"
-        )
+        raise SettingsError(f"no queries could be drawn from {how.split} facts of {graph.name}; give some", "queries")
     return drawn_queries
 
 

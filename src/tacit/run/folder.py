@@ -141,10 +141,8 @@ class RunFolder:
         """The fingerprint of the graph this run was made for."""
         made = self.settings["graph"]
         if made.get("format", 1) != FORMAT:
-            raise RunError(
-                f"run '{self.path}' was written by another version of Tacit (its format is {made.get('format', 1)}, "
-                f"this version's is {FORMAT}); train the run again"
-            )
+            other = f"was written by another version of Tacit, in format {made.get('format', 1)} and not {FORMAT}"
+            raise RunError(f"run '{self.path}' {other}; train the run again")
         if "labels" not in made or "facts" not in made:
             raise RunError(f"{self.path / SETTINGS} says not which labels and facts it is for; train the run again")
         for name in ("entities", "relations", *SPLITS):
@@ -166,16 +164,16 @@ class RunFolder:
         """Raise a `RunError` unless the run was made for the labels and the facts of this graph."""
         given, made, about = fingerprint(graph), self.fingerprint, self.settings["graph"]
         if given.labels != made.labels:
+            theirs = (
+                f"{about.get('name')} with {about.get('entities')} entities and {about.get('relations')} relation ids"
+            )
             raise RunError(
-                f"run '{self.path}' was trained on another vocabulary: {about.get('name')} with "
-                f"{about.get('entities')} entities and {about.get('relations')} relation ids, but the graph given is "
-                f"{graph.name} with {graph.num_entities} and {graph.num_relations}; give that graph, or another folder"
+                f"run '{self.path}' was trained on another vocabulary: {theirs}, but the graph given is {graph.name} "
+                f"with {graph.num_entities} and {graph.num_relations}; give that graph, or another folder"
             )
         if given.facts != made.facts:
-            raise RunError(
-                f"run '{self.path}' was trained on other facts than {graph.name} has now; give the graph as it was, or "
-                "train anew in another folder"
-            )
+            what = f"run '{self.path}' was trained on other facts than {graph.name} has now"
+            raise RunError(f"{what}; give the graph as it was, or train anew in another folder")
 
     def begin(self, graph: Graph) -> None:
         """Raise a `RunError` where a training on a graph could not be kept in the run: before hours are spent."""
@@ -227,7 +225,7 @@ class RunFolder:
         except (SafetensorError, OSError) as error:
             reason = " ".join(str(error).split())[:200]
             raise RunError(
-                f"{path} is truncated or no safetensors file ({reason}); delete it and train again"
+                f"{path} is cut short or no safetensors file ({reason}); delete it and train again"
             ) from None
 
     @contextmanager

@@ -230,8 +230,7 @@ class Run:
         """
         if not self.folder.has(MODEL):
             raise RunError(
-                f"run '{self.folder.path}' holds an encoder alone, and an index is one of a link predictor's vectors; "
-                "train makes one of those"
+                f"run '{self.folder.path}' holds an encoder alone; an index takes a link predictor, by train"
             )
         weights = self.weights
         built = weights.finders.build(weights.scorer, nlist, seed)

@@ -190,9 +190,7 @@ def _chosen(folder: RunFolder, given: EncodeSettings, settings: Mapping[str, Any
 def _imported(source: Any, out: NameOrPath | None, given: EncodeSettings, checkpoint: Path, force: bool) -> RunFolder:
     """A run with an encoder whose weights were trained elsewhere, on any graph."""
     if given.model != "ultra":
-        raise SettingsError(
-            f"checkpoint is given, and the model is '{given.model}'; ultra alone is imported from one", "checkpoint"
-        )
+        raise SettingsError(f"checkpoint is given for '{given.model}'; ultra alone is imported from one", "checkpoint")
     from tacit.encode.loading import save_encoder
     from tacit.encode.networks.ultra import import_checkpoint
 

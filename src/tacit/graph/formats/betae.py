@@ -30,10 +30,8 @@ def read_betae(folder: Path, name: str) -> Graph:
     entities = read_vocabulary(folder / "id2ent.pkl", "entity")
     relations = read_vocabulary(folder / "id2rel.pkl", "relation")
     if len(relations) % 2:
-        raise DataError(
-            f"has {len(relations)} relations; expected an even number, each 2i followed by its inverse 2i + 1",
-            folder / "id2rel.pkl",
-        )
+        odd = f"has {len(relations)} relations; expected an even number, each 2i followed by its inverse 2i + 1"
+        raise DataError(odd, folder / "id2rel.pkl")
     _check_counts(folder / "stats.txt", len(entities), len(relations))
     splits = [_forward(folder / f"{split}.txt", len(entities), len(relations)) for split in SPLITS]
     return assemble(entities, relations, splits, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -46,22 +46,21 @@ def column_order(columns: str, header: Sequence[str] = ()) -> Order:
     if len(words) == len(set(words)) == 3:
         roles = header_order(words)
         if _are_positions(words):
-            return _order(int(word) - 1 for word in words)
+            return int(words[0]) - 1, int(words[1]) - 1, int(words[2]) - 1
         if roles and len(header) <= 3:
             return roles
         if all(header.count(word) == 1 for word in words):
-            return _order(header.index(words[i]) for i in roles or USUAL)
-    wanted = "the three columns, as in 'head,tail,relation'," if len(header) <= 3 else f"three of {', '.join(header)}"
-    raise SettingsError(
-        f"columns '{columns}' must name {wanted} or give the positions of head, relation and tail, as in '1,3,2'",
-        "columns",
-    )
+            head, relation, tail = (header.index(words[i]) for i in roles or USUAL)
+            return head, relation, tail
+    names = "the three, as in 'head,tail,relation'," if len(header) <= 3 else f"three of {', '.join(header)}"
+    positions = "the positions of head, relation and tail, as in '1,3,2'"
+    raise SettingsError(f"columns '{columns}' must name {names} or give {positions}", "columns")
 
 
-def names_of(columns: str | None) -> set[str]:
-    """The names that `columns` gives, which are those of a header; none where it gives positions."""
+def is_named(line: Sequence[str], columns: str | None) -> bool:
+    """Whether `columns` names columns of a line, which is a header then; positions are no names."""
     words = words_of(columns or "")
-    return set() if _are_positions(words) else set(words)
+    return not _are_positions(words) and set(words) <= set(line)
 
 
 def words_of(columns: str) -> list[str]:
@@ -80,7 +79,9 @@ def header_order(words: Sequence[str]) -> Order | None:
     ((0, 2, 1), None)
     """
     roles = [_role(word) for word in words]
-    return _order(map(roles.index, COLUMNS)) if all(roles.count(role) == 1 for role in COLUMNS) else None
+    if any(roles.count(role) != 1 for role in COLUMNS):
+        return None
+    return roles.index("head"), roles.index("relation"), roles.index("tail")
 
 
 def contradicts(words: Sequence[str], order: Order) -> bool:
@@ -91,11 +92,6 @@ def contradicts(words: Sequence[str], order: Order) -> bool:
     """
     roles = [(at, _role(word)) for at, word in enumerate(words)]
     return any(role is not None and order[COLUMNS.index(role)] != at for at, role in roles)
-
-
-def _order(places: Iterable[int]) -> Order:
-    head, relation, tail = places
-    return head, relation, tail
 
 
 def is_half_a_header(fields: Sequence[str]) -> bool:
@@ -124,9 +120,8 @@ def told_order(
         names = ", ".join(header)
         raise DataError(f"its columns ({names}) are not all named as head, relation and tail; {SAY}", path, line)
     if max(order) >= len(header):
-        raise SettingsError(
-            f"columns '{columns}' ask for column {max(order) + 1}, and {path} has {len(header)}", "columns"
-        )
+        wanted = f"columns '{columns}' ask for column {max(order) + 1}"
+        raise SettingsError(f"{wanted}, and {path} has {len(header)}", "columns")
     return order, told is not None
 
 

@@ -104,6 +104,4 @@ def check_writable(labels: Iterable[str]) -> None:
     """Refuses a label that would not read back from a table separated by tabs."""
     for label in labels:
         if label != label.strip(" ") or not label or any(c in label for c in "\t\n\r"):
-            raise DataError(
-                f"label {label!r} cannot be written to a TSV: it is empty or has a tab, newline or outer space"
-            )
+            raise DataError(f"label {label!r} cannot be in a TSV: it is empty or has a tab, newline or outer space")

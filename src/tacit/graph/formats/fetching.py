@@ -27,6 +27,7 @@ _LARGEST = 1 << 28  # bytes of a page that are read
 _TRIES, _PATIENCE = 6, 120.0  # for a page, and the longest wait in seconds that a server may ask for
 _BUSY = (408, 429, 500, 502, 503, 504)  # what a server says that may answer later
 _ADDRESS = re.compile(r"https?://[!-~]+", re.IGNORECASE)
+FactCount = Callable[[int], None]  # hears how many facts there are so far
 _LANGUAGE = re.compile(r"[A-Za-z]+(-[A-Za-z0-9]+)*(--[a-z]+)?")
 
 
@@ -97,13 +98,10 @@ class Fetched(NamedTuple):
     whole: bool
 
 
-def fetch(
-    endpoint: Endpoint, out: str | Path, most: int = MOST, progress: Callable[[int], None] = lambda facts: None
-) -> Fetched:
+def fetch(endpoint: Endpoint, out: str | Path, most: int = MOST, progress: FactCount = lambda facts: None) -> Fetched:
     """Write the facts of an endpoint to a file of N-Triples.
 
-    What has come so far lies beside the file under its name and `.part`; the same call goes on from there. `progress`
-    hears how many facts there are after each page.
+    What has come so far lies beside the file under its name and `.part`; the same call goes on from there.
     """
     if most < 1:
         raise SettingsError(f"most is {most}; it must be at least 1", "most")

@@ -74,9 +74,8 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         raise DataError("is a folder where a file is expected", path) from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         if packing and getattr(error, "errno", None) is None:  # not the system's, but that of what unpacks
-            raise DataError(
-                f"is not a whole {path.suffix} file ({error}); unpack it, or fetch it again", path
-            ) from None
+            whole = f"is not a whole {path.suffix} file ({error}); unpack it, or fetch it again"
+            raise DataError(whole, path) from None
         raise DataError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path) from None
 
 

@@ -19,7 +19,7 @@ from tacit.graph.formats.columns import (
     Order,
     header_order,
     is_half_a_header,
-    names_of,
+    is_named,
     review,
     told_order,
 )
@@ -81,12 +81,11 @@ def _add_text(
     if columns is not None or wide:
         given, _ = told_order(first, columns, usual, path, 1) if first else (usual, False)
     order, told, lines = given or usual, given is not None, 0
-    named = bool(names_of(columns)) and names_of(columns) <= set(first)
     blocks = (fields for fields in (chosen_fields(path, order) if wide else table_fields(path)) if fields)
     for number, fields in enumerate(blocks):
         if not number:
             header = header_order(fields[:3])
-            skipped = named or header is not None or is_half_a_header(fields)
+            skipped = is_named(first, columns) or header is not None or is_half_a_header(fields)
             if skipped:
                 if (header := given or header) is None:
                     names = f"its first line ({', '.join(fields[:3])}) names columns, but not head, relation and tail"
@@ -153,10 +152,8 @@ def write_tsv(graph: Graph, path: str | Path) -> None:
     path = Path(path)
     if path.suffix and not path.is_dir():
         if extension(path) not in (".tsv", ".txt"):
-            raise DataError(
-                f"can be written as .tsv or .txt, packed or not ({', '.join(PACKINGS)}), or as a folder (no extension)",
-                path,
-            )
+            forms = f".tsv or .txt, packed or not ({', '.join(PACKINGS)}), or as a folder (no extension)"
+            raise DataError(f"can be written as {forms}", path)
         with atomic_file(path) as file:
             file.write(_lines(graph, graph.facts()))
         return

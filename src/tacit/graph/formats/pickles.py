@@ -103,11 +103,8 @@ def load_pickle(path: str | Path) -> Any:
     with opened(Path(path)) as file:
         data = file.read()
     if reason := rehearse(data):
-        raise DataError(
-            f"is not a pickle of plain ints, strings, tuples, sets and dicts ({reason}); "
-            "it was refused and nothing in it was executed",
-            path,
-        )
+        refused = f"is not a pickle of plain ints, strings, tuples, sets and dicts ({reason})"
+        raise DataError(f"{refused}; it was refused and nothing in it was executed", path)
     collecting = gc.isenabled()
     gc.disable()  # plain data has no cycles, and looking for some takes as long as reading
     try:
