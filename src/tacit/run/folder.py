@@ -162,18 +162,13 @@ class RunFolder:
 
     def check(self, graph: Graph) -> None:
         """Raise a `RunError` unless the run was made for the labels and the facts of this graph."""
-        given, made, about = fingerprint(graph), self.fingerprint, self.settings["graph"]
-        if given.labels != made.labels:
-            theirs = (
-                f"{about.get('name')} with {about.get('entities')} entities and {about.get('relations')} relation ids"
-            )
+        given, made = fingerprint(graph), self.fingerprint
+        if given != made:
+            what = "another vocabulary" if given.labels != made.labels else "other facts"
             raise RunError(
-                f"run '{self.path}' was trained on another vocabulary: {theirs}, but the graph given is {graph.name} "
-                f"with {graph.num_entities} and {graph.num_relations}; give that graph, or another folder"
+                f"run '{self.path}' was trained on {what} than {graph.name} has now; give the graph as it was, or train "
+                "anew in another folder"
             )
-        if given.facts != made.facts:
-            what = f"run '{self.path}' was trained on other facts than {graph.name} has now"
-            raise RunError(f"{what}; give the graph as it was, or train anew in another folder")
 
     def begin(self, graph: Graph) -> None:
         """Raise a `RunError` where a training on a graph could not be kept in the run: before hours are spent."""
@@ -224,9 +219,7 @@ class RunFolder:
                 return dict(stamp), {key: file.get_tensor(key) for key in file.keys()} if tensors else {}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             reason = " ".join(str(error).split())[:200]
-            raise RunError(
-                f"{path} is cut short or no safetensors file ({reason}); delete it and train again"
-            ) from None
+            raise RunError(f"{path} is truncated or no safetensors file ({reason}); delete it, train again") from None
 
     @contextmanager
     def fits(self, name: str, advice: str) -> Iterator[None]:

@@ -229,9 +229,7 @@ class Run:
         than 200,000 entities are asked through it from now on; below that, exact search is faster.
         """
         if not self.folder.has(MODEL):
-            raise RunError(
-                f"run '{self.folder.path}' holds an encoder alone; an index takes a link predictor, by train"
-            )
+            raise RunError(f"run '{self.folder.path}' holds an encoder alone; an index is one of a link predictor")
         weights = self.weights
         built = weights.finders.build(weights.scorer, nlist, seed)
         self._take(read=weights)
