@@ -52,12 +52,6 @@ class Builder:
     def add_coded(self, entities: list[str], relations: list[str], splits: Mapping[str, Triples]) -> None:
         """Adds facts as numbers of labels, which are given in order of first occurrence; the rows are used up."""
         for known, labels, columns in ((self.entities, entities, (0, 2)), (self.relations, relations, (1,))):
-            if not known:
-                known.update(zip(labels, range(len(labels)), strict=True))
-                if len(known) == len(labels):  # the numbers are the ids
-                    known.default_factory = count(len(labels)).__next__
-                    continue
-                known.clear()  # labels may be equal
             ids = _ids(known, labels)
             for rows, column in product(splits.values(), columns):
                 rows[:, column] = ids[rows[:, column]]
@@ -128,9 +122,12 @@ def assemble(
     earlier: list[NDArray[np.int64]] = []  # the keys of each split so far, sorted
     for split, facts, keys in zip(SPLITS, splits, packed(splits, len(entities), len(relations)), strict=True):
         ordered = np.sort(keys)
-        if (ordered[1:] == ordered[:-1]).any():
-            once = np.sort(np.unique(keys, return_index=True)[1])  # where each first occurs
-            notes.append(f"{split}: {counted(len(facts) - len(once), 'duplicate fact')} dropped")
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(twice):
+            once = ~within(keys, twice)
+            again = np.flatnonzero(~once)
+            once[again[np.unique(keys[again], return_index=True)[1]]] = True  # where each first occurs
+            notes.append(f"{split}: {counted(len(twice), 'duplicate fact')} dropped")
             facts, keys = facts[once], keys[once]
         again = np.zeros(len(keys), dtype=bool)
         for others in earlier:

@@ -39,8 +39,9 @@ INDEX, WEIGHTS = "index.faiss", "weights.json"  # of the weights, to find tails 
 CODES, BYTES = "codes.safetensors", "codes.npy"  # the same in a byte a number
 ROWS, LOG_SUMS = "rows.cache", "log-sums.cache"  # what was found
 FOUND_BY = (INDEX, CODES, BYTES, WEIGHTS, ROWS, LOG_SUMS)
+EARLIER = "facts.npz"  # of a run of the first format; it goes when the run is replaced
 WRITTEN = (MODEL, ADAPTER, ENCODER, CHECKPOINT, ADAPTATION, ENCODING, TRACE, RESULTS)  # by commands that take time
-FILES = (SETTINGS, *GRAPH_FILES, *WRITTEN, QUESTIONS, *FOUND_BY)
+FILES = (SETTINGS, *GRAPH_FILES, EARLIER, *WRITTEN, QUESTIONS, *FOUND_BY)
 # What an engine is made of; the rest is written beside it while somebody trains, adapts, evaluates or asks.
 OPENED = (SETTINGS, *GRAPH_FILES, MODEL, ADAPTER, ENCODER, INDEX, CODES, BYTES)
 ON_PREDICTOR = ("lmpnn",)  # encoders over the vectors of the link predictor beside them, with which they go
@@ -165,10 +166,8 @@ class RunFolder:
         given, made = fingerprint(graph), self.fingerprint
         if given != made:
             what = "another vocabulary" if given.labels != made.labels else "other facts"
-            raise RunError(
-                f"run '{self.path}' was trained on {what} than {graph.name} has now; give the graph as it was, or train "
-                "anew in another folder"
-            )
+            made_of = f"run '{self.path}' was trained on {what} than {graph.name} has now"
+            raise RunError(f"{made_of}; give the graph as it was, or train anew in another folder")
 
     def begin(self, graph: Graph) -> None:
         """Raise a `RunError` where a training on a graph could not be kept in the run: before hours are spent."""

@@ -27,14 +27,16 @@ LARGE = 1 << 25  # bytes of text, about a million lines, from which it pays
 _PACKED = 4  # times smaller is a text that is packed
 _LABELS = re.compile(r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|UUID|ENUM.*")
 # A label's number is its rank among all by the place where it first occurs, a head before the tail of its fact.
-NUMBERING = (
+_NUMBERED = (
     "CREATE TABLE of_{} AS SELECT x, (row_number() OVER (ORDER BY first) - 1)::INTEGER id "
     "FROM (SELECT x, min(place) first FROM ({}) GROUP BY x)"
 )
-PLACES = {
-    "e": "SELECT h x, 2 * rowid place FROM facts UNION ALL SELECT t x, 2 * rowid + 1 place FROM facts",
-    "r": "SELECT r x, rowid place FROM facts",
-}
+NUMBERING = (
+    _NUMBERED.format(
+        "e", "SELECT h x, 2 * rowid place FROM facts UNION ALL SELECT t x, 2 * rowid + 1 place FROM facts"
+    ),
+    _NUMBERED.format("r", "SELECT r x, rowid place FROM facts"),
+)
 NUMBERS = (
     "SELECT facts.rowid AS place, h.id h, r.id r, t.id t FROM facts "
     "JOIN of_e h ON facts.h = h.x JOIN of_r r ON facts.r = r.x JOIN of_e t ON facts.t = t.x"
@@ -110,8 +112,8 @@ def parquet_fields(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
 
 def _coded(connection: Any) -> tuple[list[str], list[str], NDArray[np.int32]]:
     """The entities and relations of the table `facts` in order of first occurrence, and its rows as their numbers."""
-    for kind, places in PLACES.items():
-        connection.execute(NUMBERING.format(kind, places))
+    for statement in NUMBERING:
+        connection.execute(statement)
     numbers = connection.execute(NUMBERS).fetchnumpy()
     rows = np.empty((len(numbers["place"]), 3), dtype=np.int32)
     for column, name in enumerate("hrt"):
