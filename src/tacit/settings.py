@@ -137,24 +137,17 @@ class Settings:
 
     def lasting(self) -> dict[str, Any]:
         """The settings that a run must be continued with, as plain values."""
-        free = self.free_on_resume()
+        free = {declared.name for declared in fields(self) if declared.metadata.get("resumes")}
         return {name: value for name, value in self.to_dict().items() if name not in free}
-
-    @classmethod
-    def free_on_resume(cls) -> tuple[str, ...]:
-        """The settings that may differ between a run and its continuation: none changes the weights of a step."""
-        return tuple(declared.name for declared in settings_of(cls) if declared.metadata["resumes"])
 
     def continued(self, **changes: Any) -> Self:
         """The settings to go on with a run of these; a `SettingsError` where it would not be the same run."""
         after, earlier = self.changed(**changes), self.lasting()
         for name, value in after.lasting().items():
             if value != earlier[name]:
-                raise SettingsError(
-                    f"{name} is {value}, and the run has {earlier[name]}; leave it out to go on with the run, or train "
-                    f"anew (only {', '.join(self.free_on_resume())} may change)",
-                    name,
-                )
+                free = ", ".join(each for each in self.to_dict() if each not in earlier)
+                other = f"{name} is {value}, and the run has {earlier[name]}"
+                raise SettingsError(f"{other}; leave it out to go on, or train anew (only {free} may change)", name)
         return after
 
 

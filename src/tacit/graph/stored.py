@@ -31,12 +31,9 @@ GRAPH_FILES = (ENTITIES, RELATIONS, NAMES, FACTS, KEYS, OFFSETS, TAILS, TRIE, TR
 _OF_FACTS = (FACTS, KEYS, OFFSETS, TAILS)
 _KINDS = {  # of arrays; -1 is any number
     FACTS: (np.int32, (-1, 3)),
-    KEYS: (np.int64, (-1,)),
-    OFFSETS: (np.int64, (-1,)),
+    **dict.fromkeys((KEYS, OFFSETS), (np.int64, (-1,))),
     TAILS: (np.int32, (-1,)),
-    TRIE_IDS: (np.int32, (2, -1)),
-    WORDS: (np.int32, (2, -1)),
-    FOLDED: (np.int32, (2, -1)),
+    **dict.fromkeys((TRIE_IDS, WORDS, FOLDED), (np.int32, (2, -1))),
 }
 _READ_WHOLE = 1 << 24  # bytes
 

@@ -79,12 +79,8 @@ def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
     facts[odd] = facts[odd][:, [2, 1, 0]]
     facts[:, 1] &= ~1
     (keys,) = packed([facts], num_entities, num_relations)
-    _refuse(
-        ~np.isin(keys, np.intersect1d(keys[odd], keys[~odd])),
-        path,
-        "this triple's inverse (tail, relation ± 1, head) is not in the file; "
-        "BetaE folders hold both directions, 2i and 2i + 1",
-    )
+    lone = ~np.isin(keys, np.intersect1d(keys[odd], keys[~odd]))
+    _refuse(lone, path, "this triple's inverse (tail, relation ± 1, head) is not in the file; both directions must be")
     return facts[~odd]
 
 

@@ -33,10 +33,7 @@ class PlainData(pickle.Unpickler):
 
     allowed: ClassVar[dict[tuple[str, str], Any]] = {
         ("collections", "defaultdict"): defaultdict,
-        ("builtins", "set"): set,
-        ("builtins", "frozenset"): frozenset,
-        ("__builtin__", "set"): set,
-        ("__builtin__", "frozenset"): frozenset,
+        **{(module, kind.__name__): kind for module in ("builtins", "__builtin__") for kind in (set, frozenset)},
     }
 
     def find_class(self, module: str, name: str) -> Any:

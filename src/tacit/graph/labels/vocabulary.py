@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from tacit.errors import UnknownName
 from tacit.graph.labels.spelling import Forms, Places, Spelling, folded_rows, spaced, word_beginning, word_rows
@@ -34,19 +35,19 @@ class Vocabulary(Sequence[str]):
         forms: Mapping[str, Places] | None = None,
     ) -> None:
         self.kind, self._given = kind, forms or {}  # rows of forms, as `form_rows` made them
-        self.labels: Sequence[str] = labels if isinstance(labels, LabelTrie) else list(labels)
-        self._find: Callable[[object], int | None]
+        self.labels: Sequence[str]
+        self._find: Callable[[Any], int | None]
         if isinstance(labels, LabelTrie):
-            self._find = labels.find
+            self.labels, self._find = labels, labels.find
         else:  # a dict has the ids already
+            self.labels = list(labels)
             ids = labels if isinstance(labels, dict) else dict(zip(self.labels, range(len(self.labels)), strict=True))
             if len(ids) != len(self.labels):
                 twice = next(label for i, label in enumerate(self.labels) if ids[label] != i)
                 raise ValueError(f"{kind} label '{twice}' occurs twice")
             self._find = ids.get
-        self.names: dict[str, tuple[str, ...]] = {
-            label: given for label in names or () if label in self and (given := tuple((names or {})[label]))
-        }
+        named = {label: tuple(given) for label, given in (names or {}).items() if label in self}
+        self.names = {label: given for label, given in named.items() if given}
 
     def __len__(self) -> int:
         return len(self.labels)
