@@ -77,7 +77,7 @@ def test_errors_name_flags(
         ("encode", str(gqe_run)): "has an encoder, gqe; replace it with force",
         ("encode", str(gqe_run), "--drop"): "holds an encoder alone; delete the folder",
         ("encode", str(tmp_path)): "give the folder of the run to make as --out",
-        ("encode", str(gqe_run), "--out", str(tmp_path / "x"), "--checkpoint", "w.pth"): "--checkpoint is given, and",
+        ("encode", str(gqe_run), "--out", str(tmp_path / "x"), "--checkpoint", "w.pth"): "--checkpoint is given for",
         ("encode", str(gqe_run), "--out", str(tmp_path / "x"), "--model", "lmpnn"): "no model.safetensors",
         ("ask", str(gqe_run), question, "--k", "8"): "--k is 8, which means nothing to an encoder",
         ("ask", str(gqe_run), "count ?x : lives(p1, ?x)"): "asks for a count, and GQE",

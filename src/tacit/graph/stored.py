@@ -67,7 +67,7 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
     facts, index = graph.facts(), graph.index()
     if ((facts < 0) | (facts >= (graph.num_entities, graph.num_relations, graph.num_entities))).any():
         raise DataError(f"the facts of {graph.name} have ids without labels; ids count the labels from 0")
-    arrays = {FACTS: facts, KEYS: index.keys, OFFSETS: index.offsets, TAILS: index.all_tails}
+    arrays: dict[str, NDArray[Any]] = {FACTS: facts, KEYS: index.keys, OFFSETS: index.offsets, TAILS: index.all_tails}
     if is_large(graph.entities):
         if made := trie_of(graph.entities):
             with replacing(folder / TRIE) as target:

@@ -292,12 +292,9 @@ class Run:
         out. `out` is a JSON file to write. `progress` hears an `Event` of each shape as its queries are ranked, or True
         shows it. Several `processes` that hold the whole run share the queries out, and the first of them writes.
 
-        Settings are those of `EvaluateSettings`: `ties`; the `mean`, taken per `question`, as BetaE does, or per
-        `fact`, where every hard answer counts once; `limit`, which takes that many queries of each shape; `batch`;
-        `per_relation`, which also groups 1p queries; `by_missing`, which also groups hard answers by the least number
-        of links that must be predicted for them beside the observed facts; and `reliability`, which also measures
-        whether scores read as probabilities. All others are those of `EngineSettings`; with `new`, answers that the
-        observed facts imply are ranked last.
+        Settings are those of `EvaluateSettings`: `ties`, the `mean` per question or per fact, the `limit` of queries of
+        each shape, `batch`, and what is measured as well: `per_relation`, `by_missing` links, and `reliability`. All
+        others are those of `EngineSettings`; with `new`, answers that the observed facts imply are ranked last.
         """
         from tacit.evaluate.evaluation import check_writable, evaluate_run, kept_in
         from tacit.evaluate.settings import EvaluateSettings

@@ -71,9 +71,8 @@ def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
     if not chunks and path.stem == "train":  # the other splits may be empty: all facts are known ones
         raise DataError("holds no facts; expected lines of head, relation and tail ids", path)
     triples = np.concatenate([np.empty((0, 3), dtype=np.int64), *chunks])
-    strange = (triples < 0) | (triples >= (num_entities, num_relations, num_entities))
-    sizes = f"{num_entities} entities and {num_relations} relations"
-    _refuse(strange.any(axis=1), path, f"expected ids of {sizes}, counted from 0")
+    strange = ((triples < 0) | (triples >= (num_entities, num_relations, num_entities))).max(axis=1, initial=False)
+    _refuse(strange, path, f"expected ids of {num_entities} entities and {num_relations} relations, counted from 0")
     facts: Triples = triples.astype(np.int32)
     odd = facts[:, 1] % 2 == 1
     facts[odd] = facts[odd][:, [2, 1, 0]]
@@ -81,7 +80,8 @@ def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
     (keys,) = packed([facts], num_entities, num_relations)
     lone = ~np.isin(keys, np.intersect1d(keys[odd], keys[~odd]))
     _refuse(lone, path, "this triple's inverse (tail, relation ± 1, head) is not in the file; both directions must be")
-    return facts[~odd]
+    forward: Triples = facts[~odd]
+    return forward
 
 
 def _ids(fields: list[str]) -> NDArray[np.int64]:
