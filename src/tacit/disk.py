@@ -10,7 +10,7 @@ import math
 import os
 import shutil
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -87,12 +87,12 @@ def is_device(path: Path) -> bool:
 
 
 @contextmanager
-def exchanging(folder: Path, gone: Callable[[], Iterable[str]] = tuple) -> Iterator[Path]:
+def exchanging(folder: Path, exchanged: Callable[[str], bool] = lambda name: False) -> Iterator[Path]:
     """A folder to write files to that take the places of those in `folder` together; a crash leaves all old or all new.
 
     Renaming that folder decides. If what follows is cut short, `finish_exchange` makes up for it before anyone reads.
-    Files that `gone` names in the end go with the old ones; where nothing was written, nothing changes. Who comes
-    second waits for the first.
+    Files that are `exchanged` by their names go where nothing takes their place; where nothing was written, nothing
+    changes. Who comes second waits for the first.
     """
     draft = folder / DRAFT
     with written(folder), locked(folder / LOCK):
@@ -101,9 +101,12 @@ def exchanging(folder: Path, gone: Callable[[], Iterable[str]] = tuple) -> Itera
         draft.mkdir()
         try:
             yield draft
-            if not any(draft.iterdir()):
+            kept = {file.name for file in draft.iterdir()}
+            if not kept:
                 return
-            (draft / _GONE).write_text("\n".join(gone()), encoding="utf-8")
+            there = {file.name for file in folder.iterdir() if not file.name.startswith(TEMPORARY)}
+            gone = filter(exchanged, sorted(there - kept))
+            (draft / _GONE).write_text("\n".join(gone), encoding="utf-8")
             for file in draft.iterdir():
                 _sync(file, os.O_RDWR)
             _sync_folder(draft)

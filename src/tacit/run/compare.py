@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tacit.engine.engine import Engine
     from tacit.evaluate.results import Results
     from tacit.fitting.progress import Progress
-    from tacit.graph.graph import Graph
     from tacit.query.sampling.queries import QuerySet
 
     Measured = Callable[[Engine], Results]
@@ -121,7 +120,7 @@ def compare(
     the graph. All observe the training facts; shapes that an encoder cannot express are left out of its row. `out` is a
     JSON file to write; `progress` hears an `Event` of each shape as its queries are ranked, or True shows it.
     """
-    from tacit.evaluate.evaluation import check_writable, observed_before, relevant
+    from tacit.evaluate.evaluation import check_writable, observed_before, queries_of, relevant
     from tacit.evaluate.protocol import evaluate, ranked
 
     how = EvaluateSettings(split=split, limit=limit, ties=ties)
@@ -133,7 +132,14 @@ def compare(
     first, *others = opened.values()
     for other in others:
         _check_graph(first, other)
-    drawn = _queries(first.graph, queries, how, shapes, seed)
+    if queries is not None:
+        drawn = queries_of(first.graph, queries, split, shapes)
+    else:
+        samples = sample(first.graph, shapes=shapes, split=split, count=limit or COUNT, seed=seed)
+        drawn = {name: each.queries for name, each in samples.items() if len(each.queries)}
+    if not drawn:
+        facts = f"the {split} facts of {first.graph.name}"
+        raise SettingsError(f"no queries could be drawn from {facts}; give some", "queries")
     observed = observed_before(split)
 
     def measured(engine: Engine) -> Results:
@@ -161,25 +167,6 @@ def _check_graph(first: Run, other: Run) -> None:
         runs = f"runs '{first.folder.path}' and '{other.folder.path}'"
         what = "facts" if mine.labels == theirs.labels else "labels"
         raise RunError(f"{runs} are of different graphs: their {what} differ; compare runs of one graph")
-
-
-def _queries(
-    graph: Graph,
-    queries: NameOrPath | Mapping[str, QuerySet] | None,
-    how: EvaluateSettings,
-    shapes: str | None,
-    seed: int,
-) -> dict[str, QuerySet]:
-    """The queries that all are asked."""
-    from tacit.evaluate.evaluation import queries_of
-
-    if queries is not None:
-        return queries_of(graph, queries, how.split, shapes)
-    samples = sample(graph, shapes=shapes, split=how.split, count=how.limit or COUNT, seed=seed)
-    drawn_queries = {name: drawn.queries for name, drawn in samples.items() if len(drawn.queries)}
-    if not drawn_queries:
-        raise SettingsError(f"no queries could be drawn from {how.split} facts of {graph.name}; give some", "queries")
-    return drawn_queries
 
 
 def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured) -> list[System]:

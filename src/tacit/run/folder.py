@@ -105,12 +105,7 @@ class RunFolder:
 
         All of the run's files are exchanged but for the trace; those of others stay. One change waits for another.
         """
-
-        def gone() -> set[str]:
-            names = {file.name for file in self.path.iterdir() if not file.name.startswith(disk.TEMPORARY)}
-            return {name for name in names if _is_ours(name)} - {TRACE, *(file.name for file in draft.iterdir())}
-
-        with disk.exchanging(self.path, gone) as draft:
+        with disk.exchanging(self.path, lambda name: _is_ours(name) and name != TRACE) as draft:
             yield RunFolder.open(self.path), draft
 
     def has(self, name: str) -> bool:

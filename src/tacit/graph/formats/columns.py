@@ -84,16 +84,6 @@ def header_order(words: Sequence[str]) -> Order | None:
     return roles.index("head"), roles.index("relation"), roles.index("tail")
 
 
-def contradicts(words: Sequence[str], order: Order) -> bool:
-    """Whether the name of a column says that it is something else than an order takes it for.
-
-    >>> contradicts(["person", "city", "relation"], USUAL), contradicts(["person", "relation", "city"], USUAL)
-    (True, False)
-    """
-    roles = [(at, _role(word)) for at, word in enumerate(words)]
-    return any(role is not None and order[COLUMNS.index(role)] != at for at, role in roles)
-
-
 def is_half_a_header(fields: Sequence[str]) -> bool:
     """Whether the first line of a table (three fields a line) looks like a header, though not of which columns.
 
@@ -115,8 +105,8 @@ def told_order(
         wide = f" or columns that say which are meant{_MELT}" if len(header) > 3 else ""
         number = counted(len(header), "column")
         raise DataError(f"has {number}; expected 3 ({', '.join(COLUMNS)}){wide}", path, line)
-    order = told or usual
-    if told is None and contradicts(header, order):
+    order, roles = told or usual, [_role(word) for word in header]
+    if told is None and any(role and order[COLUMNS.index(role)] != at for at, role in enumerate(roles)):
         names = ", ".join(header)
         raise DataError(f"its columns ({names}) are not all named as head, relation and tail; {SAY}", path, line)
     if max(order) >= len(header):
