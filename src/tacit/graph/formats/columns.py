@@ -14,12 +14,11 @@ from tacit.graph.formats.delimited import COLUMNS
 
 Order = tuple[int, int, int]  # the positions of head, relation and tail
 USUAL: Order = (0, 1, 2)
-SOME = 10  # lines to doubt the first one by
 _ENOUGH = 100  # lines to judge columns by
 _FEWER = 5  # times fewer distinct values than the relations are far fewer
 _LONGEST = 100  # letters of a word that names a column
 _SHARED = 0.1  # of the relations that are entities, too, are too many
-SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2'"
+_SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2'"
 _MELT = "; a table with a column for each relation is melted into these first"
 _WORDS = {
     "head": "head h subject subj s source src from start node1 entity1 arg1",
@@ -57,12 +56,6 @@ def column_order(columns: str, header: Sequence[str] = ()) -> Order:
     raise SettingsError(f"columns '{columns}' must name {names} or give {positions}", "columns")
 
 
-def is_named(line: Sequence[str], columns: str | None) -> bool:
-    """Whether `columns` names columns of a line, which is a header then; positions are no names."""
-    words = words_of(columns or "")
-    return not _are_positions(words) and set(words) <= set(line)
-
-
 def words_of(columns: str) -> list[str]:
     """The three words of `columns`, separated by commas, or by spaces where there are none."""
     return [word.strip() for word in columns.split(",")] if "," in columns else columns.split()
@@ -96,6 +89,21 @@ def is_half_a_header(fields: Sequence[str]) -> bool:
     return (len(roles) > 1 or bool(telling)) and not any(word in fields[i + 3 :: 3] for i, word in enumerate(first))
 
 
+def header_in(fields: Sequence[str], columns: str | None, given: Order | None, path: Path) -> Order | None:
+    """The order of columns where the first line of a table (three fields a line) is a header; None where it is none.
+
+    The `given` one counts before what the header says; half a header without any is refused.
+    """
+    first, words = fields[:3], words_of(columns or "")
+    order, named = header_order(first), set(words) <= set(first) and not _are_positions(words)
+    if not named and order is None and not is_half_a_header(fields):
+        return None
+    if given is None and order is None:
+        names = f"its first line ({', '.join(first)}) names columns, but not head, relation and tail"
+        raise DataError(f"{names}; {_SAY}, or delete it", path)
+    return given or order
+
+
 def told_order(
     header: Sequence[str], columns: str | None, usual: Order, path: Path, line: int | None = None
 ) -> tuple[Order, bool]:
@@ -108,7 +116,7 @@ def told_order(
     order, roles = told or usual, [_role(word) for word in header]
     if told is None and any(role and order[COLUMNS.index(role)] != at for at, role in enumerate(roles)):
         names = ", ".join(header)
-        raise DataError(f"its columns ({names}) are not all named as head, relation and tail; {SAY}", path, line)
+        raise DataError(f"its columns ({names}) are not all named as head, relation and tail; {_SAY}", path, line)
     if max(order) >= len(header):
         wanted = f"columns '{columns}' ask for column {max(order) + 1}"
         raise SettingsError(f"{wanted}, and {path} has {len(header)}", "columns")

@@ -12,17 +12,7 @@ import numpy as np
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder
-from tacit.graph.formats.columns import (
-    SAY,
-    SOME,
-    USUAL,
-    Order,
-    header_order,
-    is_half_a_header,
-    is_named,
-    review,
-    told_order,
-)
+from tacit.graph.formats.columns import USUAL, Order, header_in, header_order, is_half_a_header, review, told_order
 from tacit.graph.formats.delimited import (
     COLUMNS,
     TEXTS,
@@ -42,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TABLES = (*TEXTS, PARQUET)
+_SOME = 10  # lines to doubt the first one by
 _FRAME = Path("DataFrame")  # what messages call it
 # pandas makes floats of whole numbers where one is missing
 _CURE = ": frame.convert_dtypes() makes these of whole floats, astype(str) makes text of anything"
@@ -63,7 +54,7 @@ def read_table(path: Path, split: str, builder: Builder, reading: ReadSettings) 
         header = next((row for _, row in table_rows(path)), [])
         order, told, lines = _add_text(path, split, builder, columns, usual, header)
         first = [header[i] for i in order] if header else []
-        if lines >= SOME and _stands_alone(builder, split, *first):
+        if lines >= _SOME and _stands_alone(builder, split, *first):
             builder.notes.append(
                 f"{split}: the first line of {path.name} has nothing in common with any other; "
                 f"if it is a header, give columns '{','.join(first)}'"
@@ -84,16 +75,12 @@ def _add_text(
     blocks = (fields for fields in (chosen_fields(path, order) if wide else table_fields(path)) if fields)
     for number, fields in enumerate(blocks):
         if not number:
-            header = header_order(fields[:3])
-            skipped = is_named(first, columns) or header is not None or is_half_a_header(fields)
-            if skipped:
-                if (header := given or header) is None:
-                    names = f"its first line ({', '.join(fields[:3])}) names columns, but not head, relation and tail"
-                    raise DataError(f"{names}; {SAY}, or delete it", path)
+            header = header_in(fields, columns, given, path)
+            if header is not None:
                 order, told = header, True
                 builder.notes.append(f"{split}: the first line of {path.name} was taken for a header and skipped")
                 del fields[:3]
-            at_once = None if wide else add_text(path, split, builder, order, int(skipped))
+            at_once = None if wide else add_text(path, split, builder, order, int(header is not None))
             if at_once is not None:
                 return order, told, at_once
         if order != USUAL and not wide:

@@ -28,7 +28,7 @@ RDF = (".nt", ".ttl")
 
 def check_format(path: str | Path, formats: Sequence[str] = (), what: str = "facts") -> None:
     """Refuse a name whose extension is no format to write in, before there is anything to write."""
-    known = formats or (*_ROWS, *RDF, ".parquet")
+    known = formats or (*_ROWS, ".jsonl", *RDF, ".parquet")
     if extension(Path(path)) not in known:
         named = f"{', '.join(known[:-1])} or {known[-1]}"
         raise SettingsError(f"'{path}' is no file of {what}; its name ends in {named}", "out")
@@ -57,9 +57,10 @@ def write_table(path: str | Path, columns: Mapping[str, str], rows: Iterable[Cel
     kind = kind or extension(path)
     if kind == ".parquet":
         return _write_parquet(path, columns, rows)
-    line, names = _ROWS[kind], list(columns)
-    header = [] if kind == ".jsonl" else [line(names, names)]
-    return write_lines(path, chain(header, (line(names, row) for row in rows))) - len(header)
+    if kind == ".jsonl":
+        objects = (dict(zip(columns, row, strict=True)) for row in rows)
+        return write_lines(path, (json.dumps(each, ensure_ascii=False) for each in objects))
+    return write_lines(path, map(_ROWS[kind], chain([list(columns)], rows))) - 1
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> int:
@@ -72,19 +73,15 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> int:
     return count
 
 
-def _tsv(names: Cells, row: Cells) -> str:
+def _tsv(row: Cells) -> str:
     check_writable(cell for cell in row if isinstance(cell, str))
     return "\t".join(map(_cell, row))
 
 
-def _csv(names: Cells, row: Cells) -> str:
+def _csv(row: Cells) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="\r\n").writerow(map(_cell, row))  # which quotes both of them
     return line.getvalue()[:-2]
-
-
-def _json(names: Cells, row: Cells) -> str:
-    return json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False)
 
 
 def _cell(value: Any) -> str:
@@ -95,7 +92,7 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-_ROWS: dict[str, Callable[[Cells, Cells], str]] = {".tsv": _tsv, ".csv": _csv, ".jsonl": _json}
+_ROWS: dict[str, Callable[[Cells], str]] = {".tsv": _tsv, ".csv": _csv}
 
 
 def _statement(fact: Scored, prefixes: Prefixes, scored: bool) -> str:
