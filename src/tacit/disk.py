@@ -9,15 +9,14 @@ import json
 import math
 import os
 import shutil
-import threading
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import LimitError, RunError
+from tacit.errors import LimitError, RunError, TacitError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,33 +32,48 @@ _BLOCK, _BLOCKS = 1 << 16, 256
 _ALIGNED = 64  # bytes of a line of memory
 
 
-def atomic_write(path: Path, write: Callable[[str], object]) -> None:
-    """Write a file beside its place, force it to disk and rename it: readers see the old file or the whole new one."""
-    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{threading.get_native_id()}-{path.name}")
+@contextmanager
+def written(path: Path, kind: type[TacitError] = RunError) -> Iterator[None]:
+    """Turn what the system says while `path` is written into an error of a `kind`, or of a disk that is full."""
     try:
-        if is_device(path):
-            write(str(path))
-            return
-        temporary.touch()
-        mode = temporary.stat().st_mode
-        write(str(temporary))
-        temporary.chmod(mode)  # a writer that makes the file anew may have kept it private
-        _sync(temporary, os.O_RDWR)  # Windows syncs no file that is open for reading alone
-        temporary.replace(path)
-        _sync_folder(path.parent)
+        yield
     except OSError as error:
-        raise write_error(path, error) from None
-    finally:
-        remove(temporary)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            full = f"the disk is full: {path} was not written and what was there is whole; make room, then go on"
+            raise LimitError(full) from None
+        raise kind(f"{path} cannot be written ({error.strerror or error})") from None
+
+
+@contextmanager
+def replacing(path: Path, kind: type[TacitError] = RunError) -> Iterator[Path]:
+    """Where to write a file that takes the place of `path` once it is whole and forced to disk: readers see the old
+    file or the new one. A device is written as it is; what goes wrong is an error of a `kind`.
+    """
+    with written(path, kind):
+        if is_device(path):
+            yield path
+            return
+        temporary = path.with_name(f"{TEMPORARY}{os.urandom(4).hex()}-{path.name}")
+        try:
+            temporary.touch()
+            mode = temporary.stat().st_mode
+            yield temporary
+            temporary.chmod(mode)  # a writer that makes the file anew may have kept it private
+            _sync(temporary, os.O_RDWR)  # Windows syncs no file that is open for reading alone
+            temporary.replace(path)
+            _sync_folder(path.parent)
+        finally:
+            remove(temporary)
 
 
 def remove(path: Path) -> None:
     """Delete a file, if it is there."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        if path.exists():  # a file system to be read alone refuses to delete what is not there, too
-            raise write_error(path, error) from None
+    with written(path):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:
+            if path.exists():  # a file system to be read alone refuses to delete what is not there, too
+                raise
 
 
 def is_device(path: Path) -> bool:
@@ -73,32 +87,34 @@ def is_device(path: Path) -> bool:
 
 
 @contextmanager
-def exchanging(folder: Path, gone: Callable[[], Iterable[str]] = tuple) -> Iterator[Path]:
+def exchanging(folder: Path, exchanged: Callable[[str], bool] = lambda name: False) -> Iterator[Path]:
     """A folder to write files to that take the places of those in `folder` together; a crash leaves all old or all new.
 
     Renaming that folder decides. If what follows is cut short, `finish_exchange` makes up for it before anyone reads.
-    Files that `gone` names in the end go with the old ones; where nothing was written, nothing changes. Who comes
-    second waits for the first.
+    Files that are `exchanged` by their names go where nothing takes their place; where nothing was written, nothing
+    changes. Who comes second waits for the first.
     """
     draft = folder / DRAFT
-    try:
-        with locked(folder / LOCK):
-            finish_exchange(folder)
+    with written(folder), locked(folder / LOCK):
+        finish_exchange(folder)
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir()
+        try:
+            yield draft
+            kept = {file.name for file in draft.iterdir()}
+            if not kept:
+                return
+            there = {file.name for file in folder.iterdir() if not file.name.startswith(TEMPORARY)}
+            gone = filter(exchanged, sorted(there - kept))
+            (draft / _GONE).write_text("\n".join(gone), encoding="utf-8")
+            for file in draft.iterdir():
+                _sync(file, os.O_RDWR)
+            _sync_folder(draft)
+            with locked(folder):  # nobody reads meanwhile
+                draft.rename(folder / CHANGE)
+                _finish(folder)
+        finally:
             shutil.rmtree(draft, ignore_errors=True)
-            draft.mkdir()
-            try:
-                yield draft
-                if not any(draft.iterdir()):
-                    return
-                (draft / _GONE).write_text("\n".join(gone()), encoding="utf-8")
-                _sync_all(draft)
-                with locked(folder):  # nobody reads meanwhile
-                    draft.rename(folder / CHANGE)
-                    _finish(folder)
-            finally:
-                shutil.rmtree(draft, ignore_errors=True)
-    except OSError as error:
-        raise write_error(folder, error) from None
 
 
 def finish_exchange(folder: Path) -> None:
@@ -132,32 +148,17 @@ def locked(path: Path, shared: bool = False) -> Iterator[None]:
     try:
         # Some file systems lock no folders; what a reader finds mixed there is refused by its stamps.
         with suppress(OSError) if path.is_dir() else nullcontext():
-            _lock(handle, shared)
+            if MAPS:
+                import fcntl
+
+                fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            else:
+                import msvcrt
+
+                msvcrt.locking(handle, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]  # elsewhere it has nothing
         yield
     finally:
         os.close(handle)
-
-
-@contextmanager
-def locked_file(path: Path) -> Iterator[None]:
-    """Change a file after reading it while nobody else does, in this process or another."""
-    with ExitStack() as held:
-        try:
-            held.enter_context(locked(path.with_name(f"{LOCK}-{path.name}")))
-        except OSError as error:
-            raise write_error(path, error) from None
-        yield
-
-
-def _lock(handle: int, shared: bool) -> None:
-    if MAPS:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-    else:
-        import msvcrt
-
-        msvcrt.locking(handle, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]  # elsewhere it has nothing
 
 
 def _finish(folder: Path) -> None:
@@ -177,18 +178,17 @@ def _finish(folder: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text as UTF-8, whole or not at all."""
-    atomic_write(path, lambda target: Path(target).write_bytes(text.encode("utf-8")))
+    data = text.encode("utf-8")
+    with replacing(path) as target:
+        target.write_bytes(data)
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
     """Write an array as a `.npy` file, whole or not at all."""
     import numpy as np
 
-    def write(target: str) -> None:
-        with Path(target).open("wb") as file:  # by a name numpy would add its own ending
-            np.save(file, array, allow_pickle=False)
-
-    atomic_write(path, write)
+    with replacing(path) as target, target.open("wb") as file:  # by a name numpy would add its own ending
+        np.save(file, array, allow_pickle=False)
 
 
 def mapped_array(path: Path) -> NDArray[Any]:
@@ -287,21 +287,6 @@ def exists(path: str | Path) -> bool:
         return Path(path).exists()
     except OSError:
         return False
-
-
-def write_error(path: Path, error: OSError) -> RunError | LimitError:
-    """One of our errors for what the system says while `path` is written."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return LimitError(
-            f"the disk is full: {path} was not written and what was there is whole; make room, then resume"
-        )
-    return RunError(f"{path} cannot be written ({error.strerror or error})")
-
-
-def _sync_all(folder: Path) -> None:
-    for file in folder.iterdir():
-        _sync(file, os.O_RDWR)
-    _sync_folder(folder)
 
 
 def _sync_folder(folder: Path) -> None:

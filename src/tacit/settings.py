@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields
+from operator import ge, gt, le, lt
 from typing import Any, ClassVar, Self
 
 from tacit.errors import SettingsError
@@ -22,6 +23,7 @@ KINDS = {
     "tuple[str, ...]": "a list of words",
 }
 
+_LIMITS = {"least": ("at least", ge), "above": ("above", gt), "most": ("at most", le), "below": ("below", lt)}
 LARGEST = 2**63 - 1  # the largest whole number that a run keeps: a larger one would make it unreadable
 
 
@@ -135,24 +137,17 @@ class Settings:
 
     def lasting(self) -> dict[str, Any]:
         """The settings that a run must be continued with, as plain values."""
-        free = self.free_on_resume()
+        free = {declared.name for declared in fields(self) if declared.metadata.get("resumes")}
         return {name: value for name, value in self.to_dict().items() if name not in free}
-
-    @classmethod
-    def free_on_resume(cls) -> tuple[str, ...]:
-        """The settings that may differ between a run and its continuation: none changes the weights of a step."""
-        return tuple(declared.name for declared in settings_of(cls) if declared.metadata["resumes"])
 
     def continued(self, **changes: Any) -> Self:
         """The settings to go on with a run of these; a `SettingsError` where it would not be the same run."""
         after, earlier = self.changed(**changes), self.lasting()
         for name, value in after.lasting().items():
             if value != earlier[name]:
-                raise SettingsError(
-                    f"{name} is {value}, and the run has {earlier[name]}; leave it out to go on with the run, or train "
-                    f"anew (only {', '.join(self.free_on_resume())} may change)",
-                    name,
-                )
+                free = ", ".join(each for each in self.to_dict() if each not in earlier)
+                other = f"{name} is {value}, and the run has {earlier[name]}"
+                raise SettingsError(f"{other}; leave it out to go on, or train anew (only {free} may change)", name)
         return after
 
 
@@ -190,16 +185,11 @@ def _unmet(kind: str, about: Mapping[str, Any], value: Any) -> str:
         return f"one of {', '.join(map(str, about['choices']))}"
     if not _is(kind, value):
         return KINDS[kind]
-    least, above, most, below = (about[name] for name in ("least", "above", "most", "below"))
-    if most is None and isinstance(value, int):
-        most = LARGEST
-    if least is not None and value < least:
-        return f"at least {least}" if least else "0 or more"
-    if above is not None and value <= above:
-        return f"above {above}"
-    if most is not None and value > most:
-        return f"at most {most}"
-    return f"below {below}" if below is not None and value >= below else ""
+    limits = {**about, "most": LARGEST} if about["most"] is None and isinstance(value, int) else about
+    for name, (words, holds) in _LIMITS.items():
+        if limits[name] is not None and not holds(value, limits[name]):
+            return f"{words} {limits[name]}" if limits[name] or name != "least" else "0 or more"
+    return ""
 
 
 def _is(kind: str, value: Any) -> bool:

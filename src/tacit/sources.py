@@ -34,10 +34,8 @@ def load(source: datasets.Facts | Sequence[datasets.Facts], **options: Any) -> G
     `format` what standard input holds.
     """
     several: list[Any] = list(source) if isinstance(source, list | tuple) else [source]
-    if (
-        any(isinstance(given, str) and given == STANDARD_INPUT for given in several)
-        and os.environ.get(_PROCESSES, "1") != "1"
-    ):
+    piped = STANDARD_INPUT in [given for given in several if isinstance(given, str)]
+    if piped and os.environ.get(_PROCESSES, "1") != "1":
         raise SettingsError("standard input is read by one process alone; write it to a file for several")
     return datasets.load([_found(given) for given in several], **options)
 
@@ -58,7 +56,6 @@ def split(
     spared than asked for. With `out`, they are also written there, as a folder of `train.tsv`, `valid.tsv` and
     `test.tsv`, none of which may be empty.
     """
-    from tacit.graph.formats.label_tables import write_tsv
     from tacit.graph.split import split as drawn_from
 
     if out is not None and exists(out):
@@ -70,7 +67,7 @@ def split(
         if empty := [name for name in SPLITS if not len(drawn.split(name))]:
             short = f"has no facts to spare for {' and '.join(empty)}; give larger shares or more facts"
             raise DataError(short, drawn.name)
-        write_tsv(drawn, out)
+        drawn.write(out)
     return drawn
 
 

@@ -77,11 +77,11 @@ def test_errors_name_flags(
         ("encode", str(gqe_run)): "has an encoder, gqe; replace it with force",
         ("encode", str(gqe_run), "--drop"): "holds an encoder alone; delete the folder",
         ("encode", str(tmp_path)): "give the folder of the run to make as --out",
-        ("encode", str(gqe_run), "--out", str(tmp_path / "x"), "--checkpoint", "w.pth"): "--checkpoint is given, and",
+        ("encode", str(gqe_run), "--out", str(tmp_path / "x"), "--checkpoint", "w.pth"): "--checkpoint is given for",
         ("encode", str(gqe_run), "--out", str(tmp_path / "x"), "--model", "lmpnn"): "no model.safetensors",
         ("ask", str(gqe_run), question, "--k", "8"): "--k is 8, which means nothing to an encoder",
         ("ask", str(gqe_run), "count ?x : lives(p1, ?x)"): "asks for a count, and GQE",
-        ("index", str(gqe_run)): "an index is one of a link predictor's vectors",
+        ("index", str(gqe_run)): "an index is one of a link predictor",
         ("ask", str(run.path), question, "--search", "encoder"): "--search is 'encoder', and there is none here",
     }.items():
         assert why in refused(monkeypatch, capsys, *arguments)
@@ -146,7 +146,7 @@ def test_an_adapter_has_a_row_of_its_own(run: RunFolder) -> None:
 def test_runs_of_different_graphs_are_refused_by_name(gqe_run: Path, tmp_path: Path) -> None:
     other = tacit.Graph.of([("a", "r", "b"), ("b", "r", "a")], name="other")
     tacit.train_encoder(other, tmp_path / "other", progress=False, **TINY | {"steps": 1})
-    with pytest.raises(RunError, match="are of different graphs, families and other: their labels differ"):
+    with pytest.raises(RunError, match="are of different graphs: their labels differ"):
         compare([gqe_run, tmp_path / "other"], device="cpu")
 
 

@@ -111,7 +111,7 @@ def test_damaged_results_do_not_cost_an_evaluation(run: RunFolder) -> None:
     (run.path / "results.json").write_text('{"eval": "none"}')
     found = tacit.open(run.path, device="cpu").evaluate()
     assert found.mrr == {"1p": 1.0}
-    assert "results.json is damaged (eval is no list of evaluations); delete it" in found.unkept
+    assert "results.json is damaged or does not fit the run (eval is no list of evaluations); delete it" in found.unkept
 
 
 def test_queries_of_one_name_do_not_take_each_others_place(run: RunFolder, tmp_path: Path) -> None:

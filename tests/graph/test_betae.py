@@ -63,11 +63,15 @@ def test_stats_may_be_missing(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("train.txt", "0\t0\t1\n1\t1\t0\n0\t0\t3\n3\t1\t0\n", "train.txt, line 3: id out of range; there are 3 ent"),
-        ("train.txt", "0\t0\t1\n1\t1\t0\n0\t4\t1\n1\t5\t0\n", "train.txt, line 3: id out of range"),
-        ("train.txt", "0\t0\t-1\n-1\t1\t0\n", "train.txt, line 1: id out of range"),
-        ("train.txt", "0\t0\t1\n\n1\tone\t0\n", "train.txt, line 3: expected three integers.*1 one 0"),
-        ("train.txt", "0\t0\t99999999999999999999\n", "train.txt, line 1: expected three integers"),
+        ("train.txt", "0\t0\t1\n1\t1\t0\n0\t0\t3\n3\t1\t0\n", "train.txt, line 3: expected ids of 3 ent"),
+        (
+            "train.txt",
+            "0\t0\t1\n1\t1\t0\n0\t4\t1\n1\t5\t0\n",
+            "train.txt, line 3: expected ids of 3 entities and 4",
+        ),
+        ("train.txt", "0\t0\t-1\n-1\t1\t0\n", "train.txt, line 1: expected ids"),
+        ("train.txt", "0\t0\t1\n\n1\tone\t0\n", "train.txt, line 3: expected ids.*1 one 0"),
+        ("train.txt", "0\t0\t99999999999999999999\n", "train.txt, line 1: expected ids"),
         ("train.txt", "0\t0\t1\n1\t1\t0\n1\t2\t2\n", "train.txt, line 3: this triple's inverse .* not in the file"),
         ("train.txt", "0\t0\t1\n1\t1\t0\n1\t3\t2\n", "train.txt, line 3: this triple's inverse"),
         ("valid.txt", "0 0 1\n1 1 0\n", "valid.txt, line 1: has 1 column"),

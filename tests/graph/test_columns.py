@@ -80,13 +80,13 @@ def test_positions_are_not_the_names_of_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns", ["head,tail", "1,2", "1,2,2", "0,1,2", "head,head,tail", "a,b,c", "", "1,2,x"])
 def test_columns_that_name_no_order_are_refused(columns: str) -> None:
-    with pytest.raises(SettingsError, match=r"columns '.*' must name the three columns, as in 'head,tail,relation'"):
+    with pytest.raises(SettingsError, match=r"columns '.*' must name the three, as in 'head,tail,relation'"):
         column_order(columns)
 
 
 def test_columns_are_for_tables(tmp_path: Path) -> None:
     (tmp_path / "g.nt").write_text("<a:a> <a:r> <a:b> .\n")
-    with pytest.raises(SettingsError, match=r"columns '1,3,2' are those of a table, and .*g\.nt is none"):
+    with pytest.raises(SettingsError, match=r"columns '1,3,2' are of a table, and .*g\.nt is none"):
         load(tmp_path / "g.nt", columns="1,3,2")
 
 

@@ -61,7 +61,7 @@ def test_facts_in_python_are_read_as_those_of_files(tmp_path: Path) -> None:
     ],
 )
 def test_rows_that_are_no_facts_are_refused_and_numbered(row: Any) -> None:
-    with pytest.raises(DataError, match=r"valid fact 2 is .*; expected three strings that are not empty"):
+    with pytest.raises(DataError, match=r"valid fact 2 is .*; expected head, relation and tail, none of them empty"):
         Graph.of([("a", "r", "b")], [("a", "r", "b"), row])
 
 

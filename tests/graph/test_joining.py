@@ -17,7 +17,7 @@ import rdflib
 import tacit
 from tacit.errors import DataError, SettingsError
 from tacit.graph.graph import Graph
-from tacit.graph.joining import joined
+from tacit.graph.merging import joined
 from tacit.run.folder import RunFolder
 
 Fact = tuple[str, str, str]
@@ -199,7 +199,7 @@ def test_what_cannot_be_joined_is_told(folder: Path) -> None:
     with pytest.raises(DataError, match="no source of facts was given"):
         tacit.load([])
     with pytest.raises(
-        DataError, match=r"int is no source of facts; expected paths, DataFrames or graphs, which Graph\.of"
+        DataError, match=r"int is no source of facts; expected paths, DataFrames, or graphs as Graph\.of"
     ):
         tacit.load([folder / "a.tsv", 3])  # type: ignore[list-item]
     (folder / "b.csv").write_text("a,r\n")
@@ -207,5 +207,5 @@ def test_what_cannot_be_joined_is_told(folder: Path) -> None:
         tacit.load([folder / "a.tsv", folder / "b.csv"])
     with pytest.raises(SettingsError, match="format is 'csv', but that of files is told by their names"):
         tacit.load(folder / "a.tsv", format="csv")
-    with pytest.raises(SettingsError, match="columns '1,3,2' are those of a table, and graph is none"):
+    with pytest.raises(SettingsError, match="columns '1,3,2' are of a table, and graph is none"):
         tacit.load(Graph.of([("a", "r", "b")]), columns="1,3,2")

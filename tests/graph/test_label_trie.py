@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.graph.labels.spelling import word_rows
 from tacit.graph.labels.trie import LabelTrie, trie_of
-from tacit.graph.labels.typed_forms import word_rows
 from tacit.graph.labels.vocabulary import Vocabulary
 
 WORDS = st.lists(
@@ -73,7 +73,7 @@ def test_a_trie_opens_from_its_file(tmp_path: Path) -> None:
 @settings(max_examples=60, deadline=None)
 @given(LABELS, st.text("nyNs 9_-", min_size=1, max_size=3))
 def test_completions_are_those_of_a_search_through_all(labels: list[str], prefix: str) -> None:
-    from tacit.graph.labels.typed_forms import spaced
+    from tacit.graph.labels.spelling import spaced
 
     def place(label: str) -> int | None:
         form, wanted = spaced(label), spaced(prefix)

@@ -12,10 +12,9 @@ import pytest
 from tacit.errors import DataError, UnknownName
 from tacit.graph.datasets import load
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.joining import joined
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.terms import n_triples
-from tacit.graph.merging import with_facts, without_facts
+from tacit.graph.merging import joined, with_facts, without_facts
 
 GRAPH = Graph.of([("a", "r", "b"), ("b", "s", "c")], [("c", "r", "a")], [("a", "s", "c")], "four")
 

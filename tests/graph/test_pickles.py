@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tacit.errors import DataError
-from tacit.graph.formats import pickle_trial
+from tacit.graph.formats import pickles
 from tacit.graph.formats.pickles import load_pickle
 
 
@@ -90,8 +90,8 @@ def growing() -> dict[str, tuple[bytes, str]]:
 @pytest.mark.parametrize("kind", growing())
 def test_pickles_that_would_not_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     content, reason = growing()[kind]
-    monkeypatch.setattr(pickle_trial, "SECONDS", 0.3)
-    monkeypatch.setattr(pickle_trial, "BYTES", 1 << 26)
+    monkeypatch.setattr(pickles, "SECONDS", 0.3)
+    monkeypatch.setattr(pickles, "BYTES", 1 << 26)
     (tmp_path / "x.pkl").write_bytes(content)
     with pytest.raises(DataError, match=rf"x\.pkl: is not a pickle of plain .*{reason}"):
         load_pickle(tmp_path / "x.pkl")
@@ -111,9 +111,9 @@ def test_other_classes_are_refused(tmp_path: Path) -> None:
 
 
 def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"x\.pkl: cannot be read"):
+    with pytest.raises(DataError, match=r"x\.pkl: no such file"):
         load_pickle(tmp_path / "x.pkl")
-    with pytest.raises(DataError, match="is a folder where a pickle file is expected"):
+    with pytest.raises(DataError, match="is a folder where a file is expected"):
         load_pickle(tmp_path)
 
 

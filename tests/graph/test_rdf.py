@@ -288,23 +288,20 @@ PLAIN = '<!DOCTYPE rdf [<!ENTITY geo "http://example.org/geo/"> <!ENTITY e "&#23
     [
         (bomb(1), "l1"),
         (bomb(9), "l1"),
-        (bomb(9).replace("[", "[<!-- ").replace("]", " -->]"), "l1"),
         ('<!DOCTYPE rdf [<!ENTITY a "a"><!ENTITY b "&a;">]>', "b"),
-        ("<!DOCTYPE rdf [<!ENTITY a 'a'><!ENTITY b '&a;'>]>", "a"),
-        ("<!DOCTYPE rdf [<!ENTITY % p \"<!ENTITY a 'a'>\">%p;]>", "%"),
+        ("<!DOCTYPE rdf [<!ENTITY a 'a'><!ENTITY b '&a;'>]>", "b"),
+        ("<!DOCTYPE rdf [<!ENTITY % p \"<!ENTITY a 'a'>\">%p;]>", "p"),
         (f'<!DOCTYPE rdf [<!ENTITY long "{"x" * 1001}">]>', "long"),
         ('<!DOCTYPE rdf [<!ENTITY x SYSTEM "file:///etc/hostname">]>', "x"),
         ('<!DOCTYPE rdf [<!ENTITY x PUBLIC "x" "http://localhost/x">]>', "x"),
-        ("<!--" + "x" * (1 << 20) + "-->" + bomb(9), None),
+        ("<!--" + "x" * (1 << 20) + "-->" + bomb(9), "l1"),
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_xml_entities_of_entities_or_files_are_refused_at_once(tmp_path: Path, head: str, name: str | None) -> None:
+def test_xml_entities_of_entities_or_files_are_refused_at_once(tmp_path: Path, head: str, name: str) -> None:
     body = XML.partition("?>\n")[2].replace(">France<", ">&l9;<")
     start = time.process_time()
-    with pytest.raises(
-        DataError, match=f"declares entity '{name}' by more than" if name else "declares entities beyond"
-    ):
+    with pytest.raises(DataError, match=f"line 1: declares entity '{name}' by more than"):
         read(tmp_path, "g.rdf", head + body, literals=True)
     assert time.process_time() - start < 2
 

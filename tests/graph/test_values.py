@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.graph.graph import Graph
-from tacit.graph.statistics import Statistics
-from tacit.graph.values import ValueRelation, values
+from tacit.graph.statistics import Statistics, ValueRelation, values
 
 
 @pytest.mark.parametrize(

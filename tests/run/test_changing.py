@@ -244,7 +244,7 @@ def test_what_cannot_be_changed_is_said(run: RunFolder, monkeypatch: pytest.Monk
         add_facts(run.path, None)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="half of a surrogate pair"):
         add_facts(run.path, [("half \ud800", "r", "a")])
-    with pytest.raises(SettingsError, match="columns '1,3,2' are those of a table"):
+    with pytest.raises(SettingsError, match="columns '1,3,2' are of a table"):
         add_facts(run.path, MORE, columns="1,3,2")  # which would have been left out of account
     run.remove("model.safetensors")
     with pytest.raises(RunError, match="has not finished"):

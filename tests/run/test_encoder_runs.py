@@ -152,7 +152,7 @@ def test_an_encoder_beside_a_link_predictor(run: RunFolder) -> None:
 def test_what_needs_a_link_predictor_says_so(gqe_run: Path) -> None:
     run = tacit.open(gqe_run, device="cpu")
     refused: dict[str, Callable[[], object]] = {
-        "an index is one of a link predictor's vectors": run.index,
+        "an index is one of a link predictor": run.index,
         "holds an encoder alone; delete the folder": run.drop_encoder,
         "no training to go on with": lambda: tacit.train(GRAPH, gqe_run, resume=True, progress=False),
     }
@@ -270,7 +270,7 @@ def test_what_could_not_be_trained_leaves_no_folder(tmp_path: Path) -> None:
 
 
 def test_checkpoints_are_of_ultra_alone(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="the model is 'q2b'; ultra alone is imported"):
+    with pytest.raises(SettingsError, match="given for 'q2b'; ultra alone is imported"):
         tacit.train_encoder(GRAPH, tmp_path / "run", checkpoint=tmp_path / "weights.pth", device="cpu")
 
 
@@ -349,7 +349,7 @@ def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(run: RunFolder
         assert RunFolder.open(folder).has(ENCODING)
         if out is None:
             assert tacit.open(folder, device="cpu").ask(KNOWN)[0].entity == "t0"  # by the link predictor meanwhile
-            with pytest.raises(RunError, match="training was stopped; go on with resume"):
+            with pytest.raises(RunError, match="go on with resume where its training was stopped"):
                 encode_folder(source, progress=False, **settings)
             with pytest.raises(RunError, match=r"\(lr .*, not 0\.5\); give those, or start again with force"):
                 encode_folder(source, progress=False, resume=True, **settings | {"lr": 0.5})

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.disk import atomic_write, to_toml, write_text
+from tacit.disk import replacing, to_toml, write_text
 from tacit.errors import LimitError, RunError
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
@@ -268,18 +268,14 @@ def test_a_file_system_to_be_read_alone(run: RunFolder, monkeypatch: pytest.Monk
 
 def test_threads_that_write_a_file_at_once_leave_one_of_theirs(run: RunFolder) -> None:
     path = run.path / RESULTS
-
-    def slowly(target: str) -> None:
-        other = threading.Thread(target=write_text, args=(path, "short"))
-        with Path(target).open("w") as file:
-            file.write("a long text, ")
-            file.flush()
-            other.start()
-            other.join()
-            assert path.read_text() == "short"
-            file.write("and its end")
-
-    atomic_write(path, slowly)
+    other = threading.Thread(target=write_text, args=(path, "short"))
+    with replacing(path) as target, target.open("w") as file:
+        file.write("a long text, ")
+        file.flush()
+        other.start()
+        other.join()
+        assert path.read_text() == "short"
+        file.write("and its end")
     assert path.read_text() == "a long text, and its end"
 
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tacit.graph.graph import Graph
-    from tacit.graph.statistics import RelationStatistics, Statistics
-    from tacit.graph.values import ValueRelation
+    from tacit.graph.statistics import RelationStatistics, Statistics, ValueRelation
 
 app = typer.Typer(help="List, describe and write graphs.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -168,7 +167,7 @@ def check_unread(reading: Mapping[str, Any], why: str) -> None:
 def _print(statistics: Statistics) -> None:
     from rich.console import Console
 
-    from tacit.graph.values import ADVICE
+    from tacit.graph.statistics import ADVICE
 
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:

@@ -52,40 +52,16 @@ class Builder:
     def add_coded(self, entities: list[str], relations: list[str], splits: Mapping[str, Triples]) -> None:
         """Adds facts as numbers of labels, which are given in order of first occurrence; the rows are used up."""
         for known, labels, columns in ((self.entities, entities, (0, 2)), (self.relations, relations, (1,))):
-            if not known:
-                known.update(zip(labels, range(len(labels)), strict=True))
-                if len(known) == len(labels):  # the numbers are the ids
-                    known.default_factory = count(len(labels)).__next__
-                    continue
-                known.clear()  # labels may be equal
             ids = _ids(known, labels)
             for rows, column in product(splits.values(), columns):
                 rows[:, column] = ids[rows[:, column]]
         for split, rows in splits.items():
             self._chunks[split].append(rows)
 
-    def distinct(self, split: str) -> tuple[int, int, int]:
-        """How many heads, relations and tails the facts of a split have."""
-        counts = []
-        for column, ids in enumerate((self.entities, self.relations, self.entities)):
-            seen = np.zeros(len(ids), dtype=bool)
-            for chunk in self._chunks[split]:
-                seen[chunk[:, column]] = True
-            counts.append(int(seen.sum()))
-        return counts[0], counts[1], counts[2]
-
-    def alone(self, split: str, head: str, relation: str, tail: str) -> bool:
-        """Whether one fact of a split has these labels, and no other has any of them."""
-        entities, relations = self.entities, self.relations
-        places = ((entities, head, [0, 2]), (relations, relation, [1]), (entities, tail, [0, 2]))
-        return all(
-            label in ids and sum(int((facts[:, at] == ids[label]).sum()) for facts in self._chunks[split]) == 1
-            for ids, label, at in places
-        )
-
-    def both(self) -> int:
-        """How many terms are of a relation and of an entity."""
-        return len(self.relations.keys() & self.entities.keys())
+    def facts(self, split: str) -> Triples:
+        """The facts of a split so far, by the numbers of their terms."""
+        self._chunks[split] = [np.concatenate([no_triples(), *self._chunks[split]])]
+        return self._chunks[split][0]
 
     def terms(self) -> Iterator[str]:
         """Every entity and relation so far, as given to `add`."""
@@ -93,7 +69,7 @@ class Builder:
 
     def graph(self, name: str, label: Callable[[str], str] | None = None) -> Graph:
         """The graph of all facts added; `label` gives each term its label, where they are not the same."""
-        splits = [np.concatenate(chunks) if chunks else no_triples() for chunks in self._chunks.values()]
+        splits = [self.facts(split) for split in SPLITS]
         self._chunks.clear()
         relations = map(label, self.relations) if label else self.relations
         forward = _without_inverses(list(relations), splits)
@@ -148,8 +124,10 @@ def assemble(
         ordered = np.sort(keys)
         twice = ordered[1:][ordered[1:] == ordered[:-1]]
         if len(twice):
-            once = _first_of_each(keys, twice)
-            notes.append(f"{split}: {counted(len(facts) - len(once), 'duplicate fact')} dropped")
+            once = ~within(keys, twice)
+            again = np.flatnonzero(~once)
+            once[again[np.unique(keys[again], return_index=True)[1]]] = True  # where each first occurs
+            notes.append(f"{split}: {counted(len(twice), 'duplicate fact')} dropped")
             facts, keys = facts[once], keys[once]
         again = np.zeros(len(keys), dtype=bool)
         for others in earlier:
@@ -175,14 +153,6 @@ def packed(parts: Sequence[Triples], num_entities: int, num_relations: int) -> l
     facts = np.concatenate(parts)
     pairs = facts[:, 0].astype(np.int64) * num_relations + facts[:, 1]
     return np.split(paired(pairs, facts[:, 2], max(num_entities, 1)), np.cumsum([len(part) for part in parts[:-1]]))
-
-
-def _first_of_each(keys: NDArray[np.int64], twice: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Where each distinct key first occurs; `twice` has those that occur again, sorted."""
-    kept = ~within(keys, twice)
-    again = np.flatnonzero(~kept)
-    kept[again[np.unique(keys[again], return_index=True)[1]]] = True
-    return np.flatnonzero(kept)
 
 
 def counted(number: int, noun: str, several: str = "") -> str:

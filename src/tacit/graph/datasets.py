@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -12,16 +13,14 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import Builder, Ranked, by_rank
 from tacit.graph.formats.betae import is_betae, read_betae
-from tacit.graph.formats.files import PACKINGS, extension, unpacked
-from tacit.graph.formats.frames import is_frame, read_frame
-from tacit.graph.formats.label_tables import TABLES, read_table
+from tacit.graph.formats.files import PACKINGS, extension, spooled, unpacked
+from tacit.graph.formats.label_tables import TABLES, is_frame, read_frame, read_table
 from tacit.graph.formats.neo4j import Export, read_neo4j
 from tacit.graph.formats.rdf import RDF_FORMATS, labelling, read_rdf
-from tacit.graph.formats.spooling import pipe, standard_input
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.joining import joined
 from tacit.graph.labels.naming import NAMES, NAMING, read_names, read_prefixes
 from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.merging import joined
 from tacit.graph.settings import STANDARD_INPUT, ReadSettings
 
 if TYPE_CHECKING:
@@ -47,12 +46,10 @@ class _Folder:
 
 
 def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options: Any) -> Graph:
-    """The graph of a data set ("world"), a folder, a file, a DataFrame, standard input ("-"), or of several of them.
+    """The graph that `tacit.load` describes, but of no run, called by a `name` where one is given.
 
     A folder has a file for each of train, valid and test, or is BetaE's, or holds any files of facts; these, a single
-    file and a DataFrame have all their facts in train. Equal labels of several sources are one entity. Options are
-    those of `ReadSettings`. `Graph.notes` says what was noticed on the way: duplicates, literals, facts that cannot be
-    predicted.
+    file and a DataFrame have all their facts in train.
     """
     reading = ReadSettings.of(options)
     sources: list[Any] = list(source) if isinstance(source, list | tuple) else [source]
@@ -61,9 +58,7 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
     with ExitStack() as stack:
         located = [_located(given, reading, stack) for given in sources]
         if reading.columns is not None and not any(map(_has_columns, located)):
-            raise SettingsError(
-                f"columns '{reading.columns}' are those of a table, and {_given(sources)} is none", "columns"
-            )
+            raise SettingsError(f"columns '{reading.columns}' are of a table, and {_given(sources)} is none", "columns")
         graph = _loaded(located, name, reading, Prefixes(), {})
         if not len(graph.train) and not any(isinstance(part, Graph) for part in located):
             raise DataError("holds names, and no facts; read it together with a file of facts", _given(sources))
@@ -139,15 +134,14 @@ def _located(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
     if isinstance(source, Graph) or is_frame(source):
         return source
     if not isinstance(source, str | Path):
-        raise DataError(
-            f"a {type(source).__name__} is no source of facts; expected paths, DataFrames or graphs, "
-            "which Graph.of makes of label triples"
-        )
+        kind = type(source).__name__
+        raise DataError(f"a {kind} is no source of facts; expected paths, DataFrames, or graphs as Graph.of makes them")
     if source == STANDARD_INPUT:
         if extension(Path(f"-.{reading.format}")) not in FORMATS:
             names = ", ".join(kind[1:] for kind in FORMATS)
             raise SettingsError(f"format is '{reading.format}'; it must be one of {names}, {_PACKED}", "format")
-        return stack.enter_context(standard_input(reading.format))
+        name = f"standard-input.{reading.format.removeprefix('.')}"
+        return stack.enter_context(spooled(sys.stdin.buffer, name, "standard input"))
     path = Path(str(files("tacit.graph") / source) if source in DATASETS else source)
     try:
         if path.is_dir():
@@ -159,7 +153,10 @@ def _located(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
         raise DataError(f"no such file or folder, nor a data set (there is {', '.join(DATASETS)})", path)
     if extension(path) not in FORMATS:
         raise DataError(f"unknown extension '{path.suffix}'; Tacit reads {_READABLE} and folders, {_PACKED}", path)
-    return stack.enter_context(pipe(path)) if path.is_fifo() else path
+    if not path.is_fifo():
+        return path
+    pipe = stack.enter_context(path.open("rb"))
+    return stack.enter_context(spooled(pipe, path.name, path))
 
 
 def _parts(folder: Path) -> _Folder:
@@ -177,11 +174,8 @@ def _parts(folder: Path) -> _Folder:
     if not splits and facts:
         return _Folder(folder, files=tuple(facts))
     if missing:
-        raise DataError(
-            f"has no {' or '.join(missing)} file; expected train, valid and test ({_READABLE}, {_PACKED}), "
-            "other files of facts, or a BetaE folder with id2ent.pkl",
-            folder,
-        )
+        wanted = f"train, valid and test ({_READABLE}, {_PACKED}), other files of facts, or BetaE's id2ent.pkl"
+        raise DataError(f"has no {' or '.join(missing)} file; expected {wanted}", folder)
     return _Folder(folder, splits)
 
 

@@ -92,20 +92,17 @@ class FactIndex:
         else:  # one number for each triple, which sorts several times faster
             keys, tails = np.divmod(distinct(keys * width + triples[:, 2]), width)
         starts = np.flatnonzero(np.diff(keys, prepend=-1))
-        self._hold(keys[starts], np.append(starts, len(keys)).astype(np.int64), tails.astype(np.int32), num_relations)
+        self.keys = keys[starts]  # [P] distinct (head, relation)
+        self.offsets: Ints = np.append(starts, len(keys)).astype(np.int64)  # [P + 1] where the tails of each key start
+        self.all_tails: NDArray[np.int32] = tails.astype(np.int32)
+        self.num_relations = num_relations
 
     @classmethod
     def of_arrays(cls, keys: Ints, offsets: Ints, tails: NDArray[np.int32], num_relations: int) -> FactIndex:
         """The index that has these arrays, such as those of a file."""
         index = cls.__new__(cls)
-        index._hold(keys, offsets, tails, num_relations)
+        index.keys, index.offsets, index.all_tails, index.num_relations = keys, offsets, tails, num_relations
         return index
-
-    def _hold(self, keys: Ints, offsets: Ints, tails: NDArray[np.int32], num_relations: int) -> None:
-        self.keys = keys  # [P] distinct (head, relation)
-        self.offsets = offsets  # [P + 1] where the tails of each key start, and the last end
-        self.all_tails = tails
-        self.num_relations = num_relations
 
     def __len__(self) -> int:
         return len(self.all_tails)

@@ -59,9 +59,7 @@ def _checked(row: Sequence[str], split: str, number: int) -> list[str]:
     labels = [label.strip(" ") for label in row if isinstance(label, str)] if listed else []
     if len(labels) != 3 or len(row) != 3 or "" in labels:
         shown = " ".join(repr(row).split())[:80]
-        raise DataError(
-            f"{split} fact {number} is {shown}; expected three strings that are not empty: head, relation, tail"
-        )
+        raise DataError(f"{split} fact {number} is {shown}; expected head, relation and tail, none of them empty")
     return labels
 
 
@@ -130,18 +128,13 @@ class Graph:
         if not worded:
             return self
         given = names_both_ways(worded, self.relations)
-        entities, relations = (
-            Vocabulary(
-                vocabulary.labels,
-                vocabulary.kind,
-                {
-                    label: dict.fromkeys((*given.get(label, ()), *vocabulary.names.get(label, ())))
-                    for label in {**given, **vocabulary.names}
-                },
-            )
-            for vocabulary in (self.entities, self.relations)
-        )
-        return replace(self, entities=entities, relations=relations)
+
+        def renamed(known: Vocabulary) -> Vocabulary:
+            labels = {**given, **known.names}
+            names = {label: dict.fromkeys((*given.get(label, ()), *known.names.get(label, ()))) for label in labels}
+            return Vocabulary(known.labels, known.kind, names)
+
+        return replace(self, entities=renamed(self.entities), relations=renamed(self.relations))
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
@@ -237,19 +230,14 @@ class Graph:
         return {}
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{len(self.split(name)):,} {name}" for name in SPLITS if len(self.split(name)))
-        return (
-            f"Graph({self.name}: {self.num_entities:,} entities, {self.num_relations // 2:,} relations, "
-            f"{sizes or 'no'} facts)"
-        )
+        facts = ", ".join(f"{len(self.split(name)):,} {name}" for name in SPLITS if len(self.split(name))) or "no"
+        labels = f"{self.num_entities:,} entities, {self.num_relations // 2:,} relations"
+        return f"Graph({self.name}: {labels}, {facts} facts)"
 
     def _repr_html_(self) -> str:
         """The same for notebooks, with the first few training facts."""
         facts = ((self.entities[h], self.relations[r], self.entities[t]) for h, r, t in self.train[:5].tolist())
         rows = "".join("<tr>" + "".join(f"<td>{escape(label)}</td>" for label in fact) + "</tr>" for fact in facts)
+        header = "<tr><th>head</th><th>relation</th><th>tail</th></tr>"
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return (
-            f"<div><p>{escape(repr(self))}</p><table><tr><th>head</th><th>relation</th><th>tail</th></tr>{rows}</table>"
-            + (f"<ul>{notes}</ul>" if notes else "")
-            + "</div>"
-        )
+        return f"<div><p>{escape(repr(self))}</p><table>{header}{rows}</table><ul>{notes}</ul></div>"

@@ -1,22 +1,70 @@
-"""A graph with the facts of another among its own, or without them; the ids that it has stay as they are."""
+"""Several graphs as one, and a graph with or without the facts of another: its ids stay as they are then."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
 from tacit.errors import DataError
-from tacit.graph.builder import packed
+from tacit.graph.builder import Builder, counted, packed
 from tacit.graph.fact_index import distinct, within
-from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples
-from tacit.graph.joining import BLANK, blank_stem, relabelling
+from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, is_absolute
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
 
-LabelColumn = Sequence[str | None]
+_BLANK = "_:"
+_FORWARD = np.array([1, 2, 1], dtype=np.int32)  # facts divided by these have the number of their relation alone
+
+
+def joined(graphs: Sequence[Graph], name: str) -> Graph:
+    """One graph of several, split by split: equal labels are one entity, and so are labels that stand for one IRI.
+
+    A blank node is a thing of its own graph: those of later graphs get labels that no earlier one has.
+
+    >>> joined([Graph.of([("a", "r", "b")]), Graph.of([("b", "r", "c")])], "both").entities.labels
+    ['a', 'b', 'c']
+    """
+    declared = [graph.prefixes for graph in graphs if graph.prefixes]
+    prefixes = reduce(Prefixes.joined, declared) if declared else Prefixes()
+    builder = Builder()
+    for graph in graphs:
+        label = _relabelling(graph, prefixes, _blank_stem(builder.entities))
+        blank = sum(entity.startswith(_BLANK) for entity in graph.entities) if builder.entities else 0
+        splits = {split: graph.split(split) // _FORWARD for split in SPLITS}
+        builder.add_coded([*map(label, graph.entities)], [*map(label, graph.relations.labels[0::2])], splits)
+        for known, given in graph.names.items():
+            builder.names.setdefault(label(known), []).extend((0, name) for name in given)
+        builder.notes += [f"{graph.name}: {note}" for note in graph.notes]
+        if blank:
+            builder.notes.append(f"{graph.name}: {counted(blank, 'blank node')} kept apart from those before")
+    return replace(builder.graph(name), prefixes=prefixes)
+
+
+def _blank_stem(earlier: Collection[str]) -> str:
+    """How the labels of a graph's blank nodes begin, so that none is that of an earlier graph."""
+    numbers = count(2) if earlier else count(0)
+    stems = (f"{_BLANK}file{number}." if number else _BLANK for number in numbers)
+    return next(stem for stem in stems if not any(label.startswith(stem) for label in earlier))
+
+
+def _relabelling(graph: Graph, prefixes: Prefixes, blank: str) -> Callable[[str], str]:
+    """The function from the labels of a graph to those under prefixes that are not all its own."""
+
+    def label(old: str) -> str:
+        if old.startswith(_BLANK):
+            return blank + old.removeprefix(_BLANK)
+        text, typed, datatype = old.rpartition('"^^')
+        if typed and text.startswith('"') and '"' not in datatype:  # else it is quoted itself
+            return text + typed + label(datatype)
+        iri = graph.prefixes.iri(old) or (old if prefixes and is_absolute(old) else None)
+        return old if iri is None else prefixes.label(iri)
+
+    return label
 
 
 class Merged(NamedTuple):
@@ -40,7 +88,7 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     (['France', 'Spain', 'Portugal'], 1, 1)
     """
     prefixes = _prefixes(graph, more)
-    lookup = _Lookup(graph, more, relabelling(more, prefixes, blank_stem(graph.entities) if apart else BLANK))
+    lookup = _Lookup(graph, more, _relabelling(more, prefixes, _blank_stem(graph.entities) if apart else _BLANK))
     heads = [lookup.called(label, graph.entities) for label in more.entities]
     forward = [lookup.called(label, graph.relations) for label in more.relations[0::2]]
     both = [label for name in forward if name not in graph.relations for label in (name, name + INVERSE)]
@@ -77,7 +125,7 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
 
     Where it has none of them that is an error: most likely something is misspelt.
     """
-    lookup = _Lookup(graph, less, relabelling(less, graph.prefixes, BLANK))
+    lookup = _Lookup(graph, less, _relabelling(less, graph.prefixes, _BLANK))
     heads = [lookup.found(label, graph.entities) for label in less.entities]
     forward = [lookup.found(label, graph.relations) for label in less.relations[0::2]]
     splits, given = [graph.split(name) for name in SPLITS], len(less.facts())
@@ -87,12 +135,10 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
     kept = [split[~within(keys, taken)] for split, keys in zip(splits, present, strict=True)]
     removed = sum(map(len, splits)) - sum(map(len, kept))
     if given and not removed:
-        for labels, here, known in (
-            (less.relations[0::2], forward, graph.relations),
-            (less.entities, heads, graph.entities),
-        ):
-            if None in here:
-                known.id(labels[here.index(None)])  # which says what may have been meant
+        if None in forward:
+            graph.relations.id(less.relations[2 * forward.index(None)])  # which says what may have been meant
+        if None in heads:
+            graph.entities.id(less.entities[heads.index(None)])
         raise DataError(f"{graph.name} has {'no such fact' if given == 1 else f'none of these {given:,} facts'}")
     train, valid, test = kept
     absent = given - len(facts) + len(taken) - removed
@@ -103,7 +149,7 @@ def _prefixes(graph: Graph, more: Graph) -> Prefixes:
     """The prefixes of a graph and of another, but for those by which an IRI of the graph would get another label."""
     prefixes, known = graph.prefixes, set(graph.prefixes.values())
     further = {name: namespace for name, namespace in more.prefixes.items() if namespace not in known}
-    if not further:
+    if not further:  # nor need all labels be looked at
         return prefixes
     labels = (label.rpartition('"^^')[2] for label in (*graph.entities, *graph.relations))  # of a literal its datatype
     iris = [iri for label in labels if (iri := prefixes.iri(label)) is not None]
@@ -149,7 +195,7 @@ def _extended(known: Vocabulary, labels: Iterable[str]) -> Vocabulary:
     return Vocabulary([*known, *further], known.kind, known.names) if further else known
 
 
-def _facts(graph: Graph, more: Graph, heads: LabelColumn, forward: LabelColumn) -> Triples:
+def _facts(graph: Graph, more: Graph, heads: Sequence[str | None], forward: Sequence[str | None]) -> Triples:
     """The facts of another graph by the ids of this one; those that it has no ids for are left out."""
     entities = np.array([-1 if label is None else graph.entities.get(label) for label in heads], dtype=np.int32)
     relations = np.array([-1 if label is None else graph.relations.get(label) for label in forward], dtype=np.int32)
@@ -164,12 +210,7 @@ def _facts(graph: Graph, more: Graph, heads: LabelColumn, forward: LabelColumn) 
 
 def _named(larger: Graph, more: Graph, heads: Sequence[str], forward: Sequence[str]) -> Graph:
     """The graph with the names that another has for its labels, behind those it has."""
-    names: dict[str, list[str]] = {}
-    for theirs, mine, known in (
-        (more.entities.labels, heads, more.entities),
-        (more.relations.labels[0::2], forward, more.relations),
-    ):
-        for label, called in zip(theirs, mine, strict=True):
-            names.setdefault(called, []).extend(known.names.get(label, ()))
-    before = {**larger.relations.names, **larger.entities.names}
+    further, before, names = more.names, larger.names, dict[str, list[str]]()
+    for theirs, mine in zip((*more.entities, *more.relations[0::2]), (*heads, *forward), strict=True):
+        names.setdefault(mine, []).extend(further.get(theirs, ()))
     return larger.named({label: [*before.get(label, ()), *given] for label, given in names.items() if given})

@@ -11,7 +11,7 @@ from tacit.errors import SettingsError
 from tacit.graph.builder import counted
 from tacit.graph.fact_index import paired
 from tacit.graph.graph import Graph
-from tacit.graph.redundancy import redundancies
+from tacit.graph.statistics import redundancies
 
 
 def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) -> Graph:
@@ -35,17 +35,24 @@ def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) ->
     part[drawn[taken <= round(test * len(facts))]] = 2
     rows = part[groups]
     train, middle, last = (np.ascontiguousarray(facts[rows == i]) for i in range(3))
-    return replace(
-        graph, train=train, valid=middle, test=last, notes=_notes(graph, len(middle), len(last), valid, test)
+    notes = tuple(
+        f"{name}: {counted(got, 'fact')} where {wanted:,} were asked for; "
+        "the others are needed to keep every entity in train or go together"
+        for name, got, wanted in (
+            ("valid", len(middle), round(valid * len(facts))),
+            ("test", len(last), round(test * len(facts))),
+        )
+        if got < 0.9 * wanted
     )
+    return replace(graph, train=train, valid=middle, test=last, notes=notes)
 
 
 def _groups(graph: Graph) -> NDArray[np.intp]:
     """The group of each fact: one for each pair of entities, whatever the direction, and kind of relation."""
     facts = graph.facts()
     kinds = np.arange(graph.num_relations)
-    for repeated in redundancies(graph):
-        kept, merged = sorted((kinds[repeated.relation & ~1], kinds[repeated.other & ~1]))
+    for relation, other in redundancies(graph):
+        kept, merged = sorted((kinds[relation], kinds[other & ~1]))
         kinds[kinds == merged] = kept
     low, high = facts[:, [0, 2]].min(axis=1).astype(np.int64), facts[:, [0, 2]].max(axis=1)
     keys = paired(low * graph.num_entities + high, kinds[facts[:, 1]], graph.num_relations)
@@ -60,14 +67,3 @@ def _cover(facts: NDArray[np.int32], order: NDArray[np.intp]) -> NDArray[np.intp
     _, relations = np.unique(mixed[:, 1], return_index=True)
     first: NDArray[np.intp] = order[np.concatenate([entities // 2, relations])]
     return first
-
-
-def _notes(graph: Graph, num_valid: int, num_test: int, valid: float, test: float) -> tuple[str, ...]:
-    """Says so where the facts that could be spared did not suffice."""
-    total = len(graph.facts())
-    return tuple(
-        f"{split}: {counted(got, 'fact')} where {round(share * total):,} were asked for; "
-        "the others are needed to keep every entity in train or go together"
-        for split, got, share in (("valid", num_valid, valid), ("test", num_test, test))
-        if got < 0.9 * round(share * total)
-    )

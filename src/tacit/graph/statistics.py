@@ -1,17 +1,40 @@
-"""What there is to know about a graph before training on it."""
+"""What there is to know about a graph before training on it: sizes, relations that repeat one another, and values.
+
+Values are numbers and dates that stand where entities are expected: a link predictor sees a name in each, and no size.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.redundancy import ENOUGH, redundancies, symmetry
-from tacit.graph.values import ValueRelation, values
+from tacit.graph.fact_index import paired
+from tacit.graph.graph import SPLITS, Graph, Triples
 
+LOOKED_AT = 100_000  # facts by which one relation is taken to be symmetric
+ENOUGH = 0.8  # of the facts of each relation, as Toutanova and Chen (2015) counted the redundancy of FB15k
 PERCENTILES = (0, 25, 50, 75, 90, 99, 100)
+
+ADVICE = (
+    "A link predictor learns nothing from the size of a number or date. Leave such facts out, or replace values "
+    "by ranges that many facts share (1980s, 10-20)."
+)
+KINDS = ("numbers", "dates")
+_SHARED = 10  # facts a value has on average from which it says as much as another entity
+_MOSTLY = 0.5  # of a relation's facts end in values
+_EXAMPLES = 3
+_NUMBER = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)?(?:\.\d*)?(?:[eE][+-]?\d+)?%?")
+_TIME = r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)?(?:Z|[+-]\d{2}:\d{2})?"
+_DATE = re.compile(
+    rf"-?\d{{4,}}-\d{{2}}(?:-\d{{2}}{_TIME})?|\d{{1,2}}[./]\d{{1,2}}[./]\d{{4}}|\d{{4}}/\d{{1,2}}/\d{{1,2}}"
+)
+_LITERAL = re.compile(r'"(.*)"(?:\^\^(.*))?', re.DOTALL)
+_DATED = re.compile(r".*\b(?:date|dateTime|dateTimeStamp|gYear|gYearMonth)>?")  # datatypes of XML Schema
 
 
 @dataclass(frozen=True)
@@ -27,6 +50,19 @@ class RelationStatistics:
     symmetry: float  # share of the facts that hold the other way round too
     repeats: tuple[str, ...]  # relations with nearly the same facts, inverses under their inverse label
     symmetric: bool  # whether nearly all facts hold both ways
+
+
+@dataclass(frozen=True)
+class ValueRelation:
+    """A relation most of whose facts end, or begin, in numbers or in dates."""
+
+    relation: str
+    end: str  # head or tail
+    kind: str
+    facts: int
+    distinct: int
+    examples: tuple[str, ...]
+    shared: bool  # whether a value has facts enough to be an entity like any other
 
 
 @dataclass(frozen=True)
@@ -76,11 +112,10 @@ def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
     keys = np.bincount(index.relations, minlength=graph.num_relations)  # distinct heads of each directed relation
     both = symmetry(graph, graph.facts())
     repeats: dict[int, list[str]] = {}
-    for repeated in redundancies(graph):
-        if repeated.relation != repeated.other & ~1:
-            repeats.setdefault(repeated.relation, []).append(graph.relations[repeated.other])
-            mirrored = repeated.other & ~1, repeated.relation ^ (repeated.other & 1)
-            repeats.setdefault(mirrored[0], []).append(graph.relations[mirrored[1]])
+    for relation, other in redundancies(graph):
+        if relation != other & ~1:
+            repeats.setdefault(relation, []).append(graph.relations[other])
+            repeats.setdefault(other & ~1, []).append(graph.relations[relation ^ (other & 1)])
     order = sorted(range(0, graph.num_relations, 2), key=lambda r: (-total[r], r))
     return tuple(
         RelationStatistics(
@@ -96,3 +131,92 @@ def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
         )
         for r in order
     )
+
+
+def redundancies(graph: Graph) -> dict[tuple[int, int], float]:
+    """The pairs of relations of which each has nearly all of the other's facts, and the smaller share that one has.
+
+    The first relation of a pair is forward, and the other odd where it holds the other way round: a relation that is
+    its own inverse, a symmetric one, is among them as `(2i, 2i + 1)`.
+    """
+    triples = graph.triples()
+    triples = triples[triples[:, 0] != triples[:, 2]]
+    keys = triples[:, 0].astype(np.int64) * graph.num_entities + triples[:, 2]
+    size = max(graph.num_relations, 1)
+    pairs, relations = np.divmod(np.unique(paired(keys, triples[:, 1], size)), size)
+    sizes = np.bincount(relations, minlength=graph.num_relations)
+    shared: Counter[tuple[int, int]] = Counter()
+    # Rows of one entity pair lie side by side: compare each with the next, then the one after it, until none is left.
+    at, step = np.arange(len(pairs)), 1
+    while len(at):
+        at = at[at + step < len(pairs)]
+        at = at[pairs[at] == pairs[at + step]]
+        both, counts = np.unique(relations[at] * size + relations[at + step], return_counts=True)
+        for key, count in zip(both.tolist(), counts.tolist(), strict=True):
+            shared[divmod(key, size)] += count
+        step += 1
+    overlaps = {pair: count / int(sizes[list(pair)].max()) for pair, count in shared.items()}
+    return {pair: overlaps[pair] for pair in sorted(overlaps) if pair[0] % 2 == 0 and overlaps[pair] >= ENOUGH}
+
+
+def symmetry(graph: Graph, facts: Triples) -> NDArray[np.float64]:
+    """For each relation id, the share of some facts between two entities that hold the other way round too.
+
+    A relation is symmetric where that is at least `ENOUGH`.
+
+    >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "France"), ("Paris", "in", "France")])
+    >>> symmetry(graph, graph.train)[[0, 2]]
+    array([1., 0.])
+    """
+    facts = facts[facts[:, 0] != facts[:, 2]]
+    mirrored = graph.index().contains(facts[:, 2], facts[:, 1], facts[:, 0])
+    hits = np.bincount(facts[:, 1], weights=mirrored, minlength=graph.num_relations)
+    share: NDArray[np.float64] = hits / np.maximum(np.bincount(facts[:, 1], minlength=graph.num_relations), 1)
+    return share
+
+
+def is_symmetric(graph: Graph, relation: int) -> bool:
+    """Whether nearly all facts of a relation hold both ways; of very many facts, some that lie evenly are looked at."""
+    facts = graph.facts_by(relation)
+    sample = facts[:: 1 + len(facts) // LOOKED_AT]
+    return bool(symmetry(graph, sample)[relation & ~1] >= ENOUGH)
+
+
+def values(graph: Graph) -> tuple[ValueRelation, ...]:
+    """The relations of a graph that have numbers or dates for entities, those with most of them first.
+
+    Where both ends of a fact are numbers, or a number has facts of its own, it is an identifier.
+    """
+    kinds = np.fromiter((_kind(label) for label in graph.entities), np.int8, graph.num_entities)
+    facts = graph.facts()
+    if not kinds.any():
+        return ()
+    total = np.bincount(facts[:, 1], minlength=graph.num_relations)
+    valued_relations = []
+    for end, near, far in (("tail", 2, 0), ("head", 0, 2)):
+        own = np.zeros(graph.num_entities, dtype=bool)
+        own[facts[:, far]] = True
+        for number, kind in enumerate(KINDS, start=1):
+            valued = facts[(kinds[facts[:, near]] == number) & (kinds[facts[:, far]] == 0) & ~own[facts[:, near]]]
+            counts = np.bincount(valued[:, 1], minlength=graph.num_relations)
+            for relation in np.flatnonzero((counts > 0) & (counts >= _MOSTLY * total)):
+                ids: NDArray[np.int32] = valued[valued[:, 1] == relation][:, near]
+                distinct = list(dict.fromkeys(ids.tolist()))
+                examples = tuple(graph.entities[i] for i in distinct[:_EXAMPLES])
+                sizes = len(ids), len(distinct)
+                shared = sizes[0] >= _SHARED * sizes[1]
+                valued_relations.append(ValueRelation(graph.relations[relation], end, kind, *sizes, examples, shared))
+    return tuple(sorted(valued_relations, key=lambda values: -values.facts))
+
+
+def _kind(label: str) -> int:
+    """1 for a number, 2 for a date, 0 for anything else.
+
+    >>> [_kind(label) for label in ("1984", "-3.5e2", "2024-05-01", '"1984"^^xsd:gYear', "Boeing 747", '"7"@en')]
+    [1, 1, 2, 2, 0, 0]
+    """
+    literal = _LITERAL.fullmatch(label) if label[:1] == '"' else None
+    text, datatype = (literal[1], literal[2] or "") if literal else (label, "")
+    if _DATE.fullmatch(text) or _DATED.fullmatch(datatype):
+        return 2
+    return int(any(map(str.isdecimal, text[:3])) and _NUMBER.fullmatch(text) is not None)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.disk import atomic_write, digest, mapped_array, write_array, write_text
+from tacit.disk import digest, mapped_array, replacing, write_array, write_text
 from tacit.errors import DataError, RunError
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.formats.files import BOM, lines
@@ -31,12 +31,9 @@ GRAPH_FILES = (ENTITIES, RELATIONS, NAMES, FACTS, KEYS, OFFSETS, TAILS, TRIE, TR
 _OF_FACTS = (FACTS, KEYS, OFFSETS, TAILS)
 _KINDS = {  # of arrays; -1 is any number
     FACTS: (np.int32, (-1, 3)),
-    KEYS: (np.int64, (-1,)),
-    OFFSETS: (np.int64, (-1,)),
+    **dict.fromkeys((KEYS, OFFSETS), (np.int64, (-1,))),
     TAILS: (np.int32, (-1,)),
-    TRIE_IDS: (np.int32, (2, -1)),
-    WORDS: (np.int32, (2, -1)),
-    FOLDED: (np.int32, (2, -1)),
+    **dict.fromkeys((TRIE_IDS, WORDS, FOLDED), (np.int32, (2, -1))),
 }
 _READ_WHOLE = 1 << 24  # bytes
 
@@ -67,21 +64,21 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
     _write_text(folder / RELATIONS, _label_lines(graph.relations))
     if graph.names:
         write_names(graph, folder)
-    arrays = _fact_arrays(graph)
+    facts, index = graph.facts(), graph.index()
+    if ((facts < 0) | (facts >= (graph.num_entities, graph.num_relations, graph.num_entities))).any():
+        raise DataError(f"the facts of {graph.name} have ids without labels; ids count the labels from 0")
+    arrays: dict[str, NDArray[Any]] = {FACTS: facts, KEYS: index.keys, OFFSETS: index.offsets, TAILS: index.all_tails}
     if is_large(graph.entities):
         if made := trie_of(graph.entities):
-            atomic_write(folder / TRIE, made[0].save)
+            with replacing(folder / TRIE) as target:
+                made[0].save(str(target))
             arrays[TRIE_IDS] = made[1]
         rows = graph.entities.form_rows()
         arrays |= {WORDS: rows["words"], FOLDED: rows["folded"]}
     for name, array in arrays.items():
         write_array(folder / name, array)
-    described = {
-        "name": graph.name,
-        "entities": graph.num_entities,
-        "relations": graph.num_relations,
-        **{split: len(graph.split(split)) for split in SPLITS},
-    }
+    described = {"name": graph.name, "entities": graph.num_entities, "relations": graph.num_relations}
+    described |= {split: len(graph.split(split)) for split in SPLITS}
     files = {name: digest(folder / name) for name in GRAPH_FILES if (folder / name).is_file()}
     prefixes = {"prefixes": graph.prefixes} if graph.prefixes else {}
     return {"graph": described, "files": files, **prefixes}
@@ -109,10 +106,8 @@ def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
         same = {name for name in there if digest(folder / name) == files.get(name)}
         for name in sorted(there - same - {NAMES}, key=GRAPH_FILES.index):
             kind = "facts" if name in _OF_FACTS else "labels"
-            raise RunError(
-                f"the {kind} in '{folder}' are not those the run was made with ({name} was changed); "
-                "train the run again"
-            )
+            changed = f"the {kind} in '{folder}' are not those the run was made with ({name} was changed)"
+            raise RunError(f"{changed}; train the run again")
         return _read(folder, tables, there, same)
     except (OSError, ValueError) as error:
         raise RunError(f"the graph in '{folder}' cannot be read ({error}); train the run again") from None
@@ -152,11 +147,8 @@ def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[
 def _array(path: Path) -> NDArray[Any]:
     """An array of a file, of the type and the dimensions that it was written with."""
     array, (kind, shape) = mapped_array(path), _KINDS[path.name]
-    if (
-        array.dtype != kind
-        or array.ndim != len(shape)
-        or any(n not in (m, -1) for m, n in zip(array.shape, shape, strict=True))
-    ):
+    sized = array.ndim == len(shape) and all(m in (n, -1) for n, m in zip(array.shape, shape, strict=True))
+    if array.dtype != kind or not sized:
         raise ValueError(f"{path.name} holds {array.dtype} {array.shape}")
     return array
 
@@ -179,13 +171,6 @@ def _check_arrays(
             raise ValueError(f"{name} is not in order")
 
 
-def _fact_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
-    facts, index = graph.facts(), graph.index()
-    if ((facts < 0) | (facts >= (graph.num_entities, graph.num_relations, graph.num_entities))).any():
-        raise DataError(f"the facts of {graph.name} have ids without labels; ids count the labels from 0")
-    return {FACTS: facts, KEYS: index.keys, OFFSETS: index.offsets, TAILS: index.all_tails}
-
-
 def _write_text(path: Path, text: str) -> None:
     try:
         write_text(path, text)
@@ -199,7 +184,6 @@ def _read_labels(path: Path) -> list[str]:
 
 
 def _label_lines(labels: Iterable[str]) -> str:
-    """Labels as text, one a line."""
     return "".join(_escaped(label) + "\n" for label in labels)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.errors import DataError, RunError, SettingsError
-from tacit.graph.formats.pickle_trial import rehearse
+from tacit.graph.formats.pickles import rehearse
 from tacit.graph.graph import INVERSE, Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel

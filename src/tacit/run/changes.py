@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from tacit.errors import DataError, RunError
 from tacit.graph.builder import counted
-from tacit.graph.formats.frames import is_frame
+from tacit.graph.formats.label_tables import is_frame
 from tacit.graph.graph import Graph
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from tacit.engine.engine import Engine
     from tacit.evaluate.results import Results
     from tacit.fitting.progress import Progress
-    from tacit.graph.graph import Graph
     from tacit.query.sampling.queries import QuerySet
+
+    Measured = Callable[[Engine], Results]
 
 COUNT = 100  # queries of each shape that are drawn where none are given
 
@@ -48,10 +49,8 @@ class System:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        told = {"run": self.run, "what": self.what, "model": self.model, "trained": self.trained}
-        measured = self.results.to_json()
-        seconds = round(self.seconds, 4)
-        return {**told, "parameters": self.parameters, **measured, "seconds": seconds}
+        told = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "results"}
+        return {**told, **self.results.to_json(), "seconds": round(self.seconds, 4)}
 
 
 @dataclass(frozen=True)
@@ -121,8 +120,8 @@ def compare(
     the graph. All observe the training facts; shapes that an encoder cannot express are left out of its row. `out` is a
     JSON file to write; `progress` hears an `Event` of each shape as its queries are ranked, or True shows it.
     """
-    from tacit.evaluate.evaluation import check_writable, observed_before
-    from tacit.evaluate.protocol import ranked
+    from tacit.evaluate.evaluation import check_writable, observed_before, queries_of, relevant
+    from tacit.evaluate.protocol import evaluate, ranked
 
     how = EvaluateSettings(split=split, limit=limit, ties=ties)
     if out is not None:
@@ -133,12 +132,24 @@ def compare(
     first, *others = opened.values()
     for other in others:
         _check_graph(first, other)
-    drawn = _queries(first.graph, queries, how, shapes, seed)
+    if queries is not None:
+        drawn = queries_of(first.graph, queries, split, shapes)
+    else:
+        samples = sample(first.graph, shapes=shapes, split=split, count=limit or COUNT, seed=seed)
+        drawn = {name: each.queries for name, each in samples.items() if len(each.queries)}
+    if not drawn:
+        facts = f"the {split} facts of {first.graph.name}"
+        raise SettingsError(f"no queries could be drawn from {facts}; give some", "queries")
     observed = observed_before(split)
-    rows = []
+
+    def measured(engine: Engine) -> Results:
+        sets = {shape: each for shape, each in drawn.items() if engine.search.refusal(each.shape.plan) is None}
+        return evaluate(engine.reasoner, sets, how, {"split": split, **relevant(engine)}, progress)
+
+    rows = list[System]()
     names = [Path(source).name for source in opened]
     for (source, run), name in zip(opened.items(), names, strict=True):
-        rows += _rows(run, name if names.count(name) == 1 else source, drawn, observed, how, progress)
+        rows += _systems(run, name if names.count(name) == 1 else source, observed, measured)
     asked = {name: len(each) for name, each in ranked(drawn, limit).items()}
     origin = "drawn from the graph" if queries is None else "given" if isinstance(queries, Mapping) else str(queries)
     shared = {"graph": first.graph.name, "split": split, "queries": asked, "origin": origin}
@@ -151,75 +162,35 @@ def compare(
 
 def _check_graph(first: Run, other: Run) -> None:
     """Raise a `RunError` unless two runs are of one graph."""
-    if first.folder.fingerprint != other.folder.fingerprint:
-        labels = first.folder.fingerprint.labels != other.folder.fingerprint.labels
-        raise RunError(
-            f"runs '{first.folder.path}' and '{other.folder.path}' are of different graphs, {first.graph.name} and "
-            f"{other.graph.name}: their {'labels' if labels else 'facts'} differ; compare runs of one graph"
-        )
+    mine, theirs = first.folder.fingerprint, other.folder.fingerprint
+    if mine != theirs:
+        runs = f"runs '{first.folder.path}' and '{other.folder.path}'"
+        what = "facts" if mine.labels == theirs.labels else "labels"
+        raise RunError(f"{runs} are of different graphs: their {what} differ; compare runs of one graph")
 
 
-def _queries(
-    graph: Graph,
-    queries: NameOrPath | Mapping[str, QuerySet] | None,
-    how: EvaluateSettings,
-    shapes: str | None,
-    seed: int,
-) -> dict[str, QuerySet]:
-    """The queries that all are asked."""
-    from tacit.evaluate.evaluation import queries_of
-
-    if queries is not None:
-        return queries_of(graph, queries, how.split, shapes)
-    samples = sample(graph, shapes=shapes, split=how.split, count=how.limit or COUNT, seed=seed)
-    drawn_queries = {name: drawn.queries for name, drawn in samples.items() if len(drawn.queries)}
-    if not drawn_queries:
-        raise SettingsError(
-            f"no queries could be drawn from the {how.split} facts of {graph.name}; give some", "queries"
-        )
-    return drawn_queries
-
-
-def _rows(
-    run: Run, name: str, queries: Mapping[str, QuerySet], observed: tuple[str, ...], how: EvaluateSettings,
-    progress: Progress | bool,
-) -> list[System]:  # fmt: skip
-    """The rows of a run."""
-    from tacit.evaluate.evaluation import relevant
-    from tacit.evaluate.protocol import evaluate
-
-    rows = []
-    for what, engine, model, trained, parameters in _ways(run, observed):
-        refused = engine.search.refusal
-        sets = {shape: each for shape, each in queries.items() if refused(each.shape.plan) is None}
-        results = evaluate(engine.reasoner, sets, how, {"split": how.split, **relevant(engine)}, progress)
-        rows.append(System(name, what, model, trained, parameters, results))
-    return rows
-
-
-def _ways(run: Run, observed: tuple[str, ...]) -> list[tuple[str, Engine, str, str, int]]:
-    """Each way that a run can be asked: what it is, its engine, its model, how it was trained, and its parameters."""
-    folder, weights, ways = run.folder, run.weights, []
+def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured) -> list[System]:
+    """The rows of a run: each way that it can be asked, with what `measured` makes of its engine."""
+    folder, weights, rows = run.folder, run.weights, list[System]()
     asked = {"observed": observed}
+    model, size = type(weights.scorer).__name__, _size(weights.scorer)
     if folder.has(MODEL):
         settings = folder.settings["train"]
-        names = ("model", "rank", "epochs")
-        how = ", ".join(f"{name} {settings[name]}" for name in names if name in settings)
-        engine, model = engine_of(folder, weights, False, asked), type(weights.scorer).__name__
-        size = _size(weights.scorer)
-        ways.append(("predictor", engine.ranking(), model, how, size))
+        how = ", ".join(f"{name} {settings[name]}" for name in ("model", "rank", "epochs") if name in settings)
+        engine = engine_of(folder, weights, False, asked).ranking()
+        rows.append(System(name, "predictor", model, how, size, measured(engine)))
         if folder.has(ADAPTER):
-            engine = engine_of(folder, weights, True, asked)
+            engine = engine_of(folder, weights, True, asked).ranking()
             more = int(getattr(getattr(engine.adapter, "adapter", None), "num_parameters", 0))
             how = described(folder.settings.get("adapt", {})) or how
-            ways.append(("adapted", engine.ranking(), model, how, size + more))
+            rows.append(System(name, "adapted", model, how, size + more, measured(engine)))
     if weights.encoder is not None:
         engine = engine_of(folder, weights, False, asked | {"search": "encoder"})
-        about, size = engine.about, _size(weights.encoder)
-        if folder.settings.get("encode", {}).get("model") in ON_PREDICTOR:
-            size += _size(weights.scorer)
-        ways.append(("encoder", engine, about["encoder"], about["encoding"], size))
-    return ways
+        on_predictor = folder.settings.get("encode", {}).get("model") in ON_PREDICTOR
+        parameters = _size(weights.encoder) + (size if on_predictor else 0)
+        about = engine.about
+        rows.append(System(name, "encoder", about["encoder"], about["encoding"], parameters, measured(engine)))
+    return rows
 
 
 def _size(module: Any) -> int:

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -105,12 +105,7 @@ class RunFolder:
 
         All of the run's files are exchanged but for the trace; those of others stay. One change waits for another.
         """
-
-        def gone() -> set[str]:
-            names = {file.name for file in self.path.iterdir() if not file.name.startswith(disk.TEMPORARY)}
-            return {name for name in names if _is_ours(name)} - {TRACE, *(file.name for file in draft.iterdir())}
-
-        with disk.exchanging(self.path, gone) as draft:
+        with disk.exchanging(self.path, lambda name: _is_ours(name) and name != TRACE) as draft:
             yield RunFolder.open(self.path), draft
 
     def has(self, name: str) -> bool:
@@ -124,19 +119,12 @@ class RunFolder:
         The file is read once, and again where it is another one.
         """
         if (state := disk.state(self.path / SETTINGS)) != self._kept[0]:
-            self._kept = state, self._read_settings()
+            with self.fits(SETTINGS, "train the run again"):
+                settings = disk.from_toml(self._read_text(SETTINGS))
+                if "graph" not in settings or settings.keys().isdisjoint(TRAINED):
+                    raise ValueError("it lacks the tables [graph] and [train] or [encode]")
+            self._kept = state, settings
         return {name: dict(table) for name, table in self._kept[1].items()}
-
-    def _read_settings(self) -> dict[str, dict[str, Any]]:
-        try:
-            settings = disk.from_toml(self._read_text(SETTINGS))
-        except (ValueError, RecursionError) as error:  # numbers can be too long, and tables too deep
-            raise RunError(f"{self.path / SETTINGS} is damaged ({error!s:.200}); train the run again") from None
-        if "graph" not in settings or settings.keys().isdisjoint(TRAINED):
-            raise RunError(
-                f"{self.path / SETTINGS} lacks the tables [graph] and [train] or [encode]; train the run again"
-            )
-        return settings
 
     def write_settings(self, table: str, values: SettingsTable | None) -> None:
         """Replace one table of `settings.toml`, or remove it."""
@@ -149,10 +137,8 @@ class RunFolder:
         """The fingerprint of the graph this run was made for."""
         made = self.settings["graph"]
         if made.get("format", 1) != FORMAT:
-            raise RunError(
-                f"run '{self.path}' was written by another version of Tacit (its format is {made.get('format', 1)}, "
-                f"this version's is {FORMAT}); train the run again"
-            )
+            other = f"was written by another version of Tacit, in format {made.get('format', 1)} and not {FORMAT}"
+            raise RunError(f"run '{self.path}' {other}; train the run again")
         if "labels" not in made or "facts" not in made:
             raise RunError(f"{self.path / SETTINGS} says not which labels and facts it is for; train the run again")
         for name in ("entities", "relations", *SPLITS):
@@ -172,18 +158,11 @@ class RunFolder:
 
     def check(self, graph: Graph) -> None:
         """Raise a `RunError` unless the run was made for the labels and the facts of this graph."""
-        given, made, about = fingerprint(graph), self.fingerprint, self.settings["graph"]
-        if given.labels != made.labels:
-            raise RunError(
-                f"run '{self.path}' was trained on another vocabulary: {about.get('name')} with "
-                f"{about.get('entities')} entities and {about.get('relations')} relation ids, but the graph given is "
-                f"{graph.name} with {graph.num_entities} and {graph.num_relations}; give that graph, or another folder"
-            )
-        if given.facts != made.facts:
-            raise RunError(
-                f"run '{self.path}' was trained on other facts than {graph.name} has now; give the graph as it was, or "
-                "train anew in another folder"
-            )
+        given, made = fingerprint(graph), self.fingerprint
+        if given != made:
+            what = "another vocabulary" if given.labels != made.labels else "other facts"
+            made_of = f"run '{self.path}' was trained on {what} than {graph.name} has now"
+            raise RunError(f"{made_of}; give the graph as it was, or train anew in another folder")
 
     def begin(self, graph: Graph) -> None:
         """Raise a `RunError` where a training on a graph could not be kept in the run: before hours are spent."""
@@ -201,14 +180,12 @@ class RunFolder:
         stamped = {**(metadata or {}), **self.fingerprint._asdict()}
         stamped["padding"] = disk.padding({key: tensor.shape for key, tensor in ready.items()}, stamped)
 
-        def write(target: str) -> None:
+        with disk.replacing(self.path / name) as target:
             try:
                 save_file(ready, target, stamped)
             except SafetensorError as error:
                 full = "os error 28" in str(error) or "No space left" in str(error)
                 raise OSError(errno.ENOSPC if full else errno.EIO, str(error)) from None
-
-        disk.atomic_write(self.path / name, write)
 
     def tensors(self, name: str) -> dict[str, Tensor]:
         """The tensors of a safetensors file of this run."""
@@ -235,10 +212,8 @@ class RunFolder:
                     raise RunError(f"{path} was trained on {other}; weights and graph must come from one run")
                 return dict(stamp), {key: file.get_tensor(key) for key in file.keys()} if tensors else {}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
-            reason = " ".join(str(error).split())
-            raise RunError(
-                f"{path} is truncated or no safetensors file ({reason:.200}); delete it and train again"
-            ) from None
+            reason = " ".join(str(error).split())[:200]
+            raise RunError(f"{path} is truncated or no safetensors file ({reason}); delete it, train again") from None
 
     @contextmanager
     def fits(self, name: str, advice: str) -> Iterator[None]:
@@ -246,27 +221,22 @@ class RunFolder:
         try:
             yield
         except (KeyError, ValueError, TypeError, OverflowError, RuntimeError, SettingsError) as error:
-            reason = " ".join(str(error).split())
-            raise RunError(f"{self.path / name} does not fit the run ({reason}); {advice}") from None
+            reason = " ".join(str(error).split())[:200]
+            raise RunError(f"{self.path / name} is damaged or does not fit the run ({reason}); {advice}") from None
 
     def trace(self, event: SettingsTable) -> None:
         """Append one line to `trace.jsonl`."""
-        line = json.dumps(dict(event), ensure_ascii=False) + "\n"
-        try:
-            with (self.path / TRACE).open("a", encoding="utf-8") as file:
-                file.write(line)
-        except OSError as error:
-            raise disk.write_error(self.path / TRACE, error) from None
+        path, line = self.path / TRACE, json.dumps(dict(event), ensure_ascii=False) + "\n"
+        with disk.written(path), path.open("a", encoding="utf-8") as file:
+            file.write(line)
 
     def events(self) -> list[dict[str, Any]]:
         """The lines of `trace.jsonl`; a last line cut short by a crash is left out."""
         if not self.has(TRACE):
             return []
-        lines = self._read_text(TRACE).split("\n")
-        try:
+        with self.fits(TRACE, "delete it"):
+            lines = self._read_text(TRACE).split("\n")
             return [disk.from_json(line) for line in lines if line.startswith("{") and line.endswith("}")]
-        except ValueError as error:
-            raise RunError(f"{self.path / TRACE} is damaged ({error}); delete it") from None
 
     def write_results(self, results: SettingsTable) -> None:
         """Write `results.json`, with the versions that produced it."""
@@ -277,7 +247,7 @@ class RunFolder:
         """What `results.json` holds, or nothing."""
         if not self.has(RESULTS):
             return {}
-        try:
+        with self.fits(RESULTS, "delete it"):
             results = disk.from_json(self._read_text(RESULTS))
             if not isinstance(results, dict):
                 raise ValueError("it holds no table")
@@ -285,14 +255,13 @@ class RunFolder:
             tables = evaluations if isinstance(evaluations, list) else [None]
             if not all(isinstance(each, dict) and isinstance(each.get("settings", {}), dict) for each in tables):
                 raise ValueError("eval is no list of evaluations")
-        except ValueError as error:
-            raise RunError(f"{self.path / RESULTS} is damaged ({error}); delete it") from None
-        return results
+        return dict(results)
 
     @contextmanager
     def changed_results(self) -> Iterator[dict[str, Any]]:
         """What `results.json` holds, to be changed while nobody else does; where it was, it is written."""
-        with disk.locked_file(self.path / RESULTS):
+        path = self.path / RESULTS
+        with disk.written(path), disk.locked(path.with_name(f"{disk.LOCK}-{path.name}")):
             results = self.results()
             before = copy.deepcopy(results)
             yield results
@@ -348,20 +317,21 @@ def versions() -> dict[str, str]:
     """The versions results depend on: Python, torch, numpy, Tacit, and the git head of the working directory if any."""
     torch = sys.modules["torch"].__version__ if "torch" in sys.modules else metadata.version("torch")
     numbers = {"python": platform.python_version(), "numpy": np.__version__, "torch": torch}
-    head = _git_head()
-    return numbers | {"tacit": sys.modules["tacit"].__version__} | ({"git": head} if head else {})
+    numbers["tacit"] = sys.modules["tacit"].__version__
+    with suppress(OSError, subprocess.SubprocessError):
+        command = ["git", "rev-parse", "HEAD"]
+        numbers["git"] = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    return numbers
 
 
 def _make_empty(path: Path, force: bool) -> None:
     """Make a folder that holds no run; files that are not ours are never deleted."""
     if str(path).encode("utf-8", "replace").decode() != str(path):
         raise RunError(f"'{path}' is no text in UTF-8, and weights are found by such names alone; choose another")
-    try:
+    if path.is_file():
+        raise RunError(f"'{path}' is a file; a run needs a folder")
+    with disk.written(path):
         path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise RunError(f"'{path}' is a file; a run needs a folder") from None
-    except OSError as error:
-        raise disk.write_error(path, error) from None
     disk.finish_exchange(path)
     shutil.rmtree(path / disk.DRAFT, ignore_errors=True)
     names = {entry.name for entry in path.iterdir()}
@@ -378,12 +348,3 @@ def _make_empty(path: Path, force: bool) -> None:
 def _is_ours(name: str) -> bool:
     """Whether a file belongs to a run."""
     return name in FILES or name.startswith(disk.TEMPORARY) or _PART.fullmatch(name) is not None
-
-
-def _git_head() -> str:
-    command = ["git", "rev-parse", "HEAD"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""

@@ -102,8 +102,8 @@ def engine_of(folder: RunFolder, weights: RunWeights, adapted: bool, settings: M
     adapter, learned = load_adapter(folder, scorer)
     calibrated = Adapted(calibration(learned.calibration), adapter)  # the engine has it count what is observed
     calibrated.instead = {name: getattr(chosen, name) for name in learned.engine}
-    combined = EngineSettings.of({**usual, **learned.engine})
-    return Engine(graph, scorer, combined, adapter=calibrated, **shared).using(**settings)
+    own = EngineSettings.of({**usual, **learned.engine})
+    return Engine(graph, scorer, own, adapter=calibrated, **shared).using(**settings)
 
 
 def trained(folder: RunFolder) -> str:

@@ -241,8 +241,8 @@ class Run:
         )  # fmt: skip
         if result.summary["kept"] and variant is None:
             own = chosen.engine  # which are the defaults from now on
-            given = {name: value for name, value in self._opened.settings.items() if name not in own}
-            self._renew(adapted=True, settings=given)
+            given = {name: value for name, value in opened.settings.items() if name not in own}
+            self._take(read=opened.weights, adapted=True, settings=given)
         return result.summary
 
     def encode(self, queries: NameOrPath | Mapping[str, QuerySet] | None = None, **options: Any) -> dict[str, Any]:
@@ -264,9 +264,9 @@ class Run:
         stopped = self.folder.has(ENCODING)
         if not self.folder.drop("encode") and not stopped:
             raise RunError(f"run '{self.folder.path}' has no encoder to drop")
-        opened = self._opened
-        given = {name: value for name, value in opened.settings.items() if (name, value) != ("search", "encoder")}
-        self._take(replace(opened, read=replace(opened.weights, encoder=None), settings=given))
+        asked = self._opened.settings
+        given = {name: value for name, value in asked.items() if (name, value) != ("search", "encoder")}
+        self._take(read=replace(self.weights, encoder=None), settings=given)
 
     def index(self, *, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
         """Build the index by which large graphs are asked, in `nlist` clusters (`4 √N` by default), and keep it.
@@ -275,13 +275,10 @@ class Run:
         than 200,000 entities are asked through it from now on; below that, exact search is faster.
         """
         if not self.folder.has(MODEL):
-            raise RunError(
-                f"run '{self.folder.path}' holds an encoder alone, and an index is one of a link predictor's vectors; "
-                "train makes one of those"
-            )
+            raise RunError(f"run '{self.folder.path}' holds an encoder alone; an index is one of a link predictor")
         weights = self.weights
         built = weights.finders.build(weights.scorer, nlist, seed)
-        self._renew()
+        self._take(read=weights)
         return built
 
     def add(self, facts: Triples, *, progress: Progress | bool = False, **options: Any) -> Change:
@@ -307,21 +304,17 @@ class Run:
 
     def _reread(self) -> None:
         """Take up what the folder holds; another process may have changed it before."""
-        self._take(replace(self._opened, folder=RunFolder.open(self.folder.path), read=None))
+        self._take(folder=RunFolder.open(self.folder.path), read=None)
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter, and answer without it from now on."""
         if not self.folder.drop("adapt"):
             raise RunError(f"run '{self.folder.path}' has no adapter to drop")
-        self._renew()
+        self._take(read=self.weights)
 
-    def _renew(self, **changes: Any) -> None:
-        """Make the engine anew, over the weights as they were read."""
-        opened = self._opened
-        self._take(replace(opened, read=opened.weights, **changes))
-
-    def _take(self, opened: Opened) -> None:
-        """Answer by this from now on; until it is read as a whole, whoever asks has what was there before."""
+    def _take(self, **changes: Any) -> None:
+        """Answer by what changed from now on; until it is read as a whole, whoever asks has what was there before."""
+        opened = replace(self._opened, **changes)
         _ = opened.engine
         self._opened = opened
 
@@ -345,12 +338,9 @@ class Run:
         out. `out` is a JSON file to write. `progress` hears an `Event` of each shape as its queries are ranked, or True
         shows it. Several `processes` that hold the whole run share the queries out, and the first of them writes.
 
-        Settings are those of `EvaluateSettings`: `ties`; the `mean`, taken per `question`, as BetaE does, or per
-        `fact`, where every hard answer counts once; `limit`, which takes that many queries of each shape; `batch`;
-        `per_relation`, which also groups 1p queries; `by_missing`, which also groups hard answers by the least number
-        of links that must be predicted for them beside the observed facts; and `reliability`, which also measures
-        whether scores read as probabilities. All others are those of `EngineSettings`; with `new`, answers that the
-        observed facts imply are ranked last.
+        Settings are those of `EvaluateSettings`: `ties`, the `mean` per question or per fact, the `limit` of queries of
+        each shape, `batch`, and what is measured as well: `per_relation`, `by_missing` links, and `reliability`. All
+        others are those of `EngineSettings`; with `new`, answers that the observed facts imply are ranked last.
         """
         from tacit.evaluate.evaluation import check_writable, evaluate_run, kept_in
         from tacit.evaluate.settings import EvaluateSettings

@@ -13,7 +13,7 @@ from tacit.errors import RunError, SettingsError, TacitError
 from tacit.links.settings import TrainSettings
 from tacit.run.folder import ENCODER, ENCODING, MODEL, ON_PREDICTOR, RunFolder
 from tacit.run.run import Run
-from tacit.run.world import find_run, fit_predictor
+from tacit.run.world import find_run
 from tacit.sources import NameOrPath, is_run, load, names_run
 
 # What needs torch is imported where it is used.
@@ -40,9 +40,11 @@ def train(
     epochs, batch, lr, reg, device, seed and so on; rank, epochs, batch and reg are chosen by the size of the graph
     where none are given. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
     """
+    from tacit.evaluate.question_validation import validation
     from tacit.fitting.progress import Event, shown
     from tacit.links.loading import pick_device
     from tacit.links.training.link_training import joined_shards
+    from tacit.links.training.link_training import train as fit
 
     if resume and force:
         raise SettingsError("resume and force contradict each other; give one of them")
@@ -69,7 +71,8 @@ def train(
                     tell(Event("note", 0, 0, note=note))
         shards.wait()
         folder = RunFolder.open(out)
-    fit_predictor(loaded, chosen, folder, shards, progress, resume=resume)
+    validate = validation(loaded, chosen, folder, shards)
+    fit(loaded, chosen, folder, progress, resume=resume, validate=validate)
     # It is read when it is asked, as it stands then: what several processes trained need not fit into one.
     return Run(RunFolder.open(out), device=folder.settings["train"]["device"])
 
@@ -144,14 +147,11 @@ def _within(source: Any, resume: bool, force: bool) -> RunFolder:
     if not isinstance(source, str | Path):
         raise SettingsError("out is not given, and a graph has no folder to keep an encoder in", "out")
     folder = find_run(source)
-    if folder.has(ENCODING) and not (resume or force):
-        raise RunError(
-            f"run '{folder.path}' has an encoder whose training was stopped; go on with resume, or start with force"
-        )
-    if folder.has(ENCODER) and not (resume or force):
+    if (folder.has(ENCODER) or folder.has(ENCODING)) and not (resume or force):
         there = folder.settings.get("encode", {}).get("model")
         raise RunError(
-            f"run '{folder.path}' has an encoder, {there}; replace it with force, or give another run as out"
+            f"run '{folder.path}' has an encoder, {there}; replace it with force, go on with resume where its training "
+            "was stopped, or give another run as out"
         )
     return folder
 
@@ -192,9 +192,7 @@ def _chosen(folder: RunFolder, given: EncodeSettings, settings: Mapping[str, Any
 def _imported(source: Any, out: NameOrPath | None, given: EncodeSettings, checkpoint: Path, force: bool) -> RunFolder:
     """A run with an encoder whose weights were trained elsewhere, on any graph."""
     if given.model != "ultra":
-        raise SettingsError(
-            f"checkpoint is given, and the model is '{given.model}'; ultra alone is imported from one", "checkpoint"
-        )
+        raise SettingsError(f"checkpoint is given for '{given.model}'; ultra alone is imported from one", "checkpoint")
     from tacit.encode.models import save_encoder
     from tacit.encode.networks.ultra import import_checkpoint
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacit.disk import LOCK, locked, write_error
+from tacit.disk import LOCK, locked, written
 from tacit.errors import RunError
 from tacit.graph.stored import fingerprint
 from tacit.links.settings import TrainSettings
@@ -16,27 +16,9 @@ from tacit.sources import NameOrPath, cache_folder, is_run, is_world
 
 # What needs torch is imported where it is used.
 if TYPE_CHECKING:
-    from tacit.distributed.shards import Shards
-    from tacit.fitting.progress import Progress
     from tacit.graph.graph import Graph
 
 WORLD = TrainSettings(device="cpu")
-
-
-def fit_predictor(
-    graph: Graph,
-    settings: TrainSettings,
-    folder: RunFolder,
-    shards: Shards,
-    progress: Progress | bool,
-    resume: bool = False,
-) -> None:
-    """Train the link predictor of a run folder, whose settings are settled."""
-    from tacit.evaluate.question_validation import validation
-    from tacit.links.training.link_training import train
-
-    validate = validation(graph, settings, folder, shards)
-    train(graph, settings, folder, progress, resume=resume, validate=validate)
 
 
 def find_run(source: NameOrPath) -> RunFolder:
@@ -52,23 +34,22 @@ def world_run() -> Path:
     path = world_folder(graph)
     if _is_trained(path):
         return path
-    from tacit.distributed.shards import Shards, world_size
+    from tacit.distributed.shards import world_size
     from tacit.fitting.progress import Event, shown
+    from tacit.run.training import train  # which opens runs
 
     if world_size() > 1:
         raise RunError("world is trained on first use, by one process; ask it something without torchrun first")
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        with locked(path / LOCK):
-            if not _is_trained(path):
-                with shown(True) as tell:
-                    tell(Event("note", 0, 0, note=f"training world once; it is kept in {path}"))
-                settings = WORLD.settled(len(graph.train), graph.num_entities)
-                folder = RunFolder.create(path, graph, settings.to_dict(), force=True)
-                fit_predictor(graph, settings, folder, Shards(graph.num_entities), sys.stderr.isatty())
-    except (RunError, OSError) as error:
-        problem = write_error(path, error) if isinstance(error, OSError) else error
-        raise RunError(f"{problem}; set TACIT_CACHE to a folder that can be written") from None
+        with written(path):
+            path.mkdir(parents=True, exist_ok=True)
+            with locked(path / LOCK):
+                if not _is_trained(path):
+                    with shown(True) as tell:
+                        tell(Event("note", 0, 0, note=f"training world once; it is kept in {path}"))
+                    train(graph, path, force=True, progress=sys.stderr.isatty(), **WORLD.given)
+    except RunError as error:
+        raise RunError(f"{error}; set TACIT_CACHE to a folder that can be written") from None
     return path
 
 

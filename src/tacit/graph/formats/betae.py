@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.graph.builder import assemble, packed
@@ -29,10 +30,8 @@ def read_betae(folder: Path, name: str) -> Graph:
     entities = read_vocabulary(folder / "id2ent.pkl", "entity")
     relations = read_vocabulary(folder / "id2rel.pkl", "relation")
     if len(relations) % 2:
-        raise DataError(
-            f"has {len(relations)} relations; expected an even number, each 2i followed by its inverse 2i + 1",
-            folder / "id2rel.pkl",
-        )
+        odd = f"has {len(relations)} relations; expected an even number, each 2i followed by its inverse 2i + 1"
+        raise DataError(odd, folder / "id2rel.pkl")
     _check_counts(folder / "stats.txt", len(entities), len(relations))
     splits = [_forward(folder / f"{split}.txt", len(entities), len(relations)) for split in SPLITS]
     return assemble(entities, relations, splits, name)
@@ -68,50 +67,38 @@ def _check_counts(path: Path, num_entities: int, num_relations: int) -> None:
 
 def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
     """The forward facts of a file of triples in which each has its inverse."""
-    try:
-        chunks = [np.array(list(map(int, fields)), dtype=np.int64).reshape(-1, 3) for fields in table_fields(path)]
-    except (ValueError, OverflowError):
-        raise _fault(path, _not_integers, "expected three integers: head, relation and tail ids") from None
+    chunks = [_ids(fields) for fields in table_fields(path)]
     if not chunks and path.stem == "train":  # the other splits may be empty: all facts are known ones
         raise DataError("holds no facts; expected lines of head, relation and tail ids", path)
     triples = np.concatenate([np.empty((0, 3), dtype=np.int64), *chunks])
-    limits = np.array([num_entities, num_relations, num_entities])
-    if ((triples < 0) | (triples >= limits)).any():
-        what = f"id out of range; there are {num_entities} entities and {num_relations} relations, counted from 0"
-        raise _fault(path, lambda row: any(not 0 <= int(i) < n for i, n in zip(row, limits, strict=True)), what)
-    forward: Triples = triples[triples[:, 1] % 2 == 0].astype(np.int32)
-    backward = triples[triples[:, 1] % 2 == 1].astype(np.int32)[:, [2, 1, 0]]
-    backward[:, 1] ^= 1
-    keys, inverses = packed((forward, backward), num_entities, num_relations)
-    if len(np.setxor1d(keys, inverses)):
-        both = set(map(tuple, forward[np.isin(keys, inverses)].tolist()))
-        raise _fault(
-            path,
-            lambda row: _as_forward(row) not in both,
-            "this triple's inverse (tail, relation ± 1, head) is not in the file; "
-            "BetaE folders hold both directions, 2i and 2i + 1",
-        )
+    strange = ((triples < 0) | (triples >= (num_entities, num_relations, num_entities))).max(axis=1, initial=False)
+    _refuse(strange, path, f"expected ids of {num_entities} entities and {num_relations} relations, counted from 0")
+    facts: Triples = triples.astype(np.int32)
+    odd = facts[:, 1] % 2 == 1
+    facts[odd] = facts[odd][:, [2, 1, 0]]
+    facts[:, 1] &= ~1
+    (keys,) = packed([facts], num_entities, num_relations)
+    lone = ~np.isin(keys, np.intersect1d(keys[odd], keys[~odd]))
+    _refuse(lone, path, "this triple's inverse (tail, relation ± 1, head) is not in the file; both directions must be")
+    forward: Triples = facts[~odd]
     return forward
 
 
-def _as_forward(row: list[str]) -> tuple[int, int, int]:
-    head, relation, tail = map(int, row)
-    return (tail, relation - 1, head) if relation % 2 else (head, relation, tail)
-
-
-def _not_integers(row: list[str]) -> bool:
+def _ids(fields: list[str]) -> NDArray[np.int64]:
+    """Rows of ids; what is no number, or none that could be an id, is -1."""
     try:
-        return any(abs(int(field)) >= 2**31 for field in row)
-    except ValueError:
-        return True
+        numbers = np.array(list(map(int, fields)), dtype=np.int64)
+    except (ValueError, OverflowError):
+        numbers = np.array([int(f) if re.fullmatch(r"\d{1,10}", f) else -1 for f in fields], dtype=np.int64)
+    return numbers.reshape(-1, 3)
 
 
-def _fault(path: Path, wrong: Callable[[list[str]], bool], what: str) -> DataError:
-    """The error for the first line that is wrong: a second, slow pass is fine where something is the matter."""
-    for number, text in lines(path):
-        if text.strip() and wrong(text.split("\t")):
-            return DataError(f"{what} (got {' '.join(text.split())[:80]!r})", path, number)
-    return DataError(what, path)
+def _refuse(wrong: NDArray[np.bool_], path: Path, what: str) -> None:
+    """Raise a `DataError` with the line of the first row that is wrong, for which the file is read again."""
+    if wrong.any():
+        rows = ((number, text) for number, text in lines(path) if text.strip(" \t"))
+        number, text = next(islice(rows, int(wrong.argmax()), None))
+        raise DataError(f"{what} (got {' '.join(text.split())[:80]!r})", path, number)
 
 
 def write_betae(graph: Graph, folder: str | Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import Builder, counted
@@ -12,12 +14,11 @@ from tacit.graph.formats.delimited import COLUMNS
 
 Order = tuple[int, int, int]  # the positions of head, relation and tail
 USUAL: Order = (0, 1, 2)
-SOME = 10  # lines to doubt the first one by
 _ENOUGH = 100  # lines to judge columns by
 _FEWER = 5  # times fewer distinct values than the relations are far fewer
 _LONGEST = 100  # letters of a word that names a column
 _SHARED = 0.1  # of the relations that are entities, too, are too many
-SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2'"
+_SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2'"
 _MELT = "; a table with a column for each relation is melted into these first"
 _WORDS = {
     "head": "head h subject subj s source src from start node1 entity1 arg1",
@@ -44,22 +45,15 @@ def column_order(columns: str, header: Sequence[str] = ()) -> Order:
     if len(words) == len(set(words)) == 3:
         roles = header_order(words)
         if _are_positions(words):
-            return _order(int(word) - 1 for word in words)
+            return int(words[0]) - 1, int(words[1]) - 1, int(words[2]) - 1
         if roles and len(header) <= 3:
             return roles
         if all(header.count(word) == 1 for word in words):
-            return _order(header.index(words[i]) for i in roles or USUAL)
-    wanted = "the three columns, as in 'head,tail,relation'," if len(header) <= 3 else f"three of {', '.join(header)}"
-    raise SettingsError(
-        f"columns '{columns}' must name {wanted} or give the positions of head, relation and tail, as in '1,3,2'",
-        "columns",
-    )
-
-
-def names_of(columns: str | None) -> set[str]:
-    """The names that `columns` gives, which are those of a header; none where it gives positions."""
-    words = words_of(columns or "")
-    return set() if _are_positions(words) else set(words)
+            head, relation, tail = (header.index(words[i]) for i in roles or USUAL)
+            return head, relation, tail
+    names = "the three, as in 'head,tail,relation'," if len(header) <= 3 else f"three of {', '.join(header)}"
+    positions = "the positions of head, relation and tail, as in '1,3,2'"
+    raise SettingsError(f"columns '{columns}' must name {names} or give {positions}", "columns")
 
 
 def words_of(columns: str) -> list[str]:
@@ -78,22 +72,9 @@ def header_order(words: Sequence[str]) -> Order | None:
     ((0, 2, 1), None)
     """
     roles = [_role(word) for word in words]
-    return _order(map(roles.index, COLUMNS)) if all(roles.count(role) == 1 for role in COLUMNS) else None
-
-
-def contradicts(words: Sequence[str], order: Order) -> bool:
-    """Whether the name of a column says that it is something else than an order takes it for.
-
-    >>> contradicts(["person", "city", "relation"], USUAL), contradicts(["person", "relation", "city"], USUAL)
-    (True, False)
-    """
-    roles = [(at, _role(word)) for at, word in enumerate(words)]
-    return any(role is not None and order[COLUMNS.index(role)] != at for at, role in roles)
-
-
-def _order(places: Iterable[int]) -> Order:
-    head, relation, tail = places
-    return head, relation, tail
+    if any(roles.count(role) != 1 for role in COLUMNS):
+        return None
+    return roles.index("head"), roles.index("relation"), roles.index("tail")
 
 
 def is_half_a_header(fields: Sequence[str]) -> bool:
@@ -108,6 +89,21 @@ def is_half_a_header(fields: Sequence[str]) -> bool:
     return (len(roles) > 1 or bool(telling)) and not any(word in fields[i + 3 :: 3] for i, word in enumerate(first))
 
 
+def header_in(fields: Sequence[str], columns: str | None, given: Order | None, path: Path) -> Order | None:
+    """The order of columns where the first line of a table (three fields a line) is a header; None where it is none.
+
+    The `given` one counts before what the header says; half a header without any is refused.
+    """
+    first, words = fields[:3], words_of(columns or "")
+    order, named = header_order(first), set(words) <= set(first) and not _are_positions(words)
+    if not named and order is None and not is_half_a_header(fields):
+        return None
+    if given is None and order is None:
+        names = f"its first line ({', '.join(first)}) names columns, but not head, relation and tail"
+        raise DataError(f"{names}; {_SAY}, or delete it", path)
+    return given or order
+
+
 def told_order(
     header: Sequence[str], columns: str | None, usual: Order, path: Path, line: int | None = None
 ) -> tuple[Order, bool]:
@@ -117,14 +113,13 @@ def told_order(
         wide = f" or columns that say which are meant{_MELT}" if len(header) > 3 else ""
         number = counted(len(header), "column")
         raise DataError(f"has {number}; expected 3 ({', '.join(COLUMNS)}){wide}", path, line)
-    order = told or usual
-    if told is None and contradicts(header, order):
+    order, roles = told or usual, [_role(word) for word in header]
+    if told is None and any(role and order[COLUMNS.index(role)] != at for at, role in enumerate(roles)):
         names = ", ".join(header)
-        raise DataError(f"its columns ({names}) are not all named as head, relation and tail; {SAY}", path, line)
+        raise DataError(f"its columns ({names}) are not all named as head, relation and tail; {_SAY}", path, line)
     if max(order) >= len(header):
-        raise SettingsError(
-            f"columns '{columns}' ask for column {max(order) + 1}, and {path} has {len(header)}", "columns"
-        )
+        wanted = f"columns '{columns}' ask for column {max(order) + 1}"
+        raise SettingsError(f"{wanted}, and {path} has {len(header)}", "columns")
     return order, told is not None
 
 
@@ -146,13 +141,13 @@ def review(
 
 def _doubt(path: Path, split: str, builder: Builder) -> None:
     """Notes a relation column with far more values than another, and refuses it where many of them are entities."""
-    heads, relations, tails = builder.distinct(split)
+    heads, relations, tails = (np.count_nonzero(np.bincount(column)) for column in builder.facts(split).T)
     fewest = min(heads, tails)
     if _FEWER * fewest > relations:
         return
     column, positions = (3, "1,3,2") if tails == fewest else (1, "2,1,3")
     values = f"column 2, read as the relation, has {relations:,} different values and column {column} only {fewest:,}"
-    if builder.both() >= _SHARED * relations:
+    if len(builder.relations.keys() & builder.entities.keys()) >= _SHARED * relations:
         raise DataError(f"{values}; say which is the relation with columns, '{positions}' or '1,2,3'", path)
     builder.notes.append(f"{split}: in {path.name} {values}; if that is the relation, give columns '{positions}'")
 

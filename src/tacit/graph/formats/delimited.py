@@ -35,10 +35,7 @@ def table_fields(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[list[
 def is_regular(block: bytes, width: int, separator: int = _TAB) -> bool:
     """Whether every line of a block has so many fields without spaces at their ends, told without a loop."""
     data = np.frombuffer(block, np.uint8)
-    if separator == _TAB:
-        ends = np.flatnonzero(data - _TAB <= _NEWLINE - _TAB)  # unsigned: true of tabs and newlines alone
-    else:
-        ends = np.flatnonzero((data == separator) | (data == _NEWLINE))
+    ends = np.flatnonzero((data == separator) | (data == _NEWLINE))
     if len(ends) % width or (data[ends].reshape(-1, width) != (*[separator] * (width - 1), _NEWLINE)).any():
         return False
     starts = np.concatenate([[0], ends[:-1] + 1])
@@ -104,6 +101,4 @@ def check_writable(labels: Iterable[str]) -> None:
     """Refuses a label that would not read back from a table separated by tabs."""
     for label in labels:
         if label != label.strip(" ") or not label or any(c in label for c in "\t\n\r"):
-            raise DataError(
-                f"label {label!r} cannot be written to a TSV: it is empty or has a tab, newline or outer space"
-            )
+            raise DataError(f"label {label!r} cannot be in a TSV: it is empty or has a tab, newline or outer space")

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
+from tacit.disk import write_text, written
 from tacit.errors import DataError, SettingsError
-from tacit.graph.formats.files import atomic_file, written
 
 PATTERN = "?s ?p ?o"
 MOST, PAGE = 1_000_000, 10_000
@@ -26,9 +26,8 @@ _LARGEST = 1 << 28  # bytes of a page that are read
 _TRIES, _PATIENCE = 6, 120.0  # for a page, and the longest wait in seconds that a server may ask for
 _BUSY = (408, 429, 500, 502, 503, 504)  # what a server says that may answer later
 _ADDRESS = re.compile(r"https?://[!-~]+", re.IGNORECASE)
+FactCount = Callable[[int], None]  # hears how many facts there are so far
 _LANGUAGE = re.compile(r"[A-Za-z]+(-[A-Za-z0-9]+)*(--[a-z]+)?")
-
-FactCount = Callable[[int], None]  # how many facts there are so far
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def fetch(endpoint: Endpoint, out: str | Path, most: int = MOST, progress: FactC
     if path.exists():
         raise DataError("exists already; choose another file, or delete it", path)
     part, state = path.with_name(path.name + ".part"), path.with_name(path.name + ".part.json")
-    with written(path):
+    with written(path, DataError):
         path.parent.mkdir(parents=True, exist_ok=True)
         count, size = _progress_of(state, part, endpoint)
         with part.open("ab+") as file:
@@ -127,7 +126,8 @@ def fetch(endpoint: Endpoint, out: str | Path, most: int = MOST, progress: FactC
                 file.flush()
                 os.fsync(file.fileno())
                 count += len(lines)
-                _remember(state, endpoint, count, file.tell())
+                values = {"url": endpoint.url, "pattern": endpoint.pattern, "facts": count, "bytes": file.tell()}
+                write_text(state, json.dumps(values))
                 progress(count)
                 if not whole and count < most:
                     time.sleep(endpoint.delay)
@@ -149,12 +149,6 @@ def _progress_of(state: Path, part: Path, endpoint: Endpoint) -> tuple[int, int]
     if count and not same:
         raise DataError(f"{part} was begun from {before['url']} for {before['pattern']}; delete it to start anew")
     return (count, size) if same and part.is_file() and part.stat().st_size >= size else (0, 0)
-
-
-def _remember(state: Path, endpoint: Endpoint, count: int, size: int) -> None:
-    values = {"url": endpoint.url, "pattern": endpoint.pattern, "facts": count, "bytes": size}
-    with atomic_file(state) as file:
-        file.write(json.dumps(values).encode())
 
 
 def _wait(asked: str, tries: int) -> float:

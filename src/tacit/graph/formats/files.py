@@ -13,14 +13,15 @@ import io
 import lzma
 import os
 import shutil
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, cast
 
-from tacit.disk import is_device
-from tacit.errors import DataError, LimitError
+from tacit.disk import replacing, written
+from tacit.errors import DataError
 
 BLOCK = 1 << 16  # bytes; large enough for numpy to pay off, small enough for its fields to stay in the cache
 LONGEST_LINE = 1 << 24
@@ -73,9 +74,8 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         raise DataError("is a folder where a file is expected", path) from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         if packing and getattr(error, "errno", None) is None:  # not the system's, but that of what unpacks
-            raise DataError(
-                f"is not a whole {path.suffix} file ({error}); unpack it, or fetch it again", path
-            ) from None
+            whole = f"is not a whole {path.suffix} file ({error}); unpack it, or fetch it again"
+            raise DataError(whole, path) from None
         raise DataError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path) from None
 
 
@@ -121,19 +121,10 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that appears under its name, packed where that says so, once it is written without error."""
-    with written(path):
-        if is_device(path):
-            with path.open("wb") as raw, _packed(raw, path.suffix) as file:
-                yield file
-            return
+    with written(path, DataError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = _draft(path)
-        try:
-            with draft.open("xb") as raw, _packed(raw, path.suffix) as file:
-                yield file
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+    with replacing(path, DataError) as target, target.open("wb") as raw, _packed(raw, path.suffix) as file:
+        yield file
 
 
 def _packed(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
@@ -149,11 +140,11 @@ def atomic_folder(path: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
 
     Files named by `stale` go where no new ones take their place.
     """
-    with written(path):
+    with written(path, DataError):
         if path.exists() and not path.is_dir():
             raise DataError("is a file where a folder is to be written", path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = _draft(path)
+        draft = path.parent / f".{path.name}.{os.urandom(4).hex()}"
         draft.mkdir()
         try:
             yield draft
@@ -169,17 +160,15 @@ def atomic_folder(path: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
 
 
 @contextmanager
-def written(path: Path) -> Iterator[None]:
-    """Turns what the system says while `path` is written into one of our errors."""
-    try:
-        yield
-    except IsADirectoryError:
-        raise DataError("is a folder where a file is to be written", path) from None
-    except OSError as error:
-        kind = LimitError if error.errno in (28, 122, 27) else DataError  # no space, quota, file too large
-        raise kind(f"{path}: cannot be written ({error.strerror or error})") from None
-
-
-def _draft(path: Path) -> Path:
-    """A name beside a path, to write under until all is there."""
-    return path.parent / f".{path.name}.{os.urandom(4).hex()}"
+def spooled(file: IO[bytes], name: str, shown: str | Path) -> Iterator[Path]:
+    """A file of what can be read once, since readers may look at a file twice; errors speak of what is `shown`."""
+    with tempfile.TemporaryDirectory(prefix="tacit-") as folder:
+        path = Path(folder) / name
+        with written(path, DataError), path.open("wb") as copy:
+            shutil.copyfileobj(file, copy)
+        try:
+            yield path
+        except DataError as error:
+            if error.path != path:
+                raise
+            raise DataError(error.message, shown, error.line) from None

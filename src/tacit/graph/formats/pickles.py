@@ -1,14 +1,92 @@
-"""BetaE's pickles, read without trusting them."""
+"""Pickles, opened on trial first: in a process of its own, with little stack and limits of memory and processor time.
+
+A pickle is a program. It can call nothing here, and still a few hundred bytes can make it build what takes a lifetime
+to hash, overflow the stack or ask for all memory there is. What ends well in that process ends well in this one, too.
+The file is that process's script as well, so that it imports nothing but the standard library at its top.
+"""
 
 from __future__ import annotations
 
 import gc
 import io
+import math
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections import OrderedDict, defaultdict
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, ClassVar, NamedTuple
 
-from tacit.errors import DataError
-from tacit.graph.formats.pickle_trial import PlainData, rehearse
+SECONDS, SECONDS_A_MB = 2.0, 1.0  # of processor time; honest pickles take up to 0.08 a megabyte
+BYTES, BYTES_A_BYTE = 1 << 28, 64  # of memory; honest pickles take 6 to 31 a byte
+_PATIENCE = 20  # times as long by the clock, for machines with much else to do or without such limits
+_STACK = 1 << 18  # less than any thread has that may open a file
+_WIDTHS = {"Double": 8, "Float": 4, "Half": 2, "BFloat16": 2, "Long": 8, "Int": 4, "Short": 2, "Char": 1, "Byte": 1}
+
+
+class PlainData(pickle.Unpickler):
+    """An unpickler that knows ints, strings, tuples, sets, dicts and defaultdicts, and can call nothing else."""
+
+    allowed: ClassVar[dict[tuple[str, str], Any]] = {
+        ("collections", "defaultdict"): defaultdict,
+        **{(module, kind.__name__): kind for module in ("builtins", "__builtin__") for kind in (set, frozenset)},
+    }
+
+    def find_class(self, module: str, name: str) -> Any:
+        """One of the few types that are plain."""
+        try:
+            return self.allowed[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"it refers to {module}.{name}") from None
+
+    def persistent_load(self, pid: Any) -> Any:
+        """Refuses what is elsewhere."""
+        raise pickle.UnpicklingError("it refers to objects outside the file")
+
+
+class _Storage(NamedTuple):
+    """What stands for the numbers of a tensor, which are not read."""
+
+    numel: int
+
+
+def _tensor(storage: _Storage, offset: int, size: tuple[int, ...], *_: Any) -> None:
+    """Refuses a tensor that is larger than its numbers: it would take that much once it is copied."""
+    if not all(type(n) is int and n >= 0 for n in size) or math.prod(size) > storage.numel:
+        raise pickle.UnpicklingError("it holds a tensor with fewer numbers than its shape says")
+
+
+class _Tensors(PlainData):
+    """Reads what torch saves, dicts of tensors, without torch; their numbers must fit into the file."""
+
+    allowed: ClassVar[dict[tuple[str, str], Any]] = {
+        **PlainData.allowed,
+        ("collections", "OrderedDict"): OrderedDict,
+        ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+        ("torch._utils", "_rebuild_parameter"): lambda *_: None,
+        ("torch", "Size"): tuple,
+        **{("torch", f"{kind}Storage"): width for kind, width in _WIDTHS.items()},
+    }
+
+    def __init__(self, file: IO[bytes], room: int) -> None:
+        super().__init__(file)
+        self._room, self._bytes = room, dict[str, int]()  # of the file; of each storage that was named
+
+    def persistent_load(self, pid: Any) -> _Storage:
+        """The numbers of a tensor, which several tensors may have in common."""
+        try:
+            _, width, key, _, numel, *_ = pid
+            self._bytes[str(key)] = width * numel
+            wrong = type(numel) is not int or numel < 0 or sum(self._bytes.values()) > self._room
+        except (TypeError, ValueError):
+            wrong = True
+        if wrong:
+            raise pickle.UnpicklingError("it names more numbers than it holds")
+        return _Storage(numel)
 
 
 def load_pickle(path: str | Path) -> Any:
@@ -16,19 +94,14 @@ def load_pickle(path: str | Path) -> Any:
 
     What would crash, never end or take all memory is refused by `rehearse`, which says how much a pickle may take.
     """
-    path = Path(path)
-    try:
-        data = path.read_bytes()
-    except IsADirectoryError:
-        raise DataError("is a folder where a pickle file is expected", path) from None
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror or error})", path) from None
+    from tacit.errors import DataError
+    from tacit.graph.formats.files import opened
+
+    with opened(Path(path)) as file:
+        data = file.read()
     if reason := rehearse(data):
-        raise DataError(
-            f"is not a pickle of plain ints, strings, tuples, sets and dicts ({reason}); "
-            "it was refused and nothing in it was executed",
-            path,
-        )
+        refused = f"is not a pickle of plain ints, strings, tuples, sets and dicts ({reason})"
+        raise DataError(f"{refused}; it was refused and nothing in it was executed", path)
     collecting = gc.isenabled()
     gc.disable()  # plain data has no cycles, and looking for some takes as long as reading
     try:
@@ -36,3 +109,70 @@ def load_pickle(path: str | Path) -> Any:
     finally:
         if collecting:
             gc.enable()
+
+
+def rehearse(data: bytes, *, pickles: int = 1, room: int | None = None) -> str:
+    """What is wrong with some pickles one after another, or nothing.
+
+    They are plain data; with `room`, which is the size of a file, they describe the tensors in it. They may take 2 s of
+    processor time and one more for each megabyte, and 256 MB of memory and 64 bytes for each byte. Where the system has
+    no such limits, as on Windows, they may take 20 times that long by the clock, and memory is not limited.
+    """
+    seconds, memory = SECONDS + SECONDS_A_MB * len(data) / 1e6, BYTES + BYTES_A_BYTE * len(data)
+    told = (seconds, memory, pickles, -1 if room is None else room)
+    command = [sys.executable or "python3", "-I", "-S", __file__, *map(str, told)]
+    try:
+        done = subprocess.run(command, input=data, capture_output=True, timeout=_PATIENCE * seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return f"it takes more than {_PATIENCE * seconds:.0f} s"
+    except OSError as error:
+        return f"no process could be started to try it in: {error}"
+    if done.returncode == 0 and done.stdout:
+        return ""
+    if done.stdout:
+        return " ".join(done.stdout.decode(errors="replace").split())[:200]
+    if -done.returncode == getattr(signal, "SIGPROF", 0):
+        return f"it takes more than {seconds:.0f} s of processor time"
+    crashed = done.returncode < 0 or os.name == "nt"
+    return "it nests so deep that reading it ends the process" if crashed else "the process to try it in did not start"
+
+
+def _limit(seconds: float, memory: int) -> None:
+    """Have the system end this process where it takes too much, as far as the system can."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+
+def _fault(file: IO[bytes], pickles: int, room: int) -> str:
+    """What goes wrong when pickles are read; what they held is let go of, which can overflow the stack as well."""
+    try:
+        for _ in range(pickles):
+            (PlainData(file) if room < 0 else _Tensors(file, room)).load()
+    except MemoryError:
+        return "it takes more memory than its size allows"
+    except Exception as error:  # a damaged pickle can raise nearly anything
+        return str(error)[:1000] or type(error).__name__
+    return ""
+
+
+def _main(seconds: str, memory: str, pickles: str, room: str) -> None:
+    """Read pickles from standard input, say what is wrong with them, and end with 1; or say that they are whole."""
+    gc.disable()
+    file = io.BytesIO(sys.stdin.buffer.read())
+    _limit(float(seconds), int(memory))
+    threading.stack_size(_STACK)
+    faults: list[str] = []
+    thread = threading.Thread(target=lambda: faults.append(_fault(file, int(pickles), int(room))))
+    thread.start()
+    thread.join()
+    sys.stdout.buffer.write((faults[0] or "whole").encode(errors="replace"))
+    sys.stdout.flush()
+    os._exit(bool(faults[0]))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

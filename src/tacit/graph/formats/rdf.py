@@ -45,8 +45,7 @@ _NAMING = (
 )
 _DEEPEST = 1000  # things in things: the parser overflows its stack or takes minutes from about 15,000 on
 _BRACKETS = re.compile(rb"(?:[(\[{]\s*){%d}" % _DEEPEST)
-# An entity of plain text: one made of others can grow without end, one from elsewhere reads other files.
-_ENTITY = re.compile(rb'<!ENTITY\s+[^\s"%&<>]+\s+"(?:[^"&<]|&#\w+;){0,1000}"\s*>')
+_PLAIN = re.compile(r"(?:[^&<]|&#\w+;){0,1000}")  # what an entity of XML may stand for
 _SKIPPED = {
     "literals": "with a literal skipped; ask for literals to keep them",
     "triples": "about other facts (RDF-star) skipped",
@@ -155,8 +154,6 @@ def _statements(path: Path, kind: str, prefixes: dict[str, str], by_line: bool =
             except SyntaxError as error:
                 raise _fault(error, path, line - 1 + (error.lineno or 1)) from None
         return
-    if kind == "RDF_XML":
-        _refuse_entities(path)
     with opened(path) as file:
         source = _Source(file, path, by_line, kind == "RDF_XML")
         parser = parse(source, getattr(RdfFormat, kind), base_iri=f"file:///{quote(path.name)}")  # type: ignore[arg-type]
@@ -195,7 +192,7 @@ class _Source:
         self._xml = expat.ParserCreate() if xml else None
         if self._xml:
             self._xml.StartElementHandler, self._xml.EndElementHandler = self._begin, self._end
-            self._xml.ordered_attributes = True
+            self._xml.EntityDeclHandler, self._xml.ordered_attributes = self._declare, True
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes, or the next line."""
@@ -222,6 +219,12 @@ class _Source:
     def _end(self, name: str) -> None:
         self._depth -= 1
 
+    def _declare(self, name: str, inside: bool, text: str | None, *_: object) -> None:
+        """Refuses an entity but of plain text: one of others can grow without end, one from elsewhere reads files."""
+        if inside or text is None or not _PLAIN.fullmatch(text):
+            what = f"declares entity '{name[:40]}' by more than 1,000 letters of plain text; write it out"
+            raise DataError(what, self._path, self._xml.CurrentLineNumber if self._xml else None)
+
     def _check_xml(self, data: bytes) -> None:
         """Refuses XML that is not well-formed: pyoxigraph takes a file that was cut short for a whole one."""
         assert self._xml is not None
@@ -231,24 +234,6 @@ class _Source:
             raise DataError(f"cannot be parsed: {expat.ErrorString(error.code)}", self._path, error.lineno) from None
         except (LookupError, ValueError) as error:  # of an encoding that Python does not know, or not as such
             raise DataError(f"cannot be parsed: {error!s:.100}; save the file as UTF-8", self._path) from None
-
-
-def _refuse_entities(path: Path) -> None:
-    """Refuses XML entities of more than some plain text, wherever they stand, before anything is made of them."""
-    with opened(path) as file:
-        head, rest = file.read(1 << 20), b""
-        for start in re.finditer(b"<!ENTITY", head):
-            if not _ENTITY.match(head, start.start()):
-                name = head[start.end() :].split(None, 2)[0].decode(errors="replace")[:40]
-                line = head.count(b"\n", 0, start.start()) + 1
-                raise DataError(
-                    f"declares entity '{name}' by more than 1,000 letters of plain text; write it out", path, line
-                )
-        before = head[-8:]
-        while rest := file.read(1 << 20):
-            if b"<!ENTITY" in before + rest:
-                raise DataError("declares entities beyond its first megabyte; write them out", path)
-            before = rest[-8:]
 
 
 def labelling(builder: Builder) -> tuple[Prefixes, Callable[[str], str]]:

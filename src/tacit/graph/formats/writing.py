@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
@@ -14,7 +15,7 @@ from typing import Any
 from tacit.disk import is_device
 from tacit.errors import SettingsError
 from tacit.graph.formats.delimited import check_writable
-from tacit.graph.formats.files import atomic_file, extension, written
+from tacit.graph.formats.files import atomic_file, extension
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.terms import SCHEME, n_triples
 
@@ -27,7 +28,7 @@ RDF = (".nt", ".ttl")
 
 def check_format(path: str | Path, formats: Sequence[str] = (), what: str = "facts") -> None:
     """Refuse a name whose extension is no format to write in, before there is anything to write."""
-    known = formats or (*_ROWS, *RDF, ".parquet")
+    known = formats or (*_ROWS, ".jsonl", *RDF, ".parquet")
     if extension(Path(path)) not in known:
         named = f"{', '.join(known[:-1])} or {known[-1]}"
         raise SettingsError(f"'{path}' is no file of {what}; its name ends in {named}", "out")
@@ -56,9 +57,10 @@ def write_table(path: str | Path, columns: Mapping[str, str], rows: Iterable[Cel
     kind = kind or extension(path)
     if kind == ".parquet":
         return _write_parquet(path, columns, rows)
-    line, names = _ROWS[kind], list(columns)
-    header = [] if kind == ".jsonl" else [line(names, names)]
-    return write_lines(path, chain(header, (line(names, row) for row in rows))) - len(header)
+    if kind == ".jsonl":
+        objects = (dict(zip(columns, row, strict=True)) for row in rows)
+        return write_lines(path, (json.dumps(each, ensure_ascii=False) for each in objects))
+    return write_lines(path, map(_ROWS[kind], chain([list(columns)], rows))) - 1
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> int:
@@ -71,19 +73,15 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> int:
     return count
 
 
-def _tsv(names: Cells, row: Cells) -> str:
+def _tsv(row: Cells) -> str:
     check_writable(cell for cell in row if isinstance(cell, str))
     return "\t".join(map(_cell, row))
 
 
-def _csv(names: Cells, row: Cells) -> str:
+def _csv(row: Cells) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="\r\n").writerow(map(_cell, row))  # which quotes both of them
     return line.getvalue()[:-2]
-
-
-def _json(names: Cells, row: Cells) -> str:
-    return json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False)
 
 
 def _cell(value: Any) -> str:
@@ -94,7 +92,7 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-_ROWS: dict[str, Callable[[Cells, Cells], str]] = {".tsv": _tsv, ".csv": _csv, ".jsonl": _json}
+_ROWS: dict[str, Callable[[Cells], str]] = {".tsv": _tsv, ".csv": _csv}
 
 
 def _statement(fact: Scored, prefixes: Prefixes, scored: bool) -> str:
@@ -109,17 +107,12 @@ def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Cells]
         import duckdb
     except ImportError:
         raise SettingsError("writing Parquet needs duckdb; install it with: pip install 'tacit[large]'") from None
-    with written(path):
-        device = is_device(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=None if device else path.parent, prefix=f".{path.name}.") as scratch:
-            table, draft = Path(scratch) / "rows.jsonl", Path(scratch) / "rows.parquet"
+    with atomic_file(path) as file, duckdb.connect() as database:
+        beside = None if is_device(path) else path.parent
+        with tempfile.TemporaryDirectory(dir=beside, prefix=f".{path.name}.") as scratch:
+            table, made = Path(scratch) / "rows.jsonl", Path(scratch) / "rows.parquet"
             count = write_table(table, columns, rows)
-            with duckdb.connect() as database:
-                read = database.read_json(str(table), columns=dict(columns), format="newline_delimited")
-                read.write_parquet(str(draft))
-            if device:
-                path.write_bytes(draft.read_bytes())
-            else:
-                draft.replace(path)
+            database.read_json(str(table), columns=dict(columns), format="newline_delimited").write_parquet(str(made))
+            with made.open("rb") as written:
+                shutil.copyfileobj(written, file)
     return count

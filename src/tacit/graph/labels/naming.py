@@ -49,10 +49,8 @@ def read_names(graph: Graph, path: Path) -> Graph:
             unknown += 1
     if not names:
         raise DataError("names no label of the graph; expected lines of label and name", path)
-    notes = (
-        [f"{path.name}: {counted(unknown, 'name')} of labels that the graph does not have skipped"] if unknown else []
-    )
-    return replace(graph.named(names), notes=(*graph.notes, *notes))
+    skipped = f"{path.name}: {counted(unknown, 'name')} of labels that the graph does not have skipped"
+    return replace(graph.named(names), notes=(*graph.notes, skipped) if unknown else graph.notes)
 
 
 def _pairs(path: Path, *columns: str) -> Iterator[tuple[str, str]]:

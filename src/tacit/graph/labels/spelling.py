@@ -1,18 +1,103 @@
-"""What was meant by a text that nothing is called: what differs in case, accents and separators, or is misspelt."""
+"""What was meant by what somebody typed: what differs in case, accents and separators, begins so, or is misspelt."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import islice, takewhile
+from unicodedata import combining, normalize
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tacit.graph.labels.trie import is_large
-from tacit.graph.labels.typed_forms import Forms, Places, folded, folded_rows
 
+Places = NDArray[np.int32]
+_SEPARATORS = re.compile(r"[\W_]+")
+_WORD = re.compile(r"(?<=[\W_])[^\W_]")  # a letter or digit after what is none
+_SORTED, _WORDS = 100, 50  # letters that forms are in order by, and words of a text: one may be a whole page
+_STROKES = str.maketrans("łøđħı", "lodhi")  # letters that Unicode does not take apart
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 _AROUND = 1000  # forms compared on either side of a misspelt one, where there are too many to compare with all
 
-ByLength = dict[int, list[str]]
+
+class Forms(Sequence[str]):
+    """The forms of some texts in alphabetical order, each made anew when it is looked at.
+
+    Two numbers are kept of each: the place of its text, and where in the text's form it starts.
+    """
+
+    def __init__(self, texts: Sequence[str], form: Callable[[str], str], rows: Places) -> None:
+        self.texts, self.form, (self.places, self.starts) = texts, form, rows
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, at):  # type: ignore[no-untyped-def]
+        return self.form(self.texts[int(self.places[at])])[int(self.starts[at]) :]
+
+    def beginning(self, prefix: str) -> Iterator[int]:
+        """Where the forms stand that begin with a prefix."""
+        start = prefix[:_SORTED]
+        places = takewhile(lambda at: self[at].startswith(start), range(bisect_left(self, start), len(self)))
+        return places if start == prefix else (at for at in places if self[at].startswith(prefix))
+
+    def equal(self, form: str) -> list[str]:
+        """The texts of one form."""
+        places = takewhile(lambda at: self[at] == form, range(bisect_left(self, form), len(self)))
+        return [self.texts[int(self.places[at])] for at in places]
+
+    def around(self, form: str, most: int) -> Iterable[str]:
+        """The forms nearest in the alphabet, so many on either side."""
+        at = bisect_left(self, form)
+        return (self[i] for i in range(max(0, at - most), min(len(self), at + most)))
+
+
+def folded_rows(texts: Iterable[str]) -> Places:
+    """The rows of `Forms` by `folded`: each text once."""
+    forms = list(map(folded, texts))
+    order = np.array(sorted(range(len(forms)), key=forms.__getitem__), dtype=np.int32)
+    return np.stack((order, np.zeros_like(order)))
+
+
+def word_rows(texts: Iterable[str]) -> Places:
+    """The rows of `Forms` by `spaced`: each text as a whole, then from its second word on, its third, and so forth."""
+    forms = list(map(spaced, texts))
+    places, starts, ends = list(range(len(forms))), [0] * len(forms), forms.copy()
+    for place, form in enumerate(forms):
+        for word in islice(_WORD.finditer(form), _WORDS):
+            places.append(place)
+            starts.append(word.start())
+            ends.append(form[word.start() : word.start() + _SORTED])
+    # The sort is stable: of equal ends, those that are whole texts stay first.
+    order = np.array(sorted(range(len(ends)), key=ends.__getitem__), dtype=np.int64)
+    return np.stack((np.array(places, dtype=np.int32)[order], np.array(starts, dtype=np.int32)[order]))
+
+
+def word_beginning(wanted: str) -> re.Pattern[str]:
+    """What finds a form, or a word of it, that begins as is wanted, as `word_rows` has them."""
+    text = re.escape(wanted)
+    return re.compile(rf"^{text}|(?<=[\W_])(?=[^\W_]){text}")
+
+
+def folded(label: str) -> str:
+    """A label without case, accents and separators."""
+    return _SEPARATORS.sub("", plain(label)) or label
+
+
+def spaced(label: str) -> str:
+    """A label without case and accents; underscores stand for spaces in many graphs, and both complete alike."""
+    return plain(label).replace("_", " ")
+
+
+def plain(label: str) -> str:
+    """A label without case and accents, which a keyboard may not have."""
+    small = label.casefold()
+    if small.isascii():
+        return small
+    return "".join(c for c in normalize("NFKD", small) if not combining(c)).translate(_STROKES)
 
 
 class Spelling:
@@ -29,28 +114,29 @@ class Spelling:
     def misspelt(self, typed: str, count: int) -> list[str]:
         """The texts a few letters away, the nearest first; a letter put in, left out, replaced or swapped is one."""
         wanted, many = folded(typed), is_large(self._texts)
-        forms = self._near(wanted) if many else self._by_length
+        forms = self._near(wanted) if many else self._distinct
         distances: dict[str, int] = {}
         for form, distance in _spelt_like(wanted, forms, max(1, len(wanted) // 4), count):
             distances |= dict.fromkeys(self._forms.equal(form), distance)
         if not many:  # a letter may fold to two, as ß does, or be the only one: these are compared as they are, too
-            texts = self._irregular if _regular(typed) else _by_length(self._texts)
+            texts = self._irregular if _regular(typed) else sorted(self._texts, key=len)
             for near, distance in _spelt_like(typed, texts, 1, count):
                 distances[near] = min(distance, distances.get(near, distance))
         return sorted(distances, key=distances.__getitem__)
 
-    def _near(self, wanted: str) -> ByLength:
+    def _near(self, wanted: str) -> list[str]:
         """The forms one letter away, and those next in the alphabet."""
-        near = dict.fromkeys(form for form in _one_away(wanted) if self._forms.equal(form))
-        return _by_length(near | dict.fromkeys(self._forms.around(wanted, _AROUND)))
+        near = [form for form in _one_away(wanted) if self._forms.equal(form)]
+        return sorted(dict.fromkeys((*near, *self._forms.around(wanted, _AROUND))), key=len)
 
     @cached_property
-    def _by_length(self) -> ByLength:
-        return _by_length(dict.fromkeys(map(folded, self._texts)))
+    def _distinct(self) -> list[str]:
+        """All forms, the shorter before the longer."""
+        return sorted(dict.fromkeys(map(folded, self._texts)), key=len)
 
     @cached_property
-    def _irregular(self) -> ByLength:
-        return _by_length(text for text in self._texts if not _regular(text))
+    def _irregular(self) -> list[str]:
+        return sorted((text for text in self._texts if not _regular(text)), key=len)
 
 
 def _regular(text: str) -> bool:
@@ -58,20 +144,12 @@ def _regular(text: str) -> bool:
     return text.isascii() and any(map(str.isalnum, text))
 
 
-def _by_length(texts: Iterable[str]) -> ByLength:
-    groups: ByLength = {}
-    for text in texts:
-        groups.setdefault(len(text), []).append(text)
-    return groups
-
-
-def _spelt_like(text: str, by_length: ByLength, most: int, count: int) -> Iterator[tuple[str, int]]:
-    """The texts at most so many letters away, with their distance; only those of about its length are looked at."""
+def _spelt_like(text: str, texts: list[str], most: int, count: int) -> Iterator[tuple[str, int]]:
+    """The texts at most so many letters away, with their distance."""
     from rapidfuzz.distance import OSA
     from rapidfuzz.process import extract
 
-    texts = chain.from_iterable(by_length.get(len(text) + more, ()) for more in range(-most, most + 1))
-    for near, distance, _ in extract(text, list(texts), scorer=OSA.distance, score_cutoff=most, limit=count):
+    for near, distance, _ in extract(text, texts, scorer=OSA.distance, score_cutoff=most, limit=count):
         yield near, int(distance)
 
 

@@ -53,16 +53,6 @@ class LabelTrie(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         return map(self._trie.restore_key, map(int, self._in_trie))
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence) or len(self) != len(other):
-            return False
-        return self is other or all(mine == theirs for mine, theirs in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __contains__(self, label: object) -> bool:
-        return self.find(label) is not None
-
     def find(self, label: object) -> int | None:
         """The position of a label, or None."""
         if not isinstance(label, str) or "\0" in label:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from tacit.errors import UnknownName
-from tacit.graph.labels.spelling import Spelling
+from tacit.graph.labels.spelling import Forms, Places, Spelling, folded_rows, spaced, word_beginning, word_rows
 from tacit.graph.labels.trie import Chained, LabelTrie
-from tacit.graph.labels.typed_forms import Forms, Places, folded_rows, spaced, word_beginning, word_rows
 
 
 class Vocabulary(Sequence[str]):
@@ -35,19 +35,19 @@ class Vocabulary(Sequence[str]):
         forms: Mapping[str, Places] | None = None,
     ) -> None:
         self.kind, self._given = kind, forms or {}  # rows of forms, as `form_rows` made them
-        self.labels: Sequence[str] = labels if isinstance(labels, LabelTrie) else list(labels)
-        positions = labels if isinstance(labels, dict) else None  # of each label, in their order
-        self._find = labels.find if isinstance(labels, LabelTrie) else self._listed(positions)
-        self.names: dict[str, tuple[str, ...]] = {
-            label: given for label in names or () if label in self and (given := tuple((names or {})[label]))
-        }
-
-    def _listed(self, ids: dict[str, int] | None) -> Callable[[object], int | None]:
-        ids = dict(zip(self.labels, range(len(self.labels)), strict=True)) if ids is None else ids
-        if len(ids) != len(self.labels):
-            twice = next(label for i, label in enumerate(self.labels) if ids[label] != i)
-            raise ValueError(f"{self.kind} label '{twice}' occurs twice")
-        return ids.get  # type: ignore[return-value]  # anything may be looked up in a dict
+        self.labels: Sequence[str]
+        self._find: Callable[[Any], int | None]
+        if isinstance(labels, LabelTrie):
+            self.labels, self._find = labels, labels.find
+        else:  # a dict has the ids already
+            self.labels = list(labels)
+            ids = labels if isinstance(labels, dict) else dict(zip(self.labels, range(len(self.labels)), strict=True))
+            if len(ids) != len(self.labels):
+                twice = next(label for i, label in enumerate(self.labels) if ids[label] != i)
+                raise ValueError(f"{kind} label '{twice}' occurs twice")
+            self._find = ids.get
+        named = {label: tuple(given) for label, given in (names or {}).items() if label in self}
+        self.names = {label: given for label, given in named.items() if given}
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -62,7 +62,7 @@ class Vocabulary(Sequence[str]):
         return self._find(label) is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and (self.labels == other.labels)
+        return isinstance(other, Vocabulary) and list(self.labels) == list(other.labels)
 
     __hash__ = None  # type: ignore[assignment]
 

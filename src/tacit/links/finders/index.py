@@ -12,7 +12,7 @@ import torch  # before faiss: on macOS each brings its own OpenMP, and the first
 import torch.nn.functional as F
 from torch import Tensor
 
-from tacit.disk import atomic_write, digest, from_json
+from tacit.disk import digest, from_json, replacing
 from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
 from tacit.links.finders.finder import Top
@@ -64,7 +64,8 @@ def build_index(path: Path, keys: Tensor, weights: str, nlist: int | None = None
         lost = max(lost, float(torch.linalg.vector_norm(part.double() - near.double(), dim=1).max()))
         longest = max(longest, float(torch.linalg.vector_norm(part.double(), dim=1).max()))
     stamp = Stamp(weights, count, width, nlist, seed, 1.001 * lost + 2.0**-21 * width * longest)  # sums round as well
-    atomic_write(path, lambda target: _write(index, stamp, target))
+    with replacing(path) as target:
+        _write(index, stamp, str(target))
     return stamp
 
 

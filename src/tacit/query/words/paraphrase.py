@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph
-from tacit.graph.redundancy import is_symmetric
+from tacit.graph.statistics import is_symmetric
 from tacit.query.formula import Query
 from tacit.query.reading import read
 from tacit.query.sparql.writer import to_sparql
