@@ -63,7 +63,7 @@ def compile_template(query: Query) -> Prepared:
     """The plan of a query whose slots are numbered from left to right as written, one per occurrence."""
     check_safe(query, negation=False)
     shape, entities, relations, variables = skeleton(query)
-    plan = _plan(shape, tuple(range(len(shape.targets))), len(entities), len(relations), len(variables))
+    plan = _plan(shape, tuple(range(len(shape.targets))), len(variables))
     return Prepared(plan, entities, relations, variables, query.text)
 
 
@@ -75,7 +75,7 @@ def _ordered(
     asked = shape.targets
     shape, *orders = skeleton(canonical(shape, (entities, relations)))
     targets = tuple(orders[2].index(target.name) for target in asked)
-    plan = _plan(shape, targets, *(len(order) for order in orders))
+    plan = _plan(shape, targets, len(orders[2]))
     return plan, tuple(tuple(map(int, order)) for order in orders)
 
 
@@ -88,21 +88,20 @@ def _places(names: tuple[str, ...]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _plan(shape: Query, targets: tuple[int, ...], num_entities: int, num_relations: int, num_variables: int) -> Plan:
+def _plan(shape: Query, targets: tuple[int, ...], num_variables: int) -> Plan:
     """The plan of a structure; where other cuts take far less, with those."""
-    given = shape, targets, num_entities, num_relations, num_variables
-    plan = _plan_by(1, *given)
+    plan = _plan_by(1, shape, targets, num_variables)
     if not plan.has(steps.Condition) and not any(has(held.ranking, steps.Condition) for held in plan.held):
         return plan
-    instead = _plan_by(_TRIES, *given)
+    instead = _plan_by(_TRIES, shape, targets, num_variables)
     saved = all(_SAVING * sets_in(instead, *usual) < sets_in(plan, *usual) for usual in _USUAL)
     return instead if saved else plan
 
 
-def _plan_by(
-    tries: int, shape: Query, targets: tuple[int, ...], num_entities: int, num_relations: int, num_variables: int
-) -> Plan:
+def _plan_by(tries: int, shape: Query, targets: tuple[int, ...], num_variables: int) -> Plan:
     """The plan of a structure: of several answer variables all but one are held, those that something narrows first."""
+    ends = [atom.terms for atom in atoms(shape.formula)]
+    num_entities = sum(isinstance(end, Entity) for pair in ends for end in pair)
     open_, held, said = list(shape.targets) or [_NOBODY], list[Held](), list[Node]()
     # Cuts come after all that is held: what is said of a value is valued beside the values held after it, too.
     first = num_entities + len(open_) - 1
@@ -122,7 +121,7 @@ def _plan_by(
         variables, factors = narrow(exists(variables[::-1], conjunction(rest))) if rest else ([], [])
     formula = exists(variables[::-1], conjunction(factors)) if held and factors else shape.formula
     root = _node(formula, open_[0], slots) if factors else steps.Everything()
-    return Plan(_intersect([*said, root]), num_entities, num_relations, num_variables, targets, tuple(held))
+    return Plan(_intersect([*said, root]), num_entities, len(ends), num_variables, targets, tuple(held))
 
 
 class _Slots(NamedTuple):

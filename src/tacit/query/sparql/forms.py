@@ -136,8 +136,8 @@ class Form:
     def _page(self, single: bool) -> tuple[int | None, int]:
         """LIMIT and OFFSET; a single result has no second page."""
         clause = self.tree.limitoffset
-        limit = None if clause is None or clause.limit is None else int(clause.limit)
-        offset = int(clause.offset) if clause is not None and clause.offset is not None else 0
+        limit = int(clause.limit) if clause and clause.limit is not None else None
+        offset = int(clause.offset or 0) if clause else 0
         if single and (offset or limit == 0):
             raise self.source.refused(clause)
         return None if single else limit, offset
