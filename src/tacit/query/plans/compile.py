@@ -11,7 +11,7 @@ queries that differ only in names share it, and its plan is compiled once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -81,8 +81,6 @@ def _ordered(
 
 def _places(names: tuple[str, ...]) -> tuple[int, ...]:
     """Where each name stands among them: all that their order depends on, and the same for most questions of a kind."""
-    if len(names) == 1:
-        return (0,)
     order = {name: place for place, name in enumerate(sorted(set(names)))}
     return tuple([order[name] for name in names])
 
@@ -143,17 +141,11 @@ def _node(formula: Formula, target: Variable, slots: _Slots) -> Node:
     match formula:
         case Atom():
             return _atom(formula)
-        case And(parts):
-            return _intersect([_node(part, target, slots) for part in parts])
-        case Or(parts):
-            return _merged(steps.Union, [_node(part, target, slots) for part in parts])
-        case Not(part):
-            return steps.Complement(_node(part, target, slots))
         case Narrowed(variable, part):
             return _message(variable, parts_of(part, And), target, slots)
         case Exists():
             return _block(formula, target, slots)
-    raise TypeError(f"not a formula: {formula!r}")
+    return _joined(formula, lambda part: _node(part, target, slots))
 
 
 def _atom(atom: Atom) -> Node:
@@ -180,17 +172,23 @@ def _edge(formula: Formula, source: Variable, target: Variable, slots: _Slots) -
     match formula:
         case Atom(relation, subject):
             return steps.Relation(int(str(relation)), flip=subject == target)
-        case And(parts):
-            return _intersect([_edge(part, source, target, slots) for part in parts])
-        case Or(parts):
-            return _merged(steps.Union, [_edge(part, source, target, slots) for part in parts])
-        case Not(part):
-            return steps.Complement(_edge(part, source, target, slots))
         case Exists():
             variables, factors = narrow(formula)
             if variables:
                 raise _Stuck
             return _intersect([_edge(factor, source, target, slots) for factor in factors])
+    return _joined(formula, lambda part: _edge(part, source, target, slots))
+
+
+def _joined(formula: Formula, step: Callable[[Formula], NodeOrEdge]) -> NodeOrEdge:
+    """A conjunction, disjunction or negation, of parts that are a step each."""
+    match formula:
+        case And(parts):
+            return _intersect([step(part) for part in parts])
+        case Or(parts):
+            return _merged(steps.Union, [step(part) for part in parts])
+        case Not(part):
+            return steps.Complement(step(part))
     raise TypeError(f"not a formula: {formula!r}")
 
 

@@ -170,11 +170,9 @@ class SetFold(Fold[Ends, Sets]):
         return reduce(Sets.__and__, sorted(parts, key=lambda part: bool(part.cofinite.any())))
 
     def any(self, parts: Sequence[Sets], place: Place[Ends]) -> Sets:
-        """The union."""
         return reduce(Sets.__or__, parts)
 
     def negation(self, step: steps.Complement[Step], part: Sets, place: Place[Ends]) -> Sets:
-        """The complement."""
         return ~part
 
     @property
@@ -204,8 +202,8 @@ class SetFold(Fold[Ends, Sets]):
             yield slice(start, end)
 
     def bounded(self, source: Sets, edge: Edge) -> Sets:
-        """The source without entities that an edge certainly does not leave, where it is a complement."""
-        relation = _needed(edge)
+        """The source, where it is a complement, without what some relation that the edge needs does not leave."""
+        relation = next((part for part in conjuncts(edge) if isinstance(part, steps.Relation)), None)
         if relation is None or not source.cofinite.any():
             return source
         rows = np.flatnonzero(source.cofinite)
@@ -213,8 +211,3 @@ class SetFold(Fold[Ends, Sets]):
         at, heads = self.index.sources.neighbours(ids, np.zeros_like(rows))
         bound = replace(self._finite(rows[at], heads), cofinite=~source.cofinite)
         return source & bound
-
-
-def _needed(edge: Edge) -> steps.Relation | None:
-    """A relation without which an edge does not hold, where it is plain to see."""
-    return next((part for part in conjuncts(edge) if isinstance(part, steps.Relation)), None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tacit.errors import QueryError
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, flat
+from tacit.query.plans.elimination import components
 
 
 @dataclass(frozen=True)
@@ -130,11 +131,7 @@ def _tied(thing: Variable, other: Variable) -> QueryError:
 
 def _apart(formulas: list[Formula], bound: frozenset[Variable]) -> list[list[Formula]]:
     """Formulas in heaps that share no bound variable, in their order."""
-    heaps: list[tuple[frozenset[Variable], list[Formula]]] = []
-    for formula in formulas:
-        mine, together = formula.free & bound, [formula]
-        for heap in [heap for heap in heaps if heap[0] & mine]:
-            heaps.remove(heap)
-            mine, together = mine | heap[0], [*heap[1], *together]
-        heaps.append((mine, together))
-    return [sorted(heap, key=formulas.index) for _, heap in heaps]
+    groups = map(frozenset, components(sorted(bound, key=str), formulas))
+    heaps = [[formula] for formula in formulas if not formula.free & bound]
+    heaps += filter(None, ([formula for formula in formulas if formula.free & group] for group in groups))
+    return sorted(heaps, key=lambda heap: formulas.index(heap[-1]))
