@@ -228,17 +228,15 @@ def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target
         raise PlanError(f"the variables form cycles that take more than {MAX_CUTS} nested cuts; ask a simpler question")
     ranks = {v: (knotted(v, variables, factors), not anchored(v, factors)) for v in variables}
     cut = min(variables, key=ranks.__getitem__)
-    cuts: list[tuple[Variable, Sequence[Variable], Sequence[Formula]]] = [(cut, variables, factors)]
-    if slots.tries > 1:  # those that leave as little
-        cuts += [(v, variables, factors) for v in variables if v != cut and ranks[v][0] == ranks[cut][0]]
-        cuts += _lifted(variables, factors)
+    alike = [v for v in variables if v != cut and ranks[v][0] == ranks[cut][0]]  # they leave as little
+    cuts = [*((v, variables, factors) for v in (cut, *alike)), *_lifted(variables, factors)]
     usual, *others = cuts[: slots.tries]
     share = slots._replace(tries=slots.tries // (1 + len(others)))
-    steps = [_cut(*usual, target, share)]
+    choices = [_cut(*usual, target, share)]
     for each in others:
         with suppress(PlanError):  # which takes too many more cuts
-            steps.append(_cut(*each, target, share))
-    return min(steps, key=lambda step: sets_of(step, *_USUAL[0])) if others else steps[0]
+            choices.append(_cut(*each, target, share))
+    return min(choices, key=lambda step: sets_of(step, *_USUAL[0])) if others else choices[0]
 
 
 def _lifted(
