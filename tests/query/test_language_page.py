@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from tacit.cli import app
 from tacit.errors import TacitError
 from tacit.graph.datasets import load
-from tacit.query.formula import MAX_DEPTH, atoms
+from tacit.query.formula import atoms
 from tacit.query.names import bind
 from tacit.query.plans.compile import compile_query
 from tacit.query.sparql.sparql import parse_sparql
-from tacit.query.text.text import MAX_CHARACTERS, parse
+from tacit.query.text.text import MAX_BRACKETS, MAX_CHARACTERS, parse
 
 PAGE, SPARQL = (
     (Path(__file__).parents[2] / "docs" / name).read_text(encoding="utf-8")
@@ -75,4 +75,4 @@ def test_commands_print_what_the_page_says() -> None:
 
 
 def test_limits_are_those_of_the_page() -> None:
-    assert f"at most {MAX_CHARACTERS:,} characters, 64 atoms, and {MAX_DEPTH} levels" in PAGE
+    assert f"at most {MAX_CHARACTERS:,} characters, 64 atoms, and {MAX_BRACKETS} levels" in PAGE

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from tacit.errors import PlanError
 from tacit.query.formula import And, Exists, Formula, Not, Or, Query, Variable, walk
 
-Each = Callable[[Iterable[bool]], bool]  # whether all alternatives have to say something, or any
+_Each = Callable[[Iterable[bool]], bool]  # whether all alternatives have to say something, or any
 
 
 def check_safe(query: Query, negation: bool = True) -> None:
@@ -41,7 +41,7 @@ def _reason(variable: Variable, formula: Formula) -> str:
     )
 
 
-def _asserted(variable: Variable, formula: Formula, bound: bool, positive: bool = True, each: Each = all) -> bool:
+def _asserted(variable: Variable, formula: Formula, bound: bool, positive: bool = True, each: _Each = all) -> bool:
     """Whether a formula, or its negation, holds only of values of a variable that some atom speaks of.
 
     Of alternatives `each` has to say so: one that does not mention the target lets every entity in. For a variable that

@@ -26,7 +26,8 @@ _AGGREGATE = r"COUNT|SUM|MIN|MAX|AVG|SAMPLE|GROUP_CONCAT"
 _MIRRORED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
 _LOWEST = math.nextafter(0.0, 1.0)  # what no answer is below: a filter that leaves none out has been given, too
 _NO_ANSWERS = "the query has no answers whatever the facts"
-Chosen = tuple[Truth, dict[str, str], tuple[str, ...] | None]  # a formula, what has one value, and values of the target
+# A formula, the targets that have one value, and the values that a single target may have.
+_Chosen = tuple[Truth, dict[str, str], tuple[str, ...] | None]
 
 
 class Form:
@@ -159,7 +160,7 @@ class Form:
                 raise self.source.of_variable(f"{target} is not bound in every alternative", target)
         return cases
 
-    def _chosen(self, cases: Cases, targets: tuple[Variable, ...]) -> Chosen:
+    def _chosen(self, cases: Cases, targets: tuple[Variable, ...]) -> _Chosen:
         """One formula of cases that differ in the values of targets alone."""
         formula, *others = dict.fromkeys(cases.values())
         rows = [case.fixed for case in cases]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lark import Lark, Token
 
 MAX_CHARACTERS = 20_000
+MAX_BRACKETS = 100
 
 
 def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
@@ -43,8 +44,7 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
 
     from tacit.query.text.syntax_errors import explained
 
-    if len(text) > MAX_CHARACTERS:
-        raise QueryError(f"the question is {len(text):,} characters long; at most {MAX_CHARACTERS:,} are read")
+    _check_size(text)
     try:
         said: tuple[tuple[Variable, ...], Formula, bool] = _parser().parse(text)  # type: ignore[assignment]
     except UnexpectedInput as error:
@@ -108,6 +108,21 @@ def _check_escapes(text: str) -> None:
             if _character(escape) is None:
                 words = rf"""'{escape[0].strip()}' is no escape (\\ \" \' \n \t \r \u016b and \U0001F600 are)"""
                 raise QueryError(words, *place(text, word.start() + escape.start()))
+
+
+def _check_size(text: str) -> None:
+    if len(text) > MAX_CHARACTERS:
+        raise QueryError(f"the question is {len(text):,} characters long; at most {MAX_CHARACTERS:,} are read")
+    if text.count("(") <= MAX_BRACKETS:
+        return
+    depth = 0
+    for at, character in enumerate(_QUOTED.sub(lambda q: " " * len(q[0]), text)):
+        depth += (character == "(") - (character == ")")
+        if depth > MAX_BRACKETS:
+            raise QueryError(f"brackets are nested deeper than {MAX_BRACKETS} levels", *place(text, at))
+
+
+_QUOTED = re.compile(tokens.UNCLOSED, re.DOTALL)
 
 
 @lru_cache(maxsize=1)
