@@ -18,8 +18,8 @@ from tacit.engine.logic import Logic
 from tacit.graph.graph import Graph
 from tacit.query.plans import compile as compiling
 from tacit.query.plans.compile import compile_query
-from tacit.query.plans.cost import sets_in
 from tacit.query.plans.plan import Complement, Condition, Everything, walk
+from tacit.query.plans.traits import sets_in
 from tacit.query.text.text import parse
 
 DEAR = (  # a union of three variables and one that is held, one of them bound inside

@@ -10,9 +10,11 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from formulas import Facts, answers, fact_sets, queries
 from tacit.errors import QueryError
+from tacit.graph.graph import Graph
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
 from tacit.query.text.text import parse
 from tacit.query.words.outline import Conditions, Statement, outline
+from tacit.query.words.paraphrase import QuestionReader
 from tacit.query.words.wording import in_words, sentence
 
 NUMBERS = count()
@@ -130,7 +132,7 @@ def test_a_label_of_spaces_has_a_sentence() -> None:
 
 
 def test_a_symmetric_relation_is_read_the_shorter_way() -> None:
-    group = outline(parse("?c : borders(?d, ?c) & borders(Peru, ?d) & eats(?c, Tom)"))
-    assert sentence(group, symmetric=lambda relation: relation == "borders") == (
-        "What eats Tom and borders something that borders Peru?"
-    )
+    graph = Graph.of([("Peru", "borders", "Chile"), ("Chile", "borders", "Peru"), ("Peru", "eats", "Tom")])
+    question = "?c : borders(?d, ?c) & borders(Peru, ?d) & eats(?c, Tom)"
+    told = QuestionReader(graph).told(question)
+    assert told["sentence"] == "What eats Tom and borders something that borders Peru?"

@@ -200,6 +200,7 @@ def test_reads(text: str) -> None:
         ("SELECT ?x { ?x !:p :a }", 16, "negated path"),
         ("SELECT ?x { ?x !(:p|^:q) :a }", 16, "negated path"),
         ("SELECT * { ?x :p* :a }", 17, "path modifier"),
+        ("SELECT ?x { ?x DISTINCT(:p) :a }", None, "path modifier DISTINCT"),  # which rdflib reads
         ("SELECT ?x { FILTER(!EXISTS { :a :p :b } || EXISTS { :a :p+ :b }) ?x :q :a }", 58, "path modifier"),
         ("SELECT ?x { ?x :p :a . ?x :q '5'^^:int, 'a' . ?x :p|:q* :a }", 55, "path modifier"),
     ],

@@ -36,11 +36,10 @@ from tacit.links.scorer import GraphScorer, Scorer, shards_of
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
 from tacit.query.plans.compile import compile_query
-from tacit.query.plans.cost import sets_in
 from tacit.query.plans.describe import describe
 from tacit.query.plans.plan import Plan
 from tacit.query.plans.symbolic import answers as symbolic_sets
-from tacit.query.plans.traits import listable
+from tacit.query.plans.traits import listable, sets_in
 from tacit.query.reading import Reading, read
 from tacit.query.text.parameters import check_unused
 from tacit.sources import load

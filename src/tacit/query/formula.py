@@ -61,16 +61,17 @@ class Formula:
     def __post_init__(self) -> None:
         if isinstance(self, And | Or):
             object.__setattr__(self, "parts", tuple(self.parts))  # a list will do
-        # Kept with the formula, since everything asks for them; and no formula is too deep for Python's recursion.
         parts = children(self)
         for part in parts:
             if not isinstance(part, Formula):
                 raise QueryError(f"a formula is made of formulas such as Atom(...), not of {part!r}")
         if isinstance(self, And | Or) and len(parts) < 2:
             raise QueryError(f"'{type(self).__name__}' joins two formulas or more, not {len(parts)}")
-        self._keep(1 + max((part.depth for part in parts), default=0), _free(self, parts))
+        free = frozenset[Variable]().union(*(part.free for part in parts))
+        self._keep(1 + max((part.depth for part in parts), default=0), free)
 
     def _keep(self, depth: int, free: frozenset[Variable]) -> None:
+        """Keep what everything asks for; and let no formula be too deep for Python's recursion."""
         if depth > MAX_DEPTH:
             raise QueryError(f"the formula is nested deeper than {MAX_DEPTH} levels")
         object.__setattr__(self, "depth", depth)
@@ -113,7 +114,7 @@ class Atom(Formula):
         for term in self.terms:
             if not isinstance(term, Entity | Variable):
                 raise QueryError(f"an atom is about Entity(...) and Variable(...), not about {term!r}")
-        super().__post_init__()
+        self._keep(1, frozenset(term for term in (self.relation, *self.terms) if isinstance(term, Variable)))
 
     @property
     def terms(self) -> tuple[Term, Term]:
@@ -166,6 +167,7 @@ class Exists(Formula):
         if not isinstance(self.variable, Variable):
             raise QueryError(f"what exists is a Variable(...), not {self.variable!r}")
         super().__post_init__()
+        object.__setattr__(self, "free", self.free - {self.variable})
 
     def __str__(self) -> str:
         return f"exists {self.variable} . {self.part}"
@@ -286,13 +288,6 @@ def _canonical(formula: Formula, scope: dict[Variable, int], depth: int = 1) -> 
     return f"N({','.join(_canonical(part, scope, depth) for part in children(formula))})"
 
 
-def _free(formula: Formula, parts: tuple[Formula, ...]) -> frozenset[Variable]:
-    if isinstance(formula, Atom):
-        return frozenset(term for term in (formula.relation, *formula.terms) if isinstance(term, Variable))
-    inside = parts[0].free.union(*(part.free for part in parts[1:]))
-    return inside - {formula.variable} if isinstance(formula, Exists) else inside
-
-
 def _bracketed(part: Formula, around: type[Formula]) -> str:
     tight = isinstance(part, (Atom, Not)) or (isinstance(part, And) and around is Or)
     return str(part) if tight else f"({part})"
@@ -350,9 +345,13 @@ def flat(formula: Formula, kind: type[And] | type[Or]) -> Iterator[Formula]:
         yield from flat(part, kind) if isinstance(part, kind) else (part,)
 
 
+def walk(formula: Formula) -> Iterator[Formula]:
+    """A formula and all formulas inside it, from left to right."""
+    yield formula
+    for part in children(formula):
+        yield from walk(part)
+
+
 def atoms(formula: Formula) -> Iterator[Atom]:
     """The atoms of a formula, from left to right."""
-    if isinstance(formula, Atom):
-        yield formula
-    for part in children(formula):
-        yield from atoms(part)
+    return (part for part in walk(formula) if isinstance(part, Atom))

@@ -19,10 +19,9 @@ from tacit.engine.reasoner import Reasoner
 from tacit.engine.search.best_answers import at_least, unsettled
 from tacit.engine.search.sharded import whole
 from tacit.graph.fact_index import FactIndex
-from tacit.query.plans.cost import sets_of
 from tacit.query.plans.plan import Everything, Held, Intersect, Node, Plan
 from tacit.query.plans.symbolic import answers as symbolic_sets
-from tacit.query.plans.traits import negates_hops, settled
+from tacit.query.plans.traits import negates_hops, sets_of, settled
 
 _FIRST = 16  # values of the held variables that are tried at first,
 _SETS = 2**14  # and no more than take about so many sets

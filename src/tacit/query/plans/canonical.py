@@ -11,31 +11,65 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, exists, flat, rebuilt
+from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, children, exists, rebuilt
 from tacit.query.plans.elimination import factored
 
 _BUDGET = 20_000  # vertices coloured while choices are compared; past that, parts that look alike are taken as equal
 
 _TARGET = "6 target"
-_KINDS: dict[type, str] = {Or: "2 or", And: "3 and", Not: "4 not"}  # plain parts first, negated ones last
+# Plain parts come first, negated ones last.
+_KINDS: dict[type, str] = {Atom: "0 atom", Exists: "1 exists", Or: "2 or", And: "3 and", Not: "4 not"}
 
 SlotPlaces = tuple[Sequence[int], Sequence[int]]  # of entities and of relations by slot, as places in their own order
 
 
+def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """A query with slots for names, and the names: of entities, relations, and variables (the targets first).
+
+    Every occurrence of an entity and every atom's relation has a slot of its own, from left to right; every quantifier
+    has a variable of its own, so that no name is bound twice.
+
+    >>> a, t = Entity("a"), Variable("t")
+    >>> shape, *names = skeleton(Query(t, Atom("r", a, t) & Atom("s", t, a)))
+    >>> shape, names
+    (<?0 : 0(0, ?0) & 1(?0, 1)>, [('a', 'a'), ('r', 's'), ('t',)])
+    """
+    entities: list[str] = []
+    relations: list[str] = []
+    variables: list[str] = [target.name for target in query.targets]
+
+    def slot(names: list[str], name: str) -> str:
+        names.append(name)
+        return str(len(names) - 1)
+
+    def walk(formula: Formula, scope: dict[Variable, Variable]) -> Formula:
+        if isinstance(formula, Atom):
+            ends = (Entity(slot(entities, e.name)) if isinstance(e, Entity) else scope[e] for e in formula.terms)
+            return Atom(slot(relations, str(formula.relation)), *ends)
+        if isinstance(formula, Exists):
+            fresh = Variable(slot(variables, formula.variable.name))
+            return Exists(fresh, walk(formula.part, {**scope, formula.variable: fresh}))
+        return rebuilt(formula, lambda part: walk(part, scope))
+
+    scope = {target: Variable(str(number)) for number, target in enumerate(query.targets)}
+    shape = Query(scope.values(), walk(query.formula, scope))
+    return shape, tuple(entities), tuple(relations), tuple(variables)
+
+
 def canonical(query: Query, names: SlotPlaces) -> Query:
     """A query over numbered slots with targets, parts and quantifiers in the one order that all its writings share."""
-    flat = merged(query.formula)
     graph = _Graph(names)
     around = [graph.variable(target, _TARGET) for target in query.targets] or [graph.vertex(_TARGET)]
-    root = graph.add(flat, around[0])
-    for other in around[1:]:
-        graph.join(other, root, "holds")
-    colours = graph.refined(graph.ranked([(vertex.kind,) for vertex in graph.vertices]))
+    root = graph.add(merged(query.formula))
+    for target in around:
+        graph.join(target, root, "holds")
+    colours = graph.refined(graph.ranked([vertex.kind for vertex in graph.vertices]))
     colours = graph.refined(graph.ranked(list(zip(colours, [v.name for v in graph.vertices], strict=True))))
     colours = graph.settled(colours)
     targets = sorted(query.targets, key=lambda target: colours[graph.variables[target]])
-    return Query(targets, graph.written(flat, root, colours))
+    return Query(targets, graph.written(root, colours))
 
 
 def merged(formula: Formula) -> Formula:
@@ -46,7 +80,7 @@ def merged(formula: Formula) -> Formula:
     """
     formula = rebuilt(formula, merged)
     if isinstance(formula, Or):
-        return Or(tuple(flat(formula, Or)))
+        return reduce(Formula.__or__, formula.parts)
     if not isinstance(formula, And):
         return formula
     bound, conjuncts = factored(formula)
@@ -60,7 +94,6 @@ class _Vertex:
     kind: str
     name: Hashable = ()
     near: list[tuple[str, int]] = field(default_factory=list)
-    parts: list[int] = field(default_factory=list)
 
 
 class _Graph:
@@ -68,6 +101,7 @@ class _Graph:
         self.entities, self.relations = names
         self.vertices: list[_Vertex] = []
         self.variables: dict[Variable, int] = {}
+        self.formulas: dict[int, Formula] = {}
         self.spent = 0
 
     def vertex(self, kind: str, name: Hashable = ()) -> int:
@@ -83,27 +117,24 @@ class _Graph:
         self.vertices[vertex].near.append((role, other))
         self.vertices[other].near.append((f"{role}^-1", vertex))
 
-    def add(self, formula: Formula, around: int) -> int:
+    def add(self, formula: Formula) -> int:
         """The vertex of a formula and of all inside it; a block of quantifiers is one vertex."""
-        bound, inside = _block(formula)
-        if isinstance(inside, Atom) and not bound:
-            relation = self.relations[int(str(inside.relation))]
-            ends = [self.entities[int(e.name)] if isinstance(e, Entity) else -1 for e in inside.terms]
-            kinds = "".join("e" if isinstance(e, Entity) else "v" for e in inside.terms)
-            here = self.vertex(f"0 atom {kinds}", (relation, *ends))
-            for role, end in zip(("subject", "object"), inside.terms, strict=True):
+        kind = _KINDS[type(formula)]
+        if isinstance(formula, Atom):
+            ends = [self.entities[int(e.name)] if isinstance(e, Entity) else -1 for e in formula.terms]
+            kinds = "".join("e" if isinstance(e, Entity) else "v" for e in formula.terms)
+            here = self.vertex(f"{kind} {kinds}", (self.relations[int(str(formula.relation))], *ends))
+            for role, end in zip(("subject", "object"), formula.terms, strict=True):
                 if isinstance(end, Variable):
                     self.join(here, self.variable(end), role)
-        elif bound:
-            here = self.vertex("1 exists")
-            for variable in bound:
-                self.join(here, self.variable(variable), "binds")
-            self.vertices[here].parts = [self.add(inside, here)]
         else:
-            here = self.vertex(_KINDS[type(inside)])
-            parts = inside.parts if isinstance(inside, And | Or) else (inside.part,)  # type: ignore[attr-defined]
-            self.vertices[here].parts = [self.add(part, here) for part in parts]
-        self.join(around, here, "holds")
+            here, inside = self.vertex(kind), formula
+            while isinstance(inside, Exists):
+                self.join(here, self.variable(inside.variable), "binds")
+                inside = inside.part
+            for part in [inside] if isinstance(formula, Exists) else children(formula):
+                self.join(here, self.add(part), "holds")
+        self.formulas[here] = formula
         return here
 
     def ranked(self, keys: Sequence[Hashable]) -> list[int]:
@@ -139,24 +170,17 @@ class _Graph:
             choices = [self.refined([2 * c + (v != chosen) for v, c in enumerate(colours)]) for chosen in alike]
             colours = min(choices, key=lambda choice: sorted(self.pictures(choice)))
 
-    def written(self, formula: Formula, vertex: int, colours: Sequence[int]) -> Formula:
-        """The formula with everything that may change places in the order of its colours."""
-        bound, inside = _block(formula)
-        if bound:
-            bound = sorted(bound, key=lambda variable: colours[self.variables[variable]])
-            return exists(bound, self.written(inside, self.vertices[vertex].parts[0], colours))
-        if isinstance(inside, And | Or):
-            pairs = sorted(zip(self.vertices[vertex].parts, inside.parts, strict=True), key=lambda p: colours[p[0]])
-            return type(inside)(tuple(self.written(part, at, colours) for at, part in pairs))
-        if isinstance(inside, Not):
-            return Not(self.written(inside.part, self.vertices[vertex].parts[0], colours))
-        return inside
-
-
-def _block(formula: Formula) -> tuple[list[Variable], Formula]:
-    """The variables of the quantifiers a formula starts with, and what they stand before."""
-    bound: list[Variable] = []
-    while isinstance(formula, Exists):
-        bound.append(formula.variable)
-        formula = formula.part
-    return bound, formula
+    def written(self, vertex: int, colours: Sequence[int]) -> Formula:
+        """The formula of a vertex with everything that may change places in the order of its colours."""
+        formula, near = self.formulas[vertex], self.vertices[vertex].near
+        parts = sorted((other for role, other in near if role == "holds"), key=colours.__getitem__)
+        match formula, [self.written(part, colours) for part in parts]:
+            case Exists(), [part]:
+                number = {other: variable for variable, other in self.variables.items()}
+                bound = sorted((other for role, other in near if role == "binds"), key=colours.__getitem__)
+                return exists([number[other] for other in bound], part)
+            case And() | Or(), inside:
+                return type(formula)(tuple(inside))
+            case Not(), [part]:
+                return Not(part)
+        return formula

@@ -11,7 +11,7 @@ queries that differ only in names share it, and its plan is compiled once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -19,33 +19,12 @@ from typing import Any, NamedTuple, cast
 
 from tacit.errors import PlanError
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, atoms, exists, parts_of
-from tacit.query.plans.canonical import canonical
-from tacit.query.plans.cost import sets_in, sets_of
+from tacit.query.plans import plan as steps
+from tacit.query.plans.canonical import canonical, skeleton
 from tacit.query.plans.elimination import Narrowed, anchored, components, conjunction, knotted, narrow, substitute
-from tacit.query.plans.plan import (
-    At,
-    Best,
-    Complement,
-    Condition,
-    Edge,
-    Everything,
-    Held,
-    Intersect,
-    Loop,
-    Node,
-    NodeOrEdge,
-    Plan,
-    Prepared,
-    Project,
-    Relation,
-    Row,
-    Source,
-    Target,
-    Union,
-    has,
-)
+from tacit.query.plans.plan import Edge, Held, Node, NodeOrEdge, Plan, Prepared, has
 from tacit.query.plans.safety import check_safe
-from tacit.query.plans.skeleton import skeleton
+from tacit.query.plans.traits import sets_in, sets_of
 
 MAX_CUTS = 6  # a condition multiplies the cost of all inside it
 _USUAL = (256, 2**11), (256, 2**15)  # candidates of so many entities, by which costs are compared
@@ -84,7 +63,7 @@ def compile_template(query: Query) -> Prepared:
     """The plan of a query whose slots are numbered from left to right as written, one per occurrence."""
     check_safe(query, negation=False)
     shape, entities, relations, variables = skeleton(query)
-    plan = _plan(shape, tuple(range(len(shape.targets))), len(entities), len(relations), len(variables))
+    plan = _plan(shape, tuple(range(len(shape.targets))), len(variables))
     return Prepared(plan, entities, relations, variables, query.text)
 
 
@@ -96,34 +75,31 @@ def _ordered(
     asked = shape.targets
     shape, *orders = skeleton(canonical(shape, (entities, relations)))
     targets = tuple(orders[2].index(target.name) for target in asked)
-    plan = _plan(shape, targets, *(len(order) for order in orders))
+    plan = _plan(shape, targets, len(orders[2]))
     return plan, tuple(tuple(map(int, order)) for order in orders)
 
 
 def _places(names: tuple[str, ...]) -> tuple[int, ...]:
     """Where each name stands among them: all that their order depends on, and the same for most questions of a kind."""
-    if len(names) == 1:
-        return (0,)
     order = {name: place for place, name in enumerate(sorted(set(names)))}
     return tuple([order[name] for name in names])
 
 
 @lru_cache(maxsize=4096)
-def _plan(shape: Query, targets: tuple[int, ...], num_entities: int, num_relations: int, num_variables: int) -> Plan:
+def _plan(shape: Query, targets: tuple[int, ...], num_variables: int) -> Plan:
     """The plan of a structure; where other cuts take far less, with those."""
-    given = shape, targets, num_entities, num_relations, num_variables
-    plan = _plan_by(1, *given)
-    if not plan.has(Condition) and not any(has(held.ranking, Condition) for held in plan.held):
+    plan = _plan_by(1, shape, targets, num_variables)
+    if not plan.has(steps.Condition) and not any(has(held.ranking, steps.Condition) for held in plan.held):
         return plan
-    instead = _plan_by(_TRIES, *given)
+    instead = _plan_by(_TRIES, shape, targets, num_variables)
     saved = all(_SAVING * sets_in(instead, *usual) < sets_in(plan, *usual) for usual in _USUAL)
     return instead if saved else plan
 
 
-def _plan_by(
-    tries: int, shape: Query, targets: tuple[int, ...], num_entities: int, num_relations: int, num_variables: int
-) -> Plan:
+def _plan_by(tries: int, shape: Query, targets: tuple[int, ...], num_variables: int) -> Plan:
     """The plan of a structure: of several answer variables all but one are held, those that something narrows first."""
+    ends = [atom.terms for atom in atoms(shape.formula)]
+    num_entities = sum(isinstance(end, Entity) for pair in ends for end in pair)
     open_, held, said = list(shape.targets) or [_NOBODY], list[Held](), list[Node]()
     # Cuts come after all that is held: what is said of a value is valued beside the values held after it, too.
     first = num_entities + len(open_) - 1
@@ -138,12 +114,12 @@ def _plan_by(
         bound = [_node(f, cut, slots) for f in own]
         held.append(Held(int(cut.name), slot, _intersect([*said, marginal]), _intersect([*said, *bound])))
         # A value is worth in a tuple what the bound says of it: the same atoms, read the same way.
-        said += [At(part, slot) for part in bound]
+        said += [steps.At(part, slot) for part in bound]
         rest = [substitute(f, cut, Entity(str(slot))) for f in factors if f not in own]
         variables, factors = narrow(exists(variables[::-1], conjunction(rest))) if rest else ([], [])
     formula = exists(variables[::-1], conjunction(factors)) if held and factors else shape.formula
-    root = _node(formula, open_[0], slots) if factors else Everything()
-    return Plan(_intersect([*said, root]), num_entities, num_relations, num_variables, targets, tuple(held))
+    root = _node(formula, open_[0], slots) if factors else steps.Everything()
+    return Plan(_intersect([*said, root]), num_entities, len(ends), num_variables, targets, tuple(held))
 
 
 class _Slots(NamedTuple):
@@ -165,17 +141,11 @@ def _node(formula: Formula, target: Variable, slots: _Slots) -> Node:
     match formula:
         case Atom():
             return _atom(formula)
-        case And(parts):
-            return _intersect([_node(part, target, slots) for part in parts])
-        case Or(parts):
-            return _merged(Union, [_node(part, target, slots) for part in parts])
-        case Not(part):
-            return Complement(_node(part, target, slots))
         case Narrowed(variable, part):
             return _message(variable, parts_of(part, And), target, slots)
         case Exists():
             return _block(formula, target, slots)
-    raise TypeError(f"not a formula: {formula!r}")
+    return _joined(formula, lambda part: _node(part, target, slots))
 
 
 def _atom(atom: Atom) -> Node:
@@ -183,36 +153,42 @@ def _atom(atom: Atom) -> Node:
     relation, subject, object_ = int(str(atom.relation)), atom.subject, atom.object
     if isinstance(subject, Variable):
         if isinstance(object_, Variable):
-            return Loop(relation)
-        return Row(int(object_.name), Relation(relation, flip=True))
+            return steps.Loop(relation)
+        return steps.Row(int(object_.name), steps.Relation(relation, flip=True))
     if isinstance(object_, Variable):
-        return Row(int(subject.name), Relation(relation))
+        return steps.Row(int(subject.name), steps.Relation(relation))
     # Rows of the query's own entities are shared by all values of a cut variable, whose slots come later.
     first, second = int(subject.name), int(object_.name)
-    return At(Row(min(first, second), Relation(relation, flip=second < first)), max(first, second))
+    return steps.At(steps.Row(min(first, second), steps.Relation(relation, flip=second < first)), max(first, second))
 
 
 def _edge(formula: Formula, source: Variable, target: Variable, slots: _Slots) -> Edge:
     """A formula over two variables as an edge from one to the other."""
     free = formula.free
     if source not in free:
-        return Target(_node(formula, target, slots))
+        return steps.Target(_node(formula, target, slots))
     if target not in free:
-        return Source(_node(formula, source, slots))
+        return steps.Source(_node(formula, source, slots))
     match formula:
         case Atom(relation, subject):
-            return Relation(int(str(relation)), flip=subject == target)
-        case And(parts):
-            return _intersect([_edge(part, source, target, slots) for part in parts])
-        case Or(parts):
-            return _merged(Union, [_edge(part, source, target, slots) for part in parts])
-        case Not(part):
-            return Complement(_edge(part, source, target, slots))
+            return steps.Relation(int(str(relation)), flip=subject == target)
         case Exists():
             variables, factors = narrow(formula)
             if variables:
                 raise _Stuck
             return _intersect([_edge(factor, source, target, slots) for factor in factors])
+    return _joined(formula, lambda part: _edge(part, source, target, slots))
+
+
+def _joined(formula: Formula, step: Callable[[Formula], NodeOrEdge]) -> NodeOrEdge:
+    """A conjunction, disjunction or negation, of parts that are a step each."""
+    match formula:
+        case And(parts):
+            return _intersect([step(part) for part in parts])
+        case Or(parts):
+            return _merged(steps.Union, [step(part) for part in parts])
+        case Not(part):
+            return steps.Complement(step(part))
     raise TypeError(f"not a formula: {formula!r}")
 
 
@@ -222,12 +198,12 @@ def _message(variable: Variable, factors: Sequence[Formula], target: Variable, s
     own = [f for f in factors if target not in f.free]
     shared = [f for f in factors if target in f.free]
     if not shared:
-        return Best(index, _intersect([_node(f, variable, slots) for f in own]))
+        return steps.Best(index, _intersect([_node(f, variable, slots) for f in own]))
     try:
         edge = _intersect([_edge(f, variable, target, slots) for f in shared])
     except _Stuck:
         return _condition([variable], factors, target, slots)
-    return Project(index, _intersect([_node(f, variable, slots) for f in own]), edge)
+    return steps.Project(index, _intersect([_node(f, variable, slots) for f in own]), edge)
 
 
 def _block(formula: Exists, target: Variable, slots: _Slots) -> Node:
@@ -252,17 +228,15 @@ def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target
         raise PlanError(f"the variables form cycles that take more than {MAX_CUTS} nested cuts; ask a simpler question")
     ranks = {v: (knotted(v, variables, factors), not anchored(v, factors)) for v in variables}
     cut = min(variables, key=ranks.__getitem__)
-    cuts: list[tuple[Variable, Sequence[Variable], Sequence[Formula]]] = [(cut, variables, factors)]
-    if slots.tries > 1:  # those that leave as little
-        cuts += [(v, variables, factors) for v in variables if v != cut and ranks[v][0] == ranks[cut][0]]
-        cuts += _lifted(variables, factors)
+    alike = [v for v in variables if v != cut and ranks[v][0] == ranks[cut][0]]  # they leave as little
+    cuts = [*((v, variables, factors) for v in (cut, *alike)), *_lifted(variables, factors)]
     usual, *others = cuts[: slots.tries]
     share = slots._replace(tries=slots.tries // (1 + len(others)))
-    steps = [_cut(*usual, target, share)]
+    choices = [_cut(*usual, target, share)]
     for each in others:
         with suppress(PlanError):  # which takes too many more cuts
-            steps.append(_cut(*each, target, share))
-    return min(steps, key=lambda step: sets_of(step, *_USUAL[0])) if others else steps[0]
+            choices.append(_cut(*each, target, share))
+    return min(choices, key=lambda step: sets_of(step, *_USUAL[0])) if others else choices[0]
 
 
 def _lifted(
@@ -279,16 +253,16 @@ def _lifted(
 
 def _cut(
     cut: Variable, variables: Sequence[Variable], factors: Sequence[Formula], target: Variable, slots: _Slots
-) -> Condition:
+) -> steps.Condition:
     """Tries the values of one of the variables."""
     slot, deeper = slots.left[0], slots._replace(left=slots.left[1:])
     own = [f for f in factors if f.free == {cut}]
     rest = [substitute(f, cut, Entity(str(slot))) for f in factors if f.free != {cut}]
     ranking = [_node(f, cut, slots) for f in own] or _neighbours(cut, factors, slots)
     inner = exists([variable for variable in variables if variable != cut], conjunction(rest))
-    body: list[Node] = [At(_node(f, cut, deeper), slot) for f in own]
+    body: list[Node] = [steps.At(_node(f, cut, deeper), slot) for f in own]
     body.append(_node(inner, target, deeper))
-    return Condition(int(cut.name), slot, _intersect(ranking), _intersect(body), bounded=bool(own or not ranking))
+    return steps.Condition(int(cut.name), slot, _intersect(ranking), _intersect(body), bounded=bool(own or not ranking))
 
 
 def _neighbours(cut: Variable, factors: Sequence[Formula], slots: _Slots) -> list[Node]:
@@ -305,15 +279,15 @@ def _neighbours(cut: Variable, factors: Sequence[Formula], slots: _Slots) -> lis
             with suppress(_Stuck):
                 edge = _intersect([_edge(f, neighbour, cut, slots) for f in shared])
                 reach = _intersect([_node(f, neighbour, slots) for f in own])
-                ranking.append(Project(int(neighbour.name), reach, edge))
+                ranking.append(steps.Project(int(neighbour.name), reach, edge))
     return ranking
 
 
 def _intersect(parts: Sequence[NodeOrEdge]) -> NodeOrEdge:
-    return _merged(Intersect, parts) if parts else Everything()
+    return _merged(steps.Intersect, parts) if parts else steps.Everything()
 
 
-def _merged(kind: type[Intersect[Any]] | type[Union[Any]], parts: Sequence[NodeOrEdge]) -> NodeOrEdge:
+def _merged(kind: type[steps.Intersect[Any]] | type[steps.Union[Any]], parts: Sequence[NodeOrEdge]) -> NodeOrEdge:
     """One node over all parts, with nested ones of its kind taken apart; parts over sets make a set again."""
     flat = [p for part in parts for p in (part.parts if isinstance(part, kind) else (part,))]
     return cast(NodeOrEdge, flat[0] if len(flat) == 1 else kind(tuple(flat)))

@@ -197,13 +197,9 @@ class Prepared:
 
 def children(step: Step) -> tuple[Step, ...]:
     """The steps directly inside a step."""
-    inside: list[Any] = [getattr(step, f.name) for f in fields(step)]
-    return tuple(
-        part
-        for value in inside
-        if not isinstance(value, int)
-        for part in (value if isinstance(value, tuple) else (value,))
-    )
+    values: list[Any] = [getattr(step, f.name) for f in fields(step)]
+    parts = [value if isinstance(value, tuple) else (value,) for value in values if not isinstance(value, int)]
+    return tuple(part for several in parts for part in several)
 
 
 def said_inside(step: Step) -> tuple[Step, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 
 from tacit.errors import PlanError
-from tacit.query.formula import And, Exists, Formula, Not, Or, Query, Variable, children
+from tacit.query.formula import And, Exists, Formula, Not, Or, Query, Variable, walk
+
+_Each = Callable[[Iterable[bool]], bool]  # whether all alternatives have to say something, or any
 
 
 def check_safe(query: Query, negation: bool = True) -> None:
@@ -22,20 +24,13 @@ def check_safe(query: Query, negation: bool = True) -> None:
             raise PlanError(f"the target {target} occurs nowhere in the formula; ask about it in an atom")
         if not _asserted(target, query.formula, bound=False):
             raise PlanError(_reason(target, query.formula))
-    for variable, part in _quantified(query.formula):
-        if variable in part.free and not _asserted(variable, part, bound=True):
-            raise PlanError(_reason(variable, part))
-
-
-def _quantified(formula: Formula) -> Iterator[tuple[Variable, Formula]]:
-    if isinstance(formula, Exists):
-        yield formula.variable, formula.part
-    for part in children(formula):
-        yield from _quantified(part)
+    for part in (part for part in walk(query.formula) if isinstance(part, Exists)):
+        if part.variable in part.part.free and not _asserted(part.variable, part.part, bound=True):
+            raise PlanError(_reason(part.variable, part.part))
 
 
 def _reason(variable: Variable, formula: Formula) -> str:
-    if _affirmed(variable, formula, True):
+    if _asserted(variable, formula, bound=True, each=any):
         return (
             f"one alternative of an 'or' leaves {variable} open, so that every entity would fit it; "
             f"add an atom about {variable} that is not negated to each alternative"
@@ -46,30 +41,21 @@ def _reason(variable: Variable, formula: Formula) -> str:
     )
 
 
-def _affirmed(variable: Variable, formula: Formula, positive: bool) -> bool:
-    """Whether an atom about the variable stands under an even number of negations."""
-    if variable not in formula.free:
-        return False
-    parts = children(formula)
-    return any(_affirmed(variable, part, positive ^ isinstance(formula, Not)) for part in parts) if parts else positive
-
-
-def _asserted(variable: Variable, formula: Formula, bound: bool, positive: bool = True) -> bool:
+def _asserted(variable: Variable, formula: Formula, bound: bool, positive: bool = True, each: _Each = all) -> bool:
     """Whether a formula, or its negation, holds only of values of a variable that some atom speaks of.
 
-    Of alternatives each has to say so: one that does not mention the target lets every entity in. For a variable that
+    Of alternatives `each` has to say so: one that does not mention the target lets every entity in. For a variable that
     is `bound` such an alternative is none of its business.
     """
     if variable not in formula.free:
         return False
     match formula:
         case Not(part):
-            return _asserted(variable, part, bound, not positive)
+            return _asserted(variable, part, bound, not positive, each)
         case Exists(_, part):
-            return _asserted(variable, part, bound, positive)
+            return _asserted(variable, part, bound, positive, each)
         case And(parts) | Or(parts):
-            if isinstance(formula, And) == positive:
-                return any(_asserted(variable, part, bound, positive) for part in parts)
+            joined = any if isinstance(formula, And) == positive else each
             concerned = [part for part in parts if not bound or variable in part.free]
-            return all(_asserted(variable, part, bound, positive) for part in concerned)
+            return joined(_asserted(variable, part, bound, positive, each) for part in concerned)
     return positive

@@ -12,20 +12,9 @@ from numpy.typing import NDArray
 
 from tacit.graph.fact_index import FactIndex, Ints, distinct
 from tacit.graph.graph import Graph
+from tacit.query.plans import plan as steps
 from tacit.query.plans.fold import EVERYWHERE, Fold, Place
-from tacit.query.plans.plan import (
-    Best,
-    Complement,
-    Condition,
-    Edge,
-    Loop,
-    Plan,
-    Project,
-    Relation,
-    Step,
-    Target,
-    conjuncts,
-)
+from tacit.query.plans.plan import Edge, Plan, Step, conjuncts
 from tacit.query.plans.sets import Flags, Sets
 from tacit.query.sampling.betae_structures import Ids
 from tacit.query.sampling.queries import AnswerSets, QuerySet
@@ -116,23 +105,23 @@ class SetFold(Fold[Ends, Sets]):
         """The entities of a slot, one a query."""
         return Ends(self._every, self.entities[:, slot])
 
-    def relation(self, step: Relation, place: Place[Ends]) -> Sets:
+    def relation(self, step: steps.Relation, place: Place[Ends]) -> Sets:
         """The entities that known facts lead to from each source."""
         source = place.start
         at, tails = self.index.neighbours(source.entities, self._directed(step, source.rows))
         return Sets.finite(at * self.num_entities + tails, len(source.rows), self.num_entities)
 
-    def project(self, step: Project, place: Place[Ends]) -> Sets:
+    def project(self, step: steps.Project, place: Place[Ends]) -> Sets:
         """The entities an edge leads to from a set."""
         source, edge = self.of(step.source), step.edge
-        if isinstance(edge, Relation):
+        if isinstance(edge, steps.Relation):
             return self.followed(source, edge)
         reached = self._nothing
         for rows, sources in self.bounded(source, edge).members(COPIES):
             reached = reached | self.of(edge, Place(Ends(rows, sources))).union_by(rows, len(self.entities))
         return reached
 
-    def followed(self, source: Sets, edge: Relation) -> Sets:
+    def followed(self, source: Sets, edge: steps.Relation) -> Sets:
         """The entities that facts of a relation lead to from a set."""
         reached = self._nothing
         for rows, sources in self.bounded(source, edge).members():
@@ -143,23 +132,23 @@ class SetFold(Fold[Ends, Sets]):
                 reached = reached | Sets.finite(keys, len(self.entities), self.num_entities)
         return reached
 
-    def loop(self, step: Loop, place: Place[Ends]) -> Sets:
+    def loop(self, step: steps.Loop, place: Place[Ends]) -> Sets:
         """The entities that a relation leads back to themselves."""
         at, loops = self.index.loops.neighbours(self.relations[:, step.relation], np.zeros_like(self._every))
         return self._finite(self._every[at], loops)
 
-    def best(self, step: Best, place: Place[Ends]) -> Sets:
+    def best(self, step: steps.Best, place: Place[Ends]) -> Sets:
         """Everything, where the set holds anything."""
         return Sets.all_where(self.of(step.part).nonempty(), self.num_entities)
 
-    def condition(self, step: Condition, place: Place[Ends]) -> Sets:
+    def condition(self, step: steps.Condition, place: Place[Ends]) -> Sets:
         """The union of the body over candidates for a cut variable, each filling the slot in a copy of its query."""
         reached = self._nothing
         for rows, values in self.of(step.candidates).members(COPIES):
             reached = reached | self.copies(step, rows, values).of(step.body).union_by(rows, len(self.entities))
         return reached
 
-    def copies(self, step: Condition, rows: Ints, values: Ints) -> SetFold:
+    def copies(self, step: steps.Condition, rows: Ints, values: Ints) -> SetFold:
         """Copies of some queries with a value each in the slot of a cut variable."""
         width = self.entities.shape[1]
         entities = np.zeros((len(rows), max(step.slot + 1, width)), dtype=np.int64)
@@ -167,7 +156,7 @@ class SetFold(Fold[Ends, Sets]):
         entities[:, step.slot] = values
         return SetFold(self.index, self.num_entities, entities, self.relations[rows])
 
-    def target(self, step: Target, place: Place[Ends]) -> Sets:
+    def target(self, step: steps.Target, place: Place[Ends]) -> Sets:
         """A set as a whole, for every source."""
         return self.of(step.part).take(place.start.rows)
 
@@ -181,11 +170,9 @@ class SetFold(Fold[Ends, Sets]):
         return reduce(Sets.__and__, sorted(parts, key=lambda part: bool(part.cofinite.any())))
 
     def any(self, parts: Sequence[Sets], place: Place[Ends]) -> Sets:
-        """The union."""
         return reduce(Sets.__or__, parts)
 
-    def negation(self, step: Complement[Step], part: Sets, place: Place[Ends]) -> Sets:
-        """The complement."""
+    def negation(self, step: steps.Complement[Step], part: Sets, place: Place[Ends]) -> Sets:
         return ~part
 
     @property
@@ -200,7 +187,7 @@ class SetFold(Fold[Ends, Sets]):
         keys = rows * self.num_entities + entities
         return Sets.finite(keys, len(self.entities), self.num_entities)
 
-    def _directed(self, relation: Relation, rows: Ints) -> NDArray[np.integer]:
+    def _directed(self, relation: steps.Relation, rows: Ints) -> NDArray[np.integer]:
         ids: NDArray[np.integer] = self.relations[rows, relation.slot] ^ relation.flip
         return ids
 
@@ -215,8 +202,8 @@ class SetFold(Fold[Ends, Sets]):
             yield slice(start, end)
 
     def bounded(self, source: Sets, edge: Edge) -> Sets:
-        """The source without entities that an edge certainly does not leave, where it is a complement."""
-        relation = _needed(edge)
+        """The source, where it is a complement, without what some relation that the edge needs does not leave."""
+        relation = next((part for part in conjuncts(edge) if isinstance(part, steps.Relation)), None)
         if relation is None or not source.cofinite.any():
             return source
         rows = np.flatnonzero(source.cofinite)
@@ -224,8 +211,3 @@ class SetFold(Fold[Ends, Sets]):
         at, heads = self.index.sources.neighbours(ids, np.zeros_like(rows))
         bound = replace(self._finite(rows[at], heads), cofinite=~source.cofinite)
         return source & bound
-
-
-def _needed(edge: Edge) -> Relation | None:
-    """A relation without which an edge does not hold, where it is plain to see."""
-    return next((part for part in conjuncts(edge) if isinstance(part, Relation)), None)

@@ -13,8 +13,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from tacit.query.formula import And, Entity, Formula, Variable
-from tacit.query.plans.elimination import conjunction, substitute
-from tacit.query.text.quantify import quantified
+from tacit.query.plans.elimination import conjunction, quantified, substitute
 
 Domain = frozenset[Variable]
 Fixed = frozenset[tuple[Variable, Entity]]
@@ -89,19 +88,15 @@ def _merged(cases: Iterable[tuple[Case, Truth]]) -> Cases:
 
 def both(left: Truth, right: Truth) -> Truth:
     """That two things hold."""
-    if isinstance(left, bool):
-        return right if left else False
-    if isinstance(right, bool):
-        return left if right else False
+    if isinstance(left, bool) or isinstance(right, bool):
+        return right if left is True else left if right is True else False
     return conjunction(list(dict.fromkeys((left & right).parts)))  # what is said twice is said
 
 
 def either(left: Truth, right: Truth) -> Truth:
     """That one of two things holds."""
-    if isinstance(left, bool):
-        return True if left else right
-    if isinstance(right, bool):
-        return True if right else left
+    if isinstance(left, bool) or isinstance(right, bool):
+        return right if left is False else left if right is False else True
     return reduce(Formula.__or__, dict.fromkeys((left | right).parts))
 
 

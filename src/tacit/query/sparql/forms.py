@@ -16,24 +16,26 @@ from tacit.errors import QueryError
 from tacit.query.formula import Formula, Query, Variable, atoms
 from tacit.query.plans.elimination import substitute
 from tacit.query.reading import Column, Reading
-from tacit.query.sparql.cases import Cases, Fixed, joined, united
+from tacit.query.sparql.cases import Cases, Truth, joined, united
 from tacit.query.sparql.groups import Groups, triples, visible
-from tacit.query.sparql.patterns import Terms
+from tacit.query.sparql.iris import TermLabels
 from tacit.query.sparql.source import SUPPORTED, SparqlText, inner, is_variable, keyword, kind, mentioned
 
-_TOLD = ("score", "known")
+_COUNTS = ("count", "expected")  # what a column shows of all answers together
 _AGGREGATE = r"COUNT|SUM|MIN|MAX|AVG|SAMPLE|GROUP_CONCAT"
 _MIRRORED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
 _LOWEST = math.nextafter(0.0, 1.0)  # what no answer is below: a filter that leaves none out has been given, too
 _NO_ANSWERS = "the query has no answers whatever the facts"
+# A formula, the targets that have one value, and the values that a single target may have.
+_Chosen = tuple[Truth, dict[str, str], tuple[str, ...] | None]
 
 
 class Form:
     """A parsed query as a whole."""
 
-    def __init__(self, source: SparqlText, tree: Any, terms: Terms) -> None:
-        self.source, self.tree, self.terms = source, tree, terms
-        self.told: dict[str, Variable] = {}  # what is said of answers -> the variable that takes it
+    def __init__(self, source: SparqlText, tree: Any, labels: TermLabels) -> None:
+        self.source, self.tree, self.labels = source, tree, labels
+        self.told: dict[Variable, str] = {}  # the variable that takes what is said of answers -> `score` or `known`
         self.subjects: list[Variable] = []
         self.min_score = 0.0
         self.known: bool | None = None
@@ -49,9 +51,11 @@ class Form:
         columns = self._columns()
         targets = self._targets(columns)
         by_score = self._by_score()
-        counting = any(column.shows in ("count", "expected") for column in columns)
+        counting = any(column.shows in _COUNTS for column in columns)
         limit, offset = self._page(single=counting or not targets)
-        formula, row, among = self._formula(targets)
+        formula, row, among = self._chosen(self._cases(targets), targets)
+        if isinstance(formula, bool):
+            raise QueryError("the query holds whatever the facts: there is nothing to score")
         if (row or among) and counting:
             raise self._several(targets[:1], "is counted")
         columns = tuple(column._replace(label=row.get(column.name, column.label)) for column in columns)
@@ -73,8 +77,7 @@ class Form:
         """What is selected; `*` selects what a solution may bind."""
         if self.tree.name == "AskQuery":
             return ()
-        names = {variable: what for what, variable in self.told.items()}
-        seen = visible(self.tree.where).union(mentioned(self.tree.valuesClause), names)
+        seen = visible(self.tree.where).union(mentioned(self.tree.valuesClause), self.told)
         selected = self.tree.projection or [variable for variable in self.source.variables if variable in seen]
         columns = []
         for column in selected:
@@ -82,49 +85,42 @@ class Form:
                 columns.append(self._aggregate(inner(column.expr), str(column.evar)))
             else:
                 variable = column if isinstance(column, Variable) else Variable(str(column.var))
-                columns.append(Column(variable.name, names.get(variable, "value")))
-        if len({column.shows in ("count", "expected") for column in columns}) > 1:
+                columns.append(Column(variable.name, self.told.get(variable, "value")))
+        if len({column.shows in _COUNTS for column in columns}) > 1:
             raise self.source.error(f"a variable beside COUNT is not supported {SUPPORTED}", keyword("SELECT"))
         return tuple(dict.fromkeys(columns))
 
     def _aggregate(self, expression: Any, name: str) -> Column:
         """COUNT of a variable, or SUM of the scores: how many answers there are by what is known and predicted."""
-        of = inner(expression.vars) if kind(expression) in ("Aggregate_Count", "Aggregate_Sum") else None
-        if kind(expression) == "Aggregate_Count" and is_variable(of):
-            self._check_distinct(expression, Variable(str(of)))
-            return Column(name, "count", str(of))
-        score = self.told.get("score")
-        if kind(expression) == "Aggregate_Sum" and is_variable(of) and score and str(of) == score.name:
+        of = inner(getattr(expression, "vars", None))
+        variable = Variable(str(of)) if is_variable(of) else None
+        if kind(expression) == "Aggregate_Count" and variable:
+            several = visible(self.tree.where) != {variable} or any(map(_multiplies, self.source.nodes))
+            if several and not expression.distinct:  # entities are counted, and one may be in several solutions
+                words = f"COUNT({variable}) counts an entity as often as a pattern finds it"
+                raise self.source.error(f"{words}; write COUNT(DISTINCT {variable})", keyword("COUNT"))
+            return Column(name, "count", variable.name)
+        if kind(expression) == "Aggregate_Sum" and variable and self.told.get(variable) == "score":
             return Column(name, "expected", self.subjects[0].name)
         aggregate = any(kind(node).startswith("Aggregate_") for node in self.source.nodes)
-        words, spelled = (
-            ("an aggregate other than COUNT of a variable", _AGGREGATE) if aggregate else ("a computed column", "AS")
-        )
-        raise self.source.error(f"{words} is not supported {SUPPORTED}", keyword(spelled))
-
-    def _check_distinct(self, count: Any, counted: Variable) -> None:
-        """Refuse to count solutions, of which one entity may have several: entities are counted."""
-        several = visible(self.tree.where) != {counted} or any(map(_multiplies, self.source.nodes))
-        if several and not count.distinct:
-            words = f"COUNT({counted}) counts an entity as often as a pattern finds it"
-            raise self.source.error(f"{words}; write COUNT(DISTINCT {counted})", keyword("COUNT"))
+        words = "an aggregate other than COUNT of a variable" if aggregate else "a computed column"
+        raise self.source.error(f"{words} is not supported {SUPPORTED}", keyword(_AGGREGATE if aggregate else "AS"))
 
     def _targets(self, columns: tuple[Column, ...]) -> tuple[Variable, ...]:
         """The variables that are asked for."""
         values = [column.name for column in columns if column.shows == "value"]
-        counted = [column.label for column in columns if column.shows in ("count", "expected")]
+        counted = [column.label for column in columns if column.shows in _COUNTS]
         targets = tuple(map(Variable, dict.fromkeys(values + counted)))
         if (self.tree.name == "SelectQuery" and not targets) or len(set(counted)) > 1:
-            raise self.source.error(
-                "SELECT asks for no variable of an entity, or for several counts", keyword("SELECT")
-            )
+            words = "SELECT asks for no variable of an entity, or for several counts"
+            raise self.source.error(words, keyword("SELECT"))
         for subject in self.subjects:
             if subject not in targets:
                 words = f"what is said of the answer {subject} is of a variable that is not selected"
                 raise self.source.of_variable(words, subject)
         if counted and self.tree.valuesClause:
             words = "VALUES after a count is joined with its result; put it inside the braces"
-            raise self.source.error(words, *self.source.written(self.tree.valuesClause))
+            raise self.source.at(self.tree.valuesClause, words)
         if counted and (self.min_score or self.known is not None):
             raise self.source.error("FILTER on the score of what is counted is not supported", keyword("FILTER"))
         return targets
@@ -133,24 +129,23 @@ class Form:
         """Whether rows are ordered by score alone; else known ones go first, and any other order is refused."""
         if not self.tree.orderby:
             return False
-        given = [(condition.order, str(inner(condition.expr))) for condition in self.tree.orderby.condition]
-        known, score = (("DESC", self.told[what].name if what in self.told else "") for what in ("known", "score"))
-        if given not in ([score], [known, score]) or not score[1]:
+        given = [(condition.order, self._told_by(inner(condition.expr))) for condition in self.tree.orderby.condition]
+        if given not in ([("DESC", "score")], [("DESC", "known"), ("DESC", "score")]):
             raise self.source.refused(self.tree.orderby)
-        return given == [score]
+        return len(given) == 1
 
     def _page(self, single: bool) -> tuple[int | None, int]:
         """LIMIT and OFFSET; a single result has no second page."""
         clause = self.tree.limitoffset
-        limit = None if clause is None or clause.limit is None else int(clause.limit)
-        offset = int(clause.offset) if clause is not None and clause.offset is not None else 0
+        limit = int(clause.limit) if clause and clause.limit is not None else None
+        offset = int(clause.offset or 0) if clause else 0
         if single and (offset or limit == 0):
             raise self.source.refused(clause)
         return None if single else limit, offset
 
-    def _formula(self, targets: tuple[Variable, ...]) -> tuple[Formula, dict[str, str], tuple[str, ...] | None]:
-        """The formula of the query; the targets that VALUES gives one value, and the values of a single one."""
-        groups, clause, kept = Groups(self.source, self.terms), self.tree.valuesClause, frozenset(targets)
+    def _cases(self, targets: tuple[Variable, ...]) -> Cases:
+        """The solutions of the query, all of which bind the targets."""
+        groups, clause, kept = Groups(self.source, self.labels), self.tree.valuesClause, frozenset(targets)
         given = frozenset(mentioned(clause.var if clause else ()))
         cases = groups.cases(self.tree.where, None, given, kept | given)
         if clause:
@@ -163,17 +158,12 @@ class Form:
         for target in targets:
             if any(target not in case.domain for case in cases):
                 raise self.source.of_variable(f"{target} is not bound in every alternative", target)
-        formula, row, among = self._chosen(cases, targets)
-        if isinstance(formula, bool):
-            raise QueryError("the query holds whatever the facts: there is nothing to score")
-        return formula, row, among
+        return cases
 
-    def _chosen(
-        self, cases: Cases, targets: tuple[Variable, ...]
-    ) -> tuple[Formula | bool, dict[str, str], tuple[str, ...] | None]:
+    def _chosen(self, cases: Cases, targets: tuple[Variable, ...]) -> _Chosen:
         """One formula of cases that differ in the values of targets alone."""
         formula, *others = dict.fromkeys(cases.values())
-        rows: list[Fixed] = [case.fixed for case in cases]
+        rows = [case.fixed for case in cases]
         if rows == [frozenset()]:
             return formula, {}, None
         given = tuple(target for target in targets if any(target in dict(row) for row in rows))
@@ -201,57 +191,60 @@ class Form:
                 kept.append(part)
         if not self.told:
             return
-        taken = set(self.told.values())
-        for part in [part for part in kept if part.name == "Filter" and taken.intersection(mentioned(part))]:
+        taken = self.told.keys()
+        for part in [part for part in kept if part.name == "Filter" and taken & mentioned(part).keys()]:
             kept.remove(part)
             for condition in _conjuncts(part.expr):
-                self._bound(condition, part)
+                self._want(condition, part)
         where["part"] = kept
-        for variable in taken.intersection((*mentioned([where, self.tree.valuesClause]), *self.subjects)):
+        for variable in taken & {*mentioned([where, self.tree.valuesClause]), *self.subjects}:
             raise self.source.of_variable(f"{variable} is said of an answer, and can be nothing else", variable)
 
     def _tells(self, triple: list[Any]) -> bool:
         """Whether a triple says something of an answer, which is kept in mind."""
         subject, predicate, object_ = triple
-        what = self.terms.told(predicate)
-        if what not in _TOLD:
+        what = self.labels.told(predicate)
+        if what not in ("score", "known"):
             return False
         if not is_variable(subject) or not is_variable(object_):
             words = f"answer:{what} is between two variables, as in ?c answer:{what} ?{what}"
             raise self.source.error(words, rf"[\w-]*:{what}\b")
         variable = Variable(str(object_))
-        if self.told.setdefault(what, variable) != variable or list(self.told.values()).count(variable) > 1:
+        others = [other for other, told in self.told.items() if (other == variable) != (told == what)]
+        if others:
             raise self.source.of_variable(f"{variable} is not the only variable for what is said of answers", variable)
+        self.told[variable] = what
         self.subjects.append(Variable(str(subject)))
         return True
 
-    def _bound(self, condition: Any, node: Any) -> None:
-        """A condition on the score or on what is known."""
-        name, negated = kind(condition), False
-        score, known = self.told.get("score"), self.told.get("known")
-        if name == "UnaryNot":
-            condition, negated = inner(condition.expr), True
-        wanted: bool | None = not negated if known and str(condition) == known.name else None
-        if name == "RelationalExpression":
+    def _told_by(self, node: Any) -> str:
+        """What a variable tells of an answer; nothing of all else."""
+        return self.told.get(Variable(str(node)), "") if is_variable(node) else ""
+
+    def _want(self, condition: Any, node: Any) -> None:
+        """Ask for the answers that a condition on the score, or on what is known, lets pass."""
+        left, operator, right = condition, "=", True
+        if kind(condition) == "UnaryNot":
+            left, operator = inner(condition.expr), "!="
+        elif kind(condition) == "RelationalExpression":
             left, operator, right = inner(condition.expr), condition.op, inner(condition.other)
             if is_variable(right):
                 left, operator, right = right, _MIRRORED.get(operator, operator), left
-            number = _number(right)
-            if score and str(left) == score.name and operator in (">", ">=") and number is not None:
-                least = number if operator == ">=" else math.nextafter(number, math.inf)
+            right = _value(right)
+        match self._told_by(left), operator, right:
+            case "score", ">" | ">=", float():
+                least = right if operator == ">=" else math.nextafter(right, math.inf)
                 self.min_score = max(self.min_score, least, _LOWEST)
                 if least > 1:
-                    raise self.source.error(f"{_NO_ANSWERS}: no score is above 1", *self.source.written(node))
-                return
-            truth = getattr(right, "value", None)
-            if known and str(left) == known.name and operator in ("=", "!=") and isinstance(truth, bool):
-                wanted = truth == (operator == "=")
-        if wanted is None:
-            words = "FILTER on what is said of answers compares a score by > or >= with a number"
-            raise self.source.error(f"{words}, or is of ?known or !?known, on its own", *self.source.written(node))
-        if self.known not in (None, wanted):
-            raise QueryError(f"{_NO_ANSWERS}: none is both known and predicted")
-        self.known = wanted
+                    raise self.source.at(node, f"{_NO_ANSWERS}: no score is above 1")
+            case "known", "=" | "!=", bool():
+                wanted = right == (operator == "=")
+                if self.known not in (None, wanted):
+                    raise QueryError(f"{_NO_ANSWERS}: none is both known and predicted")
+                self.known = wanted
+            case _:
+                words = "FILTER on what is said of answers compares a score by > or >= with a number"
+                raise self.source.at(node, f"{words}, or is of ?known or !?known, on its own")
 
 
 def _conjuncts(expression: Any) -> Iterator[Any]:
@@ -263,13 +256,13 @@ def _conjuncts(expression: Any) -> Iterator[Any]:
         yield expression
 
 
-def _number(literal: Any) -> float | None:
-    """The number that a literal, or its negative, is."""
+def _value(literal: Any) -> Any:
+    """The number or truth value that a literal is; a number may be negative."""
     if kind(literal) == "UnaryMinus":
-        number = _number(literal.expr)
-        return None if number is None else -number
-    value = getattr(literal, "value", None)
-    return None if isinstance(literal, dict) or isinstance(value, bool | str | None) else float(value)
+        number = _value(literal.expr)
+        return -number if isinstance(number, float) else None
+    value = None if isinstance(literal, dict) else getattr(literal, "value", None)
+    return value if isinstance(value, bool | str | None) else float(value)
 
 
 def _multiplies(node: Any) -> bool:

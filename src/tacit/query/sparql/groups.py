@@ -1,32 +1,42 @@
-"""Group patterns as formulas: SPARQL's algebra written out, by cases (`tacit.query.sparql.cases`)."""
+"""Group patterns as formulas: SPARQL's algebra written out, by cases (`tacit.query.sparql.cases`).
+
+Of paths, `^p` is `p` backwards, `p/q` is `p` to some entity and `q` from there, `p|q` is either; they nest as they
+like. `*`, `+` and `?` are refused: no formula says how often a relation is followed. So is `!`, since a question names
+relations.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import reduce
+from itertools import count, pairwise
 from typing import Any
 
 from tacit.errors import QueryError
-from tacit.query.formula import MAX_ATOMS, Entity, Formula, Variable, atoms
+from tacit.query.formula import MAX_ATOMS, Atom, Entity, Formula, Term, Variable, atoms, exists
 from tacit.query.sparql.cases import NONE, START, Case, Cases, Domain, Truth, both, either, joined, not_, some, united
-from tacit.query.sparql.patterns import Terms, TripleBlock
-from tacit.query.sparql.source import SparqlText, inner, kind, mentioned
+from tacit.query.sparql.iris import TermLabels
+from tacit.query.sparql.source import SUPPORTED, SparqlText, inner, is_variable, kind, mentioned
 
 MAX_GROUPS = 1_000  # read in all: a group inside EXISTS is read once for each case around it
 MAX_CASES = 300  # of a group: the rows of VALUES beside each other multiply
+_NOT_A_FORMULA = r"(?<=[\w>)])[*+?](?=[\s/|)<:^]|$)|!(?!=|\s*(?:NOT|EXISTS|\(\s*[?$]|[?$]))"
 
 
 class Groups:
-    """Turns parsed groups into cases.
+    """Turns parsed groups into cases; blank nodes and the steps of paths become variables of their own.
 
     Three sets of variables go down with a group: `outer`, those that an EXISTS around it has given values (None outside
     of any); `around`, those that the patterns it is joined with may bind; and `needed`, those that are spoken of
     elsewhere. All others are quantified as soon as a UNION ends.
     """
 
-    def __init__(self, source: SparqlText, terms: Terms) -> None:
-        self.source, self.terms = source, terms
+    def __init__(self, source: SparqlText, labels: TermLabels) -> None:
+        self.source, self.labels = source, labels
         self.groups = 0
+        self.names = {variable.name for variable in source.variables}
+        self.blanks: dict[str, tuple[Variable, int]] = {}  # with the block of triples that each belongs to
 
     def cases(self, node: Any, outer: Domain | None, around: Domain, needed: Domain) -> Cases:
         """What stands between braces: the parts are joined in order, then the filters apply to the whole."""
@@ -38,11 +48,11 @@ class Groups:
         mentions = Counter(variable for part in (*parts, *filters) for variable in mentioned(part))
         needed = needed.union(variable for variable, times in mentions.items() if times > 1)
         cases, block = START, 0
-        for at, part in enumerate(parts):
+        for before, part in pairwise([None, *parts]):
             match part.name:
                 case "TriplesBlock":
-                    block = block if at and parts[at - 1].name == "TriplesBlock" else at
-                    cases = joined(cases, self._triples(part, outer or NONE, (id(node), block)))
+                    block = block if before and before.name == part.name else id(part)  # a filter ends none
+                    cases = joined(cases, self._triples(part, outer or NONE, block))
                 case "GroupOrUnionGraphPattern":
                     beside = around.union(*(visible(other) for other in parts if other is not part))
                     branches = [self.cases(branch, outer, beside, needed) for branch in part.graph]
@@ -55,28 +65,23 @@ class Groups:
                     raise self.source.refused(part)
             self.check(cases)
         for part in filters:
-            scopes = {case: (outer or NONE) | case.domain for case in cases}
-            self._check_scope(part, list(scopes.values()), around)
-            conditions = {case: self._condition(part.expr, scope, part) for case, scope in scopes.items()}
-            cases = {case: both(cases[case], conditions[case]) for case in cases if conditions[case] is not False}
+            cases = self._filtered(cases, part, outer or NONE, around)
             self.check(cases)
         return cases
 
     def values(self, node: Any, outer: Domain = NONE) -> Cases:
         """Inline data: a case for each row, which binds what it does not leave UNDEF."""
         variables = [Variable(str(name)) for name in node.var or ()]
-        for variable in variables:
-            if variable in outer:
-                words = f"VALUES inside EXISTS gives {variable} a value, which it has from outside"
-                raise self.source.error(f"{words}; put it beside the pattern that binds it", *self.source.written(node))
-        rows = [[row] if isinstance(row, str | dict) else list(row) for row in node.value or ()]
+        for variable in (variable for variable in variables if variable in outer):
+            words = f"VALUES inside EXISTS gives {variable} a value, which it has from outside"
+            raise self.source.at(node, f"{words}; put it beside the pattern that binds it")
         cases: Cases = {}
-        for row in rows:
-            if len(row) != len(variables):
-                words = f"a row of VALUES has {len(row)} values for {len(variables)} variables"
-                raise self.source.error(words, *self.source.written(node))
-            pairs = [pair for pair in zip(variables, row, strict=True) if type(pair[1]) is not str]  # which UNDEF is
-            fixed = frozenset((variable, Entity(self.terms.labels.entity(term))) for variable, term in pairs)
+        for row in node.value or ():
+            terms = [row] if isinstance(row, str | dict) else list(row)
+            if len(terms) != len(variables):
+                raise self.source.at(node, f"a row of VALUES has {len(terms)} values for {len(variables)} variables")
+            pairs = [pair for pair in zip(variables, terms, strict=True) if type(pair[1]) is not str]  # which UNDEF is
+            fixed = frozenset((variable, Entity(self.labels.entity(term))) for variable, term in pairs)
             cases[Case(frozenset(dict(fixed)), fixed)] = True
         return cases
 
@@ -88,13 +93,20 @@ class Groups:
         if self.groups > MAX_GROUPS or sum(1 for formula in said for _ in atoms(formula)) > MAX_ATOMS:
             raise QueryError(f"the query has more than {MAX_ATOMS} triple patterns, written out; ask it in parts")
 
-    def _check_scope(self, node: Any, scopes: list[Domain], around: Domain) -> None:
-        """Refuse a filter on what is bound only around its group: by definition it sees none of it, yet engines do."""
+    def _filtered(self, cases: Cases, node: Any, outer: Domain, around: Domain) -> Cases:
+        """The solutions that a filter lets pass.
+
+        One on what is bound only around its group is refused: by definition it sees none of it, yet engines do.
+        """
         for variable in sorted(around.intersection(mentioned(node)), key=str):
-            if any(variable not in scope for scope in scopes):
+            if any(variable not in outer | case.domain for case in cases):
                 words = f"FILTER speaks of {variable}, which its group does not bind in every alternative"
-                advice = "move it out of the braces, or rename the variable"
-                raise self.source.error(f"{words}; {advice}", *self.source.written(node))
+                raise self.source.at(node, f"{words}; move it out of the braces, or rename the variable")
+        passed = {
+            case: both(formula, self._condition(node.expr, outer | case.domain, node))
+            for case, formula in cases.items()
+        }
+        return {case: formula for case, formula in passed.items() if formula is not False}
 
     def _minus(self, cases: Cases, taken: Cases, node: Any, outer: Domain | None) -> Cases:
         """The solutions that agree with none of those taken away, on the variables that the two share."""
@@ -106,17 +118,14 @@ class Groups:
                     continue
                 if loose := [v for v, _ in other.fixed - case.fixed if v in shared]:
                     words = f"VALUES inside MINUS names what {loose[0]} is not, and no formula does"
-                    raise self.source.error(f"{words}; leave it out", *self.source.written(node))
+                    raise self.source.at(node, f"{words}; leave it out")
                 if shared:
                     (excluded,) = united([{other: formula}], shared).values()
                     kept[case] = both(kept[case], not_(excluded))
                 elif outer is not None:
                     # Whether the values that EXISTS gives count as shared is not agreed upon: engines differ.
-                    raise self.source.error(
-                        "MINUS inside EXISTS shares no variable of its own with the pattern before it; "
-                        "write FILTER NOT EXISTS",
-                        *self.source.written(node),
-                    )
+                    words = "MINUS inside EXISTS shares no variable of its own with the pattern before it"
+                    raise self.source.at(node, f"{words}; write FILTER NOT EXISTS")
         return {case: formula for case, formula in kept.items() if formula is not False}
 
     def _condition(self, expression: Any, outer: Domain, node: Any) -> Truth:
@@ -133,11 +142,55 @@ class Groups:
         held = some(self.cases(expression.graph, outer, NONE, NONE))
         return held if name == "Builtin_EXISTS" else not_(held)
 
-    def _triples(self, node: Any, outer: Domain, block: TripleBlock) -> Cases:
+    def _triples(self, node: Any, outer: Domain, block: int) -> Cases:
         """Triple patterns, all of which a solution satisfies."""
-        said = dict.fromkeys(self.terms.formula(triple, block) for triple in triples(node))  # a set of patterns
-        formula = reduce(Formula.__and__, said)
+        said = (self._path(path, self._term(s, block), self._term(o, block)) for s, path, o in triples(node))
+        formula = reduce(Formula.__and__, dict.fromkeys(said))  # a set of patterns
         return {Case(formula.free - outer): formula}
+
+    def _path(self, path: Any, subject: Term, object_: Term) -> Formula:
+        """A relation, or a path, between two terms."""
+        path = inner(path)
+        if is_variable(path):
+            return Atom(Variable(str(path)), subject, object_)
+        if told := self.labels.told(path):
+            words = f"answer:{told} speaks of answers, not of entities: it is one of score and known, of a selected"
+            raise self.source.error(f"{words} variable, in the outermost braces", rf"[\w-]*:{re.escape(told)}\b")
+        match kind(path):
+            case "PathEltOrInverse":
+                return self._path(path.part, object_, subject)
+            case "PathAlternative":
+                return reduce(Formula.__or__, dict.fromkeys(self._path(part, subject, object_) for part in path.part))
+            case "PathSequence":
+                steps = [self._fresh() for _ in path.part[1:]]
+                ends = pairwise([subject, *steps, object_])
+                hops = [self._path(part, *pair) for part, pair in zip(path.part, ends, strict=True)]
+                return exists(steps, reduce(Formula.__and__, hops))
+            case "" | "pname":
+                return Atom(self.labels.relation(path), subject, object_)
+        negated = path.name == "PathNegatedPropertySet"
+        words = "a negated path" if negated else f"the path modifier {path.mod or 'DISTINCT'}"
+        raise self.source.error(f"{words} is not supported {SUPPORTED}", _NOT_A_FORMULA)
+
+    def _term(self, term: Any, block: int) -> Term:
+        """A variable, a blank node (which stands for some entity, within its block of triples), or an entity."""
+        if is_variable(term):
+            return Variable(str(term))
+        if type(term).__name__ != "BNode":
+            return Entity(self.labels.entity(term))
+        if str(term) not in self.blanks:
+            self.blanks[str(term)] = self._fresh(), block
+        variable, home = self.blanks[str(term)]
+        if home != block:
+            words = f"_:{term} stands in two groups; a variable such as ?{term} can"
+            raise self.source.error(words, rf"_:{re.escape(term)}")
+        return variable
+
+    def _fresh(self) -> Variable:
+        """A variable that the query does not have."""
+        name = next(f"_{number}" for number in count(1) if f"_{number}" not in self.names)
+        self.names.add(name)
+        return Variable(name)
 
 
 def triples(node: Any) -> list[list[Any]]:
@@ -153,8 +206,6 @@ def visible(node: Any) -> Domain:
             return frozenset(mentioned(node))
         case "InlineData":
             return frozenset(mentioned(node.var))
-        case "GroupOrUnionGraphPattern":
-            return NONE.union(*map(visible, node.graph))
-        case "GroupGraphPatternSub":
-            return NONE.union(*map(visible, node.part or ()))
+        case "GroupOrUnionGraphPattern" | "GroupGraphPatternSub":
+            return NONE.union(*map(visible, node.graph or node.part or ()))
     return NONE

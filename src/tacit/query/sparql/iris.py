@@ -21,9 +21,10 @@ from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.terms import SCHEME
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.names import meant
-from tacit.query.sparql.source import SparqlText, is_value, kind
+from tacit.query.sparql.source import SparqlText, inner, is_value, is_variable, kind
 from tacit.query.text.text import place
 
+ANSWER = "tacit:answer#"  # the namespace of what is said of answers; an IRI of a label has no # in it
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"  # which `a` is short for
 _PLAIN = "http://www.w3.org/2001/XMLSchema#string"  # the type of a literal that names none
@@ -53,23 +54,12 @@ class TermLabels:
         """The label of a relation, by its IRI."""
         return self._label(term, self.graph.relations if self.graph else None)
 
-    def _label(self, term: Any, vocabulary: Vocabulary | None) -> str:
-        literal = self._literal(term)
-        iri = "" if literal else self.iri(term)
-        if self.own and vocabulary is not None:
-            label = literal or self.own.label(iri)
-            if label in vocabulary:
-                return label
-            if not iri.startswith(SCHEME):
-                near = _nearest(self.own, label, iri, vocabulary)
-                raise self._located(UnknownName(vocabulary.kind, iri or literal, near), term)
-        names = [literal, _text(term)] if literal else list(self._names(iri))
-        if vocabulary is None:
-            return names[-1]
-        try:
-            return vocabulary.labels[meant(vocabulary, *names)]
-        except UnknownName as error:
-            raise self._located(error, term) from None
+    def told(self, predicate: Any) -> str:
+        """What a predicate says of an answer, `score` or `known`; nothing where it is a relation or a path."""
+        predicate = inner(predicate)
+        relation = kind(predicate) in ("", "pname") and not is_variable(predicate)
+        iri = self.iri(predicate) if relation else ""
+        return iri.removeprefix(ANSWER) if iri.startswith(ANSWER) else ""
 
     def iri(self, term: Any) -> str:
         """The IRI that a prefixed or relative name is short for."""
@@ -79,8 +69,26 @@ class TermLabels:
         prefix, local = term.prefix or "", term.localname or ""
         if prefix not in self.prefixes:
             words = f"the prefix '{prefix}:' is not declared; PREFIX {prefix}: <tacit:> declares it"
-            raise QueryError(words, *(self._place(f"{prefix}:{local}") or ()))
+            raise QueryError(words, *self._place(term))
         return self.prefixes[prefix] + re.sub(r"\\(.)", r"\1", local)
+
+    def _label(self, term: Any, vocabulary: Vocabulary | None) -> str:
+        literal = self._literal(term)
+        iri = "" if literal else self.iri(term)
+        names = [literal, _text(term)] if literal else list(self._names(iri))
+        if vocabulary is None:
+            return names[-1]
+        try:
+            if self.own is not None:
+                label = literal or self.own.label(iri)
+                if label in vocabulary:
+                    return label
+                if not iri.startswith(SCHEME):
+                    raise UnknownName(vocabulary.kind, iri or literal, _nearest(self.own, label, iri, vocabulary))
+            return vocabulary.labels[meant(vocabulary, *names)]
+        except UnknownName as error:
+            at = self._place(term)
+            raise (error.located(*at) if at else error) from None
 
     def _literal(self, term: Any) -> str:
         """A literal as N-Triples writes it; nothing of an IRI."""
@@ -88,18 +96,14 @@ class TermLabels:
             language, datatype = term.lang, self.iri(term.datatype) if term.datatype else ""
         elif is_value(term):
             language, datatype = "", str(term.datatype)
-            self._check_value(str(term), datatype)
+            if not self.source.spelt(str(term)):
+                written = f'"..."^^<{datatype}>' if self.own else '"..."'
+                raise QueryError(f"a number that is read as {term} is written otherwise; write it as {written}")
         else:
             return ""
         typed = self.own.label(datatype) if self.own else f"<{datatype}>"
         suffix = f"@{language.lower()}" if language else f"^^{typed}" if datatype not in ("", _PLAIN) else ""
         return f'"{_text(term).translate(_ESCAPES)}"{suffix}'
-
-    def _check_value(self, value: str, datatype: str) -> None:
-        """Refuse a number that is written otherwise than rdflib hands it on: `05` is another literal than `5`."""
-        if not self.source.spelt(value):
-            written = f'"..."^^<{datatype}>' if self.own else '"..."'
-            raise QueryError(f"a number that is read as {value} is written otherwise; write it as {written}")
 
     def _names(self, iri: str) -> Iterator[str]:
         """What an IRI may be called in a graph from tables, the plainest last."""
@@ -113,19 +117,15 @@ class TermLabels:
                 yield (f"{prefix}:" if prefix else "") + iri[len(namespace) :]
         yield unquote(re.split(r"[/#:]", iri)[-1]) or iri
 
-    def _located(self, error: UnknownName, term: Any) -> UnknownName:
+    def _place(self, term: Any) -> tuple[int, int] | tuple[()]:
+        """Line and column of the first use of a term, where it is written as usual."""
         written = [f"<{term}>", str(term), *(["a"] if str(term) == _TYPE else [])]
         if kind(term) == "pname":
             written = [f"{term.prefix or ''}:{term.localname or ''}"]
         elif kind(term) == "literal":
             written = [f"{mark}{_text(term)}{mark}" for mark in "\"'"]
-        at = next(filter(None, map(self._place, written)), None)
-        return error.located(*at) if at else error
-
-    def _place(self, written: str) -> tuple[int, int] | None:
-        """Line and column of the first use of a term."""
-        use = re.search(rf"(?<![\w?$:.-]){re.escape(written)}(?![\w:-])", self.source.text)
-        return place(self.source.text, use.start()) if use else None
+        uses = (re.search(rf"(?<![\w?$:.-]){re.escape(text)}(?![\w:-])", self.source.text) for text in written)
+        return next((place(self.source.text, use.start()) for use in uses if use), ())
 
 
 def _text(literal: Any) -> str:

@@ -14,7 +14,7 @@ SUPPORTED = (
     "(what is: SELECT, ASK and COUNT of triple patterns with ^, / and |, UNION, FILTER [NOT] EXISTS, MINUS, VALUES, "
     "LIMIT, OFFSET, and answer:score)"
 )
-REFUSED = {  # the parser's word for a construct -> its name, and how it is written
+CONSTRUCTS = {  # the parser's word for a construct -> its name, and how it is written
     "OptionalGraphPattern": ("OPTIONAL", r"OPTIONAL"),
     "Bind": ("BIND", r"BIND"),
     "InlineData": ("VALUES", r"VALUES"),
@@ -46,13 +46,13 @@ class SparqlText:
 
     def refused(self, node: Any) -> QueryError:
         """The error for a construct that is not read."""
-        return self.error(f"{REFUSED[node.name][0]} is not supported {SUPPORTED}", *self.written(node))
+        return self.at(node, f"{CONSTRUCTS[node.name][0]} is not supported {SUPPORTED}")
 
-    def written(self, node: Any) -> tuple[str, int]:
-        """How a construct is written, and how many that are written so come before it."""
-        spelled = REFUSED[node.name][1]
-        alike = [other for other in self.nodes if REFUSED.get(kind(other), ("", ""))[1] == spelled]
-        return keyword(spelled), next(at for at, other in enumerate(alike) if other is node)
+    def at(self, node: Any, message: str) -> QueryError:
+        """An error at a construct, of which there may be several that are written alike."""
+        spelled = CONSTRUCTS[node.name][1]
+        alike = [other for other in self.nodes if CONSTRUCTS.get(kind(other), ("", ""))[1] == spelled]
+        return self.error(message, keyword(spelled), next(at for at, other in enumerate(alike) if other is node))
 
     def error(self, message: str, pattern: str, before: int = 0) -> QueryError:
         """An error at a place that matches a pattern, after so many others that do."""
@@ -118,8 +118,15 @@ def mentioned(tree: Any) -> dict[Variable, None]:
     return dict.fromkeys(Variable(str(node)) for node in walked(tree) if is_variable(node))
 
 
-def inner(expression: Any) -> Any:
-    """An expression without the operators around it that join nothing: rdflib wraps a term in all that bind looser."""
-    while kind(expression).endswith("Expression") and not getattr(expression, "other", None):
-        expression = expression.expr
-    return expression
+def inner(node: Any) -> Any:
+    """An expression or path without what joins nothing: rdflib wraps a term in all operators that bind looser."""
+    while True:
+        name = kind(node)
+        if name.endswith("Expression") and not node.other:
+            node = node.expr
+        elif name in ("PathAlternative", "PathSequence") and len(node.part) == 1:
+            node = node.part[0]
+        elif name == "PathElt" and not node.mod:
+            node = node.part
+        else:
+            return node

@@ -2,7 +2,7 @@
 
 `SELECT`, `ASK` and `COUNT` of triple patterns and paths, groups, `UNION`, `MINUS`, `VALUES`, `FILTER` of `EXISTS` and
 `NOT EXISTS`, prefixes, `LIMIT` and `OFFSET` are a formula and what is wanted of its answers; whatever else SPARQL has
-is refused by its name. A query is read from the outside in: `sparql_forms`, `sparql_groups`, `sparql_terms`.
+is refused by its name. A query is read from the outside in: `forms.py`, `groups.py`, `iris.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from tacit.graph.graph import Graph
 from tacit.query.reading import Reading
 from tacit.query.sparql.forms import Form
 from tacit.query.sparql.iris import TermLabels
-from tacit.query.sparql.patterns import Terms
 from tacit.query.sparql.source import SparqlText, bare
 from tacit.query.text.text import place
 
@@ -41,7 +40,7 @@ def parse_sparql(text: str, graph: Graph | None = None) -> Reading:
     try:
         prologue, tree = _parsed(text)
         source = SparqlText(text, tree)
-        return Form(source, tree, Terms(source, TermLabels(source, prologue, graph))).reading()
+        return Form(source, tree, TermLabels(source, prologue, graph)).reading()
     except RecursionError:
         raise QueryError("the query is nested too deeply, or too long") from None
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
 
 from tacit.errors import QueryError
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.terms import SCHEME, n_triples
-from tacit.query.formula import Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, rebuilt
+from tacit.query.formula import Atom, Formula, Not, Or, Query, Term, Variable
+from tacit.query.plans.canonical import skeleton
 from tacit.query.plans.elimination import factored
 
 _LOCAL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -28,31 +30,40 @@ def to_sparql(query: Query, prefixes: Prefixes | None = None) -> str:
       }
     }
     """
-    if query.kind == "relations" or (query.count and len(query.targets) > 1):
+    if query.kind == "relations":
         raise QueryError("SPARQL is written for entities, tuples of them, yes or no, and how many entities")
     if open_ := [target for target in query.targets if target not in query.formula.free]:
         raise QueryError(f"{open_[0]} occurs nowhere in the formula, and SPARQL could not give it a value")
-    writer, used = _Writer(prefixes or Prefixes({})), set(query.targets)
-    formula = _apart(query.formula, {target: target for target in query.targets}, used)
+    shape, entities, relations, variables = skeleton(query)  # since a group of SPARQL has one scope
+    names: list[str] = []
+    for name in variables:
+        names.append(_unused(name, names))
+    writer = _Writer(prefixes or Prefixes({}), entities, relations, names)
     asked = " ".join(map(str, query.targets))
     if query.count:
-        asked = f"(COUNT(DISTINCT {asked}) AS {_unused('count', used)})"
-    lines = [f"SELECT {asked} WHERE {{" if asked else "ASK {", *_indented(writer.group(formula, frozenset())), "}"]
+        asked = f"(COUNT(DISTINCT {asked}) AS ?{_unused('count', names)})"
+    group = _indented(writer.group(shape.formula, frozenset()))
+    lines = [f"SELECT {asked} WHERE {{" if asked else "ASK {", *group, "}"]
     opening = [f"PREFIX : <{SCHEME}>"] if writer.short else []
     return "\n".join([*opening, *lines])
 
 
+@dataclass
 class _Writer:
-    """Writes formulas as groups of patterns; `short` is whether a name was written with the empty prefix."""
+    """Writes a formula over numbered slots as groups of patterns, with the names that fill these."""
 
-    def __init__(self, prefixes: Prefixes) -> None:
-        self.prefixes, self.short = prefixes, False
+    prefixes: Prefixes
+    entities: Sequence[str]
+    relations: Sequence[str]
+    variables: Sequence[str]
+    short: bool = False  # whether a name was written with the empty prefix
 
     def group(self, formula: Formula, bound: frozenset[Variable]) -> Iterator[str]:
         """The lines of a group whose solutions make a formula hold, where some variables have a value."""
         _, parts = factored(formula)  # a variable of a group stands for some value without a quantifier
         for atom in (part for part in parts if isinstance(part, Atom)):
-            yield f"{self.term(atom.subject)} {self.name(str(atom.relation))} {self.term(atom.object)} ."
+            relation = self.name(self.relations[int(str(atom.relation))])
+            yield f"{self.term(atom.subject)} {relation} {self.term(atom.object)} ."
         bound = bound.union(*(part.free for part in parts if isinstance(part, Atom)))
         unions = [part for part in parts if isinstance(part, Or) and _gives(part)]
         for union in unions:
@@ -64,9 +75,8 @@ class _Writer:
         for part in parts:
             if not isinstance(part, Atom) and part not in unions:
                 if not part.free <= bound:
-                    raise QueryError(
-                        f"{min(map(str, part.free - bound))} is open where SPARQL needs it to have a value"
-                    )
+                    name = min(map(self.term, part.free - bound))
+                    raise QueryError(f"{name} is open where SPARQL needs it to have a value")
                 yield from self.filter(part, bound)
 
     def filter(self, formula: Formula, bound: frozenset[Variable]) -> Iterator[str]:
@@ -86,7 +96,8 @@ class _Writer:
         yield "}"
 
     def term(self, term: Term) -> str:
-        return str(term) if isinstance(term, Variable) else self.name(term.name)
+        slot = int(term.name)
+        return f"?{self.variables[slot]}" if isinstance(term, Variable) else self.name(self.entities[slot])
 
     def name(self, label: str) -> str:
         written = n_triples(label, self.prefixes)
@@ -109,20 +120,9 @@ def _gives(formula: Formula) -> bool:
     return all(part.free <= given for part in parts)
 
 
-def _apart(formula: Formula, scope: dict[Variable, Variable], used: set[Variable]) -> Formula:
-    """The formula with a name of its own for each quantified variable, since a group of SPARQL has one scope."""
-    if isinstance(formula, Atom):
-        return Atom(formula.relation, *(term if isinstance(term, Entity) else scope[term] for term in formula.terms))
-    if isinstance(formula, Exists):
-        name = _unused(formula.variable.name, used)
-        used.add(name)
-        return Exists(name, _apart(formula.part, scope | {formula.variable: name}, used))
-    return rebuilt(formula, lambda part: _apart(part, scope, used))
-
-
-def _unused(name: str, used: set[Variable]) -> Variable:
-    """A variable of that name, or with a number behind it where it is taken."""
-    names = (Variable(f"{name}{number or ''}") for number in count())
+def _unused(name: str, used: Sequence[str]) -> str:
+    """A name for a variable, with a number behind it where it is taken."""
+    names = (f"{name}{number or ''}" for number in count())
     return next(each for each in names if each not in used)
 
 

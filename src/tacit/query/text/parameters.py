@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tacit.errors import QueryError
-from tacit.query.formula import Atom, Entity, Formula, Term, rebuilt
+from tacit.query.formula import Atom, Entity, Formula, rebuilt
 
 
 class Parameter(str):
@@ -28,14 +28,11 @@ def filled(formula: Formula, values: Mapping[str, str]) -> Formula:
         used.add(str(name))
         return values[name]
 
-    def term(old: Term) -> Term:
-        return Entity(label(old.name)) if isinstance(old, Entity) else old
-
     def walk(old: Formula) -> Formula:
         if not isinstance(old, Atom):
             return rebuilt(old, walk)
         relation = label(old.relation) if isinstance(old.relation, str) else old.relation
-        return Atom(relation, term(old.subject), term(old.object))
+        return Atom(relation, *(Entity(label(end.name)) if isinstance(end, Entity) else end for end in old.terms))
 
     formula = walk(formula)
     check_unused(set(values) - used)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from tacit.errors import QueryError
 from tacit.query.formula import MAX_ATOMS, And, Atom, Entity, Formula, Not, Or, Query, Term, Variable, atoms, exists
+from tacit.query.plans.elimination import quantified
 from tacit.query.text import tokens
 from tacit.query.text.parameters import Parameter, filled
-from tacit.query.text.quantify import quantified
 
 if TYPE_CHECKING:
     from lark import Lark, Token

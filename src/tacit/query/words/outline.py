@@ -6,11 +6,12 @@ A condition is a relation to an entity, or to something of which further conditi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from tacit.errors import QueryError
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, flat
+from tacit.query.plans.elimination import components
 
 
 @dataclass(frozen=True)
@@ -69,35 +70,35 @@ def with_statements(group: Conditions, change: Callable[[Statement], Statement])
 
 def _group(thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]) -> Conditions:
     """What formulas that all hold say of a thing; `bound` variables stand for something."""
+    part = _said(thing, formulas, bound)
+    return part if isinstance(part, Conditions) and not part.denied else Conditions("and", (part,))
+
+
+def _said(thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]) -> Statement | Conditions:
     parts = _conditions(thing, formulas, bound)
-    return (
-        parts[0]
-        if len(parts) == 1 and isinstance(parts[0], Conditions) and not parts[0].denied
-        else Conditions("and", parts)
-    )
+    return parts[0] if len(parts) == 1 else Conditions("and", tuple(parts))
 
 
 def _conditions(
     thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]
-) -> tuple[Statement | Conditions, ...]:
+) -> list[Statement | Conditions]:
     conditions: list[Statement | Conditions] = []
     for about in _apart(list(formulas), bound):
         links = [part for part in about if thing in part.free]
         shared = bound.intersection(frozenset[Variable]().union(*(part.free for part in about)))
-        if len(about) == 1:
-            conditions += _condition(thing, about[0], shared)
-        elif len(links) == 1 and isinstance(links[0], Atom):
-            conditions.append(_step(thing, links[0], [part for part in about if part is not links[0]], shared))
+        link = (links or about)[0]
+        if len(about) == 1 and not isinstance(link, Atom):
+            conditions += _inside(thing, link, shared)
+        elif isinstance(link, Atom) and 1 in (len(links), len(about)):
+            conditions.append(_step(thing, link, [part for part in about if part is not link], shared))
         else:
-            raise QueryError(f"{thing} and {min(map(str, shared))} are tied together in more than one way")
-    return tuple(conditions)
+            raise _tied(thing, min(shared, key=str))
+    return conditions
 
 
-def _condition(thing: Variable, formula: Formula, bound: frozenset[Variable]) -> Sequence[Statement | Conditions]:
-    """The conditions that one formula puts on a thing."""
+def _inside(thing: Variable, formula: Formula, bound: frozenset[Variable]) -> list[Statement | Conditions]:
+    """The conditions that one formula, which is no atom, puts on a thing."""
     match formula:
-        case Atom():
-            return [_step(thing, formula, [], bound)]
         case Exists(variable, part):
             if variable == thing:
                 raise QueryError(f"{thing} stands for two things")
@@ -105,10 +106,11 @@ def _condition(thing: Variable, formula: Formula, bound: frozenset[Variable]) ->
         case And():
             return _conditions(thing, flat(formula, And), bound)
         case Or(parts) if not bound:  # one thing for all alternatives is not one for each, as scores go
-            return [Conditions("or", tuple(_single(_conditions(thing, [part], bound)) for part in parts))]
+            return [Conditions("or", tuple(_said(thing, [part], bound) for part in parts))]
         case Not(part) if not bound:
-            return [_denied(_single(_conditions(thing, [part], bound)))]
-    raise QueryError(f"{thing} and {min(map(str, bound))} are tied together in more than one way")
+            denied = _said(thing, [part], bound)
+            return [Conditions("and", (denied,), denied=True) if denied.denied else replace(denied, denied=True)]
+    raise _tied(thing, min(bound, key=str))
 
 
 def _step(thing: Variable, atom: Atom, rest: list[Formula], bound: frozenset[Variable]) -> Statement:
@@ -119,25 +121,17 @@ def _step(thing: Variable, atom: Atom, rest: list[Formula], bound: frozenset[Var
     if isinstance(other, Entity):
         return Statement(relation, other.name, inverse)
     if other not in bound:
-        raise QueryError(f"{thing} and {other} are tied together in more than one way")
+        raise _tied(thing, other)
     return Statement(relation, _group(other, rest, bound - {other}), inverse)
+
+
+def _tied(thing: Variable, other: Variable) -> QueryError:
+    return QueryError(f"{thing} and {other} are tied together in more than one way")
 
 
 def _apart(formulas: list[Formula], bound: frozenset[Variable]) -> list[list[Formula]]:
     """Formulas in heaps that share no bound variable, in their order."""
-    heaps: list[tuple[frozenset[Variable], list[Formula]]] = []
-    for formula in formulas:
-        mine, together = formula.free & bound, [formula]
-        for heap in [heap for heap in heaps if heap[0] & mine]:
-            heaps.remove(heap)
-            mine, together = mine | heap[0], [*heap[1], *together]
-        heaps.append((mine, together))
-    return [sorted(heap, key=formulas.index) for _, heap in heaps]
-
-
-def _single(parts: Sequence[Statement | Conditions]) -> Statement | Conditions:
-    return parts[0] if len(parts) == 1 else Conditions("and", tuple(parts))
-
-
-def _denied(part: Statement | Conditions) -> Statement | Conditions:
-    return replace(part, denied=True) if not part.denied else Conditions("and", (part,), denied=True)
+    groups = map(frozenset, components(sorted(bound, key=str), formulas))
+    heaps = [[formula] for formula in formulas if not formula.free & bound]
+    heaps += filter(None, ([formula for formula in formulas if formula.free & group] for group in groups))
+    return sorted(heaps, key=lambda heap: formulas.index(heap[-1]))

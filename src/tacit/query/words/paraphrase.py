@@ -39,18 +39,21 @@ class QuestionReader:
 
     def sentence(self, group: Conditions) -> str:
         """Conditions in words; a relation that holds both ways is read the way that is shorter."""
-        return sentence(with_statements(group, self._named), self._called, self._holds_both_ways)
+        return sentence(with_statements(group, self._called))
 
     def _forward(self, step: Statement) -> Statement:
         """A condition by the label of the forward relation: that of its inverse may read alike, as `+r` and `-r` do."""
         known = self.graph.relations.get(step.relation) or 0
         return replace(step, relation=self.graph.relations[known ^ 1], inverse=not step.inverse) if known % 2 else step
 
-    def _named(self, step: Statement) -> Statement:
-        """A condition by the readable name of its relation, where no other has it."""
+    def _called(self, step: Statement) -> Statement:
+        """A condition as people say it: by the readable name of its relation, where no other has it."""
         relations, known = self.graph.relations, self.graph.relations.get(step.relation)
-        name = step.relation if known is None else relations.name(known)
-        return replace(step, relation=name) if relations.meant(name) == [known] else step
+        other = self._name(step.other) if isinstance(step.other, str) else step.other
+        if known is None:
+            return replace(step, other=other)
+        name = relations.name(known) if relations.meant(relations.name(known)) == [known] else step.relation
+        return Statement(name, other, step.inverse and not self._is_symmetric(known), step.denied)
 
     def _drawn(self, part: Conditions | Statement) -> dict[str, Any]:
         """An outline as plain data, with what people call its entities and relations."""
@@ -61,15 +64,11 @@ class QuestionReader:
         step = {"relation": part.relation, "words": words, "inverse": part.inverse, "not": part.denied}
         if isinstance(part.other, Conditions):
             return step | {"of": self._drawn(part.other)}
-        return step | {"entity": part.other, "name": self._called(part.other)}
+        return step | {"entity": part.other, "name": self._name(part.other)}
 
-    def _called(self, label: str) -> str:
-        known = self.graph.entities.get(label)
-        return label if known is None else self.graph.entities.name(known)
-
-    def _holds_both_ways(self, relation: str) -> bool:
-        known = self.graph.relations.get(relation)
-        return known is not None and self._is_symmetric(known)
+    def _name(self, entity: str) -> str:
+        known = self.graph.entities.get(entity)
+        return entity if known is None else self.graph.entities.name(known)
 
     def _sparql(self, query: Query) -> str | None:
         try:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tacit.query.words.outline import Conditions, Statement, with_statements
+from tacit.query.words.outline import Conditions, Statement
 
 _JOINTS = re.compile(r"[\s_\-.]+|(?<=[a-z0-9])(?=[A-Z])")
 _PREPOSITIONS = {"of", "in", "by", "for", "from", "to", "at", "on", "with", "near", "under", "over", "into", "as"}
 _LONGEST = 14  # letters of a word that is one; a longer one is several that nobody took apart
 _NO_VERBS = {"alias", "species", "series", "news", "status", "bus", "gas", "address", "class", "process", "business"}
-_BARE = re.compile(
-    r"(?:\w+(?:ed|en|rn)|held|found|made|built|set|sung|cast|known|adjacent|next|close|similar)"
-)  # no article
+# What takes no article.
+_BARE = re.compile(r"(?:\w+(?:ed|en|rn)|held|found|made|built|set|sung|cast|known|adjacent|next|close|similar)")
 _OPEN = re.compile(r"\bthat\b|^(?:either|both|at once)\b")  # what could go on with whatever follows it
-Name = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,8 @@ def in_words(label: str) -> str:
     return " ".join(word for word in _JOINTS.split(last) if word).lower() or label
 
 
-def sentence(question: Conditions, name: Name = str, symmetric: Callable[[str], bool] = lambda relation: False) -> str:
-    """A question in words; `name` is what people call an entity, `symmetric` relations read either way.
+def sentence(question: Conditions) -> str:
+    """A question in words, about entities and relations as the conditions call them.
 
     >>> from tacit.query.words.outline import outline
     >>> from tacit.query.text.text import parse
@@ -70,12 +68,9 @@ def sentence(question: Conditions, name: Name = str, symmetric: Callable[[str], 
     >>> print(sentence(outline(parse("?c : capital(France, ?c)"))), sentence(outline(parse("?c : eats(Tom, ?c)"))))
     What is the capital of France? What does Tom eat?
     """
-    question = with_statements(
-        question, lambda step: replace(step, inverse=step.inverse and not symmetric(step.relation))
-    )
     if len(question.parts) == 1 and isinstance(step := question.parts[0], Statement) and not _does(step):
-        return f"What {_asked(step, name)}?"
-    return f"What {_joined(question, name)}?"
+        return f"What {_asked(step)}?"
+    return f"What {_joined(question)}?"
 
 
 def words_of(relation: str) -> Words:
@@ -114,26 +109,26 @@ def _does(step: Statement) -> bool:
     return not step.inverse or words_of(step.relation).leads
 
 
-def _asked(step: Statement, name: Name) -> str:
+def _asked(step: Statement) -> str:
     """What a question asks of the one thing that another end stands in a relation to."""
-    words, other, no = words_of(step.relation), _other(step, name), "not " * step.denied
+    words, other, no = words_of(step.relation), _other(step), "not " * step.denied
     if words.kind == "verb":
         return f"{words.noun} does {other} {no}{words.plain}".strip()
     return f"is {other} {no}{words.verb}"
 
 
-def _said(part: Statement | Conditions, name: Name) -> str:
+def _said(part: Statement | Conditions) -> str:
     """What is said of a thing, as the predicate of a sentence."""
     if isinstance(part, Conditions):
-        return "is nothing that " * part.denied + _together(part, name)
-    words, other, no = words_of(part.relation), _other(part, name), part.denied
+        return "is nothing that " * part.denied + _together(part)
+    words, other, no = words_of(part.relation), _other(part), part.denied
     if part.inverse:
         if words.leads:
             return f"is {'not ' * no}the {words.noun} of {other}"
         what = "nothing" if no else "something"
         if words.noun:
             what = f"{'no' if no else _article(words.noun)} {words.noun}"
-        return f"is {what} that {_clause(part, name)}"
+        return f"is {what} that {_clause(part)}"
     noun = f" {words.noun}" if words.noun and isinstance(part.other, str) else ""
     match words.kind:
         case "noun":
@@ -143,36 +138,36 @@ def _said(part: Statement | Conditions, name: Name) -> str:
     return f"is {'not ' * no}{words.verb}{noun} {other}"
 
 
-def _clause(step: Statement, name: Name) -> str:
+def _clause(step: Statement) -> str:
     """What another end does to a thing: "Brazil borders", "Paris is a capital of"."""
     words = words_of(step.relation)
-    return f"{_other(step, name)} {'is ' * (words.kind == 'being')}{words.verb}"
+    return f"{_other(step)} {'is ' * (words.kind == 'being')}{words.verb}"
 
 
-def _other(step: Statement, name: Name) -> str:
+def _other(step: Statement) -> str:
     """The other end of a relation."""
     if isinstance(step.other, str):
-        return name(step.other)
+        return step.other
     inside = step.other.parts
     if not inside:
         return "something"
     if len(inside) == 1 and isinstance(only := inside[0], Statement) and not _does(only) and not only.denied:
-        return f"something that {_clause(only, name)}"
-    return f"something that {_together(step.other, name)}"
+        return f"something that {_clause(only)}"
+    return f"something that {_together(step.other)}"
 
 
-def _joined(group: Conditions, name: Name) -> str:
+def _joined(group: Conditions) -> str:
     """What is said of the thing asked for, all of it; what is denied comes last."""
     if group.join == "or":
-        return _listed([_said(part, name) for part in group.parts], "or")
-    said, denied = ([_said(part, name) for part in _in_order(group) if part.denied is no] for no in (False, True))
+        return _listed([_said(part) for part in group.parts], "or")
+    said, denied = ([_said(part) for part in _in_order(group) if part.denied is no] for no in (False, True))
     both = [_listed(parts, "and") for parts in (said, denied) if parts]
     return f"{',' * bool(_OPEN.search(both[0]))} but ".join(both)
 
 
-def _together(group: Conditions, name: Name) -> str:
+def _together(group: Conditions) -> str:
     """What is said of a thing inside a sentence, opened by a word, so that what follows is not taken for a part."""
-    parts = [_said(part, name) for part in _in_order(group)]
+    parts = [_said(part) for part in _in_order(group)]
     if len(parts) == 1:
         return parts[0]
     if group.join == "or":

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from fastapi import HTTPException, Request
 
-from tacit.query.sparql.patterns import ANSWER
+from tacit.query.sparql.iris import ANSWER
 from tacit.server.routes.replies import Reply
 from tacit.server.routes.sparql_results import DESCRIPTIONS, RESULTS, chosen
 
