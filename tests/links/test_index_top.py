@@ -13,7 +13,7 @@ from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
 from tacit.links.finders import index as index_top
 from tacit.links.finders.index import IndexTop, build_index, read_stamp
-from tacit.links.finders.scan import LooplessScan
+from tacit.links.finders.scan import ScanTop
 from tacit.links.models import ComplEx, DistMult
 
 faiss = pytest.importorskip("faiss")
@@ -48,7 +48,7 @@ def rows(count: int = 30) -> tuple[torch.Tensor, torch.Tensor]:
 def test_looking_everywhere_is_a_scan(built: Path, m: int) -> None:
     scorer, (heads, relations) = model(), rows()
     found = IndexTop(scorer, built, "weights", LOOPLESS, nprobe=10**6).top(heads, relations, m)
-    wanted = LooplessScan(scorer, LOOPLESS).top(heads, relations, m)
+    wanted = ScanTop(scorer, LOOPLESS).top(heads, relations, m)
     torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found.rest, wanted.rest, rtol=1e-5, atol=1e-5)
     assert (found.ids == wanted.ids).float().mean() > 0.99  # but for what rounding puts in another order
@@ -61,14 +61,14 @@ def test_few_clusters_give_exact_scores_of_what_they_find_and_promise_nothing(bu
     scores = scorer.logits(heads, relations)
     torch.testing.assert_close(top.logits, scores.gather(1, top.ids), rtol=1e-5, atol=1e-5)
     assert not bool((top.ids == heads[:, None])[LOOPLESS[relations]].any())
-    best = LooplessScan(scorer, LOOPLESS).top(heads, relations, 10)
+    best = ScanTop(scorer, LOOPLESS).top(heads, relations, 10)
     recall = sum(len(set(a) & set(b)) for a, b in zip(top.ids.tolist(), best.ids.tolist(), strict=True)) / 300
     assert recall > 0.5  # 8 of 219 clusters, of keys that form none
 
 
 def test_what_lies_beside_known_tails_is_found_though_its_cluster_is_far(built: Path) -> None:
     scorer, (heads, relations) = model(), rows(200)
-    best = LooplessScan(scorer, LOOPLESS).top(heads, relations, 1).ids[:, 0]
+    best = ScanTop(scorer, LOOPLESS).top(heads, relations, 1).ids[:, 0]
     facts = FactIndex(torch.stack([heads, relations, best], dim=1).numpy(), R)
     near, known = (IndexTop(scorer, built, "weights", LOOPLESS, nprobe=1, facts=given) for given in (None, facts))
     assert bool((known.top(heads, relations, 1).ids[:, 0] == best).all())
@@ -132,7 +132,7 @@ def test_a_sum_of_a_sample_is_near_and_says_what_it_is(built: Path, monkeypatch:
     monkeypatch.setattr(index_top, "_DRAWN", 1000)
     monkeypatch.setattr(index_top, "_SUMMED", 200)
     scorer, (heads, relations) = model(), rows(200)
-    scan = LooplessScan(scorer, LOOPLESS)
+    scan = ScanTop(scorer, LOOPLESS)
     known = torch.stack([heads, relations, scan.top(heads, relations, 1).ids[:, 0]], dim=1)
     total, exact = IndexTop(scorer, built, "weights", LOOPLESS, facts=FactIndex(known.numpy(), R)).log_sums(
         heads, relations
@@ -147,7 +147,7 @@ def test_a_small_graph_is_summed_exactly(built: Path) -> None:
     scorer, (heads, relations) = model(), rows()
     total, exact = IndexTop(scorer, built, "weights", LOOPLESS).log_sums(heads, relations)
     assert bool(exact.all())
-    torch.testing.assert_close(total, LooplessScan(scorer, LOOPLESS).log_sums(heads, relations)[0])
+    torch.testing.assert_close(total, ScanTop(scorer, LOOPLESS).log_sums(heads, relations)[0])
 
 
 def test_an_index_can_be_pickled_and_says_what_it_is_of(built: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,16 +25,12 @@ class Embeddings(nn.Module):
     """
 
     shards: Shards | None = None
+    __call__: Callable[..., Tensor]
 
     def __init__(self, rows: int, width: int, multiple: int = 1) -> None:
         super().__init__()
         self.rows, self.width = rows, width
         self.storage = nn.Parameter(torch.zeros(-(-rows // multiple) * multiple, width))
-
-    def __call__(self, ids: Tensor) -> Tensor:
-        """The rows of some ids, `[B] -> [B, D]`."""
-        rows: Tensor = super().__call__(ids)
-        return rows
 
     @property
     def weight(self) -> Tensor:
@@ -87,5 +84,4 @@ class Embeddings(nn.Module):
             with torch.no_grad():
                 self.weight.copy_(weight)
                 self.storage[self.rows :] = 0
-        if strict:
-            unexpected_keys += [other for other in state_dict if other.startswith(prefix) and other != key]
+        unexpected_keys += [other for other in state_dict if other.startswith(prefix) and other != key]

@@ -16,7 +16,7 @@ from tacit.disk import atomic_write, digest, from_json
 from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
 from tacit.links.finders.finder import Top
-from tacit.links.finders.scan import LooplessScan, listed, pair_logits
+from tacit.links.finders.scan import ScanTop, listed, pair_logits
 from tacit.links.scorer import BilinearScorer
 
 WORTH = 200_000  # entities below which a scan is faster
@@ -79,11 +79,8 @@ def read_stamp(path: Path) -> Stamp:
                 raise ValueError("its end is missing")
             end = file.seek(max(0, size - len(_MARK) - 8 - length))
             stamp = Stamp(**from_json(file.read(length)))
-        kinds = {
-            field.name: {"str": (str,), "int": (int,), "float": (float, int)}[str(field.type)]
-            for field in fields(Stamp)
-        }
-        if any(type(value) not in kinds[name] for name, value in asdict(stamp).items()) or stamp.nlist < 1:
+        odd = [field.name for field in fields(Stamp) if type(getattr(stamp, field.name)).__name__ != field.type]
+        if odd or stamp.nlist < 1:
             raise ValueError("its stamp says something else")
         if digest(path, end) != stamp.digest:
             raise ValueError("it was changed")
@@ -114,7 +111,12 @@ class IndexTop:
         if (stamp.weights, stamp.entities, stamp.width) != (weights, *scorer.keys().shape):
             raise RunError(f"{path} was built for other weights than the run has; build it again", command="index")
         self.nprobe = min(nprobe, self.stamp.nlist)
-        self._index = _mapped(path)
+        library = faiss_library()
+        try:
+            self._index = library.read_index(str(path), library.IO_FLAG_MMAP)
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())
+            raise RunError(f"{path} is damaged ({reason:.200}); build it again", command="index") from None
         drawn = torch.randperm(scorer.num_entities, generator=torch.Generator().manual_seed(0))[:_DRAWN]
         self._drawn = drawn.sort().values
         self._drawn_keys = scorer.keys()[self._drawn]
@@ -141,12 +143,12 @@ class IndexTop:
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """`log Z` of each row by the best tails and `(N - n) / |S|` times a sample `S` of the others: an estimate."""
         if self.scorer.num_entities <= _DRAWN:
-            return LooplessScan(self.scorer, self.loopless).log_sums(heads, relations)
+            return ScanTop(self.scorer, self.loopless).log_sums(heads, relations)
         queries, ruled = self.scorer.queries(heads, relations), self.loopless[relations]
         best, ids = self._search(queries, _SUMMED, min(self.stamp.nlist, max(self.nprobe, _SUMMING)))
-        rows, places = torch.arange(len(heads)).repeat_interleave(_EXACT), torch.arange(_EXACT).repeat(len(heads))
-        first = ids[:, :_EXACT].clamp(min=0).reshape(-1)  # these weigh most, and codes are a little off
-        best[rows, places] = pair_logits(queries, self.scorer.keys(), rows, first)
+        rows, first = torch.arange(len(heads)).repeat_interleave(_EXACT), ids[:, :_EXACT].clamp(min=0).flatten()
+        # These weigh most, and codes are a little off.
+        best[:, :_EXACT] = pair_logits(queries, self.scorer.keys(), rows, first).view(-1, _EXACT)
         beside = self._beside(heads, relations)
         beside = beside.masked_fill(_within(beside, ids), -1)
         also, where = (beside >= 0).nonzero(as_tuple=True)
@@ -220,15 +222,6 @@ def faiss_library() -> Any:
     except ImportError:
         raise SettingsError("an index needs faiss; install it with pip install 'tacit[index]'") from None
     return faiss
-
-
-def _mapped(path: Path) -> Any:
-    library = faiss_library()
-    try:
-        return library.read_index(str(path), library.IO_FLAG_MMAP)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise RunError(f"{path} is damaged ({reason:.200}); build it again", command="index") from None
 
 
 def _write(index: Any, stamp: Stamp, target: str) -> None:
