@@ -59,9 +59,7 @@ def cached(
     found_by: str = "scan",
     m: int = 16,
 ) -> CachedTop:
-    return CachedTop(
-        inner, R, folder / "rows.cache", folder / "sums.cache", weights=weights, rules=rules, found_by=found_by, m=m
-    )  # fmt: skip
+    return CachedTop(inner, R, folder, weights, rules, found_by, m)
 
 
 def same(a: Top, b: Top) -> None:

@@ -121,12 +121,8 @@ class Shards:
 
     def any(self, *wishes: bool) -> tuple[bool, ...]:
         """For each wish, whether any rank has it."""
-        if self.world == 1:
-            return wishes
-        asked = torch.tensor(wishes, dtype=torch.int32)
-        with _answered(self):
-            dist.all_reduce(asked, dist.ReduceOp.MAX)
-        return tuple(bool(wish) for wish in asked.tolist())
+        asked = self.gathered(torch.tensor(wishes, dtype=torch.int32))
+        return tuple(bool(wish) for wish in asked.amax(0).tolist())
 
     def broadcast(self, value: _T) -> _T:
         """The value of rank 0, any that can be pickled, on every rank."""

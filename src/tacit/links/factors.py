@@ -14,7 +14,10 @@ from tacit.links.precision import even_product, product
 
 
 class FactorModel(nn.Module, ABC):
-    """Scores `(h, r, t)` as `match(compose(h, r), t)`; a model says how to compose and how to match."""
+    """Scores `(h, r, t)` as `match(compose(h, r), t)`; a model says how to compose and how to match.
+
+    It is a `VectorScorer`, whose contract says what the methods without a line of their own do.
+    """
 
     entity_width: ClassVar[int] = 1  # numbers of an entity's row, for each of the rank
     relation_width: ClassVar[int] = 1  # of a relation's row
@@ -84,21 +87,17 @@ class FactorModel(nn.Module, ABC):
         return self.head_table(heads), self.relations(relations), self.tail_table(tails)
 
     def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
-        """Raw scores of every tail, `[B] x [B] -> [B, N]`; written into `out` where given."""
         scores = self.score_all(self.head_table(heads), relations)
         return scores if out is None else out.copy_(scores)
 
     def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
-        """Raw scores of single atoms, `[B] x [B] x [B] -> [B]`."""
         h, r, t = self.rows(heads, relations, tails)
         return self.match_pairs(self.compose(h, r), t)
 
     def entity_vectors(self, entities: Tensor) -> Tensor:
-        """`[B] -> [B, D]`, the vectors of entities."""
         return self.entities(entities)
 
     def relation_vectors(self, relations: Tensor) -> Tensor:
-        """`[B] -> [B, D]`, the vectors of relations."""
         return self.relations(relations)
 
     def vector_squares(self, vectors: Tensor) -> Tensor:
@@ -109,7 +108,6 @@ class FactorModel(nn.Module, ABC):
         return real.square() + imaginary.square()
 
     def score_vectors(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
-        """`[B, D] x [B] x [B, D] -> [B]`, differentiable in both vectors."""
         return self.match_pairs(self.compose(heads, self.relations(relations)), tails)
 
     def score_all(self, heads: Tensor, relations: Tensor) -> Tensor:
@@ -121,7 +119,7 @@ class FactorModel(nn.Module, ABC):
 
 
 class BilinearModel(FactorModel):
-    """A model whose match is an inner product, so that a row of scores is one matrix product."""
+    """A model whose match is an inner product, so that a row of scores is one matrix product: a `BilinearScorer`."""
 
     @abstractmethod
     def relation_queries(self, heads: Tensor, tails: Tensor) -> Tensor:
@@ -143,15 +141,12 @@ class BilinearModel(FactorModel):
         return product(weights, tails, precision)
 
     def queries(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """`[B] x [B] -> [B, D]`, so that `logits(h, r) = queries(h, r) @ keys().T`."""
         return self.compose(self.head_table(heads), self.relations(relations))
 
     def keys(self) -> Tensor:
-        """The entity side of the product, `[N, D]`."""
         return self.tail_table.weight
 
     def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
-        """Raw scores of every tail, `[B] x [B] -> [B, N]`; written into `out` where given."""
         queries, keys = self.queries(heads, relations), self.keys()
         wants_gradient = torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad)
         if queries.is_cuda or wants_gradient:

@@ -35,15 +35,12 @@ def from_pykeen(model: Any) -> FactorModel:
     interaction = getattr(model, "interaction", None)
     name = type(interaction).__name__.removesuffix("Interaction").lower()
     if name not in _CONVERSIONS:
-        what = type(model).__name__
-        raise SettingsError(
-            f"a PyKEEN model of kind {what} cannot be imported; complex, distmult, transe and rotate can"
-        )
+        kind = type(model).__name__
+        raise SettingsError(f"a PyKEEN model of kind {kind} cannot be imported; {', '.join(_CONVERSIONS)} can")
     norm = _norm(interaction, name)
     tables, inverse = _CONVERSIONS[name]
     with torch.inference_mode():
-        entities, relations = (_table(model, kind) for kind in ("entity", "relation"))
-        entities, relations = tables(entities, relations)
+        entities, relations = tables(_table(model, "entity"), _table(model, "relation"))
         if not model.use_inverse_triples:
             relations = torch.stack((relations, inverse(relations)), 1).flatten(0, 1)
     rank = entities.shape[1] // MODELS[name].entity_width
@@ -61,9 +58,7 @@ def read_model(folder: Path, trust_pickle: bool) -> FactorModel:
             "say so with trust_pickle"
         )
     if find_spec("pykeen") is None:
-        raise SettingsError(
-            "a PyKEEN directory can only be read where pykeen is installed: pip install pykeen"
-        ) from None
+        raise SettingsError("a PyKEEN directory can only be read where pykeen is installed: pip install pykeen")
     try:
         model = torch.load(path, map_location="cpu", weights_only=False)
     except Exception as error:  # a damaged pickle can raise nearly anything

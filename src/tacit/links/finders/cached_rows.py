@@ -11,6 +11,7 @@ from torch import Tensor
 from tacit.links.finders.finder import Top, TopScorer
 from tacit.links.finders.records import Records
 from tacit.links.finders.scan import ScanTop
+from tacit.run.folder import LOG_SUMS, ROWS
 
 M = 128  # tails of a row that are kept
 ROWS_BYTES, SUMS_BYTES = 256 * 2**20, 64 * 2**20  # a quarter of a million rows, three million sums
@@ -25,24 +26,14 @@ class CachedTop:
     """
 
     def __init__(
-        self,
-        inner: TopScorer,
-        num_relations: int,
-        rows: Path,
-        log_sums: Path,
-        *,
-        weights: str,
-        rules: str,
-        found_by: str,
-        m: int = M,
+        self, inner: TopScorer, num_relations: int, folder: Path, weights: str, rules: str, found_by: str, m: int = M
     ) -> None:
         self.inner, self.num_relations, self.m = inner, num_relations, m
         row = np.dtype([("ids", "<i4", (m,)), ("logits", "<f4", (m,)), ("rest", "<f4")])
-        self.rows = Records(rows, row, ROWS_BYTES, weights, f"{rules} {found_by}")
-        self.sums = Records(log_sums, np.dtype("<f4"), SUMS_BYTES, weights, rules)
+        self.rows = Records(folder / ROWS, row, ROWS_BYTES, weights, f"{rules} {found_by}")
+        self.sums = Records(folder / LOG_SUMS, np.dtype("<f4"), SUMS_BYTES, weights, rules)
 
     def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
-        """The best `m` tails of rows, `[B] x [B] -> [B, m]`."""
         if m > self.m:
             return self.inner.top(heads, relations, m)
         kept, missing = self._known(self.rows, heads, relations)

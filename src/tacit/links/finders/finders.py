@@ -20,7 +20,7 @@ from tacit.links.finders.finder import TopScorer
 from tacit.links.finders.index import IndexTop, build_index
 from tacit.links.finders.scan import CodedTop, ScanTop
 from tacit.links.scorer import BilinearScorer, Scorer, state_of
-from tacit.run.folder import BYTES, CODES, INDEX, LOG_SUMS, MODEL, ROWS, WEIGHTS, RunFolder
+from tacit.run.folder import BYTES, CODES, INDEX, MODEL, WEIGHTS, RunFolder
 
 
 class Finders:
@@ -61,8 +61,7 @@ class Finders:
         if written or not cached:
             return inner
         rules = loopless.cpu().numpy().tobytes().hex()
-        files = self.run.path / ROWS, self.run.path / LOG_SUMS
-        return CachedTop(inner, model.num_relations, *files, weights=weights, rules=rules, found_by=found_by)
+        return CachedTop(inner, model.num_relations, self.run.path, weights, rules, found_by)
 
     @torch.no_grad()
     def build(self, scorer: Scorer, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:

@@ -27,7 +27,6 @@ class ScanTop:
         self.scorer, self.loopless = scorer, loopless
 
     def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
-        """The best `m` tails of rows, `[B] x [B] -> [B, m]`."""
         return self.scan(heads, relations, m)[0]
 
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,7 +69,6 @@ class CodedTop:
 
     @torch.no_grad()
     def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
-        """The best `m` tails of rows, `[B] x [B] -> [B, m]`."""
         step = max(1, _HELD // self.scorer.num_entities)
         tops = [self._top(*part, m) for part in zip(heads.split(step), relations.split(step), strict=True)]
         return Top(*(torch.cat([getattr(top, name) for top in tops]) for name in ("ids", "logits", "rest")))
