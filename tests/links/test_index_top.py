@@ -1,4 +1,4 @@
-"""The cluster index against scans: equal where it looks everywhere, honest where it does not."""
+"""The cluster index against scans: nearly equal where it looks everywhere, and never sure of what it has not seen."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_looking_everywhere_is_a_scan(built: Path, m: int) -> None:
     found = IndexTop(scorer, built, "weights", LOOPLESS, nprobe=10**6).top(heads, relations, m)
     wanted = ScanTop(scorer, LOOPLESS).top(heads, relations, m)
     torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found.rest, wanted.rest, rtol=1e-5, atol=1e-5)
+    assert bool(found.rest.isposinf().all())
     assert (found.ids == wanted.ids).float().mean() > 0.99  # but for what rounding puts in another order
 
 
@@ -117,7 +117,7 @@ def test_a_byte_that_was_changed_is_refused(built: Path, tmp_path: Path, place: 
         IndexTop(model(), changed, "weights", LOOPLESS)
 
 
-@pytest.mark.parametrize("change", [{"nlist": "4"}, {"nlist": 0}, {"error": None}, {"more": 1}, {"weights": 1}])
+@pytest.mark.parametrize("change", [{"nlist": "4"}, {"nlist": 0}, {"entities": None}, {"more": 1}, {"weights": 1}])
 def test_stamps_of_odd_types_are_refused(built: Path, tmp_path: Path, change: dict[str, object]) -> None:
     whole, other = built.read_bytes(), tmp_path / "other.faiss"
     start = whole.rindex(b'{"weights"')
@@ -126,6 +126,14 @@ def test_stamps_of_odd_types_are_refused(built: Path, tmp_path: Path, change: di
     other.write_bytes(whole[:start] + text + len(text).to_bytes(8, "little") + b"tacit index")
     with pytest.raises(RunError, match=r"other\.faiss is no index or damaged"):
         read_stamp(other)
+
+
+def test_what_earlier_versions_said_beside_it_is_passed_over(built: Path, tmp_path: Path) -> None:
+    whole, other = built.read_bytes(), tmp_path / "other.faiss"
+    start = whole.rindex(b'{"weights"')
+    text = json.dumps(json.loads(whole[start : whole.rindex(b"}") + 1]) | {"error": 0.25}).encode()
+    other.write_bytes(whole[:start] + text + len(text).to_bytes(8, "little") + b"tacit index")
+    assert read_stamp(other) == read_stamp(built)
 
 
 def test_a_sum_of_a_sample_is_near_and_says_what_it_is(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:

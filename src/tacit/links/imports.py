@@ -51,16 +51,12 @@ def read_kbc(path: str | Path, reciprocal: str = "interleaved") -> ComplEx:
         next((t for key, t in tables.items() if key.endswith(name)), None) for name in (_ENTITIES, _RELATIONS)
     )
     if entities is None or relations is None:
-        raise DataError(
-            f"has no {_ENTITIES} and {_RELATIONS}; it holds {', '.join(list(tables)[:5]) or 'no tensors'}", path
-        )
-    if entities.ndim != 2 or relations.ndim != 2 or entities.shape[1] != relations.shape[1] or entities.shape[1] % 2:
-        shapes = f"{tuple(entities.shape)} and {tuple(relations.shape)}"
-        raise DataError(
-            f"entities and relations are {shapes}; a real and an imaginary half of one rank are needed", path
-        )
-    if len(relations) % 2:
-        raise DataError(f"has {len(relations)} relations; each needs its inverse, so their number must be even", path)
+        there = ", ".join(list(tables)[:5]) or "no tensors"
+        raise DataError(f"has no {_ENTITIES} and {_RELATIONS}; it holds {there}", path)
+    shapes = tuple(entities.shape), tuple(relations.shape)
+    if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][1] or shapes[0][1] % 2 or shapes[1][0] % 2:
+        needed = "a real and an imaginary half of one rank are needed, and the number of relations must be even"
+        raise DataError(f"entities and relations are {shapes[0]} and {shapes[1]}; {needed}", path)
     if reciprocal == "stacked":
         relations = torch.stack(relations.chunk(2), 1).flatten(0, 1)
     model = ComplEx(len(entities), len(relations), entities.shape[1] // 2)

@@ -39,7 +39,6 @@ class Stamp:
     width: int
     nlist: int  # clusters
     seed: int  # that they were drawn by
-    error: float  # no score from codes is further off, for a query of length 1
     digest: str = ""  # of the index itself, whose reader crashes where one was damaged
 
 
@@ -56,14 +55,9 @@ def build_index(path: Path, keys: Tensor, weights: str, nlist: int | None = None
     index.cp.seed, index.cp.niter, index.cp.min_points_per_centroid = seed, 10, 1
     drawn = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[: max(_TRAINED * nlist, 1000)]
     index.train(keys[drawn.sort().values].numpy())
-    lost = longest = 0.0
     for part in keys.split(_ADDED):
-        rows = part.contiguous().numpy()
-        index.add(rows)
-        near = torch.from_numpy(index.sa_decode(index.sa_encode(rows)))
-        lost = max(lost, float(torch.linalg.vector_norm(part.double() - near.double(), dim=1).max()))
-        longest = max(longest, float(torch.linalg.vector_norm(part.double(), dim=1).max()))
-    stamp = Stamp(weights, count, width, nlist, seed, 1.001 * lost + 2.0**-21 * width * longest)  # sums round as well
+        index.add(part.contiguous().numpy())
+    stamp = Stamp(weights, count, width, nlist, seed)
     atomic_write(path, lambda target: _write(index, stamp, target))
     return stamp
 
@@ -78,7 +72,8 @@ def read_stamp(path: Path) -> Stamp:
             if mark != _MARK or length > size:
                 raise ValueError("its end is missing")
             end = file.seek(max(0, size - len(_MARK) - 8 - length))
-            stamp = Stamp(**from_json(file.read(length)))
+            said = from_json(file.read(length))
+        stamp = Stamp(**{name: said[name] for name in said if name != "error"})  # which earlier versions state
         odd = [field.name for field in fields(Stamp) if type(getattr(stamp, field.name)).__name__ != field.type]
         if odd or stamp.nlist < 1:
             raise ValueError("its stamp says something else")
@@ -93,8 +88,8 @@ class IndexTop:
     """The best tails among those in the `nprobe` clusters nearest to a query and beside known tails, where `facts` are
     given: fast, and some may be missing.
 
-    Scores are exact. What is not in the lists may score anything, unless all clusters are looked into; then lists
-    are proven. `log Z` is estimated from the best tails and a sample of all others.
+    Scores are exact. What is not in the lists may score anything. `log Z` is estimated from the best tails and a sample
+    of all others.
     """
 
     def __init__(
@@ -127,17 +122,16 @@ class IndexTop:
     @torch.no_grad()
     def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
         """The best `m` tails that were found, `[B] x [B] -> [B, m]`."""
-        queries, count = self.scorer.queries(heads, relations), self.scorer.num_entities
-        fetched = min(count, max(_FETCHED, m + m // 4 + 2))
-        while True:
-            rows, ids, logits, last = self._candidates(queries, heads, relations, fetched)
-            top = listed(rows, ids, logits, len(heads), m)
-            if self.nprobe < self.stamp.nlist:
-                return Top(top.ids, top.logits, torch.full_like(top.rest, torch.inf))
-            unseen = last + torch.linalg.vector_norm(queries, dim=1) * self.stamp.error
-            if fetched == count or bool((unseen <= top.rest).all()):
-                return top
-            fetched = min(count, 2 * fetched)
+        queries, fetched = self.scorer.queries(heads, relations), max(_FETCHED, m + m // 4 + 2)
+        near = self._search(queries, min(self.scorer.num_entities, fetched), self.nprobe)[1]
+        beside = self._beside(heads, relations)
+        ids = torch.cat([near, beside.masked_fill(_within(beside, near), -1)], dim=1).sort(dim=1).values
+        rows, places = (ids >= 0).nonzero(as_tuple=True)
+        ids = ids[rows, places]
+        logits = pair_logits(queries, self.scorer.keys(), rows, ids)
+        logits.masked_fill_(self.loopless[relations[rows]] & (heads[rows] == ids), -torch.inf)
+        top = listed(rows, ids, logits, len(heads), m)
+        return Top(top.ids, top.logits, torch.full_like(top.rest, torch.inf))
 
     @torch.no_grad()
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
@@ -181,22 +175,6 @@ class IndexTop:
         near = near.view(len(heads), -1).sort(dim=1).values
         again = F.pad(near[:, 1:] == near[:, :-1], (1, 0))
         return near.masked_fill(again, -1)
-
-    def _candidates(
-        self, queries: Tensor, heads: Tensor, relations: Tensor, count: int
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Pairs `(row, id)` by rising id with their logits, `[P]` each, and the lowest score from codes, `[B]`."""
-        scores, near = self._search(queries, count, self.nprobe)
-        last = torch.where(near < 0, torch.inf, scores).amin(dim=1)
-        if self.nprobe < self.stamp.nlist:
-            beside = self._beside(heads, relations)
-            near = torch.cat([near, beside.masked_fill(_within(beside, near), -1)], dim=1)
-        ids = near.sort(dim=1).values
-        rows, places = (ids >= 0).nonzero(as_tuple=True)
-        ids = ids[rows, places]
-        logits = pair_logits(queries, self.scorer.keys(), rows, ids)
-        logits.masked_fill_(self.loopless[relations[rows]] & (heads[rows] == ids), -torch.inf)
-        return rows, ids, logits, last
 
     def _search(self, queries: Tensor, count: int, nprobe: int) -> tuple[Tensor, Tensor]:
         """Scores from codes, falling, and ids, -1 where there are fewer, `[B, count]` each."""

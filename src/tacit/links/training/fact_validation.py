@@ -49,15 +49,9 @@ class Validation:
                 heads, relations = self.heads[start : start + self.batch], self.relations[start : start + self.batch]
                 first, last = np.searchsorted(self.rows, (start, start + self.batch))
                 known_rows, known = self.index.neighbours(heads, relations)
-                scores = model.logits(_ids(heads, model), _ids(relations, model))
-                places = ranks(
-                    scores,
-                    _ids(self.rows[first:last] - start, model),
-                    _ids(self.tails[first:last], model),
-                    _ids(known_rows, model),
-                    _ids(known, model),
-                    shards=self.shards,
-                )
+                answers = self.rows[first:last] - start, self.tails[first:last], known_rows, known
+                scores = model.logits(*_ids(model, heads, relations))
+                places = ranks(scores, *_ids(model, *answers), shards=self.shards)
                 total += float(numbers(places).double().reciprocal().sum())
         return total / max(1, len(self))
 
@@ -75,5 +69,5 @@ def _facts_of(graph: Graph, keys: NDArray[np.int64]) -> NDArray[np.int32]:
     return np.concatenate(facts_with_key)
 
 
-def _ids(values: NDArray[np.integer], model: Scorer) -> torch.Tensor:
-    return torch.from_numpy(values.astype(np.int64)).to(model.device)
+def _ids(model: Scorer, *columns: NDArray[np.integer]) -> list[torch.Tensor]:
+    return [torch.from_numpy(column.astype(np.int64)).to(model.device) for column in columns]
