@@ -82,30 +82,26 @@ class Watch:
     def __init__(self) -> None:
         self._looked, self._ticks, self._own = -math.inf, 0.0, 0.0
         self._quota: float | None = None  # not read before it is needed, and once: files of the system are slow
-        self._looking = threading.Lock()
         self._free = os.cpu_count() or 1
 
     def free(self) -> int:
         """How many cores are free for this process, or were a moment ago."""
-        if time.monotonic() - self._looked >= LOOK and self._looking.acquire(blocking=False):
-            try:  # one thread at a time: of two, the second would find that nobody did anything since the first
-                self._look()
-            finally:
-                self._looking.release()
-        return self._free
-
-    def _look(self) -> None:
-        now, cpus = time.monotonic(), _cpus()
+        now = time.monotonic()
         passed = now - self._looked
+        if passed < LOOK:
+            return self._free
+        self._looked = now  # first of all: a second thread would find that nobody did anything since the first looked
+        cpus = _cpus()
         (ticks, running), own = busy(_text(Path("/proc/stat")), cpus), time.process_time()
         if passed < STALE:
             per_second = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
             others = ((ticks - self._ticks) / per_second - (own - self._own)) / passed
         else:  # this thread is one of those that run; others may be on cores that are not for this process
             others = running - 1 - ((os.cpu_count() or 1) - len(cpus))
-        self._looked, self._ticks, self._own = now, ticks, own
+        self._ticks, self._own = ticks, own
         self._quota = quota() if self._quota is None else self._quota
         self._free = free_cores(len(cpus), self._quota, min(max(0.0, others), len(cpus)))
+        return self._free
 
 
 def allowed_cores() -> float:

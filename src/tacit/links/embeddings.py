@@ -63,25 +63,18 @@ class Embeddings(nn.Module):
         destination[prefix + "weight"] = self.weight if keep_vars else self.weight.detach()
 
     def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
+        self, state: Any, prefix: str, metadata: Any, strict: bool, missing: Any, unexpected: Any, errors: Any
     ) -> None:
         key = prefix + "weight"
-        weight = state_dict.get(key)
+        weight = state.get(key)
         if weight is None:
-            missing_keys.append(key)
+            missing.append(key)
         elif weight.shape != (self.rows, self.width):
-            error_msgs.append(f"{key} is {tuple(weight.shape)} where ({self.rows}, {self.width}) is expected")
-        elif local_metadata.get("assign_to_params_buffers"):
+            errors.append(f"{key} is {tuple(weight.shape)} where ({self.rows}, {self.width}) is expected")
+        elif metadata.get("assign_to_params_buffers"):
             self.storage = nn.Parameter(weight.to(self.storage.dtype), self.storage.requires_grad)
         else:
             with torch.no_grad():
                 self.weight.copy_(weight)
                 self.storage[self.rows :] = 0
-        unexpected_keys += [other for other in state_dict if other.startswith(prefix) and other != key]
+        unexpected += [other for other in state if other.startswith(prefix) and other != key]

@@ -48,10 +48,14 @@ class Validation:
             for start in range(0, len(self.heads), self.batch):
                 heads, relations = self.heads[start : start + self.batch], self.relations[start : start + self.batch]
                 first, last = np.searchsorted(self.rows, (start, start + self.batch))
-                known_rows, known = self.index.neighbours(heads, relations)
-                answers = self.rows[first:last] - start, self.tails[first:last], known_rows, known
+                rows, tails, known_rows, known = _ids(
+                    model,
+                    self.rows[first:last] - start,
+                    self.tails[first:last],
+                    *self.index.neighbours(heads, relations),
+                )
                 scores = model.logits(*_ids(model, heads, relations))
-                places = ranks(scores, *_ids(model, *answers), shards=self.shards)
+                places = ranks(scores, rows, tails, known_rows, known, shards=self.shards)
                 total += float(numbers(places).double().reciprocal().sum())
         return total / max(1, len(self))
 

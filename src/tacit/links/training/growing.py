@@ -97,7 +97,8 @@ class Growth(Task):
         if self.reg:
             pulled.append((self.reg * self.penalty(self.model.squares(*rows)), None))
         self.optimizer.zero_grad()
-        torch.autograd.backward(*zip(*(pair for pair in pulled if pair[0].requires_grad), strict=True))
+        roots, seeds = zip(*(pair for pair in pulled if pair[0].requires_grad), strict=True)
+        torch.autograd.backward(roots, seeds)
         self.optimizer.step()
         return loss * len(heads), len(heads)
 
