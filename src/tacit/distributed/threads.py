@@ -41,8 +41,7 @@ def quota(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/f
         controllers, _, place = line.partition(":")[2].partition(":")  # nothing, where a line is no such line
         if controllers and "cpu" not in controllers.split(","):
             continue
-        names = (controllers, "cpu") if controllers else ("",)
-        for root in (mounted / name for name in names):
+        for root in (mounted / controllers, mounted / "cpu") if controllers else (mounted,):
             own = root / place.lstrip("/")
             limits += [_limit(folder) for folder in (own, *own.parents) if folder.is_relative_to(root)]
     return min(limits)

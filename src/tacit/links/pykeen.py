@@ -104,11 +104,10 @@ def _rows(path: Path, columns: int) -> list[list[str]]:
 
 def _table(model: Any, kind: str) -> Tensor:
     representations = getattr(model, f"{kind}_representations")
-    if len(representations) != 1:
-        raise SettingsError(f"the model has {len(representations)} representations of each {kind}; one can be imported")
     table: Tensor = representations[0](indices=None).detach().cpu()
-    if table.ndim != 2:
-        raise SettingsError(f"the model represents a {kind} by {table.ndim - 1} dimensions; vectors can be imported")
+    if len(representations) != 1 or table.ndim != 2:
+        has = f"{len(representations)} representations of {table.ndim - 1} dimensions"
+        raise SettingsError(f"the model has {has} for each {kind}; a single vector can be imported")
     return table
 
 

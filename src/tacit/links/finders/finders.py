@@ -52,7 +52,7 @@ class Finders:
         if kind == "index":
             if not self.indexed:
                 raise RunError(f"run '{self.run.path}' has no {INDEX}; build one first", command="index")
-            inner = IndexTop(model, self.run.path / INDEX, weights, loopless, nprobe, self.run.graph().index("train"))
+            inner = IndexTop(model, self.run.path / INDEX, weights, loopless, self.run.graph().index("train"), nprobe)
             found_by = f"index {inner.nprobe} {inner.stamp.nlist} {inner.stamp.seed}"
         elif sums or written or not self.run.has(CODES):
             inner, found_by = ScanTop(model, loopless), "scan"

@@ -85,21 +85,15 @@ def read_stamp(path: Path) -> Stamp:
 
 
 class IndexTop:
-    """The best tails among those in the `nprobe` clusters nearest to a query and beside known tails, where `facts` are
-    given: fast, and some may be missing.
+    """The best tails among those in the `nprobe` clusters nearest to a query and beside tails of known `facts`: fast,
+    and some may be missing.
 
     Scores are exact. What is not in the lists may score anything. `log Z` is estimated from the best tails and a sample
     of all others.
     """
 
     def __init__(
-        self,
-        scorer: BilinearScorer,
-        path: Path,
-        weights: str,
-        loopless: Tensor,
-        nprobe: int = NPROBE,
-        facts: FactIndex | None = None,
+        self, scorer: BilinearScorer, path: Path, weights: str, loopless: Tensor, facts: FactIndex, nprobe: int = NPROBE
     ) -> None:
         self.scorer, self.path, self.weights, self.loopless, self.facts = scorer, path, weights, loopless, facts
         self.stamp = stamp = read_stamp(path)
@@ -117,7 +111,7 @@ class IndexTop:
         self._drawn_keys = scorer.keys()[self._drawn]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return IndexTop, (self.scorer, self.path, self.weights, self.loopless, self.nprobe, self.facts)
+        return IndexTop, (self.scorer, self.path, self.weights, self.loopless, self.facts, self.nprobe)
 
     @torch.no_grad()
     def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
@@ -164,8 +158,6 @@ class IndexTop:
         """What lies beside known tails of rows, -1 where there are fewer, `[B, n]`: training has put it where they are,
         and the clusters nearest to a query may not be theirs.
         """
-        if self.facts is None:
-            return heads.new_empty(len(heads), 0)
         rows, tails = map(torch.from_numpy, self.facts.neighbours(heads.numpy(), relations.numpy()))
         place = torch.arange(len(rows)) - torch.searchsorted(rows, rows)
         rows, tails, place = (part[place < _KNOWN] for part in (rows, tails.long(), place))

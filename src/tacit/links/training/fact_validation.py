@@ -34,9 +34,6 @@ class Validation:
         self.rows, self.tails = rows[order], facts[order, 2].astype(np.int64)
         self.index = FactIndex(_facts_of(graph, distinct), graph.num_relations)
 
-    def __len__(self) -> int:
-        return len(self.tails)
-
     def __call__(self, model: Scorer) -> dict[str, float]:
         """The figures of a model: facts are questions of one atom."""
         return {"1p": self.mrr(model)}
@@ -57,7 +54,7 @@ class Validation:
                 scores = model.logits(*_ids(model, heads, relations))
                 places = ranks(scores, rows, tails, known_rows, known, shards=self.shards)
                 total += float(numbers(places).double().reciprocal().sum())
-        return total / max(1, len(self))
+        return total / max(1, len(self.tails))
 
 
 def _facts_of(graph: Graph, keys: NDArray[np.int64]) -> NDArray[np.int32]:
