@@ -130,14 +130,6 @@ def test_stamps_of_odd_types_are_refused(built: Path, tmp_path: Path, change: di
         read_stamp(other)
 
 
-def test_what_earlier_versions_said_beside_it_is_passed_over(built: Path, tmp_path: Path) -> None:
-    whole, other = built.read_bytes(), tmp_path / "other.faiss"
-    start = whole.rindex(b'{"weights"')
-    text = json.dumps(json.loads(whole[start : whole.rindex(b"}") + 1]) | {"error": 0.25}).encode()
-    other.write_bytes(whole[:start] + text + len(text).to_bytes(8, "little") + b"tacit index")
-    assert read_stamp(other) == read_stamp(built)
-
-
 def test_a_sum_of_a_sample_is_near_and_says_what_it_is(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_top, "_DRAWN", 1000)
     monkeypatch.setattr(index_top, "_SUMMED", 200)

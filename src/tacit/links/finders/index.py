@@ -72,8 +72,7 @@ def read_stamp(path: Path) -> Stamp:
             if mark != _MARK or length > size:
                 raise ValueError("its end is missing")
             end = file.seek(max(0, size - len(_MARK) - 8 - length))
-            said = from_json(file.read(length))
-        stamp = Stamp(**{name: said[name] for name in said if name != "error"})  # which earlier versions state
+            stamp = Stamp(**from_json(file.read(length)))
         odd = [field.name for field in fields(Stamp) if type(getattr(stamp, field.name)).__name__ != field.type]
         if odd or stamp.nlist < 1:
             raise ValueError("its stamp says something else")
