@@ -33,8 +33,7 @@ def grown(model: FactorModel, graph: Graph, settings: TrainSettings, progress: P
     if growth.steps:
         fit(growth, settings, progress)
     larger = make_like(model, graph.num_entities, graph.num_relations)
-    fitted = {table: torch.cat((rows, growth.fresh[table].detach())) for table, rows in growth.old.items()}
-    larger.load_state_dict({f"{table}.weight": rows for table, rows in fitted.items()})
+    larger.load_state_dict({f"{table}.weight": rows for table, rows in growth.tables().items()})
     return larger.to(model.device).requires_grad_(False).eval()
 
 
@@ -127,3 +126,7 @@ class Growth(Task):
         fresh = ids >= len(old)
         rows[fresh] = self.fresh[table][ids[fresh] - len(old)]
         return rows
+
+    def tables(self) -> dict[str, Tensor]:
+        """All rows of each table."""
+        return {name: torch.cat((rows, self.fresh[name].detach())) for name, rows in self.old.items()}

@@ -58,8 +58,9 @@ def update_rows(optimizer: Optimizer, table: Embeddings, rows: Tensor, gradients
     squares = gradient.square()
     summed = sums.index_select(0, distinct).add_(squares if sums.dim() == 2 else squares.mean(1))
     sums.index_copy_(0, distinct, summed)
-    size = summed.sqrt_().add_(group["eps"]).view(len(distinct), -1)
-    table.storage.index_add_(0, distinct, gradient.div_(size), alpha=-group["lr"])
+    size = summed.sqrt_().add_(group["eps"])
+    gradient.div_(size if sums.dim() == 2 else size[:, None])
+    table.storage.index_add_(0, distinct, gradient, alpha=-group["lr"])
 
 
 def _fused_works(kind: type[Adagrad] | type[Adam], device: torch.device) -> bool:
