@@ -207,12 +207,12 @@ def measure(given: argparse.Namespace) -> Measured:
     draws = [(batch, torch.Generator().manual_seed(number)) for number, batch in enumerate(batches[1:])]
     taken = seconds(lambda: [update(*draw) for draw in draws]) / given.steps
     compared = min(given.negatives or given.entities, 100_000)
-    floor = update.flops / product_rate(given.batch, 2 * given.rank, compared)
+    floor = training.flops / product_rate(given.batch, 2 * given.rank, compared)
     figures = {
         "a step": {"facts_per_s": given.batch / taken, "ms": 1e3 * taken, "peak_gb": peak_gb(), "made_s": made},
         "its products alone": {"facts_per_s": given.batch / floor, "ms": 1e3 * floor},
     }
-    return Measured(figures, {"gflop a step": update.flops / 1e9}, kind="" if given.negatives else "full")
+    return Measured(figures, {"gflop a step": training.flops / 1e9}, kind="" if given.negatives else "full")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 import torch
@@ -16,29 +18,31 @@ import torch
 from rank_processes import in_processes
 from source_tree import SRC
 from tacit.distributed import threads as chosen
-from tacit.distributed.threads import Cores, Watch, busy, choose_again, quota, spread, threads, threads_for, wait_asleep
+from tacit.distributed.threads import Watch, busy, choose_again, free_cores, quota, spread, threads_for, wait_asleep
 from tacit.engine.asked import survive_forks
 
 
 @pytest.mark.parametrize(
     ("cores", "free"),
     [
-        (Cores(1), 1),
-        (Cores(8), 8),
-        (Cores(8, quota=2.0), 2),
-        (Cores(8, quota=0.5), 1),
-        (Cores(2, others=0.2), 2),
-        (Cores(2, others=0.67), 1),  # what one busy process gets beside two threads of ours
-        (Cores(2, others=1.0), 1),
-        (Cores(2, others=2.0), 1),
-        (Cores(8, quota=6.0, others=5.0), 3),
+        ({"allowed": 1}, 1),
+        ({"allowed": 8}, 8),
+        ({"allowed": 8, "quota": 2.0}, 2),
+        ({"allowed": 8, "quota": 0.5}, 1),
+        ({"allowed": 2, "others": 0.2}, 2),
+        ({"allowed": 2, "others": 0.67}, 1),  # what one busy process gets beside two threads of ours
+        ({"allowed": 2, "others": 1.0}, 1),
+        ({"allowed": 2, "others": 2.0}, 1),
+        ({"allowed": 8, "quota": 6.0, "others": 5.0}, 3),
     ],
 )
-def test_free_cores_are_those_allowed_less_those_in_use(cores: Cores, free: int) -> None:
-    assert cores.free == free
-    assert threads(10.0, 10.0, 64, cores) == free
-    assert threads(10.0, 10.0, 2, cores) == min(2, free)
-    assert threads(9.0, 10.0, 64, cores) == 1
+def test_free_cores_are_those_allowed_less_those_in_use(cores: dict[str, Any], free: int) -> None:
+    assert free_cores(**cores) == free
+
+
+def watch(free: Callable[[], int]) -> Any:
+    """What sees so many cores free."""
+    return type("", (), {"free": lambda self: free()})()
 
 
 def write(folder: Path, **files: str) -> None:
@@ -97,25 +101,24 @@ def test_busy_time_is_that_of_the_cores_allowed() -> None:
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="without affinity")
 def test_what_others_used_is_what_this_process_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
     moments = {"now": 100.0, "own": 5.0, "stat": "cpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\nprocs_running 3\n"}
-    monkeypatch.setattr(chosen.os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(chosen.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(chosen.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr(chosen.os, "cpu_count", lambda: 4)
     monkeypatch.setattr(chosen.os, "sysconf", lambda _: 100)
     monkeypatch.setattr(chosen.time, "monotonic", lambda: moments["now"])
     monkeypatch.setattr(chosen.time, "process_time", lambda: moments["own"])
     monkeypatch.setattr(chosen, "_text", lambda path: moments["stat"] if path.name == "stat" else "")
-    watch = Watch()
-    assert watch.look() == Cores(2, others=2.0)  # three run, and one of them asks
+    watched = Watch()
+    assert watched.free() == 2  # three run, and one of them asks
     moments |= {"now": 100.05, "stat": ""}
-    assert watch.look().others == 2.0  # too soon to look again
-    # In half a second the two cores worked 80 ticks, 0.8 s, of which 0.3 s were this process.
+    assert watched.free() == 2  # too soon to look again
+    # In half a second the cores worked 80 ticks, 0.8 s, of which 0.3 s were this process: another one used a core.
     moments |= {"now": 100.5, "own": 5.3, "stat": "cpu0 50 0 0 0 0 0 0 0\ncpu1 0 0 30 20 0 0 0 0\nprocs_running 9\n"}
-    assert watch.look().others == pytest.approx(1.0)
-    assert watch.cores.free == 1
+    assert watched.free() == 3
 
 
 def test_a_section_follows_the_cores_and_puts_threads_back(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [0.0]
-    monkeypatch.setattr(chosen, "_WATCH", type("", (), {"look": lambda self: Cores(2, others=others[0])})())
+    monkeypatch.setattr(chosen, "_WATCH", watch(lambda: free_cores(2, others=others[0])))
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -144,7 +147,7 @@ def test_a_section_follows_the_cores_and_puts_threads_back(monkeypatch: pytest.M
 
 def test_threads_of_python_share_the_cores_and_each_gets_back_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
     """To torch, a thread that is new has as many threads as some other one has chosen for the moment."""
-    monkeypatch.setattr(chosen, "_WATCH", type("", (), {"look": lambda self: Cores(4)})())
+    monkeypatch.setattr(chosen, "_WATCH", watch(lambda: 4))
     before, seen = torch.get_num_threads(), dict[str, int]()
     torch.set_num_threads(4)
 
@@ -172,7 +175,7 @@ def test_threads_of_python_share_the_cores_and_each_gets_back_what_it_had(monkey
 
 def threads_of_a_fork(number: int) -> int:
     """How many threads large work takes in a process that was forked while another thread was at work."""
-    chosen._WATCH = type("", (), {"look": lambda self: Cores(4)})()
+    chosen._WATCH = watch(lambda: 4)
     torch.set_num_threads(4)
     survive_forks()
     inside, done = threading.Event(), threading.Event()

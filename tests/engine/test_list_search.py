@@ -18,7 +18,7 @@ from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.finders.codes import Codes
 from tacit.links.finders.finder import Top, TopScorer
-from tacit.links.finders.scan import CodedTop, LooplessScan
+from tacit.links.finders.scan import CodedTop, ScanTop
 from tacit.links.models import ComplEx
 from tacit.query.plans.traits import listable
 from tacit.query.sampling.shapes import SHAPES, Shape
@@ -93,7 +93,7 @@ def at_most(a: Tensor, b: Tensor) -> bool:
 @pytest.mark.parametrize("observed", ["all", "none"])
 def test_lists_find_what_exact_search_finds(logic: str, calibration: str, observed: str) -> None:
     asked = engine(logic=logic, calibration=calibration, observed=observed)
-    finder = LooplessScan(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
+    finder = ScanTop(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
     for name in LISTED:
         shape = SHAPES[name]
         assert listable(shape.plan)
@@ -110,7 +110,7 @@ def test_lists_find_what_exact_search_finds(logic: str, calibration: str, observ
 @pytest.mark.usefixtures("short_lists")
 def test_a_search_cut_short_says_how_far_its_values_can_be_off() -> None:
     asked = engine(calibration="sigmoid", observed="none")
-    finder, unsettled = LooplessScan(asked.scorer, loopless(asked.atoms)), 0  # type: ignore[arg-type]
+    finder, unsettled = ScanTop(asked.scorer, loopless(asked.atoms)), 0  # type: ignore[arg-type]
     for name in ("2p", "3p", "ip", "pi", "up"):
         for entities, relations in queries(SHAPES[name]):
             found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, 1)
@@ -123,7 +123,7 @@ def test_a_search_cut_short_says_how_far_its_values_can_be_off() -> None:
 def test_few_rows_are_looked_up() -> None:
     asked = engine(calibration="softmax-count")
     for entities, relations in queries(SHAPES["2p"]):
-        finder = LooplessScan(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
+        finder = ScanTop(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
         found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, N)
         found.top(SHAPES["2p"].plan.root, TOP)
         assert 1 + len(found.followed) < N / 2  # the row of the anchor, and those of candidates
@@ -147,7 +147,7 @@ class Guessing:
 @pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
 def test_what_a_finder_does_not_know_is_told(calibration: str) -> None:
     asked = engine(calibration=calibration)
-    finder = Guessing(LooplessScan(asked.scorer, loopless(asked.atoms)))  # type: ignore[arg-type]
+    finder = Guessing(ScanTop(asked.scorer, loopless(asked.atoms)))  # type: ignore[arg-type]
     for name in ("1p", "2p", "2i"):
         entities, relations = queries(SHAPES[name], 1)[0]
         found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, N)

@@ -17,7 +17,7 @@ from tacit.links.finders import cached_rows as cached_top
 from tacit.links.finders.cached_rows import CachedTop
 from tacit.links.finders.finder import Top
 from tacit.links.finders.records import Records
-from tacit.links.finders.scan import LooplessScan
+from tacit.links.finders.scan import ScanTop
 from tacit.links.models import DistMult
 
 R = 4
@@ -29,16 +29,16 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cached_top, "SUMS_BYTES", 2**14)
 
 
-def scan(entities: int = 400) -> LooplessScan:
+def scan(entities: int = 400) -> ScanTop:
     model = DistMult(entities, R, 6).requires_grad_(False)
     model.reset(1.0, torch.Generator().manual_seed(0))
-    return LooplessScan(model, torch.tensor([True, False] * 2))
+    return ScanTop(model, torch.tensor([True, False] * 2))
 
 
 class Counting:
     """Another's lists, and how many rows were asked of it."""
 
-    def __init__(self, inner: LooplessScan, exact: bool = True) -> None:
+    def __init__(self, inner: ScanTop, exact: bool = True) -> None:
         self.inner, self.exact, self.rows = inner, exact, 0
 
     def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
@@ -52,16 +52,14 @@ class Counting:
 
 
 def cached(
-    inner: LooplessScan | Counting,
+    inner: ScanTop | Counting,
     folder: Path,
     weights: str = "w",
     rules: str = "",
     found_by: str = "scan",
     m: int = 16,
 ) -> CachedTop:
-    return CachedTop(
-        inner, R, folder / "rows.cache", folder / "sums.cache", weights=weights, rules=rules, found_by=found_by, m=m
-    )  # fmt: skip
+    return CachedTop(inner, R, folder, weights, rules, found_by, m)
 
 
 def same(a: Top, b: Top) -> None:

@@ -19,7 +19,7 @@ from tacit.links.training.finished import is_complete
 from tacit.links.training.link_training import train
 from tacit.run.folder import CHECKPOINT, RunFolder
 
-KILLS = 12
+KILLS = 8
 GRAPH = Graph.of([(f"e{i}", "r", f"e{(i * 7 + 1) % 150}") for i in range(150)])
 SETTINGS = TrainSettings(rank=16, epochs=15, batch=50, checkpoint_seconds=0, device="cpu")
 
@@ -57,7 +57,7 @@ def killed(number: int, folder: Path) -> tuple[int, dict[str, torch.Tensor]]:
 def test_killed_many_times(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     ((seen, expected),) = in_processes(1, tmp_path, killed, folder)
-    assert seen >= 6
+    assert seen >= 4
     run = RunFolder.open(folder)
     found = train(GRAPH, SETTINGS, run, progress=False, resume=True).state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)

@@ -12,8 +12,7 @@ from tacit.distributed.shards import Shards
 from tacit.links.factors import BilinearModel, FactorModel
 from tacit.links.loading import make_model
 from tacit.links.models import MODELS
-from tacit.links.training.losses import OneVsAll, relation_loss, sampled_softmax
-from tacit.links.training.regularisers import l2, n3
+from tacit.links.training.losses import OneVsAll, l2, n3, relation_loss, sampled_softmax
 
 ENTITIES, RELATIONS, RANK, BATCH = 300, 6, 5, 9  # 300 entities are stored as 384 rows
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tacit.links.finders.codes import FEW, Codes, shared_codes
-from tacit.links.finders.scan import CodedTop, LooplessScan
+from tacit.links.finders.scan import CodedTop, ScanTop
 from tacit.links.models import DistMult
 from tacit.links.precision import steady_product
 
@@ -126,7 +126,7 @@ def test_a_scan_of_codes_is_exact(name: str, m: int) -> None:
 def test_ties_go_by_id_as_in_a_scan_of_keys() -> None:
     model = model_of(whole_numbers())
     heads, relations = torch.arange(40), torch.arange(40) % R
-    coded, plain = CodedTop(model, Codes.of(model.keys()), LOOPLESS), LooplessScan(model, LOOPLESS)
+    coded, plain = CodedTop(model, Codes.of(model.keys()), LOOPLESS), ScanTop(model, LOOPLESS)
     for m in (3, 50):
         found, wanted = coded.top(heads, relations, m), plain.top(heads, relations, m)
         assert found.ids.tolist() == wanted.ids.tolist()

@@ -114,19 +114,14 @@ class Shards:
         every = self.gathered(kept).transpose(0, 1).flatten(1)  # [B, W k], ids rising among equal values
         numbers = self.gathered(ids).transpose(0, 1).flatten(1)
         # An absent value and -inf are equal, and the absent one may stand before a real one of the next rank.
-        by_id = torch.sort(numbers, dim=-1, stable=True).indices
-        every, numbers = every.gather(-1, by_id), numbers.gather(-1, by_id)
-        order = torch.sort(every, dim=-1, descending=True, stable=True).indices[:, :k]
-        return every.gather(-1, order), numbers.gather(-1, order)
+        numbers, by_id = torch.sort(numbers, dim=-1, stable=True)
+        kept, places = best(every.gather(-1, by_id), k)
+        return kept, numbers.gather(-1, places)
 
     def any(self, *wishes: bool) -> tuple[bool, ...]:
         """For each wish, whether any rank has it."""
-        if self.world == 1:
-            return wishes
-        asked = torch.tensor(wishes, dtype=torch.int32)
-        with _answered(self):
-            dist.all_reduce(asked, dist.ReduceOp.MAX)
-        return tuple(bool(wish) for wish in asked.tolist())
+        asked = self.gathered(torch.tensor(wishes, dtype=torch.int32))
+        return tuple(bool(wish) for wish in asked.amax(0).tolist())
 
     def broadcast(self, value: _T) -> _T:
         """The value of rank 0, any that can be pickled, on every rank."""

@@ -11,10 +11,8 @@ import math
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,31 +25,13 @@ STALE = 2.0  # seconds after which the time between two looks says little about 
 WAITING = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "0"}
 
 
-@dataclass(frozen=True)
-class Cores:
-    """The cores that a process may run on, its share of their time where that is limited, and what others use."""
+def free_cores(allowed: int, quota: float = math.inf, others: float = 0.0) -> int:
+    """How many cores there are to compute on, at least one: of those `allowed`, what a `quota` and `others` leave.
 
-    allowed: int
-    quota: float = math.inf
-    others: float = 0.0
-
-    @property
-    def free(self) -> int:
-        """How many there are to compute on, at least one.
-
-        >>> Cores(4).free, Cores(4, quota=1.5).free, Cores(4, others=2.8).free, Cores(2, others=2.0).free
-        (4, 2, 1, 1)
-        """
-        return max(1, math.floor(min(self.quota, self.allowed - self.others) + 0.5))
-
-
-def threads(work: float, least: float, most: int, cores: Cores) -> int:
-    """How many threads some work gets: one where it is less than `least`, and `most` at most.
-
-    >>> threads(1e6, 1e9, 8, Cores(4)), threads(1e10, 1e9, 8, Cores(4)), threads(1e10, 1e9, 2, Cores(4))
-    (1, 4, 2)
+    >>> free_cores(4), free_cores(4, quota=1.5), free_cores(4, others=2.8), free_cores(2, others=2.0)
+    (4, 2, 1, 1)
     """
-    return 1 if work < least else min(most, cores.free)
+    return max(1, math.floor(min(quota, allowed - others) + 0.5))
 
 
 def quota(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> float:
@@ -61,8 +41,7 @@ def quota(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/f
         controllers, _, place = line.partition(":")[2].partition(":")  # nothing, where a line is no such line
         if controllers and "cpu" not in controllers.split(","):
             continue
-        names = (controllers, "cpu") if controllers else ("",)
-        for root in (mounted / name for name in names):
+        for root in (mounted / controllers, mounted / "cpu") if controllers else (mounted,):
             own = root / place.lstrip("/")
             limits += [_limit(folder) for folder in (own, *own.parents) if folder.is_relative_to(root)]
     return min(limits)
@@ -101,32 +80,27 @@ class Watch:
 
     def __init__(self) -> None:
         self._looked, self._ticks, self._own = -math.inf, 0.0, 0.0
-        self._quota: float | None = None
-        self._looking = threading.Lock()
-        self.cores = Cores(os.cpu_count() or 1)
+        self._quota: float | None = None  # not read before it is needed, and once: files of the system are slow
+        self._free = os.cpu_count() or 1
 
-    def look(self) -> Cores:
-        """The cores as they are, or as they were a moment ago."""
-        if time.monotonic() - self._looked >= LOOK and self._looking.acquire(blocking=False):
-            try:  # one thread at a time: of two, the second would find that nobody did anything since the first
-                self._look()
-            finally:
-                self._looking.release()
-        return self.cores
-
-    def _look(self) -> None:
+    def free(self) -> int:
+        """How many cores are free for this process, or were a moment ago."""
         now = time.monotonic()
         passed = now - self._looked
-        if self._quota is None:
-            self._quota = quota()
-        every, cpus = os.cpu_count() or 1, _cpus()
+        if passed < LOOK:
+            return self._free
+        self._looked = now  # first of all: a second thread would find that nobody did anything since the first looked
+        cpus = _cpus()
         (ticks, running), own = busy(_text(Path("/proc/stat")), cpus), time.process_time()
         if passed < STALE:
-            others = (ticks - self._ticks) / _ticks_per_second() / passed - (own - self._own) / passed
+            per_second = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+            others = ((ticks - self._ticks) / per_second - (own - self._own)) / passed
         else:  # this thread is one of those that run; others may be on cores that are not for this process
-            others = running - 1 - (every - len(cpus))
-        self._looked, self._ticks, self._own = now, ticks, own
-        self.cores = Cores(len(cpus), self._quota, min(max(0.0, others), len(cpus)))
+            others = running - 1 - ((os.cpu_count() or 1) - len(cpus))
+        self._ticks, self._own = ticks, own
+        self._quota = quota() if self._quota is None else self._quota
+        self._free = free_cores(len(cpus), self._quota, min(max(0.0, others), len(cpus)))
+        return self._free
 
 
 def allowed_cores() -> float:
@@ -177,7 +151,7 @@ def choose_again() -> None:
     import torch
 
     work, least, most = section
-    chosen = threads(work, least, most, _WATCH.look()) if work >= least and most > 1 else 1
+    chosen = min(most, _WATCH.free()) if work >= least and most > 1 else 1
     chosen = max(1, chosen // max(1, len(_AT_WORK)))
     if chosen != torch.get_num_threads():
         torch.set_num_threads(chosen)
@@ -190,26 +164,27 @@ def spread(do: Callable[[T], object], pieces: Iterable[T], alone: bool = False) 
     """
     import torch
 
-    left = deque(pieces)
+    pieces = list(pieces)
     choose_again()
-    threads = 1 if alone else min(torch.get_num_threads(), len(left))
+    most, with_grad, inference = torch.get_num_threads(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    threads = 1 if alone else min(most, len(pieces))
     if threads < 2:
-        for piece in _taken(left):
+        for piece in pieces:
             choose_again()
             do(piece)
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    most, with_grad, inference = torch.get_num_threads(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    left = iter(pieces)  # which hands each piece to one of the threads that ask
 
     def work() -> None:
         torch.set_num_threads(1)
         with torch.inference_mode(inference), torch.set_grad_enabled(with_grad):  # of each thread its own
             try:
-                for piece in _taken(left):
+                for piece in left:
                     do(piece)
             except BaseException:
-                left.clear()
+                list(left)  # so that the others end as well
                 raise
 
     try:
@@ -220,16 +195,6 @@ def spread(do: Callable[[T], object], pieces: Iterable[T], alone: bool = False) 
             future.result()
     finally:
         torch.set_num_threads(most)
-
-
-def _taken(left: deque[T]) -> Iterator[T]:
-    """The pieces that are left, each to one of the threads that ask."""
-    while left:
-        try:
-            piece = left.popleft()
-        except IndexError:  # another one took the last
-            return
-        yield piece
 
 
 def nobody_at_work() -> None:
@@ -245,10 +210,6 @@ def wait_asleep(environment: MutableMapping[str, str]) -> None:
     if "OMP_WAIT_POLICY" not in environment:
         for name, value in WAITING.items():
             environment.setdefault(name, value)
-
-
-def _ticks_per_second() -> int:
-    return os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 def _text(path: Path) -> str:

@@ -31,7 +31,7 @@ from tacit.links.finders.codes import shared_codes
 from tacit.links.finders.finder import TopScorer
 from tacit.links.finders.finders import Finders, checked
 from tacit.links.finders.index import WORTH
-from tacit.links.finders.scan import LooplessScan
+from tacit.links.finders.scan import ScanTop
 from tacit.links.scorer import GraphScorer, Scorer, shards_of
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.names import bind
@@ -258,7 +258,7 @@ class Engine:
             raise SettingsError(
                 "candidates is 'index', which a run has: open one, and build it with index", "candidates"
             )
-        return LooplessScan(checked(self.scorer), loopless)
+        return ScanTop(checked(self.scorer), loopless)
 
     def ask(
         self, query: Question, /, top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,16 +25,12 @@ class Embeddings(nn.Module):
     """
 
     shards: Shards | None = None
+    __call__: Callable[..., Tensor]
 
     def __init__(self, rows: int, width: int, multiple: int = 1) -> None:
         super().__init__()
         self.rows, self.width = rows, width
         self.storage = nn.Parameter(torch.zeros(-(-rows // multiple) * multiple, width))
-
-    def __call__(self, ids: Tensor) -> Tensor:
-        """The rows of some ids, `[B] -> [B, D]`."""
-        rows: Tensor = super().__call__(ids)
-        return rows
 
     @property
     def weight(self) -> Tensor:
@@ -66,26 +63,18 @@ class Embeddings(nn.Module):
         destination[prefix + "weight"] = self.weight if keep_vars else self.weight.detach()
 
     def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
+        self, state: Any, prefix: str, metadata: Any, strict: bool, missing: Any, unexpected: Any, errors: Any
     ) -> None:
         key = prefix + "weight"
-        weight = state_dict.get(key)
+        weight = state.get(key)
         if weight is None:
-            missing_keys.append(key)
+            missing.append(key)
         elif weight.shape != (self.rows, self.width):
-            error_msgs.append(f"{key} is {tuple(weight.shape)} where ({self.rows}, {self.width}) is expected")
-        elif local_metadata.get("assign_to_params_buffers"):
+            errors.append(f"{key} is {tuple(weight.shape)} where ({self.rows}, {self.width}) is expected")
+        elif metadata.get("assign_to_params_buffers"):
             self.storage = nn.Parameter(weight.to(self.storage.dtype), self.storage.requires_grad)
         else:
             with torch.no_grad():
                 self.weight.copy_(weight)
                 self.storage[self.rows :] = 0
-        if strict:
-            unexpected_keys += [other for other in state_dict if other.startswith(prefix) and other != key]
+        unexpected += [other for other in state if other.startswith(prefix) and other != key]

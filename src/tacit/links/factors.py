@@ -14,7 +14,10 @@ from tacit.links.precision import even_product, product
 
 
 class FactorModel(nn.Module, ABC):
-    """Scores `(h, r, t)` as `match(compose(h, r), t)`; a model says how to compose and how to match."""
+    """Scores `(h, r, t)` as `match(compose(h, r), t)`; a model says how to compose and how to match.
+
+    It is a `VectorScorer`, whose contract says what the methods without a line of their own do.
+    """
 
     entity_width: ClassVar[int] = 1  # numbers of an entity's row, for each of the rank
     relation_width: ClassVar[int] = 1  # of a relation's row
@@ -59,14 +62,14 @@ class FactorModel(nn.Module, ABC):
         """The score of each query with its own tail row, `[B, D] x [B, D] -> [B]`."""
 
     def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
-        """The squared moduli `|f|²` of the factors a regulariser should see, each `[B, ·]`: of real numbers here."""
-        return heads.square(), relations.square(), tails.square()
+        """The squared moduli `|f|²` of the factors a regulariser should see, each `[B, ·]`."""
+        return tuple(self.vector_squares(factor) for factor in (heads, relations, tails))
 
     def pull(self, queries: Tensor, tails: Tensor, weights: Tensor, out: Tensor, precision: str = "float32") -> Tensor:
         """The gradient of `Σ weights · match(queries, tails)`: by queries, returned, and by tails, written to `out`."""
         with torch.enable_grad():
-            queries, tails = queries.detach().requires_grad_(), tails.detach().requires_grad_()
-            by_query, by_tail = torch.autograd.grad(self.match(queries, tails), (queries, tails), weights)
+            factors = queries.detach().requires_grad_(), tails.detach().requires_grad_()
+            by_query, by_tail = torch.autograd.grad(self.match(*factors), factors, weights)
         out.copy_(by_tail)
         return by_query
 
@@ -84,38 +87,39 @@ class FactorModel(nn.Module, ABC):
         return self.head_table(heads), self.relations(relations), self.tail_table(tails)
 
     def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
-        """Raw scores of every tail, `[B] x [B] -> [B, N]`; written into `out` where given."""
         scores = self.score_all(self.head_table(heads), relations)
         return scores if out is None else out.copy_(scores)
 
     def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
-        """Raw scores of single atoms, `[B] x [B] x [B] -> [B]`."""
         h, r, t = self.rows(heads, relations, tails)
         return self.match_pairs(self.compose(h, r), t)
 
     def entity_vectors(self, entities: Tensor) -> Tensor:
-        """`[B] -> [B, D]`, the vectors of entities."""
         return self.entities(entities)
 
     def relation_vectors(self, relations: Tensor) -> Tensor:
-        """`[B] -> [B, D]`, the vectors of relations."""
         return self.relations(relations)
 
     def vector_squares(self, vectors: Tensor) -> Tensor:
-        """The squared sizes of the numbers in entity vectors, complex ones where the model's are."""
-        return self.squares(vectors, vectors, vectors)[0]
+        """The squared moduli of numbers in vectors; of complex ones the real half comes first, the imaginary next."""
+        if self.entity_width == 1:
+            return vectors.square()
+        real, imaginary = vectors.chunk(2, -1)
+        return real.square() + imaginary.square()
 
     def score_vectors(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
-        """`[B, D] x [B] x [B, D] -> [B]`, differentiable in both vectors."""
         return self.match_pairs(self.compose(heads, self.relations(relations)), tails)
 
     def score_all(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """`[B, D] x [B] -> [B, N]`, the scores of every tail from head vectors."""
-        return self.match(self.compose(heads, self.relations(relations)), self.tail_table.weight)
+        """`[B, D] x [B] -> [B, N]`; on a GPU a view of a match with the padded table, which is many times faster."""
+        queries, table = self.compose(heads, self.relations(relations)), self.tail_table
+        return (
+            self.match(queries, table.storage)[:, : table.rows] if heads.is_cuda else self.match(queries, table.weight)
+        )
 
 
 class BilinearModel(FactorModel):
-    """A model whose match is an inner product, so that a row of scores is one matrix product."""
+    """A model whose match is an inner product, so that a row of scores is one matrix product: a `BilinearScorer`."""
 
     @abstractmethod
     def relation_queries(self, heads: Tensor, tails: Tensor) -> Tensor:
@@ -137,24 +141,14 @@ class BilinearModel(FactorModel):
         return product(weights, tails, precision)
 
     def queries(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """`[B] x [B] -> [B, D]`, so that `logits(h, r) = queries(h, r) @ keys().T`."""
         return self.compose(self.head_table(heads), self.relations(relations))
 
     def keys(self) -> Tensor:
-        """The entity side of the product, `[N, D]`."""
         return self.tail_table.weight
 
     def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
-        """Raw scores of every tail, `[B] x [B] -> [B, N]`; written into `out` where given."""
         queries, keys = self.queries(heads, relations), self.keys()
         wants_gradient = torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad)
         if queries.is_cuda or wants_gradient:
             return super().logits(heads, relations, out)
         return even_product(queries, keys, out=out)
-
-    def score_all(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """`[B, D] x [B] -> [B, N]`; on a GPU a view of a product with the padded table, which is many times faster."""
-        if heads.is_cuda:
-            queries = self.compose(heads, self.relations(relations))
-            return self.match(queries, self.tail_table.storage)[:, : self.tail_table.rows]
-        return super().score_all(heads, relations)

@@ -25,10 +25,11 @@ from tacit.links.factors import FactorModel
 from tacit.links.loading import about, make_like, save_model
 from tacit.links.models import ComplEx
 from tacit.links.pykeen import MODEL_FILE, read_labels, read_model, read_triples
+from tacit.links.ranking import ranks
 from tacit.run.folder import RunFolder
 
 RECIPROCAL = ("interleaved", "stacked")
-_M = TypeVar("_M", bound=FactorModel)
+_Model = TypeVar("_Model", bound=FactorModel)
 _LONGEST_PICKLE = 1 << 24  # bytes that say which tensors a file has
 _LEGACY_PICKLES = 5  # three that tell the kind of file, the data, and the keys of its tensors
 _RANKED, _ENOUGH = 500, 50  # train facts by which to see that ids are where they should be
@@ -50,16 +51,12 @@ def read_kbc(path: str | Path, reciprocal: str = "interleaved") -> ComplEx:
         next((t for key, t in tables.items() if key.endswith(name)), None) for name in (_ENTITIES, _RELATIONS)
     )
     if entities is None or relations is None:
-        raise DataError(
-            f"has no {_ENTITIES} and {_RELATIONS}; it holds {', '.join(list(tables)[:5]) or 'no tensors'}", path
-        )
-    if entities.ndim != 2 or relations.ndim != 2 or entities.shape[1] != relations.shape[1] or entities.shape[1] % 2:
-        shapes = f"{tuple(entities.shape)} and {tuple(relations.shape)}"
-        raise DataError(
-            f"entities and relations are {shapes}; a real and an imaginary half of one rank are needed", path
-        )
-    if len(relations) % 2:
-        raise DataError(f"has {len(relations)} relations; each needs its inverse, so their number must be even", path)
+        there = ", ".join(list(tables)[:5]) or "no tensors"
+        raise DataError(f"has no {_ENTITIES} and {_RELATIONS}; it holds {there}", path)
+    shapes = tuple(entities.shape), tuple(relations.shape)
+    if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][1] or shapes[0][1] % 2 or shapes[1][0] % 2:
+        needed = "a real and an imaginary half of one rank are needed, and the number of relations must be even"
+        raise DataError(f"entities and relations are {shapes[0]} and {shapes[1]}; {needed}", path)
     if reciprocal == "stacked":
         relations = torch.stack(relations.chunk(2), 1).flatten(0, 1)
     model = ComplEx(len(entities), len(relations), entities.shape[1] // 2)
@@ -104,13 +101,9 @@ class Imported:
         if has != needs:
             raise RunError(f"the checkpoint has {has}, but {graph.name} has {needs}; give the graph it was trained on")
         facts = torch.from_numpy(graph.train[:: max(1, len(graph.train) // _RANKED)].astype(np.int64))
-        if len(facts) >= _ENOUGH:
-            self._check_ranks(graph, _mrr(self.model, facts), _mrr(self.model, self._read_otherwise(facts)))
-        return self.model
-
-    def _check_ranks(self, graph: Graph, as_read: float, otherwise: float) -> None:
-        """Raise a `RunError` by the MRR of train facts, as they were read and with inverses kept the other way."""
-        size = graph.num_entities
+        if len(facts) < _ENOUGH:
+            return self.model
+        size, as_read, otherwise = graph.num_entities, _mrr(self.model, facts), _mrr(self.model, self._otherwise(facts))
         chance = (math.log(size) + 0.58) / size
         if size >= _MANY and max(as_read, otherwise) < 2 * chance:
             raise RunError(
@@ -123,8 +116,9 @@ class Imported:
                 f"with reciprocal {self.reciprocal} the checkpoint ranks train facts of {graph.name} with an MRR of "
                 f"{as_read:.3f}, with {instead} of {otherwise:.3f}; give reciprocal {instead}"
             )
+        return self.model
 
-    def _read_otherwise(self, facts: Tensor) -> Tensor:
+    def _otherwise(self, facts: Tensor) -> Tensor:
         """Facts with the relation ids that they would have where inverses are kept the other way."""
         order = torch.arange(self.model.num_relations).view(2, -1).T.flatten()  # from interleaved to stacked
         places = order.argsort() if self.reciprocal == "stacked" else order
@@ -177,17 +171,14 @@ def _ids(wanted: Vocabulary, there: Vocabulary) -> list[int]:
 
 def _mrr(model: FactorModel, facts: Tensor) -> float:
     """The mean reciprocal rank of the tails of facts among all entities, equal ones in the middle of each other."""
-    total = 0.0
-    for part in facts.split(max(1, _SCORES // model.num_entities)):
-        heads, relations, tails = part.T
-        scores = model.logits(heads, relations)
-        wanted = scores.gather(1, tails[:, None])
-        ranks = ((scores > wanted).sum(1) + (scores >= wanted).sum(1) + 1).double() / 2
-        total += float(ranks.reciprocal().sum())
+    total, none = 0.0, facts.new_empty(0)
+    for heads, relations, tails in (part.T for part in facts.split(max(1, _SCORES // model.num_entities))):
+        places = ranks(model.logits(heads, relations), torch.arange(len(heads)), tails, none, none)
+        total += float(places.double().reciprocal().sum())
     return total / len(facts)
 
 
-def _filled(model: _M, entities: Tensor, relations: Tensor) -> _M:
+def _filled(model: _Model, entities: Tensor, relations: Tensor) -> _Model:
     tables = {"entities": entities.float(), "relations": relations.float()}  # where a double may become infinite
     for name, table in tables.items():
         if not bool(table.isfinite().all()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -29,10 +30,6 @@ class ComplEx(BilinearModel):
         """`conj(h) · t`."""
         (a, b), (c, d) = heads.chunk(2, -1), tails.chunk(2, -1)
         return torch.cat((a * c + b * d, a * d - b * c), -1)
-
-    def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
-        """`|h|²`, `|r|²`, `|t|²` of the complex numbers."""
-        return tuple(_squared_moduli(factor) for factor in (heads, relations, tails))
 
 
 class DistMult(BilinearModel):
@@ -83,14 +80,6 @@ class DistanceModel(FactorModel):
             raise SettingsError(f"norm is {norm}; distances are measured in norm 1 or 2")
         self.norm = norm
 
-
-class TransE(DistanceModel):
-    """`-‖h + r - t‖` in the L1 or L2 norm (Bordes et al., 2013)."""
-
-    def compose(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """`h + r`."""
-        return heads + relations
-
     def match(self, queries: Tensor, tails: Tensor) -> Tensor:
         """Negative distances of all pairs, never all differences at once."""
         # The product form of the L2 distance cancels digits, and pairs would score otherwise than rows.
@@ -98,7 +87,16 @@ class TransE(DistanceModel):
 
     def match_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
         """Negative distances of pairs."""
-        return -_length(queries - tails, self.norm)
+        distances: Tensor = torch.linalg.vector_norm(queries - tails, float(self.norm), -1)
+        return -distances
+
+
+class TransE(DistanceModel):
+    """`-‖h + r - t‖` in the L1 or L2 norm (Bordes et al., 2013)."""
+
+    def compose(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """`h + r`."""
+        return heads + relations
 
 
 class RotatE(DistanceModel):
@@ -124,25 +122,22 @@ class RotatE(DistanceModel):
     def match(self, queries: Tensor, tails: Tensor) -> Tensor:
         """Negative distances of all pairs, streamed over blocks of tails; a backward pass computes them again."""
         if self.norm == 2:
-            return -torch.cdist(queries, tails, 2.0, "donot_use_mm_for_euclid_dist")
-        block = max(1, BLOCK_BYTES // (16 * max(1, queries.numel())))
-        blocks = torch.split(tails, block)
-        if not torch.is_grad_enabled() or len(blocks) == 1:
-            return torch.cat([_modulus_match(queries, part) for part in blocks], -1)
-        parts = [
-            checkpoint(_modulus_match, queries, part, use_reentrant=False, preserve_rng_state=False) for part in blocks
-        ]
-        return torch.cat(parts, -1)
+            return super().match(queries, tails)
+        blocks = torch.split(tails, max(1, BLOCK_BYTES // (16 * max(1, queries.numel()))))
+        match = _modulus_match
+        if torch.is_grad_enabled() and len(blocks) > 1:
+            match = partial(checkpoint, match, use_reentrant=False, preserve_rng_state=False)
+        return torch.cat([match(queries, block) for block in blocks], -1)
 
     def match_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
         """Negative distances of pairs."""
         if self.norm == 2:
-            return -_length(queries - tails, 2)
+            return super().match_pairs(queries, tails)
         return -_as_complex(queries - tails).abs().sum(-1)
 
     def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
         """`|h|²` and `|t|²`: a phase has no size."""
-        return _squared_moduli(heads), _squared_moduli(tails)
+        return self.vector_squares(heads), self.vector_squares(tails)
 
 
 MODELS: dict[str, type[FactorModel]] = {
@@ -152,16 +147,6 @@ MODELS: dict[str, type[FactorModel]] = {
     "transe": TransE,
     "rotate": RotatE,
 }
-
-
-def _length(vectors: Tensor, norm: int) -> Tensor:
-    lengths: Tensor = torch.linalg.vector_norm(vectors, float(norm), -1)
-    return lengths
-
-
-def _squared_moduli(halves: Tensor) -> Tensor:
-    real, imaginary = halves.chunk(2, -1)
-    return real.square() + imaginary.square()
 
 
 def _as_complex(halves: Tensor) -> Tensor:

@@ -53,6 +53,11 @@ def even_product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tens
     out = left.new_empty(len(left), len(right)) if out is None else out
     if len(left) < _FEWEST and right.shape[1] in _FASTER and in_lanes(right):
         return out.copy_(_of_few(left, right))
+    return _by_tiles(left, right, out)
+
+
+def _by_tiles(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
+    """`left @ right.T` on a CPU into `out`, all columns summed up alike."""
     whole = len(right) - len(right) % TILE
     for start in range(0, whole, _COLUMNS):
         columns = slice(start, min(start + _COLUMNS, whole))
@@ -82,12 +87,7 @@ def steady_product(left: Tensor, right: Tensor) -> Tensor:
     """`left @ right.T` on a CPU, each number the same to the bit whatever it is computed together with."""
     least = STEADY if len(left) > _FEWEST else _FEWEST
     rows = F.pad(left, (0, 0, 0, max(0, least - len(left))))
-    whole, rest = right.tensor_split([len(right) - len(right) % TILE])
-    out = left.new_empty(len(rows), len(right))
-    torch.mm(rows, whole.t(), out=out[:, : len(whole)])
-    if len(rest):
-        out[:, len(whole) :] = torch.mm(rows, F.pad(rest, (0, 0, 0, TILE - len(rest))).t())[:, : len(rest)]
-    return out[: len(left)]
+    return _by_tiles(rows, right, left.new_empty(len(rows), len(right)))[: len(left)]
 
 
 @contextmanager

@@ -35,15 +35,12 @@ def from_pykeen(model: Any) -> FactorModel:
     interaction = getattr(model, "interaction", None)
     name = type(interaction).__name__.removesuffix("Interaction").lower()
     if name not in _CONVERSIONS:
-        what = type(model).__name__
-        raise SettingsError(
-            f"a PyKEEN model of kind {what} cannot be imported; complex, distmult, transe and rotate can"
-        )
+        kind = type(model).__name__
+        raise SettingsError(f"a PyKEEN model of kind {kind} cannot be imported; {', '.join(_CONVERSIONS)} can")
     norm = _norm(interaction, name)
     tables, inverse = _CONVERSIONS[name]
     with torch.inference_mode():
-        entities, relations = (_table(model, kind) for kind in ("entity", "relation"))
-        entities, relations = tables(entities, relations)
+        entities, relations = tables(_table(model, "entity"), _table(model, "relation"))
         if not model.use_inverse_triples:
             relations = torch.stack((relations, inverse(relations)), 1).flatten(0, 1)
     rank = entities.shape[1] // MODELS[name].entity_width
@@ -61,9 +58,7 @@ def read_model(folder: Path, trust_pickle: bool) -> FactorModel:
             "say so with trust_pickle"
         )
     if find_spec("pykeen") is None:
-        raise SettingsError(
-            "a PyKEEN directory can only be read where pykeen is installed: pip install pykeen"
-        ) from None
+        raise SettingsError("a PyKEEN directory can only be read where pykeen is installed: pip install pykeen")
     try:
         model = torch.load(path, map_location="cpu", weights_only=False)
     except Exception as error:  # a damaged pickle can raise nearly anything
@@ -109,11 +104,10 @@ def _rows(path: Path, columns: int) -> list[list[str]]:
 
 def _table(model: Any, kind: str) -> Tensor:
     representations = getattr(model, f"{kind}_representations")
-    if len(representations) != 1:
-        raise SettingsError(f"the model has {len(representations)} representations of each {kind}; one can be imported")
     table: Tensor = representations[0](indices=None).detach().cpu()
-    if table.ndim != 2:
-        raise SettingsError(f"the model represents a {kind} by {table.ndim - 1} dimensions; vectors can be imported")
+    if len(representations) != 1 or table.ndim != 2:
+        has = f"{len(representations)} representations of {table.ndim - 1} dimensions"
+        raise SettingsError(f"the model has {has} for each {kind}; a single vector can be imported")
     return table
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal, get_args
+from functools import cache
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from tacit.distributed.shards import Shards
 from tacit.errors import TrainingError
-from tacit.links import rank_kernels
+from tacit.links.precision import has_triton
 
 Ties = Literal["realistic", "optimistic", "pessimistic"]
 TIES: tuple[Ties, ...] = get_args(Ties)
@@ -18,6 +18,7 @@ Mean = Literal["question", "fact"]  # what counts once: a query, or each of its 
 MEANS: tuple[Mean, ...] = get_args(Mean)
 HITS = (1, 3, 10)
 METRICS = ("mrr", *(f"hits@{k}" for k in HITS))
+_COLUMNS = 2048  # scores that a program of the kernel compares at a time
 
 
 def ranks(
@@ -58,7 +59,7 @@ def ranks(
         kept = scores[taken]
         scores[taken] = torch.nan  # compares false with everything: an answer is neither better nor equal
         try:
-            _count(scores, rows, wanted, counts, ties)
+            _count(scores, rows, wanted, counts)
         finally:
             scores[taken] = kept
         counts += torch.where(damaged, torch.nan, 0.0)
@@ -73,42 +74,54 @@ def numbers(ranks: Tensor) -> Tensor:
     return ranks
 
 
-def _count(scores: Tensor, rows: Tensor, wanted: Tensor, counts: Tensor, ties: Ties) -> None:
-    """Count, for each wanted score, the larger and the equal ones of its row.
+def _count(scores: Tensor, rows: Tensor, wanted: Tensor, counts: Tensor) -> None:
+    """How many scores of its row are larger than each wanted one `[M]`, and how many no less, go to `counts[2, M]`.
 
     Without a kernel, comparisons go to a float buffer, which sums many times faster than booleans do, in blocks that
-    stay in the cache.
+    stay in the cache. A GPU wants few and large steps and so gets a copy of the row for each answer; a CPU is spared
+    the copies.
     """
-    if rank_kernels.available(scores):
-        rank_kernels.count(scores, rows, wanted, counts)
+    size, plain = scores.shape[1], scores.dtype == torch.float32 and scores.stride(1) == 1
+    if scores.is_cuda and plain and has_triton():
+        given = scores, scores.stride(0), rows.contiguous(), wanted.contiguous(), counts[0], counts[1]
+        _kernel()[(len(rows),)](*given, size, _COLUMNS)
         return
-    block = max(1, (1 << 19 if scores.device.type == "cpu" else 1 << 28) // scores.shape[1])
-    larger = counts.new_empty(min(block, len(rows)), scores.shape[1])
-    tests = [test for test, skipped in ((0, "pessimistic"), (1, "optimistic")) if ties != skipped]
-    for span, compared in _blocks(scores, rows, block):
-        out = larger[: span.stop - span.start]
-        for test in tests:
-            compare = torch.ge if test else torch.gt
-            compare(compared, wanted[span, None], out=out)
-            torch.sum(out, 1, out=counts[test, span])
+    alone = scores.device.type == "cpu"
+    block = max(1, (1 << 19 if alone else 1 << 28) // size)
+    buffer = counts.new_empty(min(block, len(rows)), size)
+    lengths = torch.unique_consecutive(rows, return_counts=True)[1].tolist() if alone else [len(rows)]
+    parts = (tensor.split(lengths, -1) for tensor in (rows, wanted, counts))
+    for same, score, count in zip(*parts, strict=True):
+        for start in range(0, len(same), block):
+            part = slice(start, start + block)
+            compared, out = scores[same[0] if alone else same[part]], buffer[: len(same[part])]
+            for test, compare in enumerate((torch.gt, torch.ge)):
+                compare(compared, score[part, None], out=out)
+                torch.sum(out, 1, out=count[test, part])
 
 
-def _blocks(scores: Tensor, rows: Tensor, size: int) -> Iterator[tuple[slice, Tensor]]:
-    """Which answers to count together, and the scores to compare them with: `[N]` for all of them, or `[size, N]`.
+@cache
+def _kernel() -> Any:
+    """Better and equal scores counted in one reading of a row, where Triton compiles for the GPU."""
+    import triton
+    import triton.language as tl
 
-    A GPU wants few and large steps and so gets a copy of the row for each answer; a CPU is spared the copies.
-    """
-    if scores.device.type != "cpu":
-        for start in range(0, len(rows), size):
-            span = slice(start, min(start + size, len(rows)))
-            yield span, scores[rows[span]]
-        return
-    distinct, lengths = torch.unique_consecutive(rows, return_counts=True)
-    start = 0
-    for row, length in zip(distinct.tolist(), lengths.tolist(), strict=True):
-        for at in range(start, start + length, size):
-            yield slice(at, min(at + size, start + length)), scores[row]
-        start += length
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+    def count(scores, stride, rows, wanted, better, least, n, columns: tl.constexpr):  # type: ignore[no-untyped-def]
+        answer = tl.program_id(0)
+        row = scores + tl.load(rows + answer) * stride
+        score = tl.load(wanted + answer)
+        larger = tl.zeros((columns,), tl.int32)
+        reached = tl.zeros((columns,), tl.int32)
+        for start in range(0, n, columns):
+            at = start + tl.arange(0, columns)
+            other = tl.load(row + at, mask=at < n, other=float("nan"))  # which compares false with everything
+            larger += (other > score).to(tl.int32)
+            reached += (other >= score).to(tl.int32)
+        tl.store(better + answer, tl.sum(larger, axis=0).to(tl.float32))
+        tl.store(least + answer, tl.sum(reached, axis=0).to(tl.float32))
+
+    return count
 
 
 def by_query(ranks: Tensor, query_of_rank: Tensor) -> dict[str, Tensor]:

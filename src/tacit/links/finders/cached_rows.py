@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.links.finders.finder import ScanTop, Top, TopScorer
+from tacit.links.finders.finder import Top, TopScorer
 from tacit.links.finders.records import Records
+from tacit.links.finders.scan import ScanTop
+from tacit.run.folder import LOG_SUMS, ROWS
 
 M = 128  # tails of a row that are kept
 ROWS_BYTES, SUMS_BYTES = 256 * 2**20, 64 * 2**20  # a quarter of a million rows, three million sums
@@ -24,33 +26,22 @@ class CachedTop:
     """
 
     def __init__(
-        self,
-        inner: TopScorer,
-        num_relations: int,
-        rows: Path,
-        log_sums: Path,
-        *,
-        weights: str,
-        rules: str,
-        found_by: str,
-        m: int = M,
+        self, inner: TopScorer, num_relations: int, folder: Path, weights: str, rules: str, found_by: str, m: int = M
     ) -> None:
         self.inner, self.num_relations, self.m = inner, num_relations, m
         row = np.dtype([("ids", "<i4", (m,)), ("logits", "<f4", (m,)), ("rest", "<f4")])
-        self.rows = Records(rows, row, ROWS_BYTES, weights, f"{rules} {found_by}")
-        self.sums = Records(log_sums, np.dtype("<f4"), SUMS_BYTES, weights, rules)
+        self.rows = Records(folder / ROWS, row, ROWS_BYTES, weights, f"{rules} {found_by}")
+        self.sums = Records(folder / LOG_SUMS, np.dtype("<f4"), SUMS_BYTES, weights, rules)
 
     def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
-        """The best `m` tails of rows, `[B] x [B] -> [B, m]`."""
         if m > self.m:
             return self.inner.top(heads, relations, m)
         kept, missing = self._known(self.rows, heads, relations)
         if len(missing):
             top = self._found(heads[missing], relations[missing])
             fresh = np.zeros(len(missing), kept.dtype)
-            fresh["ids"], fresh["logits"], fresh["rest"] = (
-                part.cpu().numpy() for part in (top.ids, top.logits, top.rest)
-            )
+            for name in ("ids", "logits", "rest"):
+                fresh[name] = getattr(top, name).cpu().numpy()
             self.rows.put(self._keys(heads[missing], relations[missing]), fresh)
             kept[missing.numpy()] = fresh
         ids, logits, rest = (torch.from_numpy(kept[name].copy()) for name in ("ids", "logits", "rest"))
@@ -63,7 +54,7 @@ class CachedTop:
         if not isinstance(self.inner, ScanTop):
             return self.inner.top(heads, relations, self.m)
         top, sums = self.inner.scan(heads, relations, self.m)
-        self._keep_sums(heads, relations, sums, torch.ones_like(heads, dtype=torch.bool))
+        self.sums.put(self._keys(heads, relations), sums.numpy())
         return top
 
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,11 +63,9 @@ class CachedTop:
         total, exact = torch.from_numpy(kept), torch.ones(len(heads), dtype=torch.bool)
         if len(missing):
             total[missing], exact[missing] = self.inner.log_sums(heads[missing], relations[missing])
-            self._keep_sums(heads[missing], relations[missing], total[missing], exact[missing])
+            sure = missing[exact[missing]]
+            self.sums.put(self._keys(heads[sure], relations[sure]), total[sure].numpy())
         return total, exact
-
-    def _keep_sums(self, heads: Tensor, relations: Tensor, sums: Tensor, exact: Tensor) -> None:
-        self.sums.put(self._keys(heads[exact], relations[exact]), sums[exact].float().numpy())
 
     def _known(self, records: Records, heads: Tensor, relations: Tensor) -> tuple[np.ndarray, Tensor]:
         """What is kept of rows, `[B]`, and the rows that are not."""

@@ -16,7 +16,7 @@ from tacit.disk import digest, from_json, replacing
 from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
 from tacit.links.finders.finder import Top
-from tacit.links.finders.scan import LooplessScan, listed, pair_logits
+from tacit.links.finders.scan import ScanTop, listed, pair_logits
 from tacit.links.scorer import BilinearScorer
 
 WORTH = 200_000  # entities below which a scan is faster
@@ -39,7 +39,6 @@ class Stamp:
     width: int
     nlist: int  # clusters
     seed: int  # that they were drawn by
-    error: float  # no score from codes is further off, for a query of length 1
     digest: str = ""  # of the index itself, whose reader crashes where one was damaged
 
 
@@ -56,14 +55,9 @@ def build_index(path: Path, keys: Tensor, weights: str, nlist: int | None = None
     index.cp.seed, index.cp.niter, index.cp.min_points_per_centroid = seed, 10, 1
     drawn = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[: max(_TRAINED * nlist, 1000)]
     index.train(keys[drawn.sort().values].numpy())
-    lost = longest = 0.0
     for part in keys.split(_ADDED):
-        rows = part.contiguous().numpy()
-        index.add(rows)
-        near = torch.from_numpy(index.sa_decode(index.sa_encode(rows)))
-        lost = max(lost, float(torch.linalg.vector_norm(part.double() - near.double(), dim=1).max()))
-        longest = max(longest, float(torch.linalg.vector_norm(part.double(), dim=1).max()))
-    stamp = Stamp(weights, count, width, nlist, seed, 1.001 * lost + 2.0**-21 * width * longest)  # sums round as well
+        index.add(part.contiguous().numpy())
+    stamp = Stamp(weights, count, width, nlist, seed)
     with replacing(path) as target:
         _write(index, stamp, str(target))
     return stamp
@@ -80,11 +74,8 @@ def read_stamp(path: Path) -> Stamp:
                 raise ValueError("its end is missing")
             end = file.seek(max(0, size - len(_MARK) - 8 - length))
             stamp = Stamp(**from_json(file.read(length)))
-        kinds = {
-            field.name: {"str": (str,), "int": (int,), "float": (float, int)}[str(field.type)]
-            for field in fields(Stamp)
-        }
-        if any(type(value) not in kinds[name] for name, value in asdict(stamp).items()) or stamp.nlist < 1:
+        odd = [field.name for field in fields(Stamp) if type(getattr(stamp, field.name)).__name__ != field.type]
+        if odd or stamp.nlist < 1:
             raise ValueError("its stamp says something else")
         if digest(path, end) != stamp.digest:
             raise ValueError("it was changed")
@@ -94,60 +85,58 @@ def read_stamp(path: Path) -> Stamp:
 
 
 class IndexTop:
-    """The best tails among those in the `nprobe` clusters nearest to a query and beside known tails, where `facts` are
-    given: fast, and some may be missing.
+    """The best tails among those in the `nprobe` clusters nearest to a query and beside tails of known `facts`: fast,
+    and some may be missing.
 
-    Scores are exact. What is not in the lists may score anything, unless all clusters are looked into; then lists
-    are proven. `log Z` is estimated from the best tails and a sample of all others.
+    Scores are exact. What is not in the lists may score anything. `log Z` is estimated from the best tails and a sample
+    of all others.
     """
 
     def __init__(
-        self,
-        scorer: BilinearScorer,
-        path: Path,
-        weights: str,
-        loopless: Tensor,
-        nprobe: int = NPROBE,
-        facts: FactIndex | None = None,
+        self, scorer: BilinearScorer, path: Path, weights: str, loopless: Tensor, facts: FactIndex, nprobe: int = NPROBE
     ) -> None:
         self.scorer, self.path, self.weights, self.loopless, self.facts = scorer, path, weights, loopless, facts
         self.stamp = stamp = read_stamp(path)
         if (stamp.weights, stamp.entities, stamp.width) != (weights, *scorer.keys().shape):
             raise RunError(f"{path} was built for other weights than the run has; build it again", command="index")
         self.nprobe = min(nprobe, self.stamp.nlist)
-        self._index = _mapped(path)
+        library = faiss_library()
+        try:
+            self._index = library.read_index(str(path), library.IO_FLAG_MMAP)
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())
+            raise RunError(f"{path} is damaged ({reason:.200}); build it again", command="index") from None
         drawn = torch.randperm(scorer.num_entities, generator=torch.Generator().manual_seed(0))[:_DRAWN]
         self._drawn = drawn.sort().values
         self._drawn_keys = scorer.keys()[self._drawn]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return IndexTop, (self.scorer, self.path, self.weights, self.loopless, self.nprobe, self.facts)
+        return IndexTop, (self.scorer, self.path, self.weights, self.loopless, self.facts, self.nprobe)
 
     @torch.no_grad()
     def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
         """The best `m` tails that were found, `[B] x [B] -> [B, m]`."""
-        queries, count = self.scorer.queries(heads, relations), self.scorer.num_entities
-        fetched = min(count, max(_FETCHED, m + m // 4 + 2))
-        while True:
-            rows, ids, logits, last = self._candidates(queries, heads, relations, fetched)
-            top = listed(rows, ids, logits, len(heads), m)
-            if self.nprobe < self.stamp.nlist:
-                return Top(top.ids, top.logits, torch.full_like(top.rest, torch.inf))
-            unseen = last + torch.linalg.vector_norm(queries, dim=1) * self.stamp.error
-            if fetched == count or bool((unseen <= top.rest).all()):
-                return top
-            fetched = min(count, 2 * fetched)
+        queries, fetched = self.scorer.queries(heads, relations), max(_FETCHED, m + m // 4 + 2)
+        near = self._search(queries, min(self.scorer.num_entities, fetched), self.nprobe)[1]
+        beside = self._beside(heads, relations)
+        ids = torch.cat([near, beside.masked_fill(_within(beside, near), -1)], dim=1).sort(dim=1).values
+        rows, places = (ids >= 0).nonzero(as_tuple=True)
+        ids = ids[rows, places]
+        logits = pair_logits(queries, self.scorer.keys(), rows, ids)
+        logits.masked_fill_(self.loopless[relations[rows]] & (heads[rows] == ids), -torch.inf)
+        top = listed(rows, ids, logits, len(heads), m)
+        return Top(top.ids, top.logits, torch.full_like(top.rest, torch.inf))
 
     @torch.no_grad()
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """`log Z` of each row by the best tails and `(N - n) / |S|` times a sample `S` of the others: an estimate."""
         if self.scorer.num_entities <= _DRAWN:
-            return LooplessScan(self.scorer, self.loopless).log_sums(heads, relations)
+            return ScanTop(self.scorer, self.loopless).log_sums(heads, relations)
         queries, ruled = self.scorer.queries(heads, relations), self.loopless[relations]
         best, ids = self._search(queries, _SUMMED, min(self.stamp.nlist, max(self.nprobe, _SUMMING)))
-        rows, places = torch.arange(len(heads)).repeat_interleave(_EXACT), torch.arange(_EXACT).repeat(len(heads))
-        first = ids[:, :_EXACT].clamp(min=0).reshape(-1)  # these weigh most, and codes are a little off
-        best[rows, places] = pair_logits(queries, self.scorer.keys(), rows, first)
+        rows, first = torch.arange(len(heads)).repeat_interleave(_EXACT), ids[:, :_EXACT].clamp(min=0).flatten()
+        # These weigh most, and codes are a little off.
+        best[:, :_EXACT] = pair_logits(queries, self.scorer.keys(), rows, first).view(-1, _EXACT)
         beside = self._beside(heads, relations)
         beside = beside.masked_fill(_within(beside, ids), -1)
         also, where = (beside >= 0).nonzero(as_tuple=True)
@@ -169,8 +158,6 @@ class IndexTop:
         """What lies beside known tails of rows, -1 where there are fewer, `[B, n]`: training has put it where they are,
         and the clusters nearest to a query may not be theirs.
         """
-        if self.facts is None:
-            return heads.new_empty(len(heads), 0)
         rows, tails = map(torch.from_numpy, self.facts.neighbours(heads.numpy(), relations.numpy()))
         place = torch.arange(len(rows)) - torch.searchsorted(rows, rows)
         rows, tails, place = (part[place < _KNOWN] for part in (rows, tails.long(), place))
@@ -180,22 +167,6 @@ class IndexTop:
         near = near.view(len(heads), -1).sort(dim=1).values
         again = F.pad(near[:, 1:] == near[:, :-1], (1, 0))
         return near.masked_fill(again, -1)
-
-    def _candidates(
-        self, queries: Tensor, heads: Tensor, relations: Tensor, count: int
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Pairs `(row, id)` by rising id with their logits, `[P]` each, and the lowest score from codes, `[B]`."""
-        scores, near = self._search(queries, count, self.nprobe)
-        last = torch.where(near < 0, torch.inf, scores).amin(dim=1)
-        if self.nprobe < self.stamp.nlist:
-            beside = self._beside(heads, relations)
-            near = torch.cat([near, beside.masked_fill(_within(beside, near), -1)], dim=1)
-        ids = near.sort(dim=1).values
-        rows, places = (ids >= 0).nonzero(as_tuple=True)
-        ids = ids[rows, places]
-        logits = pair_logits(queries, self.scorer.keys(), rows, ids)
-        logits.masked_fill_(self.loopless[relations[rows]] & (heads[rows] == ids), -torch.inf)
-        return rows, ids, logits, last
 
     def _search(self, queries: Tensor, count: int, nprobe: int) -> tuple[Tensor, Tensor]:
         """Scores from codes, falling, and ids, -1 where there are fewer, `[B, count]` each."""
@@ -221,15 +192,6 @@ def faiss_library() -> Any:
     except ImportError:
         raise SettingsError("an index needs faiss; install it with pip install 'tacit[index]'") from None
     return faiss
-
-
-def _mapped(path: Path) -> Any:
-    library = faiss_library()
-    try:
-        return library.read_index(str(path), library.IO_FLAG_MMAP)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise RunError(f"{path} is damaged ({reason:.200}); build it again", command="index") from None
 
 
 def _write(index: Any, stamp: Stamp, target: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import threading
+import weakref
 import zlib
 from contextlib import suppress
 from hashlib import sha256
@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.disk import TEMPORARY
+from tacit.disk import replacing
+from tacit.errors import TacitError
 from tacit.graph.fact_index import Ints
 
 _HEAD = 1024  # bytes that say what a file holds
@@ -45,15 +46,11 @@ class Records:
         self._size = _HEAD + self.buckets * _WAYS * self.kind.itemsize
         self._file: int | None = None
         self._table: NDArray[Any] = np.zeros((1, _WAYS), self.kind)
-        with suppress(OSError):  # a run may lie where one may only read, or on a disk that is full
+        with suppress(OSError, TacitError):  # a run may lie where one may only read, or on a disk that is full
             self._open(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Records, self._made_of
-
-    def __del__(self) -> None:
-        if getattr(self, "_file", None) is not None:
-            os.close(self._file)  # type: ignore[arg-type]
 
     def get(self, keys: Ints) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """The values of keys, and which of them are there, `[B]` each."""
@@ -91,14 +88,13 @@ class Records:
 
     def _open(self, path: Path) -> None:
         if not self._whole(path):
-            self._make(path)
-        writable = os.access(path, os.W_OK)
-        handle = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | getattr(os, "O_BINARY", 0))
+            with replacing(path) as target, target.open("wb") as file:  # whoever has the former one open goes on with it
+                file.write(self._head)
+                file.truncate(self._size)  # takes no room until it is written to
+        if os.access(path, os.W_OK):
+            self._file = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+            weakref.finalize(self, os.close, self._file)
         self._table = np.memmap(path, self.kind, "r", _HEAD, (self.buckets, _WAYS))
-        if writable:
-            self._file = handle
-        else:
-            os.close(handle)
 
     def _whole(self, path: Path) -> bool:
         """Whether the file is what would be made now, of the size it was made with."""
@@ -107,21 +103,6 @@ class Records:
                 return file.read(_HEAD) == self._head and path.stat().st_size == self._size
         except FileNotFoundError:
             return False
-
-    def _make(self, path: Path) -> None:
-        """Put an empty file in place, whole from its first moment; one that another process made meanwhile stays."""
-        fresh = path.with_name(f"{TEMPORARY}{os.getpid()}-{threading.get_native_id()}-{path.name}")
-        try:
-            with fresh.open("wb") as file:
-                file.write(self._head)
-                file.truncate(self._size)  # takes no room until it is written to
-            if path.exists():
-                fresh.replace(path)  # whoever has the old file open goes on with it
-            else:
-                with suppress(FileExistsError):
-                    os.link(fresh, path)
-        finally:
-            fresh.unlink(missing_ok=True)
 
 
 def _checksum(record: Any) -> int:

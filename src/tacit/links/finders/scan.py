@@ -1,40 +1,60 @@
-"""Exact scans of a table of keys: one that leaves loops out, and one that reads a byte where it would read a float."""
+"""The best tails by a scan of all keys, and by one that reads a byte where that reads a float: both are exact."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.ties import best
 from tacit.links.finders.codes import Codes
-from tacit.links.finders.finder import ScanTop, Top
+from tacit.links.finders.finder import Top
+from tacit.links.precision import even_product
 from tacit.links.scorer import BilinearScorer
 
+_SCORES = 2**20  # scores of a block of columns: few enough to stay in cache
 _HELD = 2**23  # rough scores held at a time
 _PAIRS = 2**22  # floats of keys gathered at a time to score pairs
 
 
-class LooplessScan(ScanTop):
-    """A scan of whole rows in which no tail is its own head, for the relations that are `loopless`, `[R]`."""
+class ScanTop:
+    """The best tails by scoring them all, in one pass over the table, a block of columns at a time.
+
+    No tail is its own head, for the relations that are `loopless`, `[R]`.
+    """
 
     def __init__(self, scorer: BilinearScorer, loopless: Tensor) -> None:
-        super().__init__(scorer)
-        self.loopless = loopless
+        self.scorer, self.loopless = scorer, loopless
 
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
+        return self.scan(heads, relations, m)[0]
+
+    def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """`log Z` of each row, which is exact."""
+        total = self.scan(heads, relations, 0)[1]
+        return total, torch.ones_like(total, dtype=torch.bool)
+
+    @torch.no_grad()
     def scan(self, heads: Tensor, relations: Tensor, m: int) -> tuple[Top, Tensor]:
         """The best `m` tails of rows together with their `log Z`, `[B]`, in one pass."""
-        top, total = super().scan(heads, relations, m)
-        return Top(top.ids.masked_fill(top.logits.isneginf(), -1), top.logits, top.rest), total
-
-    def _blocks(self, heads: Tensor, relations: Tensor) -> Iterator[tuple[int, Tensor]]:
-        rows = self.loopless[relations].nonzero()[:, 0]
-        for start, logits in super()._blocks(heads, relations):
-            places = heads[rows] - start
+        queries, keys = self.scorer.queries(heads, relations), self.scorer.keys()
+        loops = self.loopless[relations].nonzero()[:, 0]
+        values, ids = queries.new_empty(len(heads), 0), heads.new_empty(len(heads), 0)
+        total = queries.new_full((len(heads),), -torch.inf)
+        width = max(1, _SCORES // max(1, len(heads)))
+        for start in range(0, len(keys), width):
+            logits = even_product(queries, keys[start : start + width])
+            places = heads[loops] - start
             here = (places >= 0) & (places < logits.shape[1])
-            logits[rows[here], places[here]] = -torch.inf
-            yield start, logits
+            logits[loops[here], places[here]] = -torch.inf
+            total = torch.logaddexp(total, logits.logsumexp(dim=1))
+            scores, columns = best(logits, m + 1)
+            # Those of former blocks have lower ids and come first, so that ties by place are ties by id.
+            values, order = best(torch.cat([values, scores], dim=1), m + 1)
+            ids = torch.cat([ids, columns + start], dim=1).gather(1, order)
+        missing = m + 1 - values.shape[1]
+        values, ids = F.pad(values, (0, missing), value=-torch.inf), F.pad(ids, (0, missing), value=-1)
+        return Top(ids.masked_fill(values.isneginf(), -1)[:, :m], values[:, :m], values[:, m]), total
 
 
 class CodedTop:
@@ -46,37 +66,34 @@ class CodedTop:
 
     def __init__(self, scorer: BilinearScorer, codes: Codes, loopless: Tensor) -> None:
         self.scorer, self.codes, self.loopless = scorer, codes, loopless
-        self.scan = LooplessScan(scorer, loopless)
 
     @torch.no_grad()
     def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
-        """The best `m` tails of rows, `[B] x [B] -> [B, m]`."""
-        n, step = self.scorer.num_entities, max(1, _HELD // self.scorer.num_entities)
-        tops = []
-        for first in range(0, len(heads), step):
-            part = slice(first, first + step)
-            queries = self.scorer.queries(heads[part], relations[part])
-            rough, slack = self.codes.products(queries)
-            loops = self.loopless[relations[part]].nonzero()[:, 0]
-            rough[loops, heads[part][loops]] = -torch.inf
-            lowest = (rough - slack).topk(min(m + 1, n), dim=1).values[:, -1]
-            rows, ids = (rough + slack >= lowest[:, None]).nonzero(as_tuple=True)
-            logits = pair_logits(queries, self.scorer.keys(), rows, ids)
-            logits.masked_fill_(rough[rows, ids].isneginf(), -torch.inf)
-            tops.append(listed(rows, ids, logits, len(queries), m))
-        return joined(tops, m)
+        step = max(1, _HELD // self.scorer.num_entities)
+        tops = [self._top(*part, m) for part in zip(heads.split(step), relations.split(step), strict=True)]
+        return Top(*(torch.cat([getattr(top, name) for top in tops]) for name in ("ids", "logits", "rest")))
+
+    def _top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
+        queries = self.scorer.queries(heads, relations)
+        rough, slack = self.codes.products(queries)
+        loops = self.loopless[relations].nonzero()[:, 0]
+        rough[loops, heads[loops]] = -torch.inf
+        lowest = (rough - slack).topk(min(m + 1, rough.shape[1]), dim=1).values[:, -1]
+        rows, ids = (rough + slack >= lowest[:, None]).nonzero(as_tuple=True)
+        logits = pair_logits(queries, self.scorer.keys(), rows, ids)
+        logits.masked_fill_(rough[rows, ids].isneginf(), -torch.inf)
+        return listed(rows, ids, logits, len(queries), m)
 
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """`log Z` of each row, from the keys: a sum over codes would not be exact."""
-        return self.scan.log_sums(heads, relations)
+        return ScanTop(self.scorer, self.loopless).log_sums(heads, relations)
 
 
 def pair_logits(queries: Tensor, keys: Tensor, rows: Tensor, ids: Tensor) -> Tensor:
     """The scores of pairs `(row, id)`, the same whatever they are computed with, `[P]`."""
     step = max(1, _PAIRS // queries.shape[1])
     parts = zip(rows.split(step), ids.split(step), strict=True)
-    logits = [(queries[row] * keys[entity]).sum(-1) for row, entity in parts]
-    return torch.cat(logits) if logits else queries.new_empty(0)
+    return torch.cat([(queries[row] * keys[entity]).sum(-1) for row, entity in parts])
 
 
 def listed(rows: Tensor, ids: Tensor, logits: Tensor, batch: int, m: int) -> Top:
@@ -89,11 +106,3 @@ def listed(rows: Tensor, ids: Tensor, logits: Tensor, batch: int, m: int) -> Top
     values, order = best(values, m + 1)
     tails = tails.gather(1, order).masked_fill(values.isneginf(), -1)
     return Top(tails[:, :m], values[:, :m], values[:, m])
-
-
-def joined(tops: Sequence[Top], m: int) -> Top:
-    """The lists of parts of a batch as one."""
-    if not tops:
-        return Top(torch.empty(0, m, dtype=torch.long), torch.empty(0, m), torch.empty(0))
-    ids, logits, rest = zip(*((top.ids, top.logits, top.rest) for top in tops), strict=True)
-    return Top(torch.cat(ids), torch.cat(logits), torch.cat(rest))

@@ -34,9 +34,6 @@ class Validation:
         self.rows, self.tails = rows[order], facts[order, 2].astype(np.int64)
         self.index = FactIndex(_facts_of(graph, distinct), graph.num_relations)
 
-    def __len__(self) -> int:
-        return len(self.tails)
-
     def __call__(self, model: Scorer) -> dict[str, float]:
         """The figures of a model: facts are questions of one atom."""
         return {"1p": self.mrr(model)}
@@ -48,18 +45,16 @@ class Validation:
             for start in range(0, len(self.heads), self.batch):
                 heads, relations = self.heads[start : start + self.batch], self.relations[start : start + self.batch]
                 first, last = np.searchsorted(self.rows, (start, start + self.batch))
-                known_rows, known = self.index.neighbours(heads, relations)
-                scores = model.logits(_ids(heads, model), _ids(relations, model))
-                places = ranks(
-                    scores,
-                    _ids(self.rows[first:last] - start, model),
-                    _ids(self.tails[first:last], model),
-                    _ids(known_rows, model),
-                    _ids(known, model),
-                    shards=self.shards,
+                rows, tails, known_rows, known = _ids(
+                    model,
+                    self.rows[first:last] - start,
+                    self.tails[first:last],
+                    *self.index.neighbours(heads, relations),
                 )
+                scores = model.logits(*_ids(model, heads, relations))
+                places = ranks(scores, rows, tails, known_rows, known, shards=self.shards)
                 total += float(numbers(places).double().reciprocal().sum())
-        return total / max(1, len(self))
+        return total / max(1, len(self.tails))
 
 
 def _facts_of(graph: Graph, keys: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -75,5 +70,5 @@ def _facts_of(graph: Graph, keys: NDArray[np.int64]) -> NDArray[np.int32]:
     return np.concatenate(facts_with_key)
 
 
-def _ids(values: NDArray[np.integer], model: Scorer) -> torch.Tensor:
-    return torch.from_numpy(values.astype(np.int64)).to(model.device)
+def _ids(model: Scorer, *columns: NDArray[np.integer]) -> list[torch.Tensor]:
+    return [torch.from_numpy(column.astype(np.int64)).to(model.device) for column in columns]

@@ -15,8 +15,7 @@ from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_like
 from tacit.links.settings import TrainSettings
-from tacit.links.training.losses import sampled_softmax
-from tacit.links.training.regularisers import REGULARISERS
+from tacit.links.training.losses import REGULARISERS, sampled_softmax
 
 # Chosen on entities held out of world and NELL995 by `benchmarks/add.py`.
 EPOCHS, BATCH, NEGATIVES, LR = 3, 500, 200, 0.1
@@ -57,7 +56,7 @@ class Growth(Task):
             drawn = torch.randn(more[name] - len(rows), rows.shape[1], generator=generator).mul_(settings.init)
             self.fresh[name] = nn.Parameter(drawn.to(rows.device))
         self.optimizer = torch.optim.Adagrad(self.fresh.parameters(), lr=LR)
-        self.head, self.tail = "entities", "tails" if "tails" in self.old else "entities"
+        self.tail = "tails" if "tails" in self.old else "entities"  # what the table of tails is called
         triples = torch.from_numpy(graph.triples().astype(np.int64)).to(model.device)
         first = torch.tensor([model.num_entities, model.num_relations, model.num_entities], device=model.device)
         touching = (triples >= first).any(1)
@@ -84,7 +83,7 @@ class Growth(Task):
             self._order = epoch, torch.split(order, BATCH)
         batch, drawn, weights = self._drawn(self.triples[self._order[1][place]], generator)
         heads, relations, tails = batch.T.contiguous()
-        rows = self.rows(self.head, heads), self.rows("relations", relations), self.rows(self.tail, tails)
+        rows = self.rows("entities", heads), self.rows("relations", relations), self.rows(self.tail, tails)
         queries = self.model.compose(rows[0], rows[1])
         right = self.model.match_pairs(queries, rows[2])
         wrong = self.model.match(queries, self.rows(self.tail, drawn))
@@ -93,13 +92,12 @@ class Growth(Task):
             own = len(self._order[1][place])
             if own < len(batch):  # what few are drawn stands for all of the others
                 by_wrong[own:] *= len(self.others) / len(self.triples) * own / (len(batch) - own)
-        roots, seeds = [right, wrong], [by_right, by_wrong]
+        pulled: list[tuple[Tensor, Tensor | None]] = [(right, by_right), (wrong, by_wrong)]
         if self.reg:
-            roots.append(self.reg * self.penalty(self.model.squares(*rows)))
-            seeds.append(torch.ones_like(roots[-1]))
+            pulled.append((self.reg * self.penalty(self.model.squares(*rows)), None))
         self.optimizer.zero_grad()
-        moving = [(root, seed) for root, seed in zip(roots, seeds, strict=True) if root.requires_grad]
-        torch.autograd.backward([root for root, _ in moving], [seed for _, seed in moving])
+        roots, seeds = zip(*(pair for pair in pulled if pair[0].requires_grad), strict=True)
+        torch.autograd.backward(roots, seeds)
         self.optimizer.step()
         return loss * len(heads), len(heads)
 
@@ -113,12 +111,12 @@ class Growth(Task):
         if new and len(self.others):
             chosen = torch.randint(len(self.others), (BATCH // 2,), generator=generator).to(device)
             batch = torch.cat((batch, self.others[chosen]))
-        sizes = (NEGATIVES - NEGATIVES // 2, NEGATIVES // 2) if new else (NEGATIVES, 0)
-        drawn = [torch.randint(old, sizes[:1], generator=generator)]
-        weights = [torch.full(sizes[:1], old / self.shards.total * NEGATIVES / sizes[0])]
-        if new:
-            drawn.append(torch.randint(old, old + new, sizes[1:], generator=generator))
-            weights.append(torch.full(sizes[1:], new / self.shards.total * NEGATIVES / sizes[1]))
+        drawn, weights = list[Tensor](), list[Tensor]()
+        many = NEGATIVES // 2 if new else 0
+        for start, stop, count in ((0, old, NEGATIVES - many), (old, old + new, many)):
+            if count:
+                drawn.append(torch.randint(start, stop, (count,), generator=generator))
+                weights.append(torch.full((count,), (stop - start) / self.shards.total * NEGATIVES / count))
         return batch, torch.cat(drawn).to(device), torch.cat(weights).to(device)
 
     def rows(self, table: str, ids: Tensor) -> Tensor:

@@ -121,7 +121,8 @@ class Training(Task):
     @property
     def flops(self) -> float:
         """The floating-point operations of the three products of a step."""
-        return self.update.flops
+        compared = (self.settings.negatives or self.model.num_entities) / self.shards.world
+        return 6.0 * self.settings.batch * compared * self.model.tail_table.width
 
     def schedule(self) -> Timetable:
         """Epochs, each told, some validated."""
@@ -144,11 +145,11 @@ class Training(Task):
         if self._batches[0] != epoch:
             many = 2 * len(self.facts)
             kind = torch.int32 if many < 2**31 else torch.int64  # the same order in half the memory
-            order = torch.randperm(many, generator=self._generator(epoch, 0), dtype=kind)
+            order = torch.randperm(many, generator=_generator(self.settings.seed, epoch, 0), dtype=kind)
             self._batches = epoch, torch.split(order.to(self.model.device), self.settings.batch)
         ids = self._batches[1][place]
-        generator = self._generator(epoch, 1 + place, self.shards.rank)
-        loss = self.update(self.triples(ids), generator)
+        own = (self.shards.rank,) if self.shards.rank else ()
+        loss = self.update(self.triples(ids), _generator(self.settings.seed, epoch, 1 + place, *own))
         return loss * len(ids), len(ids)
 
     def triples(self, ids: Tensor) -> Tensor:
@@ -167,9 +168,10 @@ class Training(Task):
         super().release()
         self.update.full = None
 
-    def _generator(self, epoch: int, draw: int, rank: int = 0) -> torch.Generator:
-        """The source of one draw: 0 for the order of an epoch, 1 + step for the negatives of a step and a rank."""
-        return torch.Generator().manual_seed(seed_of(self.settings.seed, epoch, draw, *([rank] if rank else [])))
+
+def _generator(*numbers: int) -> torch.Generator:
+    """The source of one draw: 0 of an epoch for its order, 1 + step for the negatives of a step, by rank beyond 0."""
+    return torch.Generator().manual_seed(seed_of(*numbers))
 
 
 def joined_shards(graph: Graph, settings: TrainSettings) -> Shards:

@@ -1,8 +1,10 @@
-"""Losses over all entities, over sampled ones, and over all relations."""
+"""Losses over all entities, over sampled ones and over all relations, and penalties on the factors of a batch."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -36,17 +38,15 @@ class OneVsAll:
     def __call__(self, queries: Tensor, targets: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
         """The mean loss and the gradient of the queries `[B, D]`; the gradient of the tail table fills `out`."""
         with torch.no_grad():
-            table = self._rounded(self.model.tail_table.storage.detach())
+            table = self.model.tail_table.storage.detach()
+            if self.precision == "bf16" and self.bilinear:
+                table = table.bfloat16()  # once, for the forward and the backward product
             work = self._whole if self.block >= len(table) else self._blocked
             right, by_query = work(queries, table, targets, out)
             if self.shards.world > 1:
                 summed = self.shards.sum(torch.cat((right[:, None], by_query), 1))
                 right, by_query = summed[:, 0], summed[:, 1:]
             return -right.mean(), by_query
-
-    def _rounded(self, table: Tensor) -> Tensor:
-        # Rounded once, the table serves the forward and the backward product.
-        return table.bfloat16() if self.precision == "bf16" and self.bilinear else table
 
     def _match(self, queries: Tensor, tails: Tensor, start: int) -> Tensor:
         """Scores of a block of tails that starts at a row, `[B, n]`; those of padding rows are -inf."""
@@ -134,3 +134,16 @@ def relation_loss(model: BilinearModel, heads: Tensor, relations: Tensor, tails:
     """The cross entropy of the right relation among all of them, for rows of heads and tails (Chen et al., 2021)."""
     scores = model.relation_queries(heads, tails) @ model.relations.storage.T  # [B, R]
     return F.cross_entropy(scores, relations)
+
+
+def n3(squares: Iterable[Tensor]) -> Tensor:
+    """`Σ |f|³ / batch`, the nuclear 3-norm penalty (Lacroix et al., 2018), from squared moduli `[B, ·]`."""
+    return reduce(torch.add, (s.pow(1.5).sum() / len(s) for s in squares))
+
+
+def l2(squares: Iterable[Tensor]) -> Tensor:
+    """`Σ |f|² / batch`, from squared moduli `[B, ·]`."""
+    return reduce(torch.add, (s.sum() / len(s) for s in squares))
+
+
+REGULARISERS: dict[str, Callable[[Iterable[Tensor]], Tensor]] = {"n3": n3, "l2": l2}
