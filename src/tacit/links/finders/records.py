@@ -88,7 +88,7 @@ class Records:
 
     def _open(self, path: Path) -> None:
         if not self._whole(path):
-            with replacing(path) as target, target.open("wb") as file:  # whoever has the former one open goes on with it
+            with replacing(path) as target, target.open("wb") as file:  # who has the former one open goes on with it
                 file.write(self._head)
                 file.truncate(self._size)  # takes no room until it is written to
         if os.access(path, os.W_OK):
