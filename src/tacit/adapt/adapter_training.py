@@ -27,8 +27,7 @@ from tacit.engine.logic import Logic
 from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.engine.reasoner import MessageReasoner
 from tacit.errors import TrainingError
-from tacit.fitting.checkpoint import Weights
-from tacit.fitting.task import Task, Timetable
+from tacit.fitting.task import Task, Timetable, Weights
 from tacit.graph.graph import Graph
 from tacit.links.scorer import BilinearScorer, Scorer
 from tacit.query.plans.plan import Complement
