@@ -12,8 +12,8 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import counted
 from tacit.graph.graph import Graph
-from tacit.query.sampling.queries import QuerySet, QuerySets
-from tacit.query.sampling.query_folder import has_queries, queries_for
+from tacit.query.sampling.queries import QuerySet, QuerySets, has_queries
+from tacit.query.sampling.query_folder import queries_for
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
 

@@ -141,7 +141,7 @@ def hardness(
     from rich.console import Console
 
     from tacit.evaluate.hardness import hardness as links_of
-    from tacit.query.sampling.query_folder import has_queries
+    from tacit.query.sampling.queries import has_queries
 
     missing = links_of(
         loaded(source), source if has_queries(source, split) else None, split, shapes, observed=observed, count=count,

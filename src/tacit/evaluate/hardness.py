@@ -12,8 +12,8 @@ from tacit.errors import SettingsError
 from tacit.evaluate.evaluation import observed_before, queries_of
 from tacit.fitting.progress import Progress
 from tacit.query.sampling.hardness import missing_links
-from tacit.query.sampling.queries import QuerySet
-from tacit.query.sampling.query_folder import draw, has_queries, shapes_of
+from tacit.query.sampling.queries import QuerySet, has_queries
+from tacit.query.sampling.query_folder import sample
 from tacit.sources import NameOrPath, load
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def hardness(
     if queries is not None:
         asked = queries_of(loaded, queries, split, shapes)
     else:
-        drawn = draw(loaded, shapes_of(shapes), split, count, progress, seed=seed)
+        drawn = sample(loaded, shapes=shapes, split=split, count=count, seed=seed, progress=progress)
         asked = {name: each.queries for name, each in drawn.items() if len(each.queries)}
     links = {name: missing_links(each, loaded, split, known) for name, each in asked.items()}
     return {

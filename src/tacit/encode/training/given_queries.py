@@ -7,8 +7,8 @@ from pathlib import Path
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import DataError, SettingsError
 from tacit.graph.graph import Graph
-from tacit.query.sampling.queries import QuerySets
-from tacit.query.sampling.query_folder import check_ids, has_queries, queries_for
+from tacit.query.sampling.queries import QuerySets, has_queries
+from tacit.query.sampling.query_folder import check_ids, queries_for
 
 
 def given_queries(
