@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -27,24 +27,15 @@ from tacit.engine.atoms.known_tails import KnownTails
 from tacit.engine.logic import LOG2_E, Logic
 from tacit.graph.fact_index import Ints
 from tacit.links.scratch_memory import Rooms
-from tacit.query.plans.plan import Complement, Plan, conjuncts, single_atom
+from tacit.query.plans.plan import Complement, Plan, Relation, conjuncts, single_atom
 
+Literal = tuple[int, Relation, bool]  # an entity slot, a relation slot, and whether their atom is negated
 Summed = tuple[Tensor, Tensor, Tensor]  # `Z` [Q], and its derivatives by the scale and the shift of each literal [A, Q]
 _CPU_BYTES = 3 * 2**20  # size of a block of numbers that stays in cache
 _BUFFERS = 8  # blocks that there are at once, at most
 
 
-@dataclass(frozen=True)
-class Literal:
-    """One atom from an entity slot over a relation slot, or its negation."""
-
-    entity: int
-    relation: int
-    flip: bool
-    negated: bool
-
-
-def literals(plan: Plan) -> tuple[Literal, ...] | None:
+def literals(plan: Plan) -> list[Literal] | None:
     """The literals of a plan that is nothing but their intersection, positive ones first."""
     listed = []
     for part in conjuncts(plan.root):
@@ -52,9 +43,8 @@ def literals(plan: Plan) -> tuple[Literal, ...] | None:
         atom = single_atom(affirmed)
         if atom is None:
             return None
-        entity, relation = atom
-        listed.append(Literal(entity, relation.slot, relation.flip, negated=affirmed is not part))
-    return tuple(sorted(listed, key=lambda literal: literal.negated))
+        listed.append((*atom, affirmed is not part))
+    return sorted(listed, key=itemgetter(2))
 
 
 def streamed(atoms: Atoms, logic: Logic, log_scores: bool, memory: int) -> StreamedTotals | None:
@@ -155,11 +145,11 @@ class Conjunctions:
     def __init__(self, batch: Batch, masked: bool, atoms: Atoms) -> None:
         listed = literals(batch.queries.shape.plan) or ()
         entities, relations, self.targets = batch.slots(torch.device("cpu"))
-        heads = torch.cat([entities[:, literal.entity] for literal in listed])  # [A · Q]
-        ids = torch.cat([relations[:, literal.relation] ^ int(literal.flip) for literal in listed])
+        heads = torch.cat([entities[:, slot] for slot, _, _ in listed])  # [A · Q]
+        ids = torch.cat([relations[:, relation.slot] ^ int(relation.flip) for _, relation, _ in listed])
         self.keys: Ints = (heads * atoms.scorer.num_relations + ids).numpy()
         self.shape = len(listed), len(batch)
-        self.positive = sum(not literal.negated for literal in listed)
+        self.positive = sum(not negated for _, _, negated in listed)
         self.excluded = batch.excluded(masked, heads.device)
         self.known: tuple[Tensor, Tensor] | None = None  # rows and tails, in no order
         self._fixed: Tensor | None = None  # [A, Q], atoms of the targets that are known
