@@ -50,11 +50,10 @@ def literals(plan: Plan) -> list[Literal] | None:
 def streamed(atoms: Atoms, logic: Logic, log_scores: bool, memory: int) -> StreamedTotals | None:
     """The way to stream the sums of literals, or None where the adapter or the logic does not allow it."""
     adapted = atoms.calibration
-    if not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
+    plain = logic.norm == "product" and logic.negation_name == "standard"
+    if not plain or not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
         return None
-    if not (adapted.sigmoidal or adapted.by_odds) or logic.norm != "product" or logic.negation_name != "standard":
-        return None
-    return StreamedTotals(atoms, adapted, logic, log_scores, memory)
+    return StreamedTotals(atoms, adapted, logic, log_scores, memory) if adapted.sigmoidal or adapted.by_odds else None
 
 
 class StreamedTotals:
@@ -113,7 +112,7 @@ class StreamedTotals:
         n, device = self.atoms.num_entities, places.device
         if sum_kernels.available(device, max(each.shape[0] for each in asked)):
             return [
-                self._by_kernel(each, places[row], scale[row], shift[row])
+                each.summed_by_kernel(self, *(of[row].view(each.shape) for of in (places, scale, shift)))
                 for each, row in zip(asked, rows, strict=True)
             ]
         block = _CPU_BYTES if self.rows.on_cpu else self.block  # a GPU is faster with large ones
@@ -130,13 +129,6 @@ class StreamedTotals:
 
         spread(add, range(len(blocks)), alone=not self.rows.on_cpu)
         return [sums.finished() for sums in summed]
-
-    def _by_kernel(self, asked: Conjunctions, *of_rows: Tensor) -> Summed:
-        """The same of the queries of a batch, from the place, the scale and the shift of each row."""
-        places, scale, shift = (each.view(asked.shape) for each in of_rows)
-        marks = asked.marks(self.atoms.num_entities, places.device)
-        logic = asked.positive, self.logic.strength, math.exp(asked.observed)
-        return sum_kernels.sums(self.rows.table, places, scale, shift, marks, *logic, self.log_scores)
 
 
 class Conjunctions:
@@ -160,15 +152,16 @@ class Conjunctions:
             known = atoms.facts.index.contains(*(each.numpy() for each in (heads, ids, targets)))
             self._fixed = torch.from_numpy(known).view(self.shape).to(atoms.device)
 
-    def marks(self, num_entities: int, device: torch.device) -> Tensor:
-        """What a kernel must know of each entity, `[Q, N]`: which atoms are facts, and whether it is left out."""
-        marks = torch.zeros(self.shape[1], num_entities, dtype=torch.uint8, device=device)
+    def summed_by_kernel(self, of: StreamedTotals, places: Tensor, scale: Tensor, shift: Tensor) -> Summed:
+        """`Z` and its derivatives, by one kernel that is told which atoms are facts and which entities do not count."""
+        (_, queries), n, device = self.shape, of.atoms.num_entities, places.device
+        marks = torch.zeros(queries, n, dtype=torch.uint8, device=device)
         if self.known is not None:
             row, tail = self.known
-            bits = (1 << row // self.shape[1]).to(torch.uint8)
-            marks.view(-1).scatter_add_(0, row % self.shape[1] * num_entities + tail, bits)
+            marks.view(-1).scatter_add_(0, row % queries * n + tail, (1 << row // queries).to(torch.uint8))
         marks[self.excluded.rows.to(device), self.excluded.tails.to(device)] = sum_kernels.LEFT_OUT
-        return marks
+        logic = self.positive, of.logic.strength, math.exp(self.observed)
+        return sum_kernels.sums(of.rows.table, places, scale, shift, marks, *logic, of.log_scores)
 
     def combined(self, scores: Tensor, logic: Logic) -> Tensor:
         """`log S` at the targets from the log-scores of their atoms, `[A, Q] -> [Q]`."""
