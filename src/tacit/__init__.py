@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tacit.engine.answers.answers import Answers as Answers
     from tacit.engine.engine import Engine as Engine
     from tacit.errors import TacitError as TacitError
-    from tacit.evaluate.hardness import hardness as hardness
+    from tacit.evaluate.evaluation import hardness as hardness
     from tacit.graph.graph import Graph as Graph
     from tacit.links.scorer import Scorer as Scorer
     from tacit.query.formula import And as And
@@ -54,7 +54,7 @@ _HOMES = {
     "engine.answers.answers": ("Answer", "Answers"),
     "engine.engine": ("Engine",),
     "errors": ("TacitError",),
-    "evaluate.hardness": ("hardness",),
+    "evaluate.evaluation": ("hardness",),
     "graph.graph": ("Graph",),
     "links.scorer": ("Scorer",),
     "run.training": ("import_model", "train", "train_encoder"),

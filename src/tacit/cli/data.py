@@ -140,7 +140,7 @@ def hardness(
     """Count how many links must be predicted for the hard answers of queries."""
     from rich.console import Console
 
-    from tacit.evaluate.hardness import hardness as links_of
+    from tacit.evaluate.evaluation import hardness as links_of
     from tacit.query.sampling.queries import has_queries
 
     missing = links_of(
